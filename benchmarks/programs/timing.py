@@ -1,0 +1,62 @@
+"""What every timed program shares: its arguments, its clock and its one line of output per row."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+WARM_UP = 3
+FEWEST, MOST = 3, 20_000
+BATCH_SECONDS = 100e-6
+
+Step = Callable[[], Any]
+Program = Callable[["Timer"], None]
+
+
+class Timer:
+    """Times the steps that a program hands it, and prints them."""
+
+    def __init__(self, threads: int, budget: float) -> None:
+        self.threads = threads
+        self.budget = budget
+
+    def time(self, row: str, step: Step) -> None:
+        """Repeats `step` for the budgeted seconds; steps too short for the clock go in batches."""
+        started = time.perf_counter()
+        step()
+        first = time.perf_counter() - started
+        for _ in range(WARM_UP if first < self.budget else 0):
+            started = time.perf_counter()
+            step()
+            first = time.perf_counter() - started
+        batch = max(1, int(BATCH_SECONDS / max(first, 1e-9)))
+        samples: list[float] = []
+        end = time.perf_counter() + self.budget
+        while len(samples) < FEWEST or (time.perf_counter() < end and len(samples) < MOST):
+            started = time.perf_counter()
+            for _ in range(batch):
+                step()
+            samples.append((time.perf_counter() - started) / batch)
+        self.report(row, samples)
+
+    def report(self, row: str, samples: list[float]) -> None:
+        """Prints samples taken elsewhere: seconds, or bytes for sizes."""
+        line = {"row": row, "median": statistics.median(samples), "least": min(samples)}
+        print(json.dumps(line | {"samples": len(samples)}), flush=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("program")
+    arguments.add_argument("--threads", type=int, default=1)
+    arguments.add_argument("--budget", type=float, default=1.0, help="seconds per row")
+    return arguments
+
+
+def main(programs: dict[str, Program], arguments: argparse.Namespace) -> None:
+    """Runs the program that the command line names."""
+    programs[arguments.program](Timer(arguments.threads, arguments.budget))

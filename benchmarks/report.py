@@ -1,0 +1,122 @@
+"""The results as tables: on the terminal, in Markdown and in JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rows import PROMISES, Measured, Program
+from subjects import Subject
+
+SCALE = {"s": 1.0, "ms": 1e3, "µs": 1e6, "MB": 1e-6}
+
+
+class Results:
+    """Every round's measurements, and what they amount to."""
+
+    def __init__(self, subjects: Sequence[Subject], programs: Sequence[Program]) -> None:
+        self.subjects = subjects
+        self.rows = [row for program in programs for row in program.rows]
+        self.rounds: list[Measured] = []
+        self.failures: dict[str, str] = {}
+
+    def median(self, row: str, subject: str) -> float | None:
+        values = [m[row][subject] for m in self.rounds if subject in m.get(row, {})]
+        return statistics.median(values) if values else None
+
+    def ratio(self, row: str, subject: str) -> float | None:
+        """The subject's over weft's, taken within each round: over 1 means that weft is ahead."""
+        pairs = [m[row] for m in self.rounds if {"weft", subject} <= m.get(row, {}).keys()]
+        return statistics.median(p[subject] / p["weft"] for p in pairs) if pairs else None
+
+    def cells(self) -> tuple[list[str], list[list[str]]]:
+        header = ["", *(subject.title for subject in self.subjects)]
+        body = []
+        for row in self.rows:
+            cells = [f"{row.title}, {row.unit}"]
+            for subject in self.subjects:
+                value = self.median(row.name, subject.name)
+                ratio = None if subject.name == "weft" else self.ratio(row.name, subject.name)
+                text = "–" if value is None else f"{value * SCALE[row.unit]:.3g}"
+                cells.append(text if ratio is None else f"{text} ({ratio:.2f}×)")
+            body.append(cells)
+        return header, body
+
+    def promises(self) -> tuple[list[str], list[list[str]]]:
+        body = []
+        for promise in PROMISES:
+            values = []
+            for measured in self.rounds:
+                try:
+                    values.append(promise.value(measured))
+                except KeyError:
+                    continue  # a row that was not asked for, or that failed
+            if values:
+                value = statistics.median(values)
+                sign = "≥" if promise.at_least else "≤"
+                bound = f"{sign} {promise.bound:g} {promise.unit}"
+                kept = "yes" if promise.kept(value) else "no"
+                body.append([promise.title, bound, f"{value:.3g} {promise.unit}", kept])
+        return ["promise", "bound", "measured", "kept"], body
+
+
+def machine() -> dict[str, Any]:
+    processor = platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+        processor = models[0] if models else processor
+    except OSError:
+        pass
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "processor": processor,
+        "processors": os.cpu_count(),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def markdown_table(header: list[str], body: list[list[str]]) -> str:
+    rule = ["---", *["---:"] * (len(header) - 1)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in [header, rule, *body])
+
+
+def markdown(results: Results, setting: dict[str, Any]) -> str:
+    versions = ", ".join(
+        f"{subject.title} {setting['versions'][subject.name]}" for subject in results.subjects
+    )
+    where = (
+        f"{setting['date']}, {setting['processor']}, {setting['processors']} processors, "
+        f"{setting['system']}, Python {setting['python']}"
+    )
+    parts = [
+        "# Results",
+        f"{where}; {versions}. Threads: {setting['threads']}; rounds: {setting['rounds']}. "
+        "Medians of the rounds' medians. In parentheses: the peer's value over weft's in the "
+        "same round, so that more than 1 means that weft is ahead.",
+        markdown_table(*results.cells()),
+        markdown_table(*results.promises()),
+    ]
+    if results.failures:
+        parts.append("\n".join(f"- {what}: {why}" for what, why in results.failures.items()))
+    return "\n\n".join(parts) + "\n"
+
+
+def write(results: Results, setting: dict[str, Any], directory: Path) -> list[Path]:
+    """Writes results.json, with every round, and results.md."""
+    directory.mkdir(parents=True, exist_ok=True)
+    data = setting | {"rounds": results.rounds, "failures": results.failures}
+    files = {
+        directory / "results.json": json.dumps(data, indent=1) + "\n",
+        directory / "results.md": markdown(results, setting),
+    }
+    for path, text in files.items():
+        path.write_text(text, encoding="utf-8")
+    return list(files)

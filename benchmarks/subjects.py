@@ -1,0 +1,125 @@
+"""Who is measured: weft in this environment, its peers each in a virtual environment of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from pathlib import Path
+
+from rows import Program
+
+PROGRAM_DIRECTORY = Path(__file__).parent / "programs"
+TIMEOUT = 900  # seconds for one child process
+
+REQUIREMENTS = {
+    "tensorflow": ["tensorflow-cpu==2.21.0"],
+    "torch": ["torch==2.13.0", "numpy"],
+    "jax": ["jax==0.10.2", "jaxlib==0.10.2"],
+}
+
+VERSION = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A framework in one of its modes, and the interpreter that has it."""
+
+    name: str
+    title: str
+    python: str
+    script: tuple[str, ...]
+    module: str
+    distribution: str
+
+    def version(self) -> str:
+        command = [self.python, "-c", VERSION, self.distribution]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    def run(self, program: Program, threads: int, budget: float) -> dict[str, float]:
+        """One child process: row -> its median. Raises CalledProcessError if the child fails."""
+        script, *options = self.script
+        if program.script:
+            script, options = program.script, []
+            if script == "footprint.py":
+                options = ["--module", self.module, "--distribution", self.distribution]
+        command = [self.python, str(PROGRAM_DIRECTORY / script), program.name, *options]
+        command += ["--threads", str(threads), "--budget", str(budget)]
+        done = subprocess.run(
+            command,
+            env=environment(threads),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=TIMEOUT,
+        )
+        lines = [line for line in done.stdout.splitlines() if line.startswith('{"row"')]
+        return {report["row"]: report["median"] for report in map(json.loads, lines)}
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Equal for all: the processor's own BLAS kernels, the threads asked for, and no GPU."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONPATH"}
+    }
+    limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
+    xla = f"--xla_cpu_multi_thread_eigen={str(threads > 1).lower()}"
+    return (
+        inherited
+        | {name: str(value) for name, value in limits.items()}
+        | {
+            "CUDA_VISIBLE_DEVICES": "",
+            "JAX_PLATFORMS": "cpu",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+            "XLA_FLAGS": f"{xla} intra_op_parallelism_threads={threads}",
+        }
+    )
+
+
+def weft() -> Subject:
+    return Subject("weft", "weft", sys.executable, ("v1.py", "--module", "weft"), "weft", "weft")
+
+
+def peers(pythons: dict[str, str], compiled: bool) -> list[Subject]:
+    """The peers that have an interpreter, in the table's order."""
+    known = [
+        Subject(
+            "tensorflow",
+            "TensorFlow (v1 graph mode)",
+            pythons.get("tensorflow", ""),
+            ("v1.py", "--module", "tensorflow.compat.v1"),
+            "tensorflow",
+            "tensorflow-cpu",
+        ),
+        Subject(
+            "torch", "PyTorch eager", pythons.get("torch", ""), ("torch_rows.py",), "torch", "torch"
+        ),
+        Subject(
+            "torch-compile",
+            "PyTorch compile",
+            pythons.get("torch", "") if compiled else "",
+            ("torch_rows.py", "--compile"),
+            "torch",
+            "torch",
+        ),
+        Subject("jax", "JAX jit", pythons.get("jax", ""), ("jax_rows.py",), "jax", "jax"),
+    ]
+    return [subject for subject in known if subject.python]
+
+
+def make_peers(directory: Path) -> dict[str, str]:
+    """Creates what is missing of the peers' environments under `directory`, with pip."""
+    pythons = {}
+    for name, requirements in REQUIREMENTS.items():
+        home = directory / name
+        python = home / ("Scripts" if os.name == "nt" else "bin") / "python"
+        if not python.exists():
+            venv.create(home, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *requirements], check=True)
+        pythons[name] = str(python)
+    return pythons

@@ -1,0 +1,110 @@
+"""Functions that bring their own gradient."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_autodiff.registry import Gradient, register_in_graph
+from weft_graph import builder
+from weft_graph.node import Node, Output
+from weft_graph.op_def import lookup_op
+from weft_tensor import errors
+
+
+def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorator for functions that return their result and the function of its gradient.
+
+    `f(*args)` returns `(result, grad_fn)`, and `grad_fn(*grads)`, one per result, returns one
+    gradient per argument.  When `f` reads variables, `grad_fn` must take `variables=` and return
+    `(argument_gradients, variable_gradients)`.
+
+    Raises (the decorated function): InvalidTypeError: `f` does not return such a pair, or reads
+      variables that `grad_fn` does not take.
+    Source: tf.custom_gradient.
+    """
+
+    @functools.wraps(f)
+    def decorated(*args: Any, **kwargs: Any) -> Any:
+        inputs = [builder.out("Identity", [arg]) for arg in args]
+        graph = inputs[0].graph if inputs else builder.stacks.get_default_graph()
+        start = len(graph.nodes)
+        pair = f(*inputs, **kwargs)
+        if not (isinstance(pair, tuple) and len(pair) == 2 and callable(pair[1])):
+            raise errors.InvalidTypeError(
+                f"{f.__name__} must return (result, grad_fn), got {pair!r}"
+            )
+        result, grad_fn = pair
+        several = isinstance(result, list | tuple)
+        results = [builder.convert_to_tensor(r) for r in (result if several else [result])]
+        variables = _variables_read(graph.nodes[start:], graph)
+        if variables and "variables" not in inspect.signature(grad_fn).parameters:
+            raise errors.InvalidTypeError(
+                f"{f.__name__} reads the variables {[v.name for v in variables]}, so its grad_fn "
+                "must take the argument variables="
+            )
+        handles = [_handle(v) for v in variables]
+        return _wrap(graph, results, inputs, handles, variables, grad_fn, type(result), several)
+
+    return decorated
+
+
+def _wrap(
+    graph: Any,
+    results: list[Output],
+    inputs: list[Output],
+    handles: list[Output],
+    variables: list[Any],
+    grad_fn: Callable[..., Any],
+    kind: Any,
+    several: bool,
+) -> Any:
+    def gradient(node: Node, *grads: Any) -> Sequence[Any]:
+        kwargs = {"variables": variables} if variables else {}
+        answer = grad_fn(*grads[: len(results)], **kwargs)
+        of_variables: Sequence[Any] = ()
+        if variables:
+            answer, of_variables = answer
+        of_inputs = list(answer) if isinstance(answer, list | tuple) else [answer]
+        if len(of_inputs) != len(inputs) or len(of_variables) != len(variables):
+            raise errors.InvalidArgumentError(
+                f"grad_fn must return {len(inputs)} gradients of arguments and {len(variables)} of "
+                f"variables, got {len(of_inputs)} and {len(of_variables)}"
+            )
+        return [*[None] * len(results), *of_inputs, *of_variables]
+
+    name = graph.unique_name("CustomGradient")
+    register_in_graph(graph, name, Gradient(gradient))
+    lookup_op("IdentityN")
+    with graph.gradient_override_map({"IdentityN": name}):
+        node = builder.create("IdentityN", [[*results, *inputs, *handles]])
+    values = list(node.outputs[: len(results)])
+    if not several:
+        return values[0]
+    return kind(values)
+
+
+def _variables_read(nodes: Sequence[Node], graph: Any) -> list[Any]:
+    """The variables in the graph's collections whose handle or reference the nodes use."""
+    from weft_graph.collections_keys import GraphKeys
+
+    owners = {}
+    for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES):
+        for variable in graph.get_collection(key):
+            for output in variable.op.outputs:
+                owners[output] = variable
+            owners[_snapshot(variable)] = variable
+    made = {output for node in nodes for output in node.outputs}
+    found = {owners[s]: None for n in nodes for s in n.inputs if s in owners and s not in made}
+    return list(found)
+
+
+def _snapshot(variable: Any) -> Output:
+    return builder.convert_to_tensor(variable)
+
+
+def _handle(variable: Any) -> Output:
+    output: Output = variable._as_output(True)
+    return output

@@ -1,0 +1,144 @@
+"""What gradient functions of several families share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import constant_of, create, out
+from weft_graph.node import Node, Output
+from weft_graph.ops.shape_rules import constant_array, normal_axes
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+
+def sum_to_shape(grad: Output, value: Output, other: Output | None = None) -> Output:
+    """`grad` summed over the axes along which `value` was broadcast.
+
+    With known shapes that is nothing, or one Sum and one Reshape; else the axes are computed in
+    the graph.
+
+    Args:
+      grad: has the shape that `value` was broadcast to.
+      value: the operand.
+      other: the operand that it was broadcast against, if there was just one.
+    """
+    known = _sum_if_known(grad, value, other)
+    if known is not None:
+        return known
+    shape = out("Shape", [value])
+    against = out("Shape", [grad if other is None else other])
+    return _sum_dynamic(grad, create("BroadcastGradientArgs", [shape, against]).outputs[0], shape)
+
+
+def _sum_dynamic(grad: Output, axes: Output, shape: Output) -> Output:
+    return out("Reshape", [out("Sum", [grad, axes]), shape])
+
+
+def _sum_if_known(grad: Output, value: Output, other: Output | None) -> Output | None:
+    have, want = grad.dims, value.dims
+    if have is None or want is None:
+        return None
+    if _covers(want, have, None if other is None else other.dims):
+        return grad
+    if not want:
+        return out("Sum", [grad, ints(range(len(have)))])
+    if None not in want and None not in have[len(have) - len(want) :]:
+        return _sum_static(grad, have, want)
+    return None
+
+
+def _covers(want: tuple[int | None, ...], have: tuple[int | None, ...], other: Dims) -> bool:
+    """Whether the shapes show that no axis was broadcast."""
+    if len(want) != len(have):
+        return False
+    lead = len(have) if other is None else len(have) - len(other)
+    for i, (x, y) in enumerate(zip(want, have, strict=True)):
+        if x is None:
+            if other is None or (i >= lead and other[i - lead] != 1):
+                return False
+        elif x != y and (x == 1 or y is not None):
+            return False
+    return True
+
+
+def _sum_static(grad: Output, have: tuple[int | None, ...], want: tuple[int | None, ...]) -> Output:
+    lead = len(have) - len(want)
+    axes = list(range(lead))
+    axes += [lead + i for i, n in enumerate(want) if n == 1 and have[lead + i] != 1]
+    if not axes:
+        return grad
+    total = out("Sum", [grad, ints(axes)])
+    return total if len(axes) == lead else out("Reshape", [total, ints(want)])
+
+
+def sum_to_shapes(node: Node, a: Output | None, b: Output | None) -> list[Output | None]:
+    """Gradients of the first two inputs of a broadcasting op, each summed to its input's shape."""
+    x, y = node.inputs[0], node.inputs[1]
+    if x is y:
+        return [a, b]
+    to_x = None if a is None else _sum_if_known(a, x, y)
+    to_y = None if b is None else _sum_if_known(b, y, x)
+    if (to_x is None) is (a is None) and (to_y is None) is (b is None):
+        return [to_x, to_y]
+    shapes = [out("Shape", [x]), out("Shape", [y])]
+    axes = create("BroadcastGradientArgs", shapes).outputs
+    if to_x is None and a is not None:
+        to_x = _sum_dynamic(a, axes[0], shapes[0])
+    if to_y is None and b is not None:
+        to_y = _sum_dynamic(b, axes[1], shapes[1])
+    return [to_x, to_y]
+
+
+def ints(values: Any, dtype: DType = dtypes.int32) -> Output:
+    """A constant vector of integers."""
+    return constant_of(np.array(list(values), dtype.numpy))
+
+
+def scalar_like(value: complex, like: Output) -> Output:
+    """A constant of rank 0 with the element type of `like`."""
+    return constant_of(np.array(value, like.dtype.base_dtype.numpy))
+
+
+def shape_of(value: Output) -> Output:
+    """The shape of `value` as an int32 vector: a constant where it is known."""
+    dims = value.dims
+    if dims is not None and None not in dims:
+        return ints(dims)
+    return out("Shape", [value])
+
+
+def like_shape(grad: Output, value: Output) -> Output:
+    """`grad` reshaped to the shape of `value`; itself where it has it already."""
+    dims = value.dims
+    if dims is not None and None not in dims and grad.dims == dims:
+        return grad
+    return out("Reshape", [grad, shape_of(value)])
+
+
+def conj(value: Output) -> Output:
+    """The complex conjugate: the value itself where it is real."""
+    return out("Conj", [value]) if value.dtype.is_complex else value
+
+
+def zeros_like(value: Output) -> Output:
+    """Zeros of the shape and type of `value`."""
+    return out("ZerosLike", [value])
+
+
+def static_axes(axes: Output, rank: int | None) -> list[int] | None:
+    """Reduction axes counted from the front, where they and the rank are known."""
+    known = constant_array(axes)
+    if known is None or rank is None:
+        return None
+    return normal_axes([int(axis) for axis in known.reshape(-1)], rank)
+
+
+def matrix_transpose(value: Output, conjugate: bool = False) -> Output:
+    """The last two axes exchanged, and for `conjugate` the complex conjugate taken."""
+    from weft_graph.ops import array
+
+    swapped: Output = array.matrix_transpose(value)
+    return conj(swapped) if conjugate else swapped

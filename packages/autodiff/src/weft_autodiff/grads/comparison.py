@@ -1,0 +1,51 @@
+"""Gradients of the choice between two tensors; comparisons, logic and bits have none."""
+
+from __future__ import annotations
+
+from weft_autodiff.grads.common import scalar_like, sum_to_shape, zeros_like
+from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_graph.builder import out
+from weft_graph.node import Node, Output
+
+for _op in (
+    "Equal",
+    "NotEqual",
+    "Less",
+    "LessEqual",
+    "Greater",
+    "GreaterEqual",
+    "ApproximateEqual",
+    "LogicalAnd",
+    "LogicalOr",
+    "LogicalNot",
+    "BitwiseAnd",
+    "BitwiseOr",
+    "BitwiseXor",
+    "Invert",
+    "LeftShift",
+    "RightShift",
+    "PopulationCount",
+):
+    NotDifferentiable(_op)
+
+
+@RegisterGradient("Select")
+def _select(node: Node, grad: Output) -> list[Output | None]:
+    condition = node.inputs[0]
+    zeros = zeros_like(grad)
+    return [
+        None,
+        out("Select", [condition, grad, zeros]),
+        out("Select", [condition, zeros, grad]),
+    ]
+
+
+@RegisterGradient("SelectV2")
+def _select_v2(node: Node, grad: Output) -> list[Output | None]:
+    condition, t, e = node.inputs
+    zero = scalar_like(0, grad)
+    return [
+        None,
+        sum_to_shape(out("SelectV2", [condition, grad, zero]), t),
+        sum_to_shape(out("SelectV2", [condition, zero, grad]), e),
+    ]

@@ -1,0 +1,21 @@
+"""Gradients of ops that exist for order and effects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_graph.node import Node
+
+for _op in ("NoOp", "Assert", "PrintV2", "PyFunc", "PyFuncStateless"):
+    NotDifferentiable(_op)
+
+
+@RegisterGradient("RefIdentity", accepts_sparse=True)
+def _ref_identity(op: Node, grad: Any) -> Any:
+    return grad
+
+
+@RegisterGradient("Print", accepts_sparse=True)
+def _print(op: Node, grad: Any) -> list[Any]:
+    return [grad] + [None] * (len(op.inputs) - 1)

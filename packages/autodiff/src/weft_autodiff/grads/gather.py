@@ -1,0 +1,210 @@
+"""Gradients of gathering and scattering; that of a gather is IndexedSlices where it can be."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from weft_autodiff.grads.array import all_axes
+from weft_autodiff.grads.common import ints, like_shape, shape_of
+from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_graph.builder import constant_of, create, out
+from weft_graph.indexed_slices import IndexedSlices
+from weft_graph.node import Node, Output
+from weft_graph.ops.shape_rules import constant_int
+from weft_tensor import dtypes
+
+NotDifferentiable("Where")
+
+
+def _flat(value: Output) -> Output:
+    if value.dims is not None and len(value.dims) == 1:
+        return value
+    return out("Reshape", [value, ints([-1])])
+
+
+def _rows(params: Output, indices: Output, grad: Output) -> IndexedSlices:
+    """The gradient of a gather of rows."""
+    which = _flat(indices)
+    if which is indices:
+        values = grad
+    elif params.dims is not None and None not in params.dims[1:]:
+        values = out("Reshape", [grad, ints([-1, *params.dims[1:]])])
+    else:
+        inner = out(
+            "StridedSlice",
+            [out("Shape", [params]), ints([1]), ints([0]), ints([1])],
+            {"end_mask": 1},
+        )
+        count = out("Reshape", [out("Size", [indices]), ints([1])])
+        values = out("Reshape", [grad, out("ConcatV2", [[count, inner], 0])])
+    return IndexedSlices(values, which, shape_of(params))
+
+
+@RegisterGradient("Gather")
+def _gather(op: Node, grad: Output) -> list[Any]:
+    return [_rows(op.inputs[0], op.inputs[1], grad), None]
+
+
+@RegisterGradient("GatherV2")
+def _gather_v2(op: Node, grad: Output) -> list[Any]:
+    params, indices, axis = op.inputs
+    batch: int = op.attrs["batch_dims"]
+    if not batch and constant_int(axis) == 0:
+        return [_rows(params, indices, grad), None, None]
+    return [_Blocks(params, indices, axis, batch).scatter(grad), None, None]
+
+
+class _Blocks:
+    """A gather seen through tensors of rank 4: (batch, outer, gathered, inner).
+
+    Sizes are products of runs of the shape, computed at once where they are known.
+    """
+
+    def __init__(self, params: Output, indices: Output, axis: Output, batch: int) -> None:
+        self.params = params
+        self.indices = indices
+        at = constant_int(axis)
+        rank = None if params.dims is None else len(params.dims)
+        self.axis: Any = at
+        if at is None:
+            wide = out("Cast", [axis], {"DstT": dtypes.int32})
+            self.axis = out("FloorMod", [wide, out("Rank", [params])])
+        elif at < 0:
+            self.axis = out("AddV2", [out("Rank", [params]), at]) if rank is None else at + rank
+        self.batch: Any = batch
+        if batch < 0:
+            known = indices.dims
+            count = out("Rank", [indices]) if known is None else len(known)
+            self.batch = count + batch
+
+    def scatter(self, grad: Output) -> Output:
+        """The gradient of the gathered tensor, dense."""
+        params, axis, batch = self.params, self.axis, self.batch
+        lead, outer = _product(params, 0, batch), _product(params, batch, axis)
+        size, inner = _product(params, axis, axis + 1), _product(params, axis + 1, None)
+        each = _product(self.indices, batch, None)
+        blocks = out("Reshape", [grad, _pack([lead, outer, each, inner])])
+        moved = out("Transpose", [blocks, ints([0, 2, 1, 3])])
+        rows = out("Reshape", [moved, _pack([_times(lead, each), outer, inner])])
+        if lead == 1:
+            places = out("Reshape", [self.indices, _pack([each])])
+        else:
+            places = self._shifted(out("Reshape", [self.indices, _pack([lead, each])]), lead, size)
+        total = out("UnsortedSegmentSum", [rows, places, _times(lead, size)])
+        back = out("Reshape", [total, _pack([lead, size, outer, inner])])
+        return like_shape(out("Transpose", [back, ints([0, 2, 1, 3])]), params)
+
+    def _shifted(self, table: Output, lead: Any, size: Any) -> Output:
+        """Indices into all batches laid after each other."""
+        kind = table.dtype.base_dtype
+        numbers = out("Range", [0, lead, 1])
+        starts = out("Mul", [numbers, size])
+        if kind is not dtypes.int32:
+            starts = out("Cast", [starts], {"DstT": kind})
+        shifted = out("AddV2", [table, out("ExpandDims", [starts, 1])])
+        return out("Reshape", [shifted, ints([-1])])
+
+
+def _product(value: Output, low: Any, high: Any) -> Any:
+    """The product of the sizes from axis `low` to `high`; None as `high` is the end."""
+    dims = value.dims
+    if isinstance(low, int) and (high is None or isinstance(high, int)):
+        if low == high:
+            return 1
+        part = (None,) if dims is None else dims[low:high]
+        if None not in part:
+            return prod(n for n in part if n is not None)
+    bounds = [_vector(low), _vector(0 if high is None else high), ints([1])]
+    masks = {"end_mask": 1} if high is None else {}
+    return out("Prod", [out("StridedSlice", [shape_of(value), *bounds], masks), ints([0])])
+
+
+def _vector(value: Any) -> Output:
+    if isinstance(value, int):
+        return ints([value])
+    return out("Reshape", [value, ints([1])])
+
+
+def _pack(sizes: list[Any]) -> Output:
+    if all(isinstance(size, int) for size in sizes):
+        return ints(sizes)
+    return out("Pack", [sizes])
+
+
+def _times(a: Any, b: Any) -> Any:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    return b if a == 1 else out("Mul", [a, b])
+
+
+@RegisterGradient("GatherNd")
+def _gather_nd(op: Node, grad: Output) -> list[Any]:
+    params, indices = op.inputs
+    if indices.dims is not None and len(indices.dims) == 2 and indices.dims[1] == 1:
+        which = out("Squeeze", [indices], {"squeeze_dims": (1,)})
+        return [IndexedSlices(grad, which, shape_of(params)), None]
+    shape = out("Shape", [params], {"out_type": indices.dtype.base_dtype})
+    return [out("ScatterNd", [indices, grad, shape]), None]
+
+
+@RegisterGradient("ScatterNd")
+def _scatter_nd(op: Node, grad: Output) -> list[Output | None]:
+    return [None, out("GatherNd", [grad, op.inputs[0]]), None]
+
+
+def _scatter_add(op: Node, grad: Output) -> list[Output | None]:
+    return [grad, None, out("GatherNd", [grad, op.inputs[1]])]
+
+
+for _op in ("TensorScatterAdd", "ScatterNdNonAliasingAdd"):
+    RegisterGradient(_op)(_scatter_add)
+
+
+@RegisterGradient("TensorScatterSub")
+def _scatter_sub(op: Node, grad: Output) -> list[Output | None]:
+    return [grad, None, out("Neg", [out("GatherNd", [grad, op.inputs[1]])])]
+
+
+@RegisterGradient("TensorScatterUpdate")
+def _scatter_update(op: Node, grad: Output) -> list[Output | None]:
+    _, indices, updates = op.inputs
+    rest = out("TensorScatterUpdate", [grad, indices, out("ZerosLike", [updates])])
+    return [rest, None, out("GatherNd", [grad, indices])]
+
+
+@RegisterGradient("DynamicPartition")
+def _dynamic_partition(op: Node, *grads: Output) -> list[Output | None]:
+    data, partitions = op.inputs
+    numbers = out("Range", [0, out("Size", [partitions]), 1])
+    places = create(
+        "DynamicPartition",
+        [like_shape(numbers, partitions), partitions],
+        {"num_partitions": op.attrs["num_partitions"]},
+    ).outputs
+    stitched = out("DynamicStitch", [list(places), list(grads)])
+    return [out("Reshape", [stitched, shape_of(data)]), None]
+
+
+def _stitch(op: Node, grad: Output) -> list[Output | None]:
+    count: int = op.attrs["N"]
+    indices = op.inputs[:count]
+    zero = constant_of(np.array(0, np.int32))
+    return [None] * count + [out("GatherV2", [grad, which, zero]) for which in indices]
+
+
+for _op in ("DynamicStitch", "ParallelDynamicStitch"):
+    RegisterGradient(_op)(_stitch)
+
+
+@RegisterGradient("OneHot")
+def _one_hot(op: Node, grad: Output) -> list[Output | None]:
+    indices, depth = op.inputs[:2]
+    kind = grad.dtype.base_dtype
+    one, zero = [constant_of(np.array(n, kind.numpy)) for n in (1, 0)]
+    mask = out("OneHot", [indices, depth, one, zero], {"axis": op.attrs["axis"]})
+    axes = all_axes(grad)
+    on = out("Sum", [out("Mul", [grad, mask]), axes])
+    return [None, None, on, out("Sub", [out("Sum", [grad, axes]), on])]

@@ -1,0 +1,37 @@
+"""Gradients of ops that hand their input on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_graph.builder import out
+from weft_graph.node import Node, Output
+
+for _op in ("StopGradient", "GuaranteeConst"):
+    NotDifferentiable(_op)
+
+
+def _same(op: Node, grad: Any) -> Any:
+    return grad
+
+
+for _op in ("Identity", "Snapshot", "EnsureShape"):
+    RegisterGradient(_op, accepts_sparse=True)(_same)
+
+
+@RegisterGradient("IdentityN", accepts_none=True, accepts_sparse=True)
+def _identity_n(op: Node, *grads: Any) -> list[Any]:
+    return list(grads)
+
+
+@RegisterGradient("PreventGradient", accepts_sparse=True)
+def _prevent_gradient(op: Node, grad: Any) -> Any:
+    message = op.get_attr("message").decode(errors="replace")
+    raise LookupError(f"Gradient explicitly disabled at {op.name!r}. Reason: {message!r}")
+
+
+@RegisterGradient("CheckNumerics")
+def _check_numerics(op: Node, grad: Output) -> Output:
+    message = f"Not a number (NaN) or infinity (Inf) values detected in gradient. {op.name}"
+    return out("CheckNumerics", [grad], {"message": message})

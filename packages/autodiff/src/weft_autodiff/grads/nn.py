@@ -1,0 +1,190 @@
+"""Gradients of activations, biases, softmax and the fused losses."""
+
+from __future__ import annotations
+
+from weft_autodiff.grads.common import ints, scalar_like, shape_of, sum_to_shape
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.builder import out
+from weft_graph.node import Node, Output
+
+Grads = list[Output | None]
+
+_SCALE = 1.0507009873554804934193349852946
+_SCALE_ALPHA = _SCALE * 1.6732632423543772848170429916717
+
+# ------------------------------------------------------------------------- activations
+
+
+def _register(op: str, uses_output: bool = False) -> None:
+    """The gradient of an activation is a node of its own, over the features or the output."""
+
+    def gradient(node: Node, grad: Output) -> Output:
+        value = node.outputs[0] if uses_output else node.inputs[0]
+        return out(f"{op}Grad", [grad, value])
+
+    RegisterGradient(op)(gradient)
+
+
+for _op in ("Relu", "Relu6", "Softplus", "Softsign"):
+    _register(_op)
+for _op in ("Elu", "Selu"):
+    _register(_op, uses_output=True)
+
+
+def _register_masked(op: str) -> None:
+    """The second gradient passes where the first one did."""
+
+    def gradient(node: Node, grad: Output) -> Grads:
+        return [out(op, [grad, node.inputs[1]]), None]
+
+    RegisterGradient(op)(gradient)
+
+
+_register_masked("ReluGrad")
+_register_masked("Relu6Grad")
+
+
+@RegisterGradient("LeakyRelu")
+def _leaky_relu(node: Node, grad: Output) -> Output:
+    return out("LeakyReluGrad", [grad, node.inputs[0]], {"alpha": node.attrs["alpha"]})
+
+
+@RegisterGradient("LeakyReluGrad")
+def _leaky_relu_grad(node: Node, grad: Output) -> Grads:
+    attrs = {"alpha": node.attrs["alpha"]}
+    return [out("LeakyReluGrad", [grad, node.inputs[1]], attrs), None]
+
+
+def _where_negative(y: Output, then: Output) -> Output:
+    """`then` where y < 0, else zero."""
+    zero = out("ZerosLike", [then])
+    return out("SelectV2", [out("Less", [y, scalar_like(0, y)]), then, zero])
+
+
+@RegisterGradient("EluGrad")
+def _elu_grad(node: Node, grad: Output) -> Grads:
+    upstream, y = node.inputs
+    return [out("EluGrad", [grad, y]), _where_negative(y, out("Mul", [grad, upstream]))]
+
+
+@RegisterGradient("SeluGrad")
+def _selu_grad(node: Node, grad: Output) -> Grads:
+    upstream, y = node.inputs
+    return [out("SeluGrad", [grad, y]), _where_negative(y, out("Mul", [grad, upstream]))]
+
+
+@RegisterGradient("SoftplusGrad")
+def _softplus_grad(node: Node, grad: Output) -> Grads:
+    upstream, x = node.inputs
+    slope = out("Sigmoid", [x])
+    curve = out("Mul", [slope, out("Sub", [scalar_like(1, x), slope])])
+    product = out("Mul", [grad, upstream])
+    return [out("SoftplusGrad", [grad, x]), out("Mul", [product, curve])]
+
+
+@RegisterGradient("SoftsignGrad")
+def _softsign_grad(node: Node, grad: Output) -> Grads:
+    upstream, x = node.inputs
+    inner = out("AddV2", [out("Abs", [x]), scalar_like(1, x)])
+    curve = out("Mul", [scalar_like(-2, x), out("Sign", [x])])
+    cube = out("Mul", [out("Mul", [inner, inner]), inner])
+    product = out("Mul", [grad, upstream])
+    second = out("Mul", [product, out("RealDiv", [curve, cube])])
+    return [out("SoftsignGrad", [grad, x]), second]
+
+
+# ----------------------------------------------------------------------- bias and loss
+
+
+@RegisterGradient("BiasAdd")
+def _bias_add(node: Node, grad: Output) -> Grads:
+    data_format = node.attrs["data_format"]
+    return [grad, out("BiasAddGrad", [grad], {"data_format": data_format})]
+
+
+@RegisterGradient("BiasAddGrad")
+def _bias_add_grad(node: Node, grad: Output) -> Output:
+    """The gradient of each channel goes to all its positions."""
+    upstream = node.inputs[0]
+    if node.attrs["data_format"] == "NCHW":
+        rank = None if upstream.dims is None else len(upstream.dims)
+        if rank is None:
+            grad = _reshape_unknown_rank(grad, upstream)
+        else:
+            grad = out("Reshape", [grad, ints([-1] + [1] * (rank - 2))])
+    return out("BroadcastTo", [grad, shape_of(upstream)])
+
+
+def _reshape_unknown_rank(grad: Output, like: Output) -> Output:
+    extra = out("Sub", [out("Rank", [like]), 2])
+    ones = out("Fill", [out("ExpandDims", [extra, 0]), 1])
+    return out("Reshape", [grad, out("ConcatV2", [[ints([-1]), ones], 0])])
+
+
+@RegisterGradient("L2Loss")
+def _l2_loss(node: Node, grad: Output) -> Output:
+    return out("Mul", [node.inputs[0], grad])
+
+
+# ---------------------------------------------------------------------------- softmax
+
+
+def _sum_last(value: Output) -> Output:
+    return out("Sum", [value, ints([-1])], {"keep_dims": True})
+
+
+@RegisterGradient("Softmax")
+def _softmax(node: Node, grad: Output) -> Output:
+    y = node.outputs[0]
+    inner = _sum_last(out("Mul", [grad, y]))
+    return out("Mul", [out("Sub", [grad, inner]), y])
+
+
+@RegisterGradient("LogSoftmax")
+def _log_softmax(node: Node, grad: Output) -> Output:
+    soft = out("Exp", [node.outputs[0]])
+    return out("Sub", [grad, out("Mul", [_sum_last(grad), soft])])
+
+
+def _by_logits(node: Node, grad: Output | None, by_backprop: Output | None) -> Output:
+    """The gradient by the logits: the second output is the loss's own gradient by them.
+
+    What flows back into the second output is multiplied with the softmax's Jacobian, and so the
+    gradient can be differentiated again.
+    """
+    total = None
+    if grad is not None:
+        total = out("Mul", [out("ExpandDims", [grad, -1]), node.outputs[1]])
+    if by_backprop is not None:
+        soft = out("Softmax", [node.inputs[0]])
+        inner = _sum_last(out("Mul", [by_backprop, soft]))
+        second = out("Mul", [out("Sub", [by_backprop, inner]), soft])
+        total = second if total is None else out("AddV2", [total, second])
+    assert total is not None
+    return total
+
+
+@RegisterGradient("SoftmaxCrossEntropyWithLogits")
+def _cross_entropy(node: Node, grad: Output | None, by_backprop: Output | None) -> Grads:
+    logits, labels = node.inputs
+    to_logits = sum_to_shape(_by_logits(node, grad, by_backprop), logits, labels)
+    to_labels = None
+    if grad is not None and not _is_fixed(labels):
+        log_soft = out("Neg", [out("LogSoftmax", [logits])])
+        to_labels = out("Mul", [out("ExpandDims", [grad, -1]), log_soft])
+    if by_backprop is not None and not _is_fixed(labels):
+        second = out("Neg", [by_backprop])
+        to_labels = second if to_labels is None else out("AddV2", [to_labels, second])
+    if to_labels is not None:
+        to_labels = sum_to_shape(to_labels, labels, logits)
+    return [to_logits, to_labels]
+
+
+def _is_fixed(value: Output) -> bool:
+    """Whether no gradient can be asked for: a constant, or behind stop_gradient."""
+    return value.node.type in ("Const", "StopGradient")
+
+
+@RegisterGradient("SparseSoftmaxCrossEntropyWithLogits")
+def _sparse_cross_entropy(node: Node, grad: Output | None, by_backprop: Output | None) -> Grads:
+    return [_by_logits(node, grad, by_backprop), None]

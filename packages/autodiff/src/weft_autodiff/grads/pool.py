@@ -1,0 +1,76 @@
+"""Gradients of pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_autodiff.grads.common import scalar_like, shape_of
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.builder import out
+from weft_graph.node import Node, Output
+
+
+def _attrs(node: Node, *left_out: str) -> dict[str, Any]:
+    return {k: v for k, v in node.attrs.items() if k[0] != "_" and k not in left_out}
+
+
+def _register_max(pool: str) -> None:
+    def of_pool(node: Node, grad: Output) -> Output:
+        return out(f"{pool}Grad", [node.inputs[0], node.outputs[0], grad], _attrs(node))
+
+    def of_grad(node: Node, grad: Output) -> list[Output | None]:
+        x, y, _ = node.inputs
+        return [None, None, out(f"{pool}GradGrad", [x, y, grad], _attrs(node))]
+
+    def of_grad_grad(node: Node, grad: Output) -> list[Output | None]:
+        x, y, _ = node.inputs
+        return [None, None, out(f"{pool}Grad", [x, y, grad], _attrs(node))]
+
+    RegisterGradient(pool)(of_pool)
+    RegisterGradient(f"{pool}Grad")(of_grad)
+    RegisterGradient(f"{pool}GradGrad")(of_grad_grad)
+
+
+def _register_avg(pool: str) -> None:
+    def of_pool(node: Node, grad: Output) -> Output:
+        return out(f"{pool}Grad", [shape_of(node.inputs[0]), grad], _attrs(node))
+
+    def of_grad(node: Node, grad: Output) -> list[Output | None]:
+        return [None, out(pool, [grad], _attrs(node))]
+
+    RegisterGradient(pool)(of_pool)
+    RegisterGradient(f"{pool}Grad")(of_grad)
+
+
+_register_max("MaxPool")
+_register_max("MaxPool3D")
+_register_avg("AvgPool")
+_register_avg("AvgPool3D")
+
+
+@RegisterGradient("MaxPoolWithArgmax")
+def _max_pool_with_argmax(node: Node, grad: Output | None, _: Output | None) -> Output | None:
+    if grad is None:
+        return None
+    return out("MaxPoolGradWithArgmax", [node.inputs[0], grad, node.outputs[1]], _attrs(node))
+
+
+@RegisterGradient("MaxPoolGradWithArgmax")
+def _max_pool_grad_with_argmax(node: Node, grad: Output) -> list[Output | None]:
+    x, upstream, argmax = node.inputs
+    return [None, _gather_at(grad, argmax, x, upstream, node), None]
+
+
+def _gather_at(grad: Output, argmax: Output, x: Output, like: Output, node: Node) -> Output:
+    """The entries of `grad` at flat positions `argmax`, of the shape of `like`."""
+    places = out("Reshape", [argmax, [-1]])
+    if not node.attrs["include_batch_in_index"]:
+        dtype = argmax.dtype
+        image = out("Prod", [out("Shape", [x], {"out_type": dtype})[1:], [0]])
+        batch = out("Shape", [x], {"out_type": dtype})[0]
+        zero, one = scalar_like(0, argmax), scalar_like(1, argmax)
+        starts = out("ExpandDims", [out("Range", [zero, batch, one]) * image, -1])
+        rows = out("Reshape", [argmax, out("Pack", [[batch, scalar_like(-1, argmax)]])])
+        places = out("Reshape", [rows + starts, [-1]])
+    picked = out("GatherV2", [out("Reshape", [grad, [-1]]), places, 0])
+    return out("Reshape", [picked, shape_of(like)])

@@ -1,0 +1,164 @@
+"""Gradients of reductions and of running sums and products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft_autodiff.grads.common import conj, ints, scalar_like, shape_of, static_axes
+from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_graph.builder import constant_of, create, out
+from weft_graph.node import Node, Output
+from weft_tensor import dtypes
+from weft_tensor.shape import num_elements
+
+Pair = list[Output | None]
+
+for _op in ("All", "Any", "ArgMax", "ArgMin"):
+    NotDifferentiable(_op)
+
+
+def _kept(node: Node, value: Output) -> Output:
+    """A value of the reduced shape with the reduced axes back, of size 1."""
+    x, axes = node.inputs
+    if node.attrs["keep_dims"]:
+        return value
+    known = static_axes(axes, None if x.dims is None else len(x.dims))
+    if known is not None:
+        assert x.dims is not None
+        if not known:
+            return value
+        sizes = [1 if i in known else size for i, size in enumerate(x.dims)]
+        if sizes.count(None) <= 1 and 0 not in sizes:
+            return out("Reshape", [value, ints([-1 if n is None else n for n in sizes])])
+    return out("Reshape", [value, _kept_shape(x, axes)])
+
+
+def _kept_shape(x: Output, axes: Output) -> Output:
+    """The shape of x with ones for the reduced axes, computed in the graph."""
+    if axes.dtype is not dtypes.int32:
+        axes = out("Cast", [axes], {"DstT": dtypes.int32})
+    flat = out("Reshape", [axes, ints([-1])])
+    rank = out("Rank", [x])
+    positions = out("FloorMod", [out("AddV2", [flat, rank]), rank])
+    every = out("Range", [scalar_int(0), rank, scalar_int(1)])
+    ones = out("OnesLike", [positions])
+    return out("DynamicStitch", [[every, positions], [out("Shape", [x]), ones]])
+
+
+def scalar_int(value: int) -> Output:
+    """A constant of rank 0."""
+    return constant_of(np.array(value, np.int32))
+
+
+def _spread(node: Node, grad: Output) -> Output:
+    """`grad` repeated over the reduced axes."""
+    x = node.inputs[0]
+    if x.dims == ():
+        return grad
+    if not (grad.dims == () and not node.attrs["keep_dims"]):
+        grad = _kept(node, grad)
+    return out("BroadcastTo", [grad, shape_of(x)])
+
+
+@RegisterGradient("Sum")
+def _sum(node: Node, grad: Output) -> Pair:
+    return [_spread(node, grad), None]
+
+
+@RegisterGradient("Mean")
+def _mean(node: Node, grad: Output) -> Pair:
+    x, axes = node.inputs
+    known = static_axes(axes, None if x.dims is None else len(x.dims))
+    count = None
+    if known is not None and x.dims is not None:
+        count = num_elements(tuple(x.dims[axis] for axis in known))
+    if count is not None:
+        scaled = out("RealDiv", [grad, scalar_like(max(count, 1), grad)])
+        return [_spread(node, scaled), None]
+    whole, reduced = out("Size", [x]), out("Size", [node.outputs[0]])
+    ratio = out("FloorDiv", [whole, out("Maximum", [reduced, scalar_int(1)])])
+    factor = out("Cast", [out("Maximum", [ratio, scalar_int(1)])], {"DstT": grad.dtype})
+    return [_spread(node, out("RealDiv", [grad, factor])), None]
+
+
+@RegisterGradient("Max")
+@RegisterGradient("Min")
+def _extreme(node: Node, grad: Output) -> Pair:
+    x, axes = node.inputs
+    chosen = out("Equal", [_kept(node, node.outputs[0]), x])
+    marks = out("Cast", [chosen], {"DstT": grad.dtype})
+    ties = out("Sum", [marks, axes], {"keep_dims": True})
+    share = out("RealDiv", [_kept(node, grad), ties])
+    return [out("Mul", [marks, share]), None]
+
+
+@RegisterGradient("EuclideanNorm")
+def _euclidean_norm(node: Node, grad: Output) -> Pair:
+    scaled = out("DivNoNan", [_kept(node, grad), _kept(node, conj(node.outputs[0]))])
+    if grad.dtype.is_complex:
+        # The norm is real: only the real part of the gradient counts.
+        real = out("Real", [scaled], {"Tout": grad.dtype.real_dtype})
+        scaled = out("Cast", [real], {"DstT": grad.dtype})
+    return [out("Mul", [node.inputs[0], scaled]), None]
+
+
+@RegisterGradient("Prod")
+def _prod(node: Node, grad: Output) -> Pair:
+    """The product of all other elements, without division, so that zeros do no harm.
+
+    The reduced axes are flattened to the front; exclusive running products from both ends meet at
+    each element.
+    """
+    x, axes = node.inputs
+    order, inverse, matrix = _reduced_first(x, axes)
+    moved = out("Transpose", [conj(x), order])
+    flat = out("Reshape", [moved, matrix])
+    before = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True})
+    after = out("Cumprod", [flat, scalar_int(0)], {"exclusive": True, "reverse": True})
+    others = out("Reshape", [out("Mul", [before, after]), out("Shape", [moved])])
+    return [out("Mul", [_kept(node, grad), out("Transpose", [others, inverse])]), None]
+
+
+def _reduced_first(x: Output, axes: Output) -> tuple[Output, Output, Output]:
+    """A permutation with the reduced axes first, its inverse, and the shape of the matrix."""
+    known = static_axes(axes, None if x.dims is None else len(x.dims))
+    if known is not None:
+        assert x.dims is not None
+        order = known + [i for i in range(len(x.dims)) if i not in known]
+        rows = num_elements(tuple(x.dims[i] for i in known))
+        columns = num_elements(tuple(x.dims[i] for i in order[len(known) :]))
+        if rows is not None and columns is not None:
+            inverse = [order.index(i) for i in range(len(order))]
+            return ints(order), ints(inverse), ints([rows, columns])
+    if axes.dtype is not dtypes.int32:
+        axes = out("Cast", [axes], {"DstT": dtypes.int32})
+    rank = out("Rank", [x])
+    flat = out("Reshape", [axes, ints([-1])])
+    gone = out("FloorMod", [out("AddV2", [flat, rank]), rank])
+    every = out("Range", [scalar_int(0), rank, scalar_int(1)])
+    left = create("ListDiff", [every, gone]).outputs[0]
+    permutation = out("ConcatV2", [[gone, left], 0])
+    shape = out("Shape", [x])
+    sizes = [out("Prod", [out("GatherV2", [shape, group, 0]), ints([0])]) for group in (gone, left)]
+    matrix = out("Pack", [sizes], {"axis": 0})
+    return permutation, out("InvertPermutation", [permutation]), matrix
+
+
+def _scan(op: str, node: Node, value: Output, *, flip: bool) -> Output:
+    reverse = node.attrs["reverse"] is not flip
+    attrs = {"exclusive": node.attrs["exclusive"], "reverse": reverse}
+    return out(op, [value, node.inputs[1]], attrs)
+
+
+@RegisterGradient("Cumsum")
+def _cumsum(node: Node, grad: Output) -> Pair:
+    return [_scan("Cumsum", node, grad, flip=True), None]
+
+
+@RegisterGradient("Cumprod")
+def _cumprod(node: Node, grad: Output) -> Pair:
+    # Elements that are 0 get 0, where TensorFlow divides by them.
+    x = node.inputs[0]
+    weighted = out("Mul", [conj(node.outputs[0]), grad])
+    total = _scan("Cumsum", node, weighted, flip=True)
+    return [out("DivNoNan", [total, conj(x)]), None]

@@ -1,0 +1,47 @@
+"""Gradients of finding elements."""
+
+from __future__ import annotations
+
+from weft_autodiff.grads.common import ints, shape_of
+from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_graph.builder import out
+from weft_graph.node import Node, Output
+
+for _op in (
+    "Unique",
+    "UniqueWithCounts",
+    "ListDiff",
+    "InTopK",
+    "InTopKV2",
+    "LowerBound",
+    "UpperBound",
+    "UnravelIndex",
+):
+    NotDifferentiable(_op)
+
+
+def _scattered(op: Node, grad: Output) -> Output:
+    """The gradient of the chosen elements, put back where they came from."""
+    x, indices = op.inputs[0], op.outputs[1]
+    shape = shape_of(x)
+    bounds = [ints([-1]), ints([0]), ints([1])]
+    size = out("StridedSlice", [shape, *bounds], {"end_mask": 1, "shrink_axis_mask": 1})
+    lead = out("StridedSlice", [shape, ints([0]), ints([-1]), ints([1])])
+    rows = out("Prod", [lead, ints([0])])
+    last = out("StridedSlice", [out("Shape", [indices]), *bounds], {"end_mask": 1})
+    table = out("Reshape", [indices, out("ConcatV2", [[out("Reshape", [rows, [1]]), last], 0])])
+    starts = out("ExpandDims", [out("Mul", [out("Range", [0, rows, 1]), size]), 1])
+    places = out("Reshape", [out("AddV2", [table, starts]), ints([-1])])
+    flat = out("Reshape", [grad, ints([-1])])
+    total = out("UnsortedSegmentSum", [flat, places, out("Mul", [rows, size])])
+    return out("Reshape", [total, shape])
+
+
+@RegisterGradient("TopK")
+def _top_k(op: Node, grad: Output, _: Output | None) -> Output:
+    return _scattered(op, grad)
+
+
+@RegisterGradient("TopKV2")
+def _top_k_v2(op: Node, grad: Output, _: Output | None) -> list[Output | None]:
+    return [_scattered(op, grad), None]

@@ -1,0 +1,46 @@
+"""Gradients of sparse tensors."""
+
+from __future__ import annotations
+
+from weft_autodiff.grads.array import all_axes
+from weft_autodiff.grads.common import conj, ints, matrix_transpose
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.builder import out
+from weft_graph.node import Node, Output
+
+
+@RegisterGradient("SparseToDense")
+def _sparse_to_dense(op: Node, grad: Output) -> list[Output | None]:
+    indices, shape, values, _ = op.inputs
+    rank = out("Size", [shape])
+    table = out("Reshape", [indices, out("Pack", [[-1, rank]])])
+    chosen = out("GatherNd", [grad, table])
+    picked = out("Sum", [chosen, ints([0])])
+    rest = out("Sub", [out("Sum", [grad, all_axes(grad)]), picked])
+    if values.dims is not None and len(values.dims) == 1:
+        return [None, None, chosen, rest]
+    # Values of rank 0 stand at all indices; with one value per index only empty axes are summed.
+    whole = out("Reshape", [chosen, ints([-1])])
+    axes = out("Range", [0, out("Sub", [1, out("Rank", [values])]), 1])
+    return [None, None, out("Sum", [whole, axes]), rest]
+
+
+@RegisterGradient("SparseTensorDenseMatMul")
+def _sparse_dense_matmul(op: Node, grad: Output) -> list[Output | None]:
+    indices, values, shape, b = op.inputs
+    adjoint_a: bool = op.attrs["adjoint_a"]
+    adjoint_b: bool = op.attrs["adjoint_b"]
+    product = out(
+        "SparseTensorDenseMatMul", [indices, values, shape, grad], {"adjoint_a": not adjoint_a}
+    )
+    dense = matrix_transpose(b, conjugate=True) if adjoint_b else b
+    if adjoint_b:
+        product = matrix_transpose(product, conjugate=True)
+    bounds = [(ints([0, i]), ints([0, i + 1]), ints([1, 1])) for i in range(2)]
+    masks = {"begin_mask": 1, "end_mask": 1, "shrink_axis_mask": 2}
+    rows, columns = [out("StridedSlice", [indices, *each], masks) for each in bounds]
+    if adjoint_a:
+        rows, columns = columns, rows
+    left, right = out("GatherV2", [grad, rows, 0]), out("GatherV2", [dense, columns, 0])
+    found = out("Sum", [out("Mul", [left, conj(right)]), ints([1])])
+    return [None, conj(found) if adjoint_a else found, None, product]

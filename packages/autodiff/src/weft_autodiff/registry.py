@@ -1,0 +1,118 @@
+"""The table of gradient functions, one per op type."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from weft_graph.registry import Registry
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph.graph import Graph
+    from weft_graph.node import Node
+
+GradientFunction = Callable[..., Any]
+F = TypeVar("F", bound=GradientFunction)
+
+
+def not_differentiable(op: Any, *grads: Any) -> list[None]:
+    """The gradient of ops that have none on purpose: nothing flows to any input."""
+    return [None] * len(op.inputs)
+
+
+class Gradient:
+    """One entry of the table.
+
+    Attributes:
+      function: `function(node, *grads)`.
+      accepts_none: it takes None for outputs through which nothing flows back; zeros otherwise.
+      accepts_sparse: it takes IndexedSlices; they are made dense otherwise.
+    """
+
+    __slots__ = ("accepts_none", "accepts_sparse", "function")
+
+    def __init__(
+        self, function: GradientFunction, accepts_none: bool = False, accepts_sparse: bool = False
+    ) -> None:
+        self.function = function
+        self.accepts_none = accepts_none
+        self.accepts_sparse = accepts_sparse
+
+
+_of_graphs: weakref.WeakKeyDictionary[Graph, dict[str, Gradient]] = weakref.WeakKeyDictionary()
+
+_gradients: Registry[Gradient] = Registry(
+    "gradient",
+    package="weft_autodiff.grads",
+    group="weft_autodiff.gradients",
+)
+
+
+class RegisterGradient:
+    """Decorator that registers the gradient of an op type, or of an override name.
+
+    The function gets the forward node and one gradient per output, and returns one gradient per
+    input: an output, IndexedSlices, or None where nothing flows; a bare one for a single input.
+
+    Args:
+      op_type: op type, or a name that `Graph.gradient_override_map` refers to.
+      accepts_none: pass None instead of zeros for outputs through which nothing flows back.
+      accepts_sparse: pass IndexedSlices as they are instead of making them dense.
+    Raises: AlreadyExistsError: the op type has a gradient already.
+    """
+
+    def __init__(
+        self, op_type: str, *, accepts_none: bool = False, accepts_sparse: bool = False
+    ) -> None:
+        self._op_type = op_type
+        self._flags = (accepts_none, accepts_sparse)
+
+    def __call__(self, function: F) -> F:
+        """Register `function`."""
+        _gradients.register(self._op_type, Gradient(function, *self._flags))
+        return function
+
+
+def NotDifferentiable(op_type: str) -> None:  # noqa: N802 - TensorFlow's public name
+    """Declare that no gradient flows through an op type, on purpose."""
+    _gradients.register(op_type, Gradient(not_differentiable, True, True))
+
+
+NoGradient = NotDifferentiable
+
+
+def gradient_of(node: Node) -> Gradient:
+    """The gradient that applies to a node, overrides considered.
+
+    Raises: NotFoundError: nobody declared one, not even that there is none on purpose.
+    """
+    override = node.attrs.get("_gradient_op_type")
+    if override is None:
+        name = node.type
+    else:
+        name = override.decode() if isinstance(override, bytes) else override
+        local = _of_graphs.get(node.graph, {}).get(name)
+        if local is not None:
+            return local
+    entry = _gradients.get(name)
+    if entry is None:
+        raise errors.NotFoundError(
+            f"no gradient is registered for {name!r}; register one with RegisterGradient, or "
+            "declare with NotDifferentiable that there is none",
+            op=node.type,
+            node=node.name,
+            line=node.line,
+        )
+    return entry
+
+
+def register_in_graph(graph: Graph, name: str, entry: Gradient) -> None:
+    """Register an override that lives and dies with a graph."""
+    _of_graphs.setdefault(graph, {})[name] = entry
+
+
+def registered_gradients() -> list[str]:
+    """The op types and override names that have a gradient, sorted."""
+    return _gradients.keys()

@@ -1,0 +1,33 @@
+"""The process-wide number of BLAS threads."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import Any
+
+_log = logging.getLogger("weft")
+_lock = threading.Lock()
+_limit: int | None = None
+_limiter: Any = None
+
+
+def limit_once(threads: int) -> None:
+    """Let BLAS use `threads` threads; the first session of the process decides.
+
+    A change while kernels run would slow all of them down, so a later session that asks for
+    another number is told so, once, and keeps the first.
+    """
+    global _limit, _limiter
+    with _lock:
+        if _limit is None:
+            from threadpoolctl import threadpool_limits
+
+            _limiter = threadpool_limits(limits=threads, user_api="blas")
+            _limit = threads
+        elif _limit != threads:
+            _log.info(
+                "BLAS runs with %d threads as the first session asked; a later one asked for %d",
+                _limit,
+                threads,
+            )

@@ -1,0 +1,120 @@
+"""Cancellation of asynchronous work, and deadlines that hold no thread each."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Callable
+
+from weft_tensor import errors
+
+OnCancel = Callable[[errors.OpError], None]
+
+
+class Cancellation:
+    """One step's switch: whoever waits inside the step is told once when it is thrown.
+
+    The driver of a step throws it when the caller cancels, when the session closes, when another
+    node fails, and when the step's deadline has passed (with a `DeadlineExceededError`).
+
+    Attributes:
+      error: why it was thrown, or None.
+    """
+
+    __slots__ = ("_callbacks", "_lock", "_next", "error")
+
+    def __init__(self) -> None:
+        self.error: errors.OpError | None = None
+        self._callbacks: dict[int, OnCancel] = {}
+        self._next = itertools.count()
+        self._lock = threading.Lock()
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether it was thrown."""
+        return self.error is not None
+
+    def register(self, callback: OnCancel) -> int:
+        """Call `callback(error)` when thrown; at once, from here, when it was already.
+
+        Returns: a token for `deregister`.
+        """
+        with self._lock:
+            token = next(self._next)
+            error = self.error
+            if error is None:
+                self._callbacks[token] = callback
+        if error is not None:
+            callback(error)
+        return token
+
+    def deregister(self, token: int) -> bool:
+        """Forget a callback; False when it has been called, or is about to be."""
+        with self._lock:
+            return self._callbacks.pop(token, None) is not None
+
+    def cancel(self, error: errors.OpError | None = None) -> bool:
+        """Throw the switch; False when it was thrown before.
+
+        The callbacks run in the calling thread, each once, in the order of registration.
+        """
+        with self._lock:
+            if self.error is not None:
+                return False
+            self.error = error or errors.CancelledError("the step was cancelled")
+            callbacks = list(self._callbacks.values())
+            self._callbacks.clear()
+        for callback in callbacks:
+            callback(self.error)
+        return True
+
+
+class _Timers:
+    """Callbacks at times of `time.monotonic`, all from one daemon thread that idles away."""
+
+    _IDLE_SECONDS = 5.0
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._next = itertools.count()
+        self._condition = threading.Condition()
+        self._running = False
+
+    def call_at(self, when: float, callback: Callable[[], None]) -> None:
+        """Call `callback` once `time.monotonic()` reaches `when`."""
+        with self._condition:
+            heapq.heappush(self._heap, (when, next(self._next), callback))
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._loop, name="weft-deadlines", daemon=True).start()
+            self._condition.notify()
+
+    def _loop(self) -> None:
+        while True:
+            with self._condition:
+                due = self._next_due()
+            if due is None:
+                return
+            due()
+
+    def _next_due(self) -> Callable[[], None] | None:
+        while True:
+            if not self._heap:
+                if not self._condition.wait(self._IDLE_SECONDS) and not self._heap:
+                    self._running = False
+                    return None
+                continue
+            wait = self._heap[0][0] - time.monotonic()
+            if wait <= 0:
+                return heapq.heappop(self._heap)[2]
+            self._condition.wait(wait)
+
+
+_timers = _Timers()
+
+
+def call_at(when: float, callback: Callable[[], None]) -> None:
+    """Call `callback` from a shared thread once `time.monotonic()` reaches `when`."""
+    _timers.call_at(when, callback)

@@ -1,0 +1,88 @@
+"""A session's options, read once from a ConfigProto."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from weft_tensor import errors
+
+
+class SessionConfig:
+    """Options of one session.
+
+    Attributes:
+      inter_op_threads: threads that run kernels side by side.
+      intra_op_threads: threads of one BLAS call.
+      device_count: device type to number.
+      allow_soft_placement: place nodes elsewhere where their request cannot be met.
+      log_device_placement: log where each node went.
+      timeout_ms: limit of every Run, 0 for none.
+      deterministic: one fixed order and one BLAS thread.
+      optimize: run the graph passes.
+    """
+
+    __slots__ = (
+        "allow_soft_placement",
+        "deterministic",
+        "device_count",
+        "inter_op_threads",
+        "intra_op_threads",
+        "log_device_placement",
+        "optimize",
+        "timeout_ms",
+    )
+
+    def __init__(
+        self,
+        inter_op_threads: int = 0,
+        intra_op_threads: int = 0,
+        device_count: Mapping[str, int] | None = None,
+        allow_soft_placement: bool = False,
+        log_device_placement: bool = False,
+        timeout_ms: int = 0,
+        deterministic: bool = False,
+        optimize: bool = True,
+    ) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+        if deterministic:
+            inter_op_threads = intra_op_threads = 1
+        if not inter_op_threads:
+            inter_op_threads = 1 if intra_op_threads > 1 else (cores or 1)
+        self.inter_op_threads = max(1, inter_op_threads)
+        self.intra_op_threads = 1 if self.inter_op_threads > 1 else intra_op_threads or (cores or 1)
+        self.device_count = dict(device_count or {})
+        self.allow_soft_placement = allow_soft_placement
+        self.log_device_placement = log_device_placement
+        self.timeout_ms = timeout_ms
+        self.deterministic = deterministic
+        self.optimize = optimize
+
+    @staticmethod
+    def from_proto(proto: Any) -> SessionConfig:
+        """The options in a ConfigProto; None gives the defaults.
+
+        Raises: InvalidTypeError: not a ConfigProto.
+        """
+        if proto is None:
+            return SessionConfig()
+        if isinstance(proto, SessionConfig):
+            return proto
+        if getattr(getattr(proto, "DESCRIPTOR", None), "name", "") != "ConfigProto":
+            raise errors.InvalidTypeError(f"config must be a ConfigProto, got {proto!r}")
+        level = proto.graph_options.optimizer_options.opt_level
+        return SessionConfig(
+            proto.inter_op_parallelism_threads,
+            proto.intra_op_parallelism_threads,
+            proto.device_count,
+            proto.allow_soft_placement,
+            proto.log_device_placement,
+            proto.operation_timeout_in_ms,
+            _deterministic(proto),
+            level >= 0,
+        )
+
+
+def _deterministic(proto: Any) -> bool:
+    return bool(getattr(proto.experimental, "deterministic", False))

@@ -1,0 +1,65 @@
+"""What a step gives to asynchronous kernels."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from weft_exec.cancellation import Cancellation
+from weft_tensor import errors
+
+_step_ids = itertools.count(1)
+
+
+class StepContext:
+    """One step.
+
+    Attributes:
+      step_id: unique within the process.
+      cancellation: thrown when the step fails, times out or is cancelled.
+      deadline: in `time.monotonic()`, or None.
+      container: where resources without a container go.
+    """
+
+    __slots__ = ("cancellation", "container", "deadline", "step_id")
+
+    def __init__(self, deadline: float | None, container: str) -> None:
+        self.step_id = next(_step_ids)
+        self.cancellation = Cancellation()
+        self.deadline = deadline
+        self.container = container
+
+
+class Completion:
+    """The `done` of one asynchronous kernel: called exactly once, from any thread.
+
+    It only posts to the step's mailbox; the thread that drives the step does the rest.
+    """
+
+    __slots__ = ("_entry", "_post", "_used")
+
+    def __init__(self, entry: int, post: Callable[[Any], None]) -> None:
+        self._entry = entry
+        self._post = post
+        self._used = itertools.count()
+
+    def __call__(self, value: Any = None) -> None:
+        """The kernel's result.
+
+        Raises: InternalError: the kernel completed before.
+        """
+        self._once()
+        self._post((self._entry, value, None))
+
+    def fail(self, error: BaseException) -> None:
+        """The kernel's failure.
+
+        Raises: InternalError: the kernel completed before.
+        """
+        self._once()
+        self._post((self._entry, None, error))
+
+    def _once(self) -> None:
+        if next(self._used):
+            raise errors.InternalError("an asynchronous kernel called done twice")

@@ -1,0 +1,103 @@
+"""Running instructions one after the other.
+
+An instruction is `(function, gather, slot, dead)`: call the function with what `gather` takes from
+the slots, store the result (a slice stores several), then forget the slots in `dead`, which nobody
+needs any more.  This loop is the hot path of the dynamic executor: nothing may be added to it that
+is not needed by every node of every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from weft_exec.kernel_errors import located
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph.node import Node
+
+Slots = list[Any]
+Gather = Callable[[Slots], Sequence[Any]]
+Instruction = tuple[Callable[..., Any], Gather, "int | slice", "tuple[int, ...]"]
+
+_NONE = itemgetter(slice(0, 0))
+
+
+def gather(slots: Sequence[int]) -> Gather:
+    """What takes the values of `slots` as a sequence of arguments."""
+    if not slots:
+        return _NONE
+    if len(slots) == 1:
+        return itemgetter(slice(slots[0], slots[0] + 1))
+    return itemgetter(*slots)
+
+
+class Segment:
+    """Instructions in a fixed order, and the node each belongs to.
+
+    Attributes:
+      instructions: what to run.
+      nodes: the node of each instruction.
+      devices: the name of the device of each.
+    """
+
+    __slots__ = ("devices", "instructions", "nodes")
+
+    def __init__(
+        self, instructions: Sequence[Instruction], nodes: Sequence[Node], devices: Sequence[str]
+    ) -> None:
+        self.instructions = tuple(instructions)
+        self.nodes = tuple(nodes)
+        self.devices = tuple(devices)
+
+    def run(self, slots: Slots) -> None:
+        """Run all.
+
+        Raises: OpError: a kernel failed; it says which.
+        """
+        instruction: Instruction | None = None
+        try:
+            for instruction in self.instructions:
+                function, take, slot, dead = instruction
+                slots[slot] = function(*take(slots))
+                if dead:
+                    for i in dead:
+                        slots[i] = None
+        except Exception as error:  # because a kernel may raise anything; it is located and passed on
+            assert instruction is not None
+            found = self._located(error, instruction, slots)
+            raise found from found.__cause__
+
+    def run_checked(
+        self,
+        slots: Slots,
+        check: Callable[[], None],
+        trace: Callable[[Node, str, Callable[[], Any]], Any] | None,
+    ) -> None:
+        """Run all, calling `check` before each and `trace` around each.
+
+        Raises: OpError: a kernel failed, or what `check` raised.
+        """
+        for (function, take, slot, dead), node, device, instruction in zip(
+            self.instructions, self.nodes, self.devices, self.instructions, strict=True
+        ):
+            try:
+                check()
+                if trace is None:
+                    slots[slot] = function(*take(slots))
+                else:
+                    slots[slot] = trace(node, device, lambda f=function, t=take: f(*t(slots)))
+            except Exception as error:  # because a kernel may raise anything; it is passed on
+                found = self._located(error, instruction, slots)
+                raise found from found.__cause__
+            for i in dead:
+                slots[i] = None
+
+    def _located(
+        self, error: Exception, instruction: Instruction, slots: Slots
+    ) -> errors.OpError:
+        position = next(i for i, other in enumerate(self.instructions) if other is instruction)
+        inputs = instruction[1](slots)
+        return located(error, self.nodes[position], self.devices[position], inputs)

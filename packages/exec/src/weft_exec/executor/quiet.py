@@ -1,0 +1,38 @@
+"""Running code with NumPy's floating-point warnings off, cheaply.
+
+`np.errstate` costs 0.6 us each time.  NumPy keeps the setting in a context variable, so a context
+in which it was set once is enough; entering one costs a tenth of that.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any
+
+import numpy as np
+
+
+class _Contexts(threading.local):
+    def __init__(self) -> None:
+        self.free: list[Context] = []
+
+
+_contexts = _Contexts()
+
+
+def quietly(function: Callable[..., Any], *args: Any) -> Any:
+    """`function(*args)` with floating-point errors ignored; steps may nest."""
+    free = _contexts.free
+    context = free.pop() if free else _new_context()
+    try:
+        return context.run(function, *args)
+    finally:
+        free.append(context)
+
+
+def _new_context() -> Context:
+    context = Context()
+    context.run(np.seterr, all="ignore")
+    return context

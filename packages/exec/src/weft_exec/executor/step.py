@@ -1,0 +1,103 @@
+"""The ready queue of one step (paper, section 3.1): a plain object fed with events.
+
+It knows nothing of threads, kernels or values.  An entry is ready when all entries it waits for
+have finished; ready entries are handed out in the order of construction.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+
+from weft_exec.executor.entries import Entry
+from weft_tensor import errors
+
+
+class StepMachine:
+    """Pending counts, ready entries, and slots to forget.
+
+    Attributes:
+      running: entries handed out and not finished.
+      error: the first failure; from then on nothing becomes ready.
+    """
+
+    __slots__ = ("_entries", "_left", "_pending", "_ready", "_uses", "error", "running")
+
+    def __init__(self, entries: Sequence[Entry], shared_uses: Mapping[int, int]) -> None:
+        self._entries = entries
+        self._pending = [entry.pending for entry in entries]
+        self._uses = dict(shared_uses)
+        self._ready = [entry.index for entry in entries if not entry.pending]
+        self._left = len(entries)
+        self.running: set[int] = set()
+        self.error: errors.OpError | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing runs and nothing more will."""
+        return not self.running and (self.error is not None or not self._left)
+
+    @property
+    def ready_count(self) -> int:
+        """How many entries could start now."""
+        return 0 if self.error is not None else len(self._ready)
+
+    def take(self) -> Entry | None:
+        """Hand out the first ready entry, or None."""
+        if not self._ready or self.error is not None:
+            return None
+        index = heapq.heappop(self._ready)
+        self.running.add(index)
+        return self._entries[index]
+
+    def peek(self) -> Sequence[Entry]:
+        """The entries that could start now."""
+        return [] if self.error is not None else [self._entries[i] for i in self._ready]
+
+    def finished(self, entry: Entry) -> list[int]:
+        """Note that a running entry has finished.
+
+        Returns: slots that no entry needs any more.
+        Raises: InternalError: it was not running.
+        """
+        self._stop(entry)
+        self._left -= 1
+        for successor in entry.successors:
+            self._pending[successor] -= 1
+            if not self._pending[successor]:
+                heapq.heappush(self._ready, successor)
+        dead: list[int] = []
+        uses = self._uses
+        for slot in entry.shared:
+            uses[slot] -= 1
+            if not uses[slot]:
+                dead.append(slot)
+        return dead
+
+    def failed(self, entry: Entry, error: errors.OpError) -> bool:
+        """Note that a running entry has failed; returns whether it is the first failure."""
+        self._stop(entry)
+        return self.abort(error)
+
+    def abort(self, error: errors.OpError) -> bool:
+        """Let nothing more start; returns whether this is the first failure."""
+        if self.error is not None:
+            return False
+        self.error = error
+        return True
+
+    def check(self) -> None:
+        """Recompute what must hold.
+
+        Raises: InternalError: an entry is counted wrongly.
+        """
+        for index in self._ready:
+            if self._pending[index] or index in self.running:
+                raise errors.InternalError(f"entry {index} is ready and should not be")
+        if any(count < 0 for count in self._pending) or any(n < 0 for n in self._uses.values()):
+            raise errors.InternalError("a count of the step fell below zero")
+
+    def _stop(self, entry: Entry) -> None:
+        if entry.index not in self.running:
+            raise errors.InternalError(f"entry {entry.index} finished without running")
+        self.running.remove(entry.index)

@@ -1,0 +1,105 @@
+"""Checking and converting what the caller feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft_graph.node import Output
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import format_dims
+from weft_tensor.values import to_array
+
+Converter = Callable[[Any], Any]
+
+
+def converter(output: Output) -> Converter:
+    """What turns a fed value into the value of `output`.
+
+    An array of the right element type is borrowed as it is.  Anything else is converted by the
+    rules of constants; numbers may widen or round, but change their kind only without loss.
+
+    Raises (the converter): InvalidTypeError, InvalidArgumentError: required and got.
+    """
+    dtype = output.dtype.base_dtype
+    if dtype is dtypes.resource or dtype is dtypes.variant:
+        return lambda value: value
+    if output.dims == () and dtype is not dtypes.string:
+        return _scalar_converter(output)
+    return _array_converter(output)
+
+
+def _scalar_converter(output: Output) -> Converter:
+    dtype = output.dtype.base_dtype
+    kind = dtype.numpy.type
+    exact = {kind}
+    if dtype.is_floating:
+        exact |= {float, int}
+    elif dtype.is_complex:
+        exact |= {float, int, complex}
+
+    def convert(value: Any) -> Any:
+        if type(value) in exact:
+            return kind(value)
+        array = _general(output, value)
+        if array.ndim:
+            raise _wrong_shape(output, array.shape)
+        return array[()]
+
+    return convert
+
+
+def _array_converter(output: Output) -> Converter:
+    dtype = output.dtype.base_dtype
+    numpy_dtype = dtype.numpy
+    dims = output.dims
+    static = None if dims is None or None in dims else dims
+    check_bytes = dtype is dtypes.string
+
+    def convert(value: Any) -> Any:
+        if type(value) is not np.ndarray or value.dtype is not numpy_dtype or check_bytes:
+            value = _general(output, value)
+        shape = value.shape
+        if shape == static or dims is None:
+            return value
+        if len(shape) != len(dims):
+            raise _wrong_shape(output, shape)
+        for want, got in zip(dims, shape, strict=True):
+            if want is not None and want != got:
+                raise _wrong_shape(output, shape)
+        return value
+
+    return convert
+
+
+def _general(output: Output, value: Any) -> np.ndarray:
+    dtype = output.dtype.base_dtype
+    if isinstance(value, Output) or hasattr(value, "_as_output"):
+        raise errors.InvalidTypeError(
+            f"{output.name} is fed {value!r}, which is itself part of a graph; feed its value"
+        )
+    if isinstance(value, np.ndarray) and value.dtype == dtype.numpy and not value.dtype.hasobject:
+        return value
+    if value is None:
+        raise errors.InvalidTypeError(f"{output.name} is fed None")
+    try:
+        return to_array(value, dtype)
+    except errors.OpError as error:
+        raise type(error)(
+            f"{output.name} is fed a value that does not fit: {error.message}",
+            node=output.node.name,
+            op=output.node.type,
+            line=output.node.line,
+        ) from error
+
+
+def _wrong_shape(output: Output, shape: tuple[int, ...]) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        f"{output.name} requires shape {format_dims(output.dims)}, "
+        f"but is fed a value of shape {format_dims(shape)}",
+        node=output.node.name,
+        op=output.node.type,
+        line=output.node.line,
+    )

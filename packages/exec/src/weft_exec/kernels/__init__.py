@@ -1,0 +1,1 @@
+"""Kernels by op family; loaded when the first executable is derived."""

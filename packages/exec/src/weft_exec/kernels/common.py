@@ -1,0 +1,213 @@
+"""Wrappers that kernels of several families share.
+
+Most kernels are one NumPy function.  What the wrappers add is the choice, made once per node, of
+the cheapest way to call it: Python's own operator where the result has rank 0 (NumPy scalars
+answer it ten times faster than a ufunc does), the bare function where the result is small, and an
+output array from the device's pool where it is large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import num_elements
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node, Output
+
+Array = np.ndarray[Any, Any]
+Function = Callable[..., Any]
+
+LARGE = 4096
+"""Results of more bytes than this come from the device's pool."""
+
+NARROW = (dtypes.float16, dtypes.bfloat16)
+"""Types whose sums and products are accumulated in float32."""
+
+
+def static_bytes(output: Output) -> int | None:
+    """Size of an output in bytes where its static shape is known."""
+    count = num_elements(output.dims)
+    return None if count is None else count * output.dtype.numpy.itemsize
+
+
+def new_array(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialised array, from the pool when it is large."""
+    count = dtype.itemsize
+    for size in shape:
+        count *= size
+    if count > LARGE:
+        pooled: Array = device.empty(shape, dtype)
+        return pooled
+    return np.empty(shape, dtype)
+
+
+def pooled(value: Any, device: Device) -> Any:
+    """A copy of a large temporary in the device's pool; a small value itself.
+
+    For kernels whose NumPy function takes no `out`: later steps reuse the block, and the
+    device's statistics see it.
+    """
+    if value.nbytes <= LARGE:
+        return value
+    result = device.empty(value.shape, value.dtype)
+    np.copyto(result, value)
+    return result
+
+
+def broadcast_shape(a: Any, b: Any) -> tuple[int, ...]:
+    """The shape of an elementwise result; raises ValueError where the shapes do not fit."""
+    shape: tuple[int, ...] = a.shape
+    if shape == b.shape or not b.shape:
+        return shape
+    if not shape:
+        other: tuple[int, ...] = b.shape
+        return other
+    return np.broadcast_shapes(shape, b.shape)
+
+
+def unary(function: Function, scalar: Function | None = None) -> KernelFactory:
+    """A factory for an elementwise ufunc of one input.
+
+    Args:
+      function: a ufunc whose result has the output's element type.
+      scalar: what computes it faster for a NumPy scalar, such as `operator.neg`.
+    """
+
+    def make(node: Node, device: Device) -> KernelFunction:
+        output = node.outputs[0]
+        size = static_bytes(output)
+        if scalar is not None and output.dims == ():
+            return scalar
+        if size is not None and size <= LARGE:
+            return function
+        empty, dtype, limit = device.empty, output.dtype.numpy, LARGE // output.dtype.numpy.itemsize
+
+        def run(x: Any) -> Any:
+            if x.size <= limit:
+                return function(x)
+            return function(x, out=empty(x.shape, dtype))
+
+        return run
+
+    return make
+
+
+def binary(function: Function, scalar: Function | None = None) -> KernelFactory:
+    """A factory for a broadcasting ufunc of two inputs.
+
+    Args:
+      function: a ufunc whose result has the output's element type.
+      scalar: what computes it faster for two NumPy scalars, such as `operator.add`.
+    """
+
+    def make(node: Node, device: Device) -> KernelFunction:
+        output = node.outputs[0]
+        size = static_bytes(output)
+        if scalar is not None and output.dims == ():
+            return scalar
+        if size is not None and size <= LARGE:
+            return function
+        empty, dtype, limit = device.empty, output.dtype.numpy, LARGE // output.dtype.numpy.itemsize
+
+        def run(x: Any, y: Any) -> Any:
+            shape = x.shape if x.shape == y.shape else broadcast_shape(x, y)
+            if x.size <= limit and y.size <= limit and not _over(shape, limit):
+                return function(x, y)
+            return function(x, y, out=empty(shape, dtype))
+
+        return run
+
+    return make
+
+
+def _over(shape: tuple[int, ...], limit: int) -> bool:
+    count = 1
+    for size in shape:
+        count *= size
+    return count > limit
+
+
+def through(function: Function) -> KernelFactory:
+    """A factory for a function that allocates on its own; large results move to the pool."""
+
+    def make(node: Node, device: Device) -> KernelFunction:
+        if all((static_bytes(output) or LARGE + 1) <= LARGE for output in node.outputs):
+            return function
+
+        def run(*inputs: Any) -> Any:
+            return pooled(function(*inputs), device)
+
+        return run
+
+    return make
+
+
+def exact(function: Function) -> KernelFactory:
+    """A factory for a function whose result may have another type than the output's.
+
+    It is cast, and moved to the pool when it is large.
+    """
+
+    def make(node: Node, device: Device) -> KernelFunction:
+        dtype = node.outputs[0].dtype.numpy
+
+        def run(*inputs: Any) -> Any:
+            return as_exact(function(*inputs), dtype, device)
+
+        return run
+
+    return make
+
+
+def as_exact(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
+    """`value` in `dtype`, in the pool when it is large."""
+    if isinstance(value, np.ndarray | np.generic) and value.nbytes <= LARGE:
+        return value if value.dtype == dtype else value.astype(dtype)
+    array = np.asarray(value)
+    result = new_array(device, array.shape, dtype)
+    np.copyto(result, array, casting="unsafe")
+    return result
+
+
+def wide(dtype: DType) -> np.dtype[Any]:
+    """The type that sums and products of `dtype` are accumulated in."""
+    return dtypes.float32.numpy if dtype in NARROW else dtype.numpy
+
+
+def widened(value: Any) -> Any:
+    """A float16 or bfloat16 value as float32, any other as it is."""
+    if value.dtype.itemsize == 2 and (value.dtype.kind == "f" or value.dtype == _BFLOAT16):
+        return value.astype(np.float32)
+    return value
+
+
+_BFLOAT16 = dtypes.bfloat16.numpy
+
+
+def constant_input(node: Node, position: int) -> Array | None:
+    """The value of an input where it is a constant, so that it can be baked in."""
+    source = node.inputs[position].node
+    if source.type != "Const":
+        return None
+    value: Array = source.attrs["value"]
+    return value
+
+
+def register_unary(table: dict[str, tuple[Function, Function | None]]) -> None:
+    """Register `unary` kernels: op type to (ufunc, scalar function)."""
+    for op, (function, scalar) in table.items():
+        kernel(op)(unary(function, scalar))
+
+
+def register_binary(table: dict[str, tuple[Function, Function | None]]) -> None:
+    """Register `binary` kernels: op type to (ufunc, scalar function)."""
+    for op, (function, scalar) in table.items():
+        kernel(op)(binary(function, scalar))

@@ -1,0 +1,204 @@
+"""Kernels of ops that exist for order and effects."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.summaries import summarize
+from weft_exec.resources import Resource
+from weft_graph.ops.control import py_function_of
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+_log = logging.getLogger("weft")
+
+
+@kernel("NoOp")
+def _no_op(node: Node, device: Device) -> KernelFunction:
+    def run() -> None:
+        return None
+
+    return run
+
+
+@kernel("RefIdentity", alias=True)
+def _ref_identity(node: Node, device: Device) -> KernelFunction:
+    def run(ref: Any) -> Any:
+        return ref
+
+    return run
+
+
+@kernel("Assert")
+def _assert(node: Node, device: Device) -> KernelFunction:
+    limit: int = node.attrs["summarize"]
+
+    def run(condition: Any, *data: Any) -> None:
+        if not condition:
+            shown = " ".join(f"[{summarize(value, limit)}]" for value in data)
+            raise errors.InvalidArgumentError(f"assertion failed: {shown}")
+
+    return run
+
+
+# --------------------------------------------------------------------------------- printing
+
+
+class _Count(Resource):
+    """How often a Print has printed, over all steps and signatures of a session."""
+
+    kind = "print counter"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.next = itertools.count().__next__
+
+
+@kernel("Print", alias=True)
+def _print(node: Node, device: Device) -> KernelFunction:
+    limit: int = node.attrs["summarize"]
+    first: int = node.attrs["first_n"]
+    message = _text(node.attrs["message"])
+    name = f"{node.name}/count"
+    count = None
+    if first >= 0:
+        count = device.resources.lookup_or_create("", name, _Count, lambda: _Count(name))
+
+    def run(x: Any, *data: Any) -> Any:
+        if count is None or count.next() < first:
+            shown = "".join(f"[{summarize(value, limit)}]" for value in data)
+            _write(sys.stderr, f"{message}{shown}\n")
+        return x
+
+    return run
+
+
+@kernel("PrintV2")
+def _print_v2(node: Node, device: Device) -> KernelFunction:
+    end = _text(node.attrs["end"])
+    emit = _emitter(_text(node.attrs["output_stream"]))
+
+    def run(line: Any) -> None:
+        emit(_text(line.item()) + end)
+
+    return run
+
+
+def _emitter(stream: str) -> Callable[[str], Any]:
+    if stream == "stdout":
+        return lambda text: _write(sys.stdout, text)
+    if stream == "stderr":
+        return lambda text: _write(sys.stderr, text)
+    if stream.startswith("file://"):
+        return lambda text: _append(stream[len("file://") :], text)
+    levels = {
+        "log(info)": logging.INFO,
+        "log(warning)": logging.WARNING,
+        "log(error)": logging.ERROR,
+    }
+    level = levels.get(stream)
+    if level is None:
+        raise errors.InvalidArgumentError(f"unknown output stream {stream!r}")
+    return lambda text: _log.log(level, "%s", text.rstrip("\n"))
+
+
+def _write(stream: Any, text: str) -> None:
+    stream.write(text)
+    stream.flush()
+
+
+def _append(path: str, text: str) -> None:
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else value
+
+
+# ------------------------------------------------------------------------ Python functions
+
+
+@kernel("PyFunc", "PyFuncStateless", heavy=True)
+def _py_func(node: Node, device: Device) -> KernelFunction:
+    token = _text(node.attrs["token"])
+    function = py_function_of(token)
+    types: tuple[DType, ...] = tuple(node.attrs["Tout"])
+
+    def run(*inputs: Any) -> Any:
+        try:
+            result = function(*[_for_python(value) for value in inputs])
+        except errors.OpError:
+            raise
+        except Exception as error:  # because the function is the user's and may raise anything
+            raise _wrapped(error) from error
+        if not types:
+            return None
+        values = list(result) if isinstance(result, list | tuple) else [result]
+        if len(types) == 1 and isinstance(result, list | tuple) and len(values) != 1:
+            values = [result]
+        if result is None or len(values) != len(types):
+            given = "None" if result is None else f"{len(values)} values"
+            raise errors.InvalidArgumentError(
+                f"the Python function must return {len(types)} values, got {given}"
+            )
+        results = [
+            _from_python(v, t, i) for i, (v, t) in enumerate(zip(values, types, strict=True))
+        ]
+        return results[0] if len(types) == 1 else tuple(results)
+
+    return run
+
+
+def _for_python(value: Any) -> Any:
+    """An input as a function may see it: read-only, strings of rank 0 as bytes."""
+    if not isinstance(value, np.ndarray):
+        return value
+    if value.ndim == 0:
+        return value[()]
+    view = value.view()
+    view.flags.writeable = False
+    return view
+
+
+def _from_python(value: Any, dtype: DType, position: int) -> Any:
+    if isinstance(value, np.ndarray | np.generic) and value.dtype.kind not in "SUO":
+        if value.dtype != dtype.numpy:
+            raise errors.InvalidArgumentError(
+                f"value {position} of the Python function must be {dtype.name}, got {value.dtype}"
+            )
+        # A copy, because the function may keep the array and write to it later.
+        return np.array(value)
+    from weft_graph.constants import to_array
+
+    return to_array(value, dtype)
+
+
+_CLASSES: tuple[tuple[type[BaseException], type[errors.OpError]], ...] = (
+    (StopIteration, errors.OutOfRangeError),
+    (MemoryError, errors.ResourceExhaustedError),
+    (NotImplementedError, errors.UnimplementedError),
+    (ValueError, errors.InvalidArgumentError),
+    (TypeError, errors.InvalidArgumentError),
+)
+
+
+def _wrapped(error: Exception) -> errors.OpError:
+    """A user's exception as an OpError that shows where it came from."""
+    place = "".join(traceback.format_exception(error)).rstrip()
+    for caught, raised in _CLASSES:
+        if isinstance(error, caught):
+            return raised(f"{type(error).__name__}: {error}\n{place}")
+    return errors.UnknownError(f"{type(error).__name__}: {error}\n{place}")

@@ -1,0 +1,314 @@
+"""Kernels that pick, place and sort elements by index."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.array import filled, sizes_of
+from weft_exec.kernels.common import LARGE, constant_input, new_array, widened
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_graph.ops.gather import check_bounds
+from weft_graph.ops.shape_rules import normal_axis
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+Array = np.ndarray[Any, Any]
+
+_UNSIGNED = {4: np.uint32, 8: np.uint64}
+
+# --------------------------------------------------------------------------------- gather
+
+
+def checked(indices: Any, size: int) -> None:
+    """Raise InvalidArgumentError unless all indices are in [0, size).
+
+    As unsigned numbers the negative ones are the largest, so that one reduction finds both.
+    """
+    if indices.size and indices.view(_UNSIGNED[indices.dtype.itemsize]).max() >= size:
+        check_bounds(indices, size)
+
+
+def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
+    """Slices of `params` along an axis."""
+    size = params.shape[axis]
+    if indices.ndim == 0:
+        at = int(indices)
+        if not 0 <= at < size:
+            check_bounds(np.asarray(indices), size)
+        key = (slice(None),) * axis + (at,)
+        return params[(*key, ...)] if params.dtype.kind == "O" else params[key]
+    checked(indices, size)
+    shape = (*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :])
+    count = params.dtype.itemsize
+    for n in shape:
+        count *= n
+    if count <= LARGE or params.dtype.kind == "O":
+        return params.take(indices, axis)
+    return params.take(indices, axis, out=device.empty(shape, params.dtype), mode="clip")
+
+
+@kernel("Gather", alias=True)
+def _gather(node: Node, device: Device) -> KernelFunction:
+    def run(params: Any, indices: Any) -> Any:
+        normal_axis(0, params.ndim)
+        return take(params, indices, 0, device)
+
+    return run
+
+
+@kernel("GatherV2", alias=True)
+def _gather_v2(node: Node, device: Device) -> KernelFunction:
+    batch: int = node.attrs["batch_dims"]
+    known = constant_input(node, 2)
+    if not batch and known is not None and node.inputs[0].dims is not None:
+        at = normal_axis(int(known.reshape(-1)[0]), len(node.inputs[0].dims))
+
+        def run_static(params: Any, indices: Any, axis: Any) -> Any:
+            return take(params, indices, at, device)
+
+        return run_static
+
+    def run(params: Any, indices: Any, axis: Any) -> Any:
+        at = normal_axis(int(axis), params.ndim)
+        if not batch:
+            return take(params, indices, at, device)
+        return _take_batched(params, indices, at, batch, device)
+
+    return run
+
+
+def _take_batched(params: Any, indices: Any, axis: int, batch: int, device: Device) -> Any:
+    if not -indices.ndim <= batch <= indices.ndim:
+        raise errors.InvalidArgumentError(
+            f"batch_dims must be in [{-indices.ndim}, {indices.ndim}], got {batch}"
+        )
+    b = batch + indices.ndim if batch < 0 else batch
+    if b > axis or params.shape[:b] != indices.shape[:b]:
+        raise errors.InvalidArgumentError(
+            f"params and indices must share the first {b} sizes, and axis {axis} must come after "
+            f"them, got shapes {format_dims(params.shape)} and {format_dims(indices.shape)}"
+        )
+    checked(indices, params.shape[axis])
+    grid = np.ogrid[tuple([slice(n) for n in indices.shape])]
+    moved = np.moveaxis(params, axis, b)
+    picked = moved[(*grid[:b], indices, ...)]
+    inner, middle = indices.ndim - b, axis - b
+    order = [*range(b), *range(b + inner, b + inner + middle), *range(b, b + inner)]
+    order += range(len(order), picked.ndim)
+    result = new_array(device, tuple([picked.shape[i] for i in order]), params.dtype)
+    result[...] = picked.transpose(order)
+    return result
+
+
+def columns_of(indices: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
+    """The last axis of `indices` as index arrays into a tensor of `shape`, checked.
+
+    Raises: InvalidArgumentError: too many numbers per vector, or one out of range.
+    """
+    if indices.ndim < 1 or indices.shape[-1] > len(shape):
+        raise errors.InvalidArgumentError(
+            f"indices must address at most {len(shape)} axes of shape {format_dims(shape)}, got "
+            f"shape {format_dims(indices.shape)}"
+        )
+    columns = [np.ascontiguousarray(indices[..., i]) for i in range(indices.shape[-1])]
+    for i, (column, size) in enumerate(zip(columns, shape, strict=False)):
+        if column.size and column.view(_UNSIGNED[column.dtype.itemsize]).max() >= size:
+            check_bounds(column, size, f"indices[..., {i}]")
+    return tuple(columns)
+
+
+@kernel("GatherNd")
+def _gather_nd(node: Node, device: Device) -> KernelFunction:
+    def run(params: Any, indices: Any) -> Any:
+        columns = columns_of(indices, params.shape)
+        if columns:
+            return params[(*columns, ...)]
+        shape = (*indices.shape[:-1], *params.shape)
+        result = new_array(device, shape, params.dtype)
+        result[...] = params
+        return result
+
+    return run
+
+
+# -------------------------------------------------------------------------------- scatter
+
+
+def _flat(target: Array, indices: Any, updates: Any) -> tuple[Array, Array, Array]:
+    """Target and updates as rows, and the row of each update."""
+    columns = columns_of(indices, target.shape)
+    depth = len(columns)
+    wanted = (*indices.shape[:-1], *target.shape[depth:])
+    if updates.shape != wanted:
+        raise errors.InvalidArgumentError(
+            f"updates must have shape {format_dims(wanted)}, got {format_dims(updates.shape)}"
+        )
+    lead = target.shape[:depth]
+    count, inner = 1, 1
+    for n in lead:
+        count *= n
+    for n in target.shape[depth:]:
+        inner *= n
+    rows = np.zeros(wanted[: indices.ndim - 1], np.int64)
+    for column, size in zip(columns, lead, strict=True):
+        rows = rows * size + column
+    flat = rows.reshape(-1)
+    return target.reshape(count, inner), flat, np.asarray(updates).reshape(flat.size, inner)
+
+
+def combine(ufunc: Any, target: Array, ids: Array, rows: Array, last: Any = None) -> None:
+    """Rows of `target` combined with the rows at equal ids, in order: target[id] op row op ….
+
+    Args:
+      ufunc: reduces the rows of one id.
+      last: combines that with the target's row; `ufunc` by default.
+    """
+    if not ids.size:
+        return
+    order = np.argsort(ids, kind="stable")
+    sorted_ids = ids[order]
+    starts = np.flatnonzero(np.concatenate(([True], sorted_ids[1:] != sorted_ids[:-1])))
+    chosen = sorted_ids[starts]
+    reduced = ufunc.reduceat(widened(rows[order]), starts, axis=0)
+    target[chosen] = (last or ufunc)(widened(target[chosen]), reduced)
+
+
+@kernel("ScatterNd")
+def _scatter_nd(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+    zero = b"" if dtype.kind == "O" else dtype.type(0)
+
+    def run(indices: Any, updates: Any, shape: Any) -> Any:
+        sizes = sizes_of(shape)
+        if any(size < 0 for size in sizes):
+            raise errors.InvalidArgumentError(f"sizes must be at least 0, got {list(sizes)}")
+        result = np.asarray(filled(device, sizes, zero, dtype))
+        combine(np.logical_or if dtype.kind == "b" else np.add, *_flat(result, indices, updates))
+        return result
+
+    return run
+
+
+_COMBINE: dict[str, tuple[Any, Any]] = {
+    "TensorScatterAdd": (np.add, None),
+    "ScatterNdNonAliasingAdd": (np.add, None),
+    "TensorScatterSub": (np.add, np.subtract),
+}
+
+
+@kernel(*_COMBINE)
+def _tensor_scatter(node: Node, device: Device) -> KernelFunction:
+    reduce, last = _COMBINE[node.type]
+
+    def run(tensor: Any, indices: Any, updates: Any) -> Any:
+        result = new_array(device, tensor.shape, tensor.dtype)
+        result[...] = tensor
+        combine(reduce, *_flat(result, indices, updates), last)
+        return result
+
+    return run
+
+
+@kernel("TensorScatterUpdate")
+def _tensor_scatter_update(node: Node, device: Device) -> KernelFunction:
+    def run(tensor: Any, indices: Any, updates: Any) -> Any:
+        result = new_array(device, tensor.shape, tensor.dtype)
+        result[...] = tensor
+        target, ids, rows = _flat(result, indices, updates)
+        target[ids] = rows
+        return result
+
+    return run
+
+
+# -------------------------------------------------------------------- partition and stitch
+
+
+@kernel("DynamicPartition")
+def _dynamic_partition(node: Node, device: Device) -> KernelFunction:
+    count: int = node.attrs["num_partitions"]
+
+    def run(data: Any, partitions: Any) -> Any:
+        rank = partitions.ndim
+        if data.shape[:rank] != partitions.shape:
+            raise errors.InvalidArgumentError(
+                f"data's shape must start with that of partitions, "
+                f"{format_dims(partitions.shape)}, got {format_dims(data.shape)}"
+            )
+        numbers = np.asarray(partitions).reshape(-1)
+        if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
+            check_bounds(np.asarray(partitions), count, "partitions")
+        order = np.argsort(numbers, kind="stable")
+        rows = np.asarray(data).reshape(numbers.size, *data.shape[rank:]).take(order, 0)
+        ends = np.cumsum(np.bincount(numbers, minlength=count)).tolist()
+        parts = [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        return tuple(parts) if count > 1 else parts[0]
+
+    return run
+
+
+@kernel("DynamicStitch", "ParallelDynamicStitch")
+def _dynamic_stitch(node: Node, device: Device) -> KernelFunction:
+    count: int = node.attrs["N"]
+    dtype = node.outputs[0].dtype.numpy
+    zero = b"" if dtype.kind == "O" else dtype.type(0)
+
+    def run(*inputs: Any) -> Any:
+        indices, data = inputs[:count], inputs[count:]
+        size = 1 + max([int(which.max()) for which in indices if which.size], default=-1)
+        inner = data[0].shape[indices[0].ndim :]
+        result = np.asarray(filled(device, (size, *inner), zero, dtype))
+        for which, part in zip(indices, data, strict=True):
+            if part.shape != (*which.shape, *inner):
+                raise errors.InvalidArgumentError(
+                    f"data must have shape {format_dims((*which.shape, *inner))} for indices of "
+                    f"shape {format_dims(which.shape)}, got {format_dims(part.shape)}"
+                )
+            if which.size and which.min() < 0:
+                check_bounds(np.asarray(which), size)
+            result[np.asarray(which).reshape(-1)] = np.asarray(part).reshape(which.size, *inner)
+        return result
+
+    return run
+
+
+# -------------------------------------------------------------------- one-hot and positions
+
+
+@kernel("OneHot")
+def _one_hot(node: Node, device: Device) -> KernelFunction:
+    axis: int = node.attrs["axis"]
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(indices: Any, depth: Any, on: Any, off: Any) -> Any:
+        size = int(depth)
+        if size < 0:
+            raise errors.InvalidArgumentError(f"depth must be at least 0, got {size}")
+        at = normal_axis(axis, indices.ndim + 1)
+        shape = indices.shape
+        result = np.asarray(filled(device, (*shape[:at], size, *shape[at:]), off, dtype))
+        before, after = 1, 1
+        for n in shape[:at]:
+            before *= n
+        for n in shape[at:]:
+            after *= n
+        table = np.asarray(indices).reshape(before, after)
+        i, j = np.nonzero((table >= 0) & (table < size))
+        result.reshape(before, size, after)[i, table[i, j], j] = on[()] if on.ndim == 0 else on
+        return result
+
+    return run
+
+
+@kernel("Where")
+def _where(node: Node, device: Device) -> KernelFunction:
+    def run(x: Any) -> Any:
+        return np.argwhere(x).astype(np.int64, copy=False)
+
+    return run

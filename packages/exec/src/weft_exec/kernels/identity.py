@@ -1,0 +1,72 @@
+"""Kernels of the ops that hand their input on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import widened
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_tensor import errors
+from weft_tensor.shape import compatible_dims, format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+
+@kernel("Identity", "StopGradient", "PreventGradient", "GuaranteeConst", "Snapshot", alias=True)
+def _identity(node: Node, device: Device) -> KernelFunction:
+    return _same
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+@kernel("IdentityN", alias=True)
+def _identity_n(node: Node, device: Device) -> KernelFunction:
+    if len(node.outputs) == 1:
+        return _same
+
+    def run(*inputs: Any) -> tuple[Any, ...]:
+        return inputs
+
+    return run
+
+
+@kernel("CheckNumerics", alias=True)
+def _check_numerics(node: Node, device: Device) -> KernelFunction:
+    message: str = node.attrs["message"]
+
+    def run(x: Any) -> Any:
+        # The sum is finite unless an element is not, or large ones overflow: then look closely.
+        if not np.isfinite(np.sum(widened(x))):
+            values = widened(x)
+            found = [
+                what
+                for what, test in (("NaN", np.isnan), ("Inf", np.isinf))
+                if bool(np.any(test(values)))
+            ]
+            if found:
+                raise errors.InvalidArgumentError(
+                    f"{message} : Tensor had {' and '.join(found)} values"
+                )
+        return x
+
+    return run
+
+
+@kernel("EnsureShape", alias=True)
+def _ensure_shape(node: Node, device: Device) -> KernelFunction:
+    wanted = node.attrs["shape"]
+
+    def run(x: Any) -> Any:
+        if not compatible_dims(x.shape, wanted):
+            raise errors.InvalidArgumentError(
+                f"the shape must fit {format_dims(wanted)}, got {format_dims(x.shape)}"
+            )
+        return x
+
+    return run

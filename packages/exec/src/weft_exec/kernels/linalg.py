@@ -1,0 +1,303 @@
+"""CPU kernels of linear algebra: LAPACK through NumPy, and diagonals and bands of matrices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import Array, Function, as_exact, new_array
+from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+_BLOCK = 48
+"""Rows that substitution takes at a time; the rest of the work is matrix products."""
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transpose over the last two axes."""
+    swapped = x.swapaxes(-1, -2)
+    return np.conj(swapped) if x.dtype.kind == "c" else swapped
+
+
+def _square(x: Any) -> None:
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise errors.InvalidArgumentError(f"requires square matrices, got shape {list(x.shape)}")
+
+
+def _not_invertible() -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError("a matrix is singular, it has no inverse")
+
+
+@kernel("MatrixInverse", heavy=True)
+def _inverse(node: Node, device: Device) -> KernelFunction:
+    transposed, dtype = node.attrs["adjoint"], node.outputs[0].dtype.numpy
+
+    def run(x: Any) -> Any:
+        _square(x)
+        try:
+            result = np.linalg.inv(adjoint(x) if transposed else x)
+        except np.linalg.LinAlgError as cause:
+            raise _not_invertible() from cause
+        return as_exact(result, dtype, device)
+
+    return run
+
+
+@kernel("MatrixDeterminant", heavy=True)
+def _determinant(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(x: Any) -> Any:
+        _square(x)
+        return as_exact(np.linalg.det(x), dtype, device)
+
+    return run
+
+
+@kernel("LogMatrixDeterminant", heavy=True)
+def _log_determinant(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(x: Any) -> Any:
+        _square(x)
+        sign, log_abs = np.linalg.slogdet(x)
+        return as_exact(sign, dtype, device), as_exact(log_abs, dtype, device)
+
+    return run
+
+
+@kernel("Cholesky", heavy=True)
+def _cholesky(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(x: Any) -> Any:
+        _square(x)
+        try:
+            return as_exact(np.linalg.cholesky(x), dtype, device)
+        except np.linalg.LinAlgError as cause:
+            raise errors.InvalidArgumentError(
+                "the Cholesky decomposition was not successful: a matrix is not self-adjoint "
+                "positive definite"
+            ) from cause
+
+    return run
+
+
+def _check_system(matrix: Any, rhs: Any) -> None:
+    _square(matrix)
+    if matrix.shape[:-2] != rhs.shape[:-2] or matrix.shape[-1] != rhs.shape[-2]:
+        raise errors.InvalidArgumentError(
+            "matrix and rhs must have the same leading axes and as many rows, got shapes "
+            f"{list(matrix.shape)} and {list(rhs.shape)}"
+        )
+
+
+@kernel("MatrixSolve", heavy=True)
+def _solve(node: Node, device: Device) -> KernelFunction:
+    transposed, dtype = node.attrs["adjoint"], node.outputs[0].dtype.numpy
+
+    def run(matrix: Any, rhs: Any) -> Any:
+        _check_system(matrix, rhs)
+        try:
+            result = np.linalg.solve(adjoint(matrix) if transposed else matrix, rhs)
+        except np.linalg.LinAlgError as cause:
+            raise _not_invertible() from cause
+        return as_exact(result, dtype, device)
+
+    return run
+
+
+@kernel("MatrixTriangularSolve", heavy=True)
+def _triangular_solve(node: Node, device: Device) -> KernelFunction:
+    transposed, lower = node.attrs["adjoint"], node.attrs["lower"]
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(matrix: Any, rhs: Any) -> Any:
+        _check_system(matrix, rhs)
+        if not np.diagonal(matrix, axis1=-2, axis2=-1).all():
+            raise _not_invertible()
+        result = new_array(device, rhs.shape, dtype)
+        _substitute(adjoint(matrix) if transposed else matrix, rhs, lower != transposed, result)
+        return result
+
+    return run
+
+
+def _substitute(a: Array, b: Array, lower: bool, x: Array) -> None:
+    """Forward or backward substitution, a block of rows at a time, into `x`."""
+    n = a.shape[-1]
+    triangle: Function = np.tril if lower else np.triu
+    starts = range(0, n, _BLOCK)
+    for at in starts if lower else reversed(starts):
+        rows = slice(at, min(at + _BLOCK, n))
+        known = slice(0, at) if lower else slice(rows.stop, n)
+        rest = b[..., rows, :] - a[..., rows, known] @ x[..., known, :]
+        x[..., rows, :] = np.linalg.solve(triangle(a[..., rows, rows]), rest)
+
+
+@kernel("MatrixSolveLs", heavy=True)
+def _solve_ls(node: Node, device: Device) -> KernelFunction:
+    fast, dtype = node.attrs["fast"], node.outputs[0].dtype.numpy
+
+    def run(matrix: Any, rhs: Any, regularizer: Any) -> Any:
+        if matrix.ndim < 2 or matrix.shape[:-1] != rhs.shape[:-1]:
+            raise errors.InvalidArgumentError(
+                "matrix and rhs must have the same leading axes and as many rows, got shapes "
+                f"{list(matrix.shape)} and {list(rhs.shape)}"
+            )
+        if regularizer < 0:
+            raise errors.InvalidArgumentError(
+                f"l2_regularizer must be at least 0, got {regularizer}"
+            )
+        if not fast:
+            return as_exact(np.linalg.pinv(matrix) @ rhs, dtype, device)
+        try:
+            return as_exact(_normal_equations(matrix, rhs, float(regularizer)), dtype, device)
+        except np.linalg.LinAlgError as cause:
+            raise _not_invertible() from cause
+
+    return run
+
+
+def _normal_equations(a: Array, b: Array, regularizer: float) -> Any:
+    m, n = a.shape[-2:]
+    unit = np.eye(min(m, n), dtype=a.dtype) * np.asarray(regularizer, a.dtype)
+    if m >= n:
+        return np.linalg.solve(adjoint(a) @ a + unit, adjoint(a) @ b)
+    return adjoint(a) @ np.linalg.solve(a @ adjoint(a) + unit, b)
+
+
+# --------------------------------------------------------------------------- factorisations
+
+
+@kernel("SelfAdjointEigV2", heavy=True)
+def _eigh(node: Node, device: Device) -> KernelFunction:
+    dtype, vectors = node.outputs[0].dtype.numpy, node.attrs["compute_v"]
+
+    def run(x: Any) -> Any:
+        _square(x)
+        if not vectors:
+            return as_exact(np.linalg.eigvalsh(x), dtype, device), np.empty(0, dtype)
+        e, v = np.linalg.eigh(x)
+        return as_exact(e, dtype, device), as_exact(v, dtype, device)
+
+    return run
+
+
+@kernel("Svd", heavy=True)
+def _svd(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+    vectors, full = node.attrs["compute_uv"], node.attrs["full_matrices"]
+
+    def run(x: Any) -> Any:
+        if not vectors:
+            s = np.linalg.svd(x, compute_uv=False)
+            return as_exact(s, dtype, device), np.empty(0, dtype), np.empty(0, dtype)
+        u, s, vh = np.linalg.svd(x, full_matrices=full)
+        return tuple(as_exact(part, dtype, device) for part in (s, u, adjoint(vh)))
+
+    return run
+
+
+@kernel("Qr", heavy=True)
+def _qr(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+    mode: Any = "complete" if node.attrs["full_matrices"] else "reduced"
+
+    def run(x: Any) -> Any:
+        q, r = np.linalg.qr(x, mode=mode)
+        return as_exact(q, dtype, device), as_exact(r, dtype, device)
+
+    return run
+
+
+# --------------------------------------------------------------------- diagonals and bands
+
+
+def _filled(function: Function) -> KernelFactory:
+    """A factory for `function(device, *inputs)`."""
+
+    def make(node: Node, device: Device) -> KernelFunction:
+        return lambda *inputs: function(device, *inputs)
+
+    return make
+
+
+def _diag(device: Device, diagonal: Any) -> Any:
+    result = new_array(device, diagonal.shape * 2, diagonal.dtype)
+    result[...] = 0
+    result.reshape(-1)[:: diagonal.size + 1] = diagonal.reshape(-1)
+    return result
+
+
+def _diag_part(device: Device, x: Any) -> Any:
+    half = x.shape[: x.ndim // 2]
+    if half * 2 != x.shape:
+        raise errors.InvalidArgumentError(
+            f"diag_part requires a shape whose halves are equal, got {list(x.shape)}"
+        )
+    size = 1
+    for n in half:
+        size *= n
+    return x.reshape(-1)[:: size + 1].reshape(half).copy()
+
+
+def _matrix_diag(device: Device, diagonal: Any) -> Any:
+    size = diagonal.shape[-1]
+    result = new_array(device, (*diagonal.shape, size), diagonal.dtype)
+    result[...] = 0
+    at = np.arange(size)
+    result[..., at, at] = diagonal
+    return result
+
+
+def _matrix_diag_part(device: Device, x: Any) -> Any:
+    return np.diagonal(x, axis1=-2, axis2=-1).copy()
+
+
+def _matrix_set_diag(device: Device, x: Any, diagonal: Any) -> Any:
+    size = min(x.shape[-2:])
+    if diagonal.shape != (*x.shape[:-2], size):
+        raise errors.InvalidArgumentError(
+            f"the diagonal must have shape {[*x.shape[:-2], size]}, got {list(diagonal.shape)}"
+        )
+    result = new_array(device, x.shape, x.dtype)
+    result[...] = x
+    at = np.arange(size)
+    result[..., at, at] = diagonal
+    return result
+
+
+def _band_part(device: Device, x: Any, num_lower: Any, num_upper: Any) -> Any:
+    rows, columns = x.shape[-2:]
+    if num_lower > rows or num_upper > columns:
+        raise errors.InvalidArgumentError(
+            f"the numbers of diagonals must be at most {rows} and {columns}, got {num_lower} and "
+            f"{num_upper}"
+        )
+    offset = np.arange(columns) - np.arange(rows)[:, None]
+    outside = np.zeros((rows, columns), bool)
+    if num_lower >= 0:
+        outside |= -offset > num_lower
+    if num_upper >= 0:
+        outside |= offset > num_upper
+    result = new_array(device, x.shape, x.dtype)
+    result[...] = x
+    np.copyto(result, np.zeros((), x.dtype), where=outside)
+    return result
+
+
+for _op, _function in (
+    ("Diag", _diag),
+    ("DiagPart", _diag_part),
+    ("MatrixDiag", _matrix_diag),
+    ("MatrixDiagPart", _matrix_diag_part),
+    ("MatrixSetDiag", _matrix_set_diag),
+    ("MatrixBandPart", _band_part),
+):
+    kernel(_op)(_filled(_function))

@@ -1,0 +1,98 @@
+"""CPU kernels of products of matrices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import LARGE, NARROW, as_exact, exact, new_array, static_bytes
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+
+@kernel("MatMul", heavy=True)
+def _matmul(node: Node, device: Device) -> KernelFunction:
+    ta, tb = node.attrs["transpose_a"], node.attrs["transpose_b"]
+    dtype = node.outputs[0].dtype
+    if dtype in NARROW:
+        return _narrow_matmul(node, device)
+    size = static_bytes(node.outputs[0])
+    small = size is not None and size <= LARGE
+    empty, element = device.empty, dtype.numpy
+    matmul: Any = np.matmul
+
+    def run(a: Any, b: Any) -> Any:
+        if ta:
+            a = a.T
+        if tb:
+            b = b.T
+        if small:
+            return matmul(a, b)
+        if a.ndim != 2 or b.ndim != 2:
+            raise _misfit(a, b)
+        shape = (a.shape[0], b.shape[1])
+        return matmul(a, b, out=empty(shape, element))
+
+    return run
+
+
+def _misfit(a: Any, b: Any) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        f"MatMul requires two matrices with equal inner sizes, got shapes {list(a.shape)} and "
+        f"{list(b.shape)}"
+    )
+
+
+def _narrow_matmul(node: Node, device: Device) -> KernelFunction:
+    ta, tb = node.attrs["transpose_a"], node.attrs["transpose_b"]
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(a: Any, b: Any) -> Any:
+        x, y = a.astype(np.float32), b.astype(np.float32)
+        return as_exact(np.matmul(x.T if ta else x, y.T if tb else y), dtype, device)
+
+    return run
+
+
+@kernel("BatchMatMul", "BatchMatMulV2", heavy=True)
+def _batch_matmul(node: Node, device: Device) -> KernelFunction:
+    adj_x, adj_y = node.attrs["adj_x"], node.attrs["adj_y"]
+    dtype = node.outputs[0].dtype
+    narrow, conjugate = dtype in NARROW, dtype.is_complex
+    element = dtype.numpy
+
+    def run(x: Any, y: Any) -> Any:
+        if narrow:
+            x, y = x.astype(np.float32), y.astype(np.float32)
+        if adj_x:
+            x = _adjoint(x, conjugate)
+        if adj_y:
+            y = _adjoint(y, conjugate)
+        if narrow:
+            return as_exact(np.matmul(x, y), element, device)
+        lead = x.shape[:-2]
+        if lead != y.shape[:-2]:
+            lead = np.broadcast_shapes(lead, y.shape[:-2])
+        result = new_array(device, (*lead, x.shape[-2], y.shape[-1]), element)
+        return np.matmul(x, y, out=result)
+
+    return run
+
+
+def _adjoint(x: Any, conjugate: bool) -> Any:
+    swapped = x.swapaxes(-1, -2)
+    return np.conj(swapped) if conjugate else swapped
+
+
+def _cross(a: Any, b: Any) -> Any:
+    x, y, z = (a[..., i] for i in range(3))
+    u, v, w = (b[..., i] for i in range(3))
+    return np.stack([y * w - z * v, z * u - x * w, x * v - y * u], axis=-1)
+
+
+kernel("Cross")(exact(_cross))

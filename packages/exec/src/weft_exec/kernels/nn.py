@@ -1,0 +1,336 @@
+"""Kernels of activations, biases, softmax and the fused losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import NARROW, new_array, widened
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.sliding import Array, column_sums, contiguous
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+Compute = Callable[..., None]
+
+_SELU_SCALE = 1.0507009873554804934193349852946
+_SELU_ALPHA = 1.6732632423543772848170429916717
+_SELU_SCALE_ALPHA = _SELU_SCALE * _SELU_ALPHA
+
+# ------------------------------------------------------------------------- activations
+
+
+def _register(op: str, compute: Compute) -> None:
+    """Register `compute(*inputs, out)` of equal shapes; narrow types compute in float32."""
+
+    def make(node: Node, device: Device) -> KernelFunction:
+        output = node.outputs[0]
+        exact = output.dtype.numpy
+        if output.dtype in NARROW:
+
+            def run_narrow(*inputs: Any) -> Any:
+                _same_shapes(op, inputs)
+                wide = [widened(value) for value in inputs]
+                target = new_array(device, wide[0].shape, np.dtype(np.float32))
+                compute(*wide, target)
+                return contiguous(target, exact, device)
+
+            return run_narrow
+
+        def run(*inputs: Any) -> Any:
+            _same_shapes(op, inputs)
+            target = new_array(device, inputs[0].shape, exact)
+            compute(*inputs, target)
+            return target
+
+        return run
+
+    kernel(op)(make)
+
+
+def _same_shapes(op: str, inputs: tuple[Any, ...]) -> None:
+    if len(inputs) == 2 and inputs[0].shape != inputs[1].shape:
+        raise errors.InvalidArgumentError(
+            f"{op} requires inputs of one shape, got {list(inputs[0].shape)} and "
+            f"{list(inputs[1].shape)}"
+        )
+
+
+def _relu(x: Any, out: Array) -> None:
+    np.maximum(x, out.dtype.type(0), out=out)
+
+
+def _relu6(x: Any, out: Array) -> None:
+    np.clip(x, out.dtype.type(0), out.dtype.type(6), out=out)
+
+
+def _elu(x: Any, out: Array) -> None:
+    np.minimum(x, 0, out=out)
+    np.expm1(out, out=out)
+    np.add(out, np.maximum(x, 0), out=out)
+
+
+def _selu(x: Any, out: Array) -> None:
+    np.minimum(x, 0, out=out)
+    np.expm1(out, out=out)
+    np.multiply(out, _SELU_ALPHA, out=out)
+    np.add(out, np.maximum(x, 0), out=out)
+    np.multiply(out, _SELU_SCALE, out=out)
+
+
+def _softplus(x: Any, out: Array) -> None:
+    np.abs(x, out=out)
+    np.negative(out, out=out)
+    np.exp(out, out=out)
+    np.log1p(out, out=out)
+    np.add(out, np.maximum(x, 0), out=out)
+
+
+def _softsign(x: Any, out: Array) -> None:
+    np.abs(x, out=out)
+    np.add(out, 1, out=out)
+    np.divide(x, out, out=out)
+
+
+def _relu_grad(grad: Any, x: Any, out: Array) -> None:
+    np.multiply(grad, x > 0, out=out)
+
+
+def _relu6_grad(grad: Any, x: Any, out: Array) -> None:
+    np.multiply(grad, (x > 0) & (x < 6), out=out)
+
+
+def _elu_grad(grad: Any, y: Any, out: Array) -> None:
+    np.minimum(y, 0, out=out)
+    np.add(out, 1, out=out)
+    np.multiply(out, grad, out=out)
+
+
+def _selu_grad(grad: Any, y: Any, out: Array) -> None:
+    np.add(y, _SELU_SCALE_ALPHA, out=out)
+    np.copyto(out, _SELU_SCALE, where=y >= 0)
+    np.multiply(out, grad, out=out)
+
+
+def _softplus_grad(grad: Any, x: Any, out: Array) -> None:
+    np.negative(x, out=out)
+    np.exp(out, out=out)
+    np.add(out, 1, out=out)
+    np.divide(grad, out, out=out)
+
+
+def _softsign_grad(grad: Any, x: Any, out: Array) -> None:
+    np.abs(x, out=out)
+    np.add(out, 1, out=out)
+    np.multiply(out, out, out=out)
+    np.divide(grad, out, out=out)
+
+
+_COMPUTES: dict[str, Compute] = {
+    "Relu": _relu,
+    "Relu6": _relu6,
+    "Elu": _elu,
+    "Selu": _selu,
+    "Softplus": _softplus,
+    "Softsign": _softsign,
+    "ReluGrad": _relu_grad,
+    "Relu6Grad": _relu6_grad,
+    "EluGrad": _elu_grad,
+    "SeluGrad": _selu_grad,
+    "SoftplusGrad": _softplus_grad,
+    "SoftsignGrad": _softsign_grad,
+}
+for _op, _compute in _COMPUTES.items():
+    _register(_op, _compute)
+
+
+@kernel("LeakyRelu")
+def _make_leaky(node: Node, device: Device) -> KernelFunction:
+    alpha = node.attrs["alpha"]
+    exact = node.outputs[0].dtype.numpy
+    choose = np.maximum if alpha <= 1 else np.minimum
+
+    def run(x: Any) -> Any:
+        x = widened(x)
+        target = new_array(device, x.shape, x.dtype)
+        np.multiply(x, x.dtype.type(alpha), out=target)
+        choose(x, target, out=target)
+        return contiguous(target, exact, device)
+
+    return run
+
+
+@kernel("LeakyReluGrad")
+def _make_leaky_grad(node: Node, device: Device) -> KernelFunction:
+    alpha = node.attrs["alpha"]
+    exact = node.outputs[0].dtype.numpy
+
+    def run(grad: Any, x: Any) -> Any:
+        _same_shapes("LeakyReluGrad", (grad, x))
+        grad = widened(grad)
+        target = new_array(device, grad.shape, grad.dtype)
+        np.multiply(grad, grad.dtype.type(alpha), out=target)
+        np.copyto(target, grad, where=x > 0)
+        return contiguous(target, exact, device)
+
+    return run
+
+
+# -------------------------------------------------------------------------------- bias
+
+
+@kernel("BiasAdd")
+def _make_bias_add(node: Node, device: Device) -> KernelFunction:
+    channels_first = node.attrs["data_format"] == "NCHW"
+
+    def run(value: Any, bias: Any) -> Any:
+        channels = value.shape[1 if channels_first else -1]
+        if bias.shape != (channels,):
+            raise errors.InvalidArgumentError(
+                f"BiasAdd requires a bias of shape [{channels}] for a value of "
+                f"{list(value.shape)}, got {list(bias.shape)}"
+            )
+        if channels_first:
+            bias = bias.reshape((-1,) + (1,) * (value.ndim - 2))
+        return np.add(value, bias, out=new_array(device, value.shape, value.dtype))
+
+    return run
+
+
+@kernel("BiasAddGrad")
+def _make_bias_grad(node: Node, device: Device) -> KernelFunction:
+    channels_first = node.attrs["data_format"] == "NCHW"
+    exact = node.outputs[0].dtype.numpy
+
+    def run(grad: Any) -> Any:
+        grad = widened(grad)
+        if channels_first:
+            batch, channels = grad.shape[:2]
+            inner = grad.reshape(batch, channels, -1).sum(-1, dtype=grad.dtype)
+            return inner.sum(0, dtype=grad.dtype).astype(exact)
+        matrix = grad.reshape(-1, grad.shape[-1]) if grad.size else grad.reshape(0, grad.shape[-1])
+        return column_sums(matrix).astype(exact)
+
+    return run
+
+
+@kernel("L2Loss")
+def _make_l2(node: Node, device: Device) -> KernelFunction:
+    exact = node.outputs[0].dtype.numpy
+
+    def run(t: Any) -> Any:
+        flat = widened(t).reshape(-1)
+        return (np.dot(flat, flat) * flat.dtype.type(0.5)).astype(exact)
+
+    return run
+
+
+# ----------------------------------------------------------------------------- softmax
+
+
+def _shifted(logits: Array, device: Device) -> Array:
+    """The logits less the maximum of their row, in a new array; float32 for narrow types."""
+    logits = widened(logits)
+    result = new_array(device, logits.shape, logits.dtype)
+    if logits.size:
+        np.subtract(logits, logits.max(-1, keepdims=True), out=result)
+    return result
+
+
+@kernel("Softmax")
+def _make_softmax(node: Node, device: Device) -> KernelFunction:
+    exact = node.outputs[0].dtype.numpy
+
+    def run(logits: Any) -> Any:
+        result = _shifted(logits, device)
+        np.exp(result, out=result)
+        np.divide(result, result.sum(-1, keepdims=True), out=result)
+        return contiguous(result, exact, device)
+
+    return run
+
+
+@kernel("LogSoftmax")
+def _make_log_softmax(node: Node, device: Device) -> KernelFunction:
+    exact = node.outputs[0].dtype.numpy
+
+    def run(logits: Any) -> Any:
+        result = _shifted(logits, device)
+        total = np.exp(result).sum(-1, keepdims=True)
+        np.subtract(result, np.log(total), out=result)
+        return contiguous(result, exact, device)
+
+    return run
+
+
+@kernel("SoftmaxCrossEntropyWithLogits")
+def _make_cross_entropy(node: Node, device: Device) -> KernelFunction:
+    exact = node.outputs[0].dtype.numpy
+
+    def run(logits: Any, labels: Any) -> Any:
+        labels = widened(labels)
+        if logits.shape != labels.shape:
+            logits, labels = _broadcast(logits, labels)
+        shifted = _shifted(logits, device)
+        backprop = new_array(device, shifted.shape, shifted.dtype)
+        np.exp(shifted, out=backprop)
+        total = backprop.sum(-1, keepdims=True)
+        np.subtract(np.log(total), shifted, out=shifted)
+        np.multiply(shifted, labels, out=shifted)
+        loss = shifted.sum(-1)
+        np.divide(backprop, total, out=backprop)
+        np.subtract(backprop, labels, out=backprop)
+        return contiguous(loss, exact, device), contiguous(backprop, exact, device)
+
+    return run
+
+
+def _broadcast(logits: Array, labels: Array) -> tuple[Array, Array]:
+    try:
+        pair = np.broadcast_arrays(logits, labels)
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            f"logits and labels must be broadcastable, got shapes {list(logits.shape)} and "
+            f"{list(labels.shape)}"
+        ) from None
+    return pair[0], pair[1]
+
+
+@kernel("SparseSoftmaxCrossEntropyWithLogits")
+def _make_sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
+    exact = node.outputs[0].dtype.numpy
+
+    def run(logits: Any, labels: Any) -> Any:
+        rows = _check_labels(logits, labels)
+        backprop = _shifted(logits, device)
+        chosen = backprop[rows, labels]
+        np.exp(backprop, out=backprop)
+        total = backprop.sum(-1, keepdims=True)
+        loss = np.log(total[:, 0]) - chosen
+        np.divide(backprop, total, out=backprop)
+        backprop[rows, labels] -= 1
+        return contiguous(loss, exact, device), contiguous(backprop, exact, device)
+
+    return run
+
+
+def _check_labels(logits: Array, labels: Array) -> Array:
+    if logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        raise errors.InvalidArgumentError(
+            f"requires logits of shape [batch, classes] and labels of shape [batch], "
+            f"got {list(logits.shape)} and {list(labels.shape)}"
+        )
+    batch, classes = logits.shape
+    if batch and not (labels.min() >= 0 and labels.max() < classes):
+        bad = labels[(labels < 0) | (labels >= classes)][0]
+        shown = " ".join(map(str, labels[:32])) + (" ..." if batch > 32 else "")
+        raise errors.InvalidArgumentError(
+            f"Received a label value of {bad} which is outside the valid range of "
+            f"[0, {classes}).  Label values: {shown}"
+        )
+    return np.arange(batch)

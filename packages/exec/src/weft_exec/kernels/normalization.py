@@ -1,0 +1,203 @@
+"""Kernels of fused batch normalization and local response normalization."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import new_array, widened
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.sliding import (
+    Array,
+    channels_last,
+    column_sums,
+    contiguous,
+    from_channels_last,
+)
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+_FORWARD = ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
+_BACKWARD = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3")
+
+
+def _matrix(value: Array, data_format: str, device: Device) -> tuple[Array, tuple[int, ...]]:
+    """(pixels, channels) in C order, and the shape with the channels last."""
+    last = widened(channels_last(value, data_format))
+    flat = contiguous(last, last.dtype, device).reshape(-1, last.shape[-1])
+    return flat, last.shape
+
+
+def _check_vectors(op: str, channels: int, *vectors: Any) -> None:
+    for vector in vectors:
+        if vector.shape != (channels,):
+            raise errors.InvalidArgumentError(
+                f"{op} requires vectors of {channels} entries, one per channel, "
+                f"got shape {list(vector.shape)}"
+            )
+
+
+@kernel(*_FORWARD)
+def _make_batch_norm(node: Node, device: Device) -> KernelFunction:
+    op, data_format = node.type, node.attrs["data_format"]
+    epsilon, training = node.attrs["epsilon"], node.attrs["is_training"]
+    exact, reserved = node.outputs[0].dtype.numpy, len(node.outputs) - 3
+
+    def run(x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
+        flat, shape = _matrix(x, data_format, device)
+        _check_vectors(op, shape[-1], scale, offset)
+        result = new_array(device, flat.shape, flat.dtype)
+        unbiased = variance
+        if training:
+            mean, variance = _moments(flat, result)
+            count = flat.shape[0]
+            unbiased = variance * variance.dtype.type(count / max(count - 1, 1))
+        else:
+            _check_vectors(op, shape[-1], mean, variance)
+            np.subtract(flat, mean, out=result)
+        factor = scale / np.sqrt(variance + variance.dtype.type(epsilon))
+        np.multiply(result, factor, out=result)
+        np.add(result, offset, out=result)
+        y = from_channels_last(result.reshape(shape), data_format, exact, device)
+        kind = scale.dtype
+        mean, variance = mean.astype(kind, copy=False), variance.astype(kind, copy=False)
+        extra = (np.empty(0, kind),) * (reserved - 2)
+        return (y, mean, unbiased.astype(kind, copy=False), mean, variance, *extra)
+
+    return run
+
+
+def _moments(flat: Array, centered: Array) -> tuple[Array, Array]:
+    """Mean and variance of the columns; leaves the rows less the mean in `centered`."""
+    count = flat.dtype.type(max(flat.shape[0], 1))
+    mean = column_sums(flat) / count
+    np.subtract(flat, mean, out=centered)
+    return mean, column_sums(np.square(centered)) / count
+
+
+@kernel(*_BACKWARD)
+def _make_batch_norm_grad(node: Node, device: Device) -> KernelFunction:
+    op, data_format = node.type, node.attrs["data_format"]
+    epsilon, training = node.attrs["epsilon"], node.attrs["is_training"]
+    exact = node.outputs[0].dtype.numpy
+
+    def run(grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any) -> Any:
+        upstream, shape = _matrix(grad, data_format, device)
+        flat, x_shape = _matrix(x, data_format, device)
+        if shape != x_shape:
+            raise errors.InvalidArgumentError(
+                f"{op} requires y_backprop and x of one shape, got {list(grad.shape)} and "
+                f"{list(x.shape)}"
+            )
+        _check_vectors(op, shape[-1], scale, mean, variance)
+        inverse = 1 / np.sqrt(variance + variance.dtype.type(epsilon))
+        result = new_array(device, flat.shape, flat.dtype)
+        centered = flat - mean
+        np.multiply(upstream, centered, out=result)
+        by_offset = column_sums(upstream)
+        by_scale = column_sums(result) * inverse
+        if training:
+            count = flat.dtype.type(max(flat.shape[0], 1))
+            np.multiply(centered, inverse * by_scale / count, out=centered)
+            np.subtract(upstream, by_offset / count, out=result)
+            np.subtract(result, centered, out=result)
+            np.multiply(result, scale * inverse, out=result)
+        else:
+            np.multiply(upstream, scale * inverse, out=result)
+        by_x = from_channels_last(result.reshape(shape), data_format, exact, device)
+        kind = scale.dtype
+        empty = np.empty(0, kind)
+        by_scale, by_offset = by_scale.astype(kind), by_offset.astype(kind)
+        return by_x, by_scale, by_offset, empty, empty
+
+    return run
+
+
+# ------------------------------------------------------------- local response normalization
+
+
+class _Neighbours:
+    """Sums over nearby channels, and powers of them, for one node."""
+
+    def __init__(self, node: Node) -> None:
+        attrs = node.attrs
+        self.radius: int = attrs["depth_radius"]
+        self.bias, self.alpha, self.beta = attrs["bias"], attrs["alpha"], attrs["beta"]
+        self._band: Array | None = None
+
+    def sums(self, flat: Array) -> Array:
+        """Sums over the window of each channel of (pixels, channels)."""
+        channels = flat.shape[1]
+        if channels <= 256:
+            # A product with a band matrix keeps BLAS busy; it spreads an infinity over all
+            # channels of its pixel, and so is not the answer where there is one.
+            total: Array = np.matmul(flat, self._band_matrix(channels, flat.dtype))
+            if np.isfinite(total.sum()):
+                return total
+        total = flat.copy()
+        for distance in range(1, min(self.radius, channels - 1) + 1):
+            total[:, distance:] += flat[:, :-distance]
+            total[:, :-distance] += flat[:, distance:]
+        return total
+
+    def _band_matrix(self, channels: int, dtype: np.dtype[Any]) -> Array:
+        band = self._band
+        if band is None or band.shape[0] != channels or band.dtype != dtype:
+            index = np.arange(channels)
+            near = np.abs(index[:, None] - index) <= self.radius
+            band = self._band = near.astype(dtype)
+        return band
+
+    def norms(self, flat: Array) -> Array:
+        """bias + alpha * sum of squares."""
+        total = self.sums(np.square(flat))
+        np.multiply(total, total.dtype.type(self.alpha), out=total)
+        np.add(total, total.dtype.type(self.bias), out=total)
+        return total
+
+    def power(self, norms: Array) -> Array:
+        """norms ** -beta; the usual exponents by square roots, which are much faster."""
+        if self.beta == 0.5:
+            return np.asarray(1 / np.sqrt(norms))
+        if self.beta == 0.75:
+            root = np.sqrt(norms)
+            return np.asarray(1 / (root * np.sqrt(root)))
+        if self.beta == 1.0:
+            return np.asarray(1 / norms)
+        return np.asarray(np.power(norms, norms.dtype.type(-self.beta)))
+
+
+@kernel("LRN", heavy=True)
+def _make_lrn(node: Node, device: Device) -> KernelFunction:
+    near, exact = _Neighbours(node), node.outputs[0].dtype.numpy
+
+    def run(x: Any) -> Any:
+        flat, shape = _matrix(x, "NHWC", device)
+        result = new_array(device, flat.shape, flat.dtype)
+        np.multiply(flat, near.power(near.norms(flat)), out=result)
+        return contiguous(result.reshape(shape), exact, device)
+
+    return run
+
+
+@kernel("LRNGrad", heavy=True)
+def _make_lrn_grad(node: Node, device: Device) -> KernelFunction:
+    near, exact = _Neighbours(node), node.outputs[0].dtype.numpy
+
+    def run(grad: Any, x: Any, y: Any) -> Any:
+        upstream, _ = _matrix(grad, "NHWC", device)
+        flat, shape = _matrix(x, "NHWC", device)
+        norms = near.norms(flat)
+        result = new_array(device, flat.shape, flat.dtype)
+        np.multiply(upstream, near.power(norms), out=result)
+        shares = near.sums(upstream * _matrix(y, "NHWC", device)[0] / norms)
+        np.multiply(shares, flat, out=shares)
+        np.multiply(shares, flat.dtype.type(2 * near.alpha * near.beta), out=shares)
+        np.subtract(result, shares, out=result)
+        return contiguous(result.reshape(shape), exact, device)
+
+    return run

@@ -1,0 +1,209 @@
+"""The random streams, bit by bit.
+
+A stream is Philox4x64-10 as `numpy.random.Philox` has it. Its key is (seed, seed2) of the op, as
+unsigned 64-bit numbers; for an op without seeds, 128 bits of the system's entropy, drawn once per
+session and op. Execution number e of the op (0 for the first in a container's life) reads the
+64-bit words w[0], w[1], ... that `Philox(key, counter=(0, 0, e, t)).random_raw()` gives, where t
+is an iteration tag, 0 here: NumPy increments the counter before each block, so w[4j .. 4j+3] is
+the block of the counter (j + 1, 0, e, t). A stateless op has the key `seed` and e = 0.
+
+From words to numbers, n of them:
+
+- Halves h[i] are the 32-bit halves of the words, the low one first.
+- Uniform float32: (h[i] >> 8) · 2⁻²⁴. float16: (h[i] >> 21) · 2⁻¹¹. bfloat16: (h[i] >> 24) · 2⁻⁸.
+  Uniform float64: (w[i] >> 11) · 2⁻⁵³. All are exact, so they are the same bits on every device.
+- Integers in [a, b): a + w[i] mod (b - a). The excess probability of a value is below
+  (b - a) · 2⁻⁶⁴.
+- Permutations: the order that sorts w[0 .. n-1].
+- Normal: the Box-Muller transform. With m = ceil(n / 2), and u[i] uniform float64 for float64 and
+  uniform float32 for the rest: r = sqrt(-2 ln(1 - u[i])), τ = tan(π (u[m+i] - ½)); then number i
+  is r (1 - τ²) / (1 + τ²), which is -r cos 2πu[m+i], and number m+i is 2 r τ / (1 + τ²). Equal up
+  to the rounding of ln and tan.
+- Truncated normal: normals; then, as long as some exceed 2 in absolute value, these are replaced,
+  in order, by as many normals made from the next words.
+- Gamma and Poisson numbers are those of `numpy.random.Generator` over the stream; equal for one
+  version of NumPy only.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft_exec.resources import Resource
+from weft_tensor import dtypes, errors
+
+Array = np.ndarray[Any, Any]
+Words = Callable[[int], Array]
+Fill = Callable[[Words, Array], None]
+
+_MASK = 2**64 - 1
+_FLOAT16 = dtypes.float16.numpy
+_BFLOAT16 = dtypes.bfloat16.numpy
+_FLOAT64 = dtypes.float64.numpy
+_CHUNK = 1 << 16
+
+
+class RandomStream(Resource):
+    """The stream of one random op in one session.
+
+    Attributes:
+      key: the Philox key, two 64-bit numbers.
+      count: number of executions so far; it may be set, to restore a checkpoint.
+    """
+
+    kind = "random stream"
+
+    def __init__(self, name: str, key: tuple[int, int]) -> None:
+        super().__init__(name)
+        self.key = (key[0] & _MASK, key[1] & _MASK)
+        self.count = 0
+        self._lock = threading.Lock()
+        self._bits = np.random.Philox(key=np.array(self.key, np.uint64))
+        self._state = self._bits.state
+
+    def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(words, *args)` for the next execution, where `words(n)` gives n more words."""
+        with self._lock:
+            self._start()
+            return function(self._bits.random_raw, *args)
+
+    def sample(self, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(generator, *args)` for the next execution, with NumPy's Generator."""
+        with self._lock:
+            self._start()
+            return function(np.random.Generator(self._bits), *args)
+
+    def _start(self) -> None:
+        count = self.count
+        self.count = count + 1
+        state: Any = self._state
+        state["state"]["counter"][:] = (0, 0, count & _MASK, 0)
+        state["state"]["key"][:] = self.key
+        state["buffer_pos"] = 4
+        state["has_uint32"] = 0
+        self._bits.state = state
+
+
+def entropy() -> tuple[int, int]:
+    """A key nobody can guess."""
+    bits = int.from_bytes(os.urandom(16), "little")
+    return bits & _MASK, bits >> 64
+
+
+def stateless_words(seed: Any) -> Words:
+    """The words of the stream of a stateless op.
+
+    Raises: InvalidArgumentError: `seed` does not have shape [2].
+    """
+    if seed.shape != (2,):
+        raise errors.InvalidArgumentError(f"seed must have shape [2], got {list(seed.shape)}")
+    key = np.array([int(part) & _MASK for part in seed], np.uint64)
+    bits = np.random.Philox(key=key)
+    return bits.random_raw
+
+
+# --------------------------------------------------------------------------- numbers
+
+
+def _halves(words: Words, count: int) -> Array:
+    raw = words((count + 1) // 2)
+    if not np.little_endian:
+        raw = raw.astype("<u8")
+    return raw.view("<u4")[:count]
+
+
+def fill_uniform(words: Words, result: Array) -> None:
+    """Uniform numbers in [0, 1) into a floating vector, whatever its shape."""
+    flat = result.reshape(-1)
+    dtype = result.dtype
+    bits: Array
+    if dtype == _FLOAT64:
+        bits = words(flat.size)
+        bits >>= np.uint64(11)
+        flat[...] = bits
+        flat *= 2.0**-53
+        return
+    kept = {_FLOAT16: 11, _BFLOAT16: 8}.get(dtype, 24)
+    bits = _halves(words, flat.size)
+    bits >>= np.uint32(32 - kept)
+    flat[...] = bits
+    flat *= dtype.type(2.0**-kept)
+
+
+def fill_normal(words: Words, result: Array) -> None:
+    """Standard normal numbers into a floating array."""
+    size = result.size
+    wide: Any = np.float64 if result.dtype == _FLOAT64 else np.float32
+    half = (size + 1) // 2
+    uniform = np.empty(2 * half, wide)
+    fill_uniform(words, uniform)
+    radii, angles = uniform[:half], uniform[half:]
+    direct = result.dtype == uniform.dtype and result.flags.c_contiguous
+    flat = result.reshape(-1) if direct else np.empty(size, wide)
+    for start in range(0, half, _CHUNK):
+        chunk = slice(start, min(start + _CHUNK, half))
+        _polar(radii[chunk], angles[chunk])
+    flat[:half] = radii
+    flat[half:] = angles[: size - half]
+    if not direct:
+        result[...] = flat.reshape(result.shape)
+
+
+def _polar(radii: Array, angles: Array) -> None:
+    """Box-Muller in place: two vectors of uniform numbers become two of normal ones."""
+    kind = radii.dtype.type
+    np.subtract(kind(1), radii, out=radii)
+    np.log(radii, out=radii)
+    radii *= kind(-2)
+    np.sqrt(radii, out=radii)
+    angles -= kind(0.5)
+    angles *= kind(math.pi)
+    np.tan(angles, out=angles)
+    squares = angles * angles
+    one_minus = kind(1) - squares
+    squares += kind(1)
+    radii /= squares
+    angles *= kind(2)
+    angles *= radii
+    radii *= one_minus
+
+
+def fill_truncated_normal(words: Words, result: Array) -> None:
+    """Standard normal numbers within [-2, 2] into a floating array."""
+    fill_normal(words, result)
+    flat = result.reshape(-1)
+    beyond = np.flatnonzero(np.abs(flat) > 2)
+    while beyond.size:
+        fresh = np.empty(beyond.size, result.dtype)
+        fill_normal(words, fresh)
+        flat[beyond] = fresh
+        beyond = beyond[np.abs(fresh) > 2]
+
+
+def fill_integers(words: Words, result: Array, low: int, high: int) -> None:
+    """Uniform integers in [low, high) into an int32 or int64 array."""
+    draws = words(result.size)
+    draws %= np.uint64(high - low)
+    draws += np.uint64(low & _MASK)
+    result.reshape(-1)[...] = draws.view(np.int64)
+
+
+def permutation(words: Words, count: int) -> Array:
+    """The numbers 0 .. count-1 in random order."""
+    return np.argsort(words(count))
+
+
+def classes(words: Words, logits: Array, result: Array) -> None:
+    """Class numbers with the probabilities softmax(logits), row by row, by inversion."""
+    uniform = np.empty(result.shape, np.float64)
+    fill_uniform(words, uniform)
+    for row, values in enumerate(logits):
+        wide = values.astype(np.float64)
+        sums = np.cumsum(np.exp(wide - wide.max()))
+        result[row] = np.searchsorted(sums, uniform[row] * sums[-1], side="right")

@@ -1,0 +1,383 @@
+"""Kernels of pooling.
+
+A window may span any axes, so the layout does not matter: the extremum or sum of a window is taken
+axis by axis, each as a few ufuncs over strided views.  The gradient of a maximum finds for each
+window which tap is its first maximum, by comparing views tap by tap, and adds up at those places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import new_array, wide, widened
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.sliding import Array, Sizes, contiguous, tap_slices
+from weft_graph.ops.windows import slide
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+_BLOCK_BYTES = 1 << 20
+
+
+class _Pool:
+    """The attributes of one pool, and what they mean for a shape."""
+
+    def __init__(self, node: Node, device: Device) -> None:
+        self.op = node.type
+        self.device = device
+        self.ksize: Sizes = node.attrs["ksize"]
+        self.strides: Sizes = node.attrs["strides"]
+        self.padding: str = node.attrs["padding"]
+        self.taps = list(product(*map(range, self.ksize)))
+        self.per_image = self.ksize[0] == 1 and self.strides[0] == 1
+        self._shape: Sizes | None = None
+        self._offsets: tuple[Array, Array] | None = None
+        self.counts: Sizes = ()
+        self.before: Sizes = ()
+
+    def fit(self, shape: Sizes) -> None:
+        """Work out `counts` and `before` for an input of this shape."""
+        if shape == self._shape:
+            return
+        if len(shape) != len(self.ksize):
+            raise errors.InvalidArgumentError(
+                f"{self.op} requires an input of rank {len(self.ksize)}, got shape {list(shape)}"
+            )
+        found = [
+            slide(n, k, s, 1, self.padding)
+            for n, k, s in zip(shape, self.ksize, self.strides, strict=True)
+        ]
+        self.counts = tuple(count for count, _, _ in found)
+        self.before = tuple(before for _, before, _ in found)
+        self._offsets = None
+        self._shape = shape
+
+    def offsets(self, shape: Sizes) -> tuple[Array, Array]:
+        """Flat positions of taps from the window's origin, and of origins in an image.
+
+        The table's last entry, for windows without a maximum, is a position inside the input.
+        Origins are per image, or for the whole input where windows span images.
+        """
+        if self._offsets is None:
+            steps = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
+            table = [sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in self.taps]
+            table.append(sum(b * s for b, s in zip(self.before, steps, strict=True)))
+            origins: Any = np.zeros((), np.intp)
+            for axis in range(1 if self.per_image else 0, len(shape)):
+                at = np.arange(self.counts[axis]) * self.strides[axis] - self.before[axis]
+                origins = origins[..., None] + at * steps[axis]
+            self._offsets = np.array(table, np.intp), origins
+        return self._offsets
+
+    def require(self, what: str, got: Sizes, wanted: Sizes) -> None:
+        """Raise InvalidArgumentError unless the shapes are equal."""
+        if got != wanted:
+            raise errors.InvalidArgumentError(
+                f"{self.op} requires {what} of shape {list(wanted)}, got {list(got)}"
+            )
+
+    def active(self) -> list[int]:
+        """The axes along which windows do anything."""
+        return [
+            axis
+            for axis, (k, s) in enumerate(zip(self.ksize, self.strides, strict=True))
+            if k > 1 or s > 1
+        ]
+
+
+def _fold(pool: _Pool, x: Array, function: Callable[..., Any]) -> Array:
+    """`function` (maximum or add) over each window, axis by axis; a view of x for no axes."""
+    for axis in pool.active():
+        x = _fold_axis(pool, x, axis, function)
+    return x
+
+
+def _fold_axis(pool: _Pool, x: Array, axis: int, function: Callable[..., Any]) -> Array:
+    size, stride = x.shape[axis], pool.strides[axis]
+    before, count = pool.before[axis], pool.counts[axis]
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
+    result = new_array(pool.device, shape, x.dtype)
+    lead = (slice(None),) * axis
+    places = [tap_slices(tap, size, stride, before, count) for tap in range(pool.ksize[axis])]
+    whole = [ins for outs, ins in places if outs == slice(0, count)]
+    partial = [(outs, ins) for outs, ins in places if outs != slice(0, count)]
+    # The tap at `before` meets the input in every window, so that `whole` is never empty.
+    if len(whole) == 1:
+        np.copyto(result, x[(*lead, whole[0])])
+    else:
+        function(x[(*lead, whole[0])], x[(*lead, whole[1])], out=result)
+    for ins in whole[2:]:
+        function(result, x[(*lead, ins)], out=result)
+    for outs, ins in partial:
+        view = result[(*lead, outs)]
+        function(view, x[(*lead, ins)], out=view)
+    return result
+
+
+@kernel("MaxPool", "MaxPool3D", heavy=True)
+def _make_max(node: Node, device: Device) -> KernelFunction:
+    pool = _Pool(node, device)
+
+    def run(x: Any) -> Any:
+        pool.fit(x.shape)
+        if 0 in pool.counts:
+            return np.empty(pool.counts, x.dtype)
+        result = _fold(pool, x, np.maximum)
+        return x.copy() if result is x else result
+
+    return run
+
+
+# --------------------------------------------------------------------- where the maxima are
+
+
+class _Winners:
+    """Where in a block of the input the first maximum of each window is.
+
+    Attributes:
+      places: flat positions in each image, or in the whole block where windows span images,
+        shape (images or 1, windows).
+      lost: windows whose output is none of their inputs, same shape, or None where there are no
+        such.
+    """
+
+    __slots__ = ("lost", "places")
+
+    def __init__(self, pool: _Pool, x: Array, y: Array) -> None:
+        index, missing = _first_match(pool, x, y, np.not_equal)
+        self.lost: Array | None = None
+        if missing.any():
+            index, missing = _first_match(pool, x, y, _differ)  # a NaN is its window's maximum
+        rows = y.shape[0] if pool.per_image else 1
+        if missing.any():
+            self.lost = missing.reshape(rows, -1)
+        table, origins = pool.offsets(x.shape)
+        places = new_array(pool.device, y.shape, table.dtype)
+        np.take(table, index, out=places, mode="clip")
+        np.add(places, origins, out=places)
+        self.places = places.reshape(rows, -1)
+
+    def scatter(self, grad: Array, target: Array) -> None:
+        """Add each window's entry of `grad` to `target` at its maximum."""
+        rows = len(self.places)
+        values, flat = grad.reshape(rows, -1), target.reshape(rows, -1)
+        for n in range(rows):
+            if self.lost is None:
+                np.add.at(flat[n], self.places[n], values[n])
+            else:
+                kept = ~self.lost[n]
+                np.add.at(flat[n], self.places[n][kept], values[n][kept])
+
+    def gather(self, source: Array, target: Array) -> None:
+        """Write the entry of `source` at each window's maximum to `target`."""
+        rows = len(self.places)
+        flat, values = source.reshape(rows, -1), target.reshape(rows, -1)
+        for n in range(rows):
+            np.take(flat[n], self.places[n], out=values[n], mode="clip")
+            if self.lost is not None:
+                values[n][self.lost[n]] = 0
+
+
+def _differ(a: Array, b: Array, out: Array) -> None:
+    np.not_equal(a, b, out=out)
+    out &= ~(np.isnan(a) & np.isnan(b))
+
+
+def _first_match(
+    pool: _Pool, x: Array, y: Array, differ: Callable[..., Any]
+) -> tuple[Array, Array]:
+    """The number of the first tap that equals the output, and where none does."""
+    device = pool.device
+    missing = new_array(device, y.shape, np.dtype(np.bool_))
+    misses = new_array(device, y.shape, np.dtype(np.bool_))
+    small = len(pool.taps) < 256
+    index = new_array(device, y.shape, np.dtype(np.uint8 if small else np.int32))
+    missing.fill(True)
+    index.fill(0)
+    step = missing.view(np.uint8)
+    for tap in pool.taps:
+        places = [
+            tap_slices(t, n, s, b, c)
+            for t, n, s, b, c in zip(tap, x.shape, pool.strides, pool.before, y.shape, strict=True)
+        ]
+        outs = tuple(out for out, _ in places)
+        ins = tuple(at for _, at in places)
+        part, left = misses[outs], missing[outs]
+        differ(x[ins], y[outs], out=part)
+        np.logical_and(left, part, out=left)
+        np.add(index, step, out=index)
+    return index, missing
+
+
+def _image_blocks(pool: _Pool, x: Array) -> list[tuple[slice, slice]]:
+    """Parts of input and output along the first axis that fit the cache."""
+    batch = x.shape[0]
+    if not pool.per_image or x.nbytes <= _BLOCK_BYTES:
+        return [(slice(0, batch), slice(0, pool.counts[0]))]
+    step = max(1, batch * _BLOCK_BYTES // x.nbytes)
+    return [(slice(n, n + step), slice(n, n + step)) for n in range(0, batch, step)]
+
+
+@kernel("MaxPoolGrad", "MaxPool3DGrad", heavy=True)
+def _make_max_grad(node: Node, device: Device) -> KernelFunction:
+    pool = _Pool(node, device)
+    dtype, exact = wide(node.outputs[0].dtype), node.outputs[0].dtype.numpy
+
+    def run(x: Any, y: Any, grad: Any) -> Any:
+        pool.fit(x.shape)
+        pool.require("orig_output", y.shape, pool.counts)
+        pool.require("grad", grad.shape, pool.counts)
+        result = new_array(device, x.shape, dtype)
+        result.fill(0)
+        if not grad.size:
+            return contiguous(result, exact, device)
+        grad = contiguous(grad, dtype, device)
+        for ins, outs in _image_blocks(pool, x):
+            _Winners(pool, x[ins], y[outs]).scatter(grad[outs], result[ins])
+        return contiguous(result, exact, device)
+
+    return run
+
+
+@kernel("MaxPoolGradGrad", "MaxPool3DGradGrad", heavy=True)
+def _make_max_grad_grad(node: Node, device: Device) -> KernelFunction:
+    pool = _Pool(node, device)
+
+    def run(x: Any, y: Any, grad: Any) -> Any:
+        pool.fit(x.shape)
+        pool.require("orig_output", y.shape, pool.counts)
+        pool.require("grad", grad.shape, x.shape)
+        result = new_array(device, y.shape, y.dtype)
+        if not result.size:
+            return result
+        grad = contiguous(grad, y.dtype, device)
+        for ins, outs in _image_blocks(pool, x):
+            _Winners(pool, x[ins], y[outs]).gather(grad[ins], result[outs])
+        return result
+
+    return run
+
+
+@kernel("MaxPoolWithArgmax", heavy=True)
+def _make_argmax(node: Node, device: Device) -> KernelFunction:
+    pool = _Pool(node, device)
+    exact = node.outputs[1].dtype.numpy
+    with_batch = node.attrs["include_batch_in_index"]
+
+    def run(x: Any) -> Any:
+        pool.fit(x.shape)
+        if 0 in pool.counts:
+            return np.empty(pool.counts, x.dtype), np.empty(pool.counts, exact)
+        y = _fold(pool, x, np.maximum)
+        y = x.copy() if y is x else y
+        places = _Winners(pool, x, y).places.reshape(y.shape)
+        image = prod(x.shape[1:])
+        if not pool.per_image:
+            places %= image
+        if with_batch:
+            places += (np.arange(x.shape[0]) * image).reshape(-1, 1, 1, 1)
+        return y, contiguous(places, exact, device)
+
+    return run
+
+
+@kernel("MaxPoolGradWithArgmax", heavy=True)
+def _make_argmax_grad(node: Node, device: Device) -> KernelFunction:
+    pool = _Pool(node, device)
+    dtype, exact = wide(node.outputs[0].dtype), node.outputs[0].dtype.numpy
+    with_batch = node.attrs["include_batch_in_index"]
+
+    def run(x: Any, grad: Any, argmax: Any) -> Any:
+        pool.fit(x.shape)
+        pool.require("grad", grad.shape, pool.counts)
+        pool.require("argmax", argmax.shape, pool.counts)
+        result = new_array(device, x.shape, dtype)
+        result.fill(0)
+        places = argmax.astype(np.intp)
+        image = prod(x.shape[1:])
+        if not with_batch:
+            places += (np.arange(x.shape[0]) * image).reshape(-1, 1, 1, 1)
+        if places.size and not 0 <= places.min() <= places.max() < result.size:
+            raise errors.InvalidArgumentError(
+                f"MaxPoolGradWithArgmax requires argmax in [0, {result.size}), "
+                f"got values from {places.min()} to {places.max()}"
+            )
+        values = contiguous(grad, dtype, device).reshape(-1)
+        np.add.at(result.reshape(-1), places.reshape(-1), values)
+        return contiguous(result, exact, device)
+
+    return run
+
+
+# -------------------------------------------------------------------------------- means
+
+
+def _window_sizes(pool: _Pool, shape: Sizes, dtype: np.dtype[Any]) -> Any:
+    """How many positions of each window are inside the input; broadcasts to the output."""
+    total: Any = dtype.type(1)
+    for axis in pool.active():
+        positions = np.arange(pool.counts[axis]) * pool.strides[axis] - pool.before[axis]
+        low = np.maximum(positions, 0)
+        high = np.minimum(positions + pool.ksize[axis], shape[axis])
+        inside = (high - low).astype(dtype)
+        total = total * inside.reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+    if isinstance(total, np.ndarray) and total.size and (total == total.flat[0]).all():
+        return dtype.type(total.flat[0])
+    return total
+
+
+@kernel("AvgPool", "AvgPool3D", heavy=True)
+def _make_avg(node: Node, device: Device) -> KernelFunction:
+    pool = _Pool(node, device)
+    exact = node.outputs[0].dtype.numpy
+
+    def run(x: Any) -> Any:
+        pool.fit(x.shape)
+        if 0 in pool.counts:
+            return np.empty(pool.counts, x.dtype)
+        x = widened(x)
+        total = _fold(pool, x, np.add)
+        target = new_array(device, total.shape, total.dtype) if total is x else total
+        np.divide(total, _window_sizes(pool, x.shape, x.dtype), out=target)
+        return contiguous(target, exact, device)
+
+    return run
+
+
+@kernel("AvgPoolGrad", "AvgPool3DGrad", heavy=True)
+def _make_avg_grad(node: Node, device: Device) -> KernelFunction:
+    pool = _Pool(node, device)
+    exact = node.outputs[0].dtype.numpy
+
+    def run(sizes: Any, grad: Any) -> Any:
+        shape = tuple(int(n) for n in sizes)
+        pool.fit(shape)
+        pool.require("grad", grad.shape, pool.counts)
+        grad = widened(grad)
+        part = np.divide(grad, _window_sizes(pool, shape, grad.dtype))
+        for axis in reversed(pool.active()):
+            part = _spread_axis(pool, part, axis, shape[axis])
+        return contiguous(part, exact, device)
+
+    return run
+
+
+def _spread_axis(pool: _Pool, grad: Array, axis: int, size: int) -> Array:
+    """Each window's value added to all its positions along one axis."""
+    shape = (*grad.shape[:axis], size, *grad.shape[axis + 1 :])
+    result = new_array(pool.device, shape, grad.dtype)
+    result.fill(0)
+    lead = (slice(None),) * axis
+    for tap in range(pool.ksize[axis]):
+        outs, ins = tap_slices(tap, size, pool.strides[axis], pool.before[axis], pool.counts[axis])
+        view = result[(*lead, ins)]
+        np.add(view, grad[(*lead, outs)], out=view)
+    return result

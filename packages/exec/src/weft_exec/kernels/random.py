@@ -1,0 +1,182 @@
+"""Kernels of random ops, over the streams of `weft_exec.kernels.philox`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels import philox
+from weft_exec.kernels.common import constant_input, new_array
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources import ResourceManager
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+
+
+def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
+    """The stream of a random op, which lives as long as the session's own container."""
+    seed, seed2 = node.attrs["seed"], node.attrs["seed2"]
+    name = f"_random/{node.name}"
+
+    def make() -> philox.RandomStream:
+        key = (seed, seed2) if seed or seed2 else philox.entropy()
+        return philox.RandomStream(name, key)
+
+    return resources.lookup_or_create("", name, philox.RandomStream, make)
+
+
+def _shape_of(node: Node) -> Shape | None:
+    """The shape argument where it is known when the kernel is made."""
+    constant = constant_input(node, 0)
+    return None if constant is None else _checked_shape(constant)
+
+
+def _checked_shape(value: Any) -> Shape:
+    shape = tuple(value.reshape(-1).tolist())
+    if shape and min(shape) < 0:
+        raise errors.InvalidArgumentError(f"sizes must not be negative, got shape {list(shape)}")
+    return shape
+
+
+def _finish(result: Array) -> Any:
+    return result if result.ndim else result[()]
+
+
+_FILLS: dict[str, philox.Fill] = {
+    "RandomUniform": philox.fill_uniform,
+    "RandomStandardNormal": philox.fill_normal,
+    "TruncatedNormal": philox.fill_truncated_normal,
+    "StatelessRandomUniform": philox.fill_uniform,
+    "StatelessRandomNormal": philox.fill_normal,
+    "StatelessTruncatedNormal": philox.fill_truncated_normal,
+}
+
+
+@kernel("RandomUniform", "RandomStandardNormal", "TruncatedNormal", heavy=True)
+def _floats(node: Node, device: Device) -> KernelFunction:
+    stream = stream_of(node, device.resources)
+    fill, dtype, known = _FILLS[node.type], node.outputs[0].dtype.numpy, _shape_of(node)
+
+    def run(shape: Any) -> Any:
+        result = new_array(device, _checked_shape(shape) if known is None else known, dtype)
+        stream.run(fill, result)
+        return _finish(result)
+
+    return run
+
+
+@kernel("StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal", heavy=True)
+def _stateless_floats(node: Node, device: Device) -> KernelFunction:
+    fill, dtype = _FILLS[node.type], node.outputs[0].dtype.numpy
+
+    def run(shape: Any, seed: Any) -> Any:
+        result = new_array(device, _checked_shape(shape), dtype)
+        fill(philox.stateless_words(seed), result)
+        return _finish(result)
+
+    return run
+
+
+def _range(low: Any, high: Any) -> tuple[int, int]:
+    first, last = int(low), int(high)
+    if first >= last:
+        raise errors.InvalidArgumentError(f"minval must be below maxval, got {first} and {last}")
+    return first, last
+
+
+@kernel("RandomUniformInt", heavy=True)
+def _integers(node: Node, device: Device) -> KernelFunction:
+    stream = stream_of(node, device.resources)
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(shape: Any, low: Any, high: Any) -> Any:
+        first, last = _range(low, high)
+        result = new_array(device, _checked_shape(shape), dtype)
+        stream.run(philox.fill_integers, result, first, last)
+        return _finish(result)
+
+    return run
+
+
+@kernel("StatelessRandomUniformInt", heavy=True)
+def _stateless_integers(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(shape: Any, seed: Any, low: Any, high: Any) -> Any:
+        first, last = _range(low, high)
+        result = new_array(device, _checked_shape(shape), dtype)
+        philox.fill_integers(philox.stateless_words(seed), result, first, last)
+        return _finish(result)
+
+    return run
+
+
+@kernel("RandomShuffle", heavy=True)
+def _shuffle(node: Node, device: Device) -> KernelFunction:
+    stream = stream_of(node, device.resources)
+
+    def run(value: Any) -> Any:
+        if not value.shape or value.shape[0] < 2:
+            return value.copy()
+        order = stream.run(philox.permutation, value.shape[0])
+        if value.dtype.hasobject:
+            return value[order]
+        result = new_array(device, value.shape, value.dtype)
+        np.take(value, order, axis=0, out=result, mode="clip")
+        return result
+
+    return run
+
+
+@kernel("Multinomial", heavy=True)
+def _multinomial(node: Node, device: Device) -> KernelFunction:
+    stream = stream_of(node, device.resources)
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(logits: Any, samples: Any) -> Any:
+        count = int(samples)
+        if logits.ndim != 2 or count < 0 or (count and not logits.shape[1] and len(logits)):
+            raise errors.InvalidArgumentError(
+                "Multinomial needs logits of shape [B, C] with C > 0 and num_samples >= 0, got "
+                f"{list(logits.shape)} and {count}"
+            )
+        result = new_array(device, (len(logits), count), dtype)
+        stream.run(philox.classes, logits, result)
+        return result
+
+    return run
+
+
+def _draw_gamma(generator: np.random.Generator, alpha: Any, shape: Shape) -> Array:
+    return generator.standard_gamma(alpha, shape)
+
+
+def _draw_poisson(generator: np.random.Generator, rate: Any, shape: Shape) -> Array:
+    return generator.poisson(rate, shape)
+
+
+@kernel("RandomGamma", "RandomPoisson", "RandomPoissonV2", heavy=True)
+def _parametric(node: Node, device: Device) -> KernelFunction:
+    stream = stream_of(node, device.resources)
+    dtype = node.outputs[0].dtype.numpy
+    gamma = node.type == "RandomGamma"
+    draw: Any = _draw_gamma if gamma else _draw_poisson
+    name = "alpha" if gamma else "rate"
+
+    def run(shape: Any, parameter: Any) -> Any:
+        wide = np.asarray(parameter, np.float64)
+        if wide.size and not (wide.min() > 0 if gamma else wide.min() >= 0):
+            raise errors.InvalidArgumentError(f"{name} must be positive, got {wide.min()}")
+        full = _checked_shape(shape) + wide.shape
+        result = new_array(device, full, dtype)
+        result[...] = stream.sample(draw, wide, full)
+        return _finish(result)
+
+    return run

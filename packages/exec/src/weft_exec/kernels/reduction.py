@@ -1,0 +1,230 @@
+"""CPU kernels of reductions, positions of extremes, and running sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import (
+    LARGE,
+    NARROW,
+    Array,
+    as_exact,
+    constant_input,
+    new_array,
+    static_bytes,
+    wide,
+    widened,
+)
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_graph.ops.shape_rules import normal_axes, normal_axis
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+Axes = tuple[int, ...]
+Reduce = Callable[[Any, Axes, bool, "Array | None"], Any]
+"""From a value, axes, keep_dims and an output array or None to the reduced value."""
+
+
+def _axes_of(axes: Any, rank: int) -> Axes:
+    return tuple(normal_axes(np.reshape(axes, -1).tolist(), rank))
+
+
+def _reducer(node: Node, device: Device, reduce: Reduce) -> KernelFunction:
+    """A kernel around `reduce` that bakes in constant axes and takes large results from the pool.
+
+    `reduce` works in float32 where the element type is float16 or bfloat16.
+    """
+    keep, output = node.attrs["keep_dims"], node.outputs[0]
+    dtype, narrow = output.dtype.numpy, output.dtype in NARROW
+    size = static_bytes(output)
+    small = size is not None and size <= LARGE
+    constant, dims = constant_input(node, 1), node.inputs[0].dims
+    if constant is not None and dims is not None:
+        fixed = _axes_of(constant, len(dims))
+        if small and not narrow:
+            return lambda x, axes: reduce(x, fixed, keep, None)
+
+    def run(x: Any, axes: Any) -> Any:
+        where = _axes_of(axes, x.ndim)
+        if narrow:
+            return as_exact(reduce(widened(x), where, keep, None), dtype, device)
+        if small:
+            return reduce(x, where, keep, None)
+        shape = _reduced_shape(x.shape, where, keep)
+        into = new_array(device, shape, dtype)
+        return reduce(x, where, keep, into) if into.ndim else reduce(x, where, keep, None)
+
+    return run
+
+
+def _reduced_shape(shape: tuple[int, ...], axes: Axes, keep: bool) -> tuple[int, ...]:
+    if keep:
+        return tuple([1 if i in axes else n for i, n in enumerate(shape)])
+    return tuple([n for i, n in enumerate(shape) if i not in axes])
+
+
+def _count(shape: tuple[int, ...], axes: Axes) -> int:
+    count = 1
+    for axis in axes:
+        count *= shape[axis]
+    return count
+
+
+def _ufunc_reduce(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Reduce:
+    fold = ufunc.reduce
+
+    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
+        return fold(x, axis=axes, dtype=dtype, out=into, keepdims=keep)
+
+    return reduce
+
+
+@kernel("Sum")
+def _sum(node: Node, device: Device) -> KernelFunction:
+    return _reducer(node, device, _ufunc_reduce(np.add, wide(node.attrs["T"])))
+
+
+@kernel("Prod")
+def _prod(node: Node, device: Device) -> KernelFunction:
+    return _reducer(node, device, _ufunc_reduce(np.multiply, wide(node.attrs["T"])))
+
+
+@kernel("All")
+def _all(node: Node, device: Device) -> KernelFunction:
+    return _reducer(node, device, _ufunc_reduce(np.logical_and, np.dtype(np.bool_)))
+
+
+@kernel("Any")
+def _any(node: Node, device: Device) -> KernelFunction:
+    return _reducer(node, device, _ufunc_reduce(np.logical_or, np.dtype(np.bool_)))
+
+
+@kernel("Max", "Min")
+def _extreme(node: Node, device: Device) -> KernelFunction:
+    dtype: DType = node.attrs["T"]
+    element = wide(dtype)
+    largest = node.type == "Max"
+    fold: Any = (np.maximum if largest else np.minimum).reduce
+    none = _extreme_of_none(element, largest)
+
+    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
+        if x.size:
+            return fold(x, axis=axes, out=into, keepdims=keep)
+        return fold(x, axis=axes, out=into, keepdims=keep, initial=none)
+
+    return _reducer(node, device, reduce)
+
+
+def _extreme_of_none(dtype: np.dtype[Any], largest: bool) -> Any:
+    """The value that every other one replaces in a maximum, or in a minimum."""
+    if dtype.kind == "f":
+        return -np.inf if largest else np.inf
+    limits = np.iinfo(dtype)
+    return limits.min if largest else limits.max
+
+
+@kernel("Mean")
+def _mean(node: Node, device: Device) -> KernelFunction:
+    dtype: DType = node.attrs["T"]
+    element = wide(dtype)
+    fold: Any = np.add.reduce
+    if dtype.is_integer:
+        return _reducer(node, device, _integer_mean(element))
+    scalar = element.type
+
+    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
+        total = fold(x, axis=axes, dtype=element, out=into, keepdims=keep)
+        count = scalar(_count(x.shape, axes))
+        return np.divide(total, count, out=into)
+
+    return _reducer(node, device, reduce)
+
+
+def _integer_mean(element: np.dtype[Any]) -> Reduce:
+    # Summed in 64 bits, so that only the quotient has to fit.
+    unsigned = element.kind == "u"
+    wide_type = np.dtype(np.uint64 if unsigned else np.int64)
+    fold: Any = np.add.reduce
+
+    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
+        count = max(_count(x.shape, axes), 1)
+        total = fold(x, axis=axes, dtype=wide_type, keepdims=keep)
+        divisor = wide_type.type(count)
+        quotient = (total - np.fmod(total, divisor)) // divisor
+        if into is None:
+            return quotient.astype(element)
+        np.copyto(into, quotient, casting="unsafe")
+        return into
+
+    return reduce
+
+
+@kernel("EuclideanNorm")
+def _euclidean_norm(node: Node, device: Device) -> KernelFunction:
+    dtype: DType = node.attrs["T"]
+    element = wide(dtype)
+    fold: Any = np.add.reduce
+
+    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
+        if dtype.is_complex:
+            squares = np.square(x.real) + np.square(x.imag)
+        else:
+            squares = np.square(x.astype(np.float64) if dtype.is_integer else x)
+        root = np.sqrt(fold(squares, axis=axes, keepdims=keep))
+        if into is None:
+            return root.astype(element)
+        np.copyto(into, root, casting="unsafe")
+        return into
+
+    return _reducer(node, device, reduce)
+
+
+# ----------------------------------------------------------------------- other functions
+
+
+@kernel("ArgMax", "ArgMin")
+def _position(node: Node, device: Device) -> KernelFunction:
+    find: Any = np.argmax if node.type == "ArgMax" else np.argmin
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(x: Any, axis: Any) -> Any:
+        position = normal_axis(int(axis), x.ndim, "dimension")
+        if x.shape[position] == 0:
+            raise errors.InvalidArgumentError(
+                f"{node.type} requires a reduced axis with elements, got shape {list(x.shape)} "
+                f"and axis {position}"
+            )
+        return as_exact(find(x, axis=position), dtype, device)
+
+    return run
+
+
+@kernel("Cumsum", "Cumprod")
+def _scan(node: Node, device: Device) -> KernelFunction:
+    dtype: DType = node.attrs["T"]
+    accumulator, element = wide(dtype), dtype.numpy
+    exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
+    ufunc = np.add if node.type == "Cumsum" else np.multiply
+    first = 0 if node.type == "Cumsum" else 1
+
+    def run(x: Any, axis: Any) -> Any:
+        position = normal_axis(int(axis), x.ndim)
+        result = new_array(device, x.shape, accumulator)
+        source, target = np.moveaxis(x, position, 0), np.moveaxis(result, position, 0)
+        if reverse:
+            source, target = source[::-1], target[::-1]
+        if exclusive and len(source):
+            target[0] = first
+            source, target = source[:-1], target[1:]
+        if len(source):
+            ufunc.accumulate(source, axis=0, dtype=accumulator, out=target)
+        return result if accumulator == element else as_exact(result, element, device)
+
+    return run

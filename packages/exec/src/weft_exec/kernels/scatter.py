@@ -1,0 +1,143 @@
+"""Writing rows into an array in place, with equal indices accumulating."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft_exec.kernels.common import widened
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+Array = np.ndarray[Any, Any]
+Scatter = Callable[[Array, Array, Any], None]
+
+
+def checked_rows(indices: Any, count: int) -> Array:
+    """`indices` as a vector of row numbers.
+
+    Raises: InvalidArgumentError: one is not in [0, count); the message gives its position.
+    """
+    flat: Array = indices.reshape(-1)
+    if flat.size and (int(flat.min()) < 0 or int(flat.max()) >= count):
+        raise _out_of_range(np.asarray(indices), count)
+    return flat
+
+
+def _out_of_range(indices: Array, count: int) -> errors.InvalidArgumentError:
+    where = np.argwhere((indices < 0) | (indices >= count))[0]
+    place = ",".join(map(str, where.tolist()))
+    name = f"indices[{place}]" if place else "indices"
+    return errors.InvalidArgumentError(f"{name} = {indices[tuple(where)]} is not in [0, {count})")
+
+
+def row_updates(array: Array, indices: Any, updates: Any) -> tuple[Array, Any]:
+    """Row numbers, and updates as one row for each, or of rank 0.
+
+    Raises: InvalidArgumentError: an index is out of range, or the shapes do not fit.
+    """
+    if array.ndim == 0:
+        raise errors.InvalidArgumentError("a scatter needs a variable of rank at least 1, got []")
+    rows = checked_rows(indices, array.shape[0])
+    if updates.shape == ():
+        return rows, updates
+    wanted = (*indices.shape, *array.shape[1:])
+    if updates.shape != wanted:
+        raise errors.InvalidArgumentError(
+            f"updates must have shape indices.shape + ref.shape[1:] = {format_dims(wanted)}, got "
+            f"{format_dims(updates.shape)}"
+        )
+    return rows, updates.reshape(rows.shape + array.shape[1:])
+
+
+def slice_updates(array: Array, indices: Any, updates: Any) -> tuple[Array, Array, Array]:
+    """An N-dimensional scatter as one over rows.
+
+    Returns: a view of `array` whose rows are the slices, row numbers, and one update for each.
+    Raises: InvalidArgumentError: an index is out of range, or the shapes do not fit.
+    """
+    depth = indices.shape[-1]
+    if depth > array.ndim:
+        raise errors.InvalidArgumentError(
+            f"the last size of indices, {depth}, must not exceed the variable's rank, {array.ndim}"
+        )
+    outer, inner = array.shape[:depth], array.shape[depth:]
+    wanted = indices.shape[:-1] + inner
+    if updates.shape != wanted:
+        raise errors.InvalidArgumentError(
+            f"updates must have shape indices.shape[:-1] + ref.shape[{depth}:] = "
+            f"{format_dims(wanted)}, got {format_dims(updates.shape)}"
+        )
+    points = indices.reshape(-1, depth)
+    if points.size and ((points < 0) | (points >= outer)).any():
+        bad = points[((points < 0) | (points >= outer)).any(1)][0]
+        raise errors.InvalidArgumentError(
+            f"indices {bad.tolist()} do not point into shape {format_dims(outer)}"
+        )
+    count = int(np.prod(outer, dtype=np.int64))
+    rows = np.zeros(len(points), np.int64)
+    for axis, size in enumerate(outer):
+        rows *= size
+        rows += points[:, axis]
+    return array.reshape(count, *inner), rows, updates.reshape(len(points), *inner)
+
+
+def set_rows(array: Array, rows: Array, updates: Any) -> None:
+    """Replace rows; of equal ones the last update counts."""
+    array[rows] = updates
+
+
+def combining(combine: np.ufunc, merge: np.ufunc | None = None) -> Scatter:
+    """A function that updates rows by `array[row] = combine(array[row], update)`.
+
+    Args:
+      combine: what an update does to a row.
+      merge: what joins the updates of equal rows beforehand; None applies them in turn.
+    """
+
+    def scatter(array: Array, rows: Array, updates: Any) -> None:
+        if array.ndim == 1:
+            combine.at(array, rows, updates)
+            return
+        if len(rows) > 1:
+            ordered = np.sort(rows)
+            if (ordered[1:] == ordered[:-1]).any():
+                _scatter_equal(array, rows, updates, combine, merge)
+                return
+        array[rows] = combine(array[rows], updates)
+
+    return scatter
+
+
+_TURNS = 8
+"""Up to so many updates of one row are applied in turn, which beats `reduceat`."""
+
+
+def _scatter_equal(
+    array: Array, rows: Array, updates: Any, combine: np.ufunc, merge: np.ufunc | None
+) -> None:
+    order = rows.argsort(kind="stable")
+    ordered = rows[order]
+    first = np.empty(len(rows), np.bool_)
+    first[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    starts = first.nonzero()[0]
+    counts = np.empty(len(starts), np.int64)
+    np.subtract(starts[1:], starts[:-1], out=counts[:-1])
+    counts[-1] = len(rows) - starts[-1]
+    if not updates.shape:
+        updates = np.broadcast_to(updates, rows.shape + array.shape[1:])
+    targets = ordered[starts]
+    result = widened(array[targets])
+    turns = int(counts.max())
+    if merge is not None and turns > _TURNS:
+        merged = merge.reduceat(widened(updates.take(order, 0)), starts, axis=0)
+        array[targets] = combine(result, merged)
+        return
+    combine(result, updates.take(order[starts], 0), out=result)
+    for turn in range(1, turns):
+        left = (counts > turn).nonzero()[0]
+        result[left] = combine(result[left], updates.take(order[starts[left] + turn], 0))
+    array[targets] = result

@@ -1,0 +1,163 @@
+"""Kernels that find elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.array import sizes_of
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+Array = np.ndarray[Any, Any]
+
+FEW = 8
+"""The k largest are selected rather than sorted out when the row is this many times longer."""
+
+
+def _vector(x: Any, what: str) -> None:
+    if x.ndim != 1:
+        raise errors.InvalidArgumentError(
+            f"{what} must be a vector, got shape {format_dims(x.shape)}"
+        )
+
+
+@kernel("Unique", "UniqueWithCounts")
+def _unique(node: Node, device: Device) -> KernelFunction:
+    counted = node.type == "UniqueWithCounts"
+    dtype = node.outputs[1].dtype.numpy
+
+    def run(x: Any) -> Any:
+        _vector(x, "x")
+        values, first, inverse, counts = np.unique(
+            x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False
+        )
+        order = np.argsort(first)
+        place = np.empty(len(order), dtype)
+        place[order] = np.arange(len(order), dtype=dtype)
+        found = values[order], place[inverse.reshape(-1)]
+        return (*found, counts[order].astype(dtype)) if counted else found
+
+    return run
+
+
+@kernel("ListDiff")
+def _list_diff(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[1].dtype.numpy
+
+    def run(x: Any, y: Any) -> Any:
+        _vector(x, "x")
+        _vector(y, "y")
+        if x.dtype.kind == "O":
+            there = set(y.tolist())
+            missing = np.array([item not in there for item in x.tolist()], np.bool_)
+        else:
+            missing = ~np.isin(x, y)
+        positions = np.flatnonzero(missing)
+        return x[positions], positions.astype(dtype)
+
+    return run
+
+
+# ------------------------------------------------------------------------------- largest
+
+
+@kernel("TopK", "TopKV2")
+def _top_k(node: Node, device: Device) -> KernelFunction:
+    fixed = node.attrs.get("k")
+
+    def run(x: Any, k: Any = fixed) -> tuple[Any, Any]:
+        count = int(k)
+        if x.ndim < 1 or not 0 <= count <= x.shape[-1]:
+            raise errors.InvalidArgumentError(
+                f"k must be in [0, n] for the last size n of shape {format_dims(x.shape)}, "
+                f"got {count}"
+            )
+        size = x.shape[-1]
+        # The complement reverses the order of integers, signed or not, without overflow.
+        keys = (~x if x.dtype.kind in "iu" else -x).reshape(-1, size)
+        if count and size >= FEW * count:
+            chosen = np.stack([_smallest(row, count) for row in keys]) if len(keys) else None
+        else:
+            chosen = None
+        if chosen is None:
+            chosen = np.argsort(keys, axis=-1, kind="stable")[:, :count]
+        indices = chosen.reshape(*x.shape[:-1], count)
+        return np.take_along_axis(x, indices, -1), indices.astype(np.int32)
+
+    return run
+
+
+def _smallest(row: Array, count: int) -> Array:
+    """Positions of the smallest elements, ascending, the first of equal ones first."""
+    limit = row[np.argpartition(row, count - 1)[count - 1]]
+    candidates = np.flatnonzero(row <= limit)
+    if len(candidates) < count:  # not a number: the largest by NumPy's order, unequal to itself
+        return np.argsort(row, kind="stable")[:count]
+    return candidates[np.argsort(row[candidates], kind="stable")[:count]]
+
+
+@kernel("InTopK", "InTopKV2")
+def _in_top_k(node: Node, device: Device) -> KernelFunction:
+    fixed = node.attrs.get("k")
+
+    def run(predictions: Any, targets: Any, k: Any = fixed) -> Any:
+        if predictions.ndim != 2 or targets.shape != predictions.shape[:1]:
+            raise errors.InvalidArgumentError(
+                "predictions must have shape [n,classes] and targets [n], got "
+                f"{format_dims(predictions.shape)} and {format_dims(targets.shape)}"
+            )
+        rows, classes = predictions.shape
+        valid = (targets >= 0) & (targets < classes)
+        if not classes:
+            return valid
+        own = predictions[np.arange(rows), np.where(valid, targets, 0)]
+        above = np.count_nonzero(predictions > own[:, None], axis=1)
+        return valid & np.isfinite(predictions).all(axis=1) & (above < int(k))
+
+    return run
+
+
+# ---------------------------------------------------------------------------------- places
+
+
+@kernel("LowerBound", "UpperBound")
+def _bound(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+    side: Any = "left" if node.type == "LowerBound" else "right"
+
+    def run(keys: Any, values: Any) -> Any:
+        if keys.ndim != 2 or values.ndim != 2 or len(keys) != len(values):
+            raise errors.InvalidArgumentError(
+                "sorted_inputs and values must be matrices of as many rows, got shapes "
+                f"{format_dims(keys.shape)} and {format_dims(values.shape)}"
+            )
+        result = np.empty(values.shape, dtype)
+        for row, wanted, found in zip(keys, values, result, strict=True):
+            found[...] = np.searchsorted(row, wanted, side)
+        return result
+
+    return run
+
+
+@kernel("UnravelIndex")
+def _unravel_index(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(indices: Any, dims: Any) -> Any:
+        shape = sizes_of(dims)
+        try:
+            found = np.unravel_index(indices, shape)
+        except ValueError:
+            raise errors.InvalidArgumentError(
+                f"positions must be inside shape {list(shape)}, got {np.asarray(indices).tolist()}"
+            ) from None
+        return np.array(found, dtype).reshape(len(shape), *indices.shape)
+
+    return run

@@ -1,0 +1,207 @@
+"""CPU kernels of reductions by segment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import NARROW, Array, as_exact, new_array, wide
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+_UFUNCS: dict[str, Any] = {
+    "Sum": np.add,
+    "Mean": np.add,
+    "Prod": np.multiply,
+    "Max": np.maximum,
+    "Min": np.minimum,
+}
+
+
+def _check_sorted(ids: Array) -> int:
+    """The number of segments of sorted ids."""
+    if not ids.size:
+        return 0
+    if ids[0] < 0:
+        raise errors.InvalidArgumentError(f"segment ids must be at least 0, got {ids[0]}")
+    steps = np.flatnonzero(ids[1:] < ids[:-1])
+    if steps.size:
+        at = int(steps[0])
+        raise errors.InvalidArgumentError(
+            f"segment ids must not decrease, got {ids[at]} at {at} and {ids[at + 1]} at {at + 1}"
+        )
+    return int(ids[-1]) + 1
+
+
+def _starts(ids: Array) -> Array:
+    """Where each run of equal ids starts."""
+    return np.flatnonzero(np.concatenate(([True], ids[1:] != ids[:-1])))
+
+
+def reduce_sorted(
+    ufunc: Any, data: Array, ids: Array, count: int, none: Any, dtype: np.dtype[Any]
+) -> Array:
+    """Rows of `data` reduced by sorted ids, in `dtype`; `none` fills what does not occur."""
+    result = np.full((count, *data.shape[1:]), none, dtype)
+    if ids.size:
+        starts = _starts(ids)
+        result[ids[starts]] = ufunc.reduceat(data, starts, axis=0, dtype=dtype)
+    return result
+
+
+def _counts(ids: Array, count: int) -> Array:
+    """How many rows each segment has, at least 1."""
+    return np.maximum(np.bincount(ids, minlength=count), 1)
+
+
+def _per_row(values: Array, rank: int) -> Array:
+    return values.reshape(-1, *(1,) * (rank - 1))
+
+
+def _divide(total: Array, counts: Array, dtype: DType) -> Any:
+    divisor = _per_row(counts, total.ndim).astype(total.dtype)
+    if dtype.is_integer:
+        return (total - np.fmod(total, divisor)) // divisor
+    return total / divisor
+
+
+@kernel("SegmentSum", "SegmentMean", "SegmentProd", "SegmentMax", "SegmentMin")
+def _segment(node: Node, device: Device) -> KernelFunction:
+    kind, dtype = node.type[len("Segment") :], node.attrs["T"]
+    element, ufunc = wide(dtype), _UFUNCS[kind]
+    none = 1 if kind == "Prod" else 0
+
+    def run(data: Any, ids: Any) -> Any:
+        if data.ndim == 0 or ids.ndim != 1 or len(data) != len(ids):
+            raise errors.InvalidArgumentError(
+                f"data and segment_ids must have as many rows, got shapes {list(data.shape)} and "
+                f"{list(ids.shape)}"
+            )
+        count = _check_sorted(ids)
+        result = reduce_sorted(ufunc, data, ids, count, none, element)
+        if kind == "Mean" and count:
+            result = _divide(result, _counts(ids, count), dtype)
+        return as_exact(result, dtype.numpy, device)
+
+    return run
+
+
+def _unsorted_none(kind: str, dtype: DType) -> Any:
+    if kind in ("Sum", "Prod"):
+        return 0 if kind == "Sum" else 1
+    return dtype.min if kind == "Max" else dtype.max
+
+
+@kernel("UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin")
+def _unsorted_segment(node: Node, device: Device) -> KernelFunction:
+    kind, dtype = node.type[len("UnsortedSegment") :], node.attrs["T"]
+    element, ufunc, none = wide(dtype), _UFUNCS[kind], _unsorted_none(kind, dtype)
+
+    def run(data: Any, ids: Any, num: Any) -> Any:
+        count = int(num)
+        if count < 0:
+            raise errors.InvalidArgumentError(f"num_segments must be at least 0, got {count}")
+        if data.shape[: ids.ndim] != ids.shape:
+            raise errors.InvalidArgumentError(
+                "the shape of data must start with that of segment_ids, got "
+                f"{list(data.shape)} and {list(ids.shape)}"
+            )
+        flat = np.reshape(ids, -1)
+        rows = np.reshape(data, (flat.size, *data.shape[ids.ndim :]))
+        if flat.size and flat.max() >= count:
+            at = int(np.argmax(flat >= count))
+            raise errors.InvalidArgumentError(
+                f"segment_ids[{at}] = {flat[at]} is out of range [0, {count})"
+            )
+        if flat.size and flat.min() < 0:
+            rows, flat = rows[flat >= 0], flat[flat >= 0]
+        if kind == "Sum" and dtype not in NARROW:
+            return sum_rows(rows, flat, count, device)
+        order = np.argsort(flat, kind="stable")
+        result = reduce_sorted(ufunc, rows[order], flat[order], count, none, element)
+        return as_exact(result, dtype.numpy, device)
+
+    return run
+
+
+def sum_rows(rows: Array, ids: Array, count: int, device: Device) -> Array:
+    """Rows summed by ids that are in range, in a pooled array."""
+    result = new_array(device, (count, *rows.shape[1:]), rows.dtype)
+    result[...] = 0
+    if not ids.size:
+        return result
+    order = np.argsort(ids, kind="stable")
+    chosen = ids[order]
+    starts = _starts(chosen)
+    if len(starts) == len(ids):
+        result[ids] = rows
+    else:
+        result[chosen[starts]] = np.add.reduceat(rows[order], starts, axis=0, dtype=rows.dtype)
+    return result
+
+
+# --------------------------------------------------------------------------------- sparse
+
+
+def _checked_rows(data: Array, indices: Array, ids: Array) -> Array:
+    if indices.shape != ids.shape or indices.ndim != 1:
+        raise errors.InvalidArgumentError(
+            f"indices and segment_ids must be vectors of one size, got shapes "
+            f"{list(indices.shape)} and {list(ids.shape)}"
+        )
+    bad = (indices < 0) | (indices >= len(data))
+    if bad.any():
+        at = int(np.argmax(bad))
+        raise errors.InvalidArgumentError(
+            f"indices[{at}] = {indices[at]} is out of range [0, {len(data)})"
+        )
+    return data[indices]
+
+
+@kernel(
+    *(f"SparseSegment{kind}{tail}" for kind in ("Sum", "Mean", "SqrtN")
+      for tail in ("", "WithNumSegments"))
+)  # fmt: skip
+def _sparse_segment(node: Node, device: Device) -> KernelFunction:
+    kind = node.type[len("SparseSegment") :].removesuffix("WithNumSegments")
+    dtype = node.attrs["T"]
+    element = wide(dtype)
+
+    def run(data: Any, indices: Any, ids: Any, num: Any = None) -> Any:
+        rows = _checked_rows(data, indices, ids)
+        least = _check_sorted(ids)
+        count = least if num is None else int(num)
+        if count < least:
+            raise errors.InvalidArgumentError(
+                f"segment id {least - 1} is out of range [0, {count})"
+            )
+        result = reduce_sorted(np.add, rows, ids, count, 0, element)
+        if kind != "Sum" and count:
+            counts = _counts(ids, count).astype(element)
+            result /= _per_row(counts if kind == "Mean" else np.sqrt(counts), result.ndim)
+        return as_exact(result, dtype.numpy, device)
+
+    return run
+
+
+@kernel("SparseSegmentMeanGrad", "SparseSegmentSqrtNGrad")
+def _sparse_segment_grad(node: Node, device: Device) -> KernelFunction:
+    dtype = node.attrs["T"]
+    element, is_mean = wide(dtype), "Mean" in node.type
+
+    def run(grad: Any, indices: Any, ids: Any, rows: Any) -> Any:
+        counts = _counts(ids, len(grad)).astype(element)
+        scaled = grad.astype(element) / _per_row(counts if is_mean else np.sqrt(counts), grad.ndim)
+        if indices.size and (indices.min() < 0 or indices.max() >= rows):
+            raise errors.InvalidArgumentError(
+                f"indices must be in [0, {rows}), got {indices.min()} to {indices.max()}"
+            )
+        return as_exact(sum_rows(scaled[ids], indices, int(rows), device), dtype.numpy, device)
+
+    return run

@@ -1,0 +1,166 @@
+"""What the kernels of convolutions, pools and normalizations share: windows, padding, sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import gcd, prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import new_array
+from weft_graph.ops.windows import channel_axis
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+
+Array = np.ndarray[Any, Any]
+Sizes = tuple[int, ...]
+
+COLUMN_BYTES = 1 << 21
+"""Scratch that one matrix product reads: large enough for BLAS to run at its full rate, small
+enough that the product finds in the cache what the copy before it wrote."""
+
+
+def channels_last(value: Array, data_format: str) -> Array:
+    """A view with the channels on the last axis."""
+    axis = channel_axis(data_format)
+    return value if axis == value.ndim - 1 else np.moveaxis(value, axis, -1)
+
+
+def from_channels_last(
+    value: Array, data_format: str, dtype: np.dtype[Any], device: Device
+) -> Array:
+    """A result in its own layout and type: `value` itself where it has both."""
+    axis = channel_axis(data_format)
+    view = value if axis == value.ndim - 1 else np.moveaxis(value, -1, axis)
+    if view is value and value.dtype == dtype:
+        return value
+    result = new_array(device, view.shape, dtype)
+    np.copyto(result, view, casting="unsafe")
+    return result
+
+
+def contiguous(value: Array, dtype: np.dtype[Any], device: Device) -> Array:
+    """`value` in C order with `dtype`; itself where it is that."""
+    if value.dtype == dtype and value.flags.c_contiguous:
+        return value
+    result = new_array(device, value.shape, dtype)
+    np.copyto(result, value, casting="unsafe")
+    return result
+
+
+def padded(
+    value: Array, before: Sizes, after: Sizes, dtype: np.dtype[Any], device: Device
+) -> Array:
+    """`value` (N, ..., C) in C order with zeros around its spatial axes."""
+    if not any(before) and not any(after):
+        return contiguous(value, dtype, device)
+    inner = value.shape[1:-1]
+    sizes = [b + n + a for b, n, a in zip(before, inner, after, strict=True)]
+    result = new_array(device, (value.shape[0], *sizes, value.shape[-1]), dtype)
+    where: list[slice] = [slice(None)]
+    for b, n, a in zip(before, inner, after, strict=True):
+        # Rows that an outer axis has zeroed already are left out.
+        if b:
+            result[(*where, slice(0, b))] = 0
+        if a:
+            result[(*where, slice(b + n, None))] = 0
+        where.append(slice(b, b + n))
+    result[tuple(where)] = value
+    return result
+
+
+def windows(value: Array, kernel: Sizes, strides: Sizes, dilations: Sizes, counts: Sizes) -> Array:
+    """A view (N, counts..., kernel..., C) of all windows of `value` (N, ..., C)."""
+    inner = value.strides[1:-1]
+    steps = tuple(s * stride for s, stride in zip(inner, strides, strict=True))
+    taps = tuple(s * dilation for s, dilation in zip(inner, dilations, strict=True))
+    return np.lib.stride_tricks.as_strided(
+        value,
+        (value.shape[0], *counts, *kernel, value.shape[-1]),
+        (value.strides[0], *steps, *taps, value.strides[-1]),
+        writeable=False,
+    )
+
+
+def blocks(batch: int, rows: int, row_bytes: int) -> Iterator[tuple[slice, slice]]:
+    """Images and rows of each block, so that a block's columns stay within COLUMN_BYTES."""
+    image_bytes = max(rows * row_bytes, 1)
+    if image_bytes <= COLUMN_BYTES:
+        step = COLUMN_BYTES // image_bytes
+        for n in range(0, batch, step):
+            yield slice(n, min(n + step, batch)), slice(0, rows)
+        return
+    step = max(COLUMN_BYTES // row_bytes, 1)
+    for n in range(batch):
+        for y in range(0, rows, step):
+            yield slice(n, n + 1), slice(y, min(y + step, rows))
+
+
+def columns(
+    value: Array,
+    kernel: Sizes,
+    strides: Sizes,
+    dilations: Sizes,
+    counts: Sizes,
+    device: Device,
+) -> Iterator[tuple[slice, Array]]:
+    """Windows laid out as matrices, block by block.
+
+    Args:
+      value: padded, in C order, shape (N, ..., C).
+    Yields: which rows of the (N * counts, ...) output, and their windows, shape
+      (rows, kernel * C); each is overwritten by the next.
+    """
+    batch, depth = value.shape[0], prod(kernel) * value.shape[-1]
+    positions = prod(counts)
+    if depth == value.shape[-1] and all(stride == 1 for stride in strides):
+        yield slice(0, batch * positions), value.reshape(batch * positions, depth)
+        return
+    view = windows(value, kernel, strides, dilations, counts)
+    per_row = positions // max(counts[0], 1)
+    scratch: Array | None = None
+    for images, rows in blocks(batch, counts[0], per_row * depth * value.dtype.itemsize):
+        source = view[images, rows]
+        if scratch is None:
+            scratch = new_array(device, (source.size,), value.dtype)
+        block = scratch[: source.size]
+        np.copyto(block.reshape(source.shape), source)
+        start = (images.start * counts[0] + rows.start) * per_row
+        stop = ((images.stop - 1) * counts[0] + rows.stop) * per_row
+        yield slice(start, stop), block.reshape(stop - start, depth)
+
+
+def tap_slices(tap: int, size: int, stride: int, before: int, count: int) -> tuple[slice, slice]:
+    """Where one tap of a window meets the input along an axis.
+
+    Returns: the outputs whose tap is inside the input, and the inputs it meets there.
+    """
+    low = max(0, -((tap - before) // stride))
+    high = min(count, (size - 1 + before - tap) // stride + 1)
+    if high <= low:
+        return slice(0, 0), slice(0, 0)
+    start = low * stride + tap - before
+    return slice(low, high), slice(start, start + (high - low - 1) * stride + 1, stride)
+
+
+def column_sums(matrix: Array) -> Array:
+    """The sums of the columns of a matrix in C order.
+
+    Short rows are folded side by side first: NumPy adds long rows five times as fast, and shorter
+    chains of additions lose less.
+    """
+    rows, width = matrix.shape
+    if 0 < width < 2048 and rows > 1:
+        fold = gcd(rows, 1 << max((4096 // width).bit_length() - 1, 0))
+        if fold > 1:
+            total = matrix.reshape(rows // fold, fold * width).sum(0, dtype=matrix.dtype)
+            matrix = total.reshape(fold, width)
+    return np.asarray(matrix.sum(0, dtype=matrix.dtype))
+
+
+def spatial(values: Sequence[int], data_format: str) -> Sizes:
+    """The entries of a full attribute that belong to the spatial axes."""
+    channel = channel_axis(data_format)
+    return tuple(v for axis, v in enumerate(values) if axis not in (0, channel))

@@ -1,0 +1,421 @@
+"""Kernels of variables and mutexes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels import scatter
+from weft_exec.kernels.common import new_array
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources import (
+    NOT_READY,
+    Done,
+    Resource,
+    ResourceHandle,
+    VariableState,
+    Waiters,
+)
+from weft_tensor import errors
+from weft_tensor.shape import compatible_dims, format_dims, is_fully_defined
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+Array = np.ndarray[Any, Any]
+_DEVICES = ("CPU", "GPU")
+
+
+# --------------------------------------------------------------------------- holders
+
+
+def _state(node: Node, device: Device) -> VariableState:
+    name = node.attrs["shared_name"] or node.name
+
+    def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        return new_array(device, shape, dtype)
+
+    def make() -> VariableState:
+        xp = device.xp
+        dims = node.attrs["shape"]
+        allocate = empty if xp is np else xp.empty
+        return VariableState(name, node.attrs["dtype"], dims, xp=xp, empty=allocate)
+
+    return device.resources.lookup_or_create(node.attrs["container"], name, VariableState, make)
+
+
+@kernel("Variable", "VariableV2", device=_DEVICES)
+def _variable(node: Node, device: Device) -> KernelFunction:
+    state = _state(node, device)
+
+    def run() -> VariableState:
+        return _state(node, device) if state.closed else state
+
+    return run
+
+
+@kernel("VarHandleOp", device=_DEVICES)
+def _var_handle(node: Node, device: Device) -> KernelFunction:
+    def find() -> ResourceHandle:
+        state = _state(node, device)
+        return ResourceHandle(device.name, state.container, state.name, state)
+
+    handle = find()
+
+    def run() -> ResourceHandle:
+        nonlocal handle
+        if handle.resource.closed:
+            handle = find()
+        return handle
+
+    return run
+
+
+@kernel("IsVariableInitialized", device=_DEVICES)
+def _is_initialized(node: Node, device: Device) -> KernelFunction:
+    return lambda state: np.bool_(state.is_initialized)
+
+
+@kernel("VarIsInitializedOp", device=_DEVICES)
+def _handle_is_initialized(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: np.bool_(handle.resource.is_initialized)
+
+
+@kernel("ReadVariableOp", device=_DEVICES, alias=True)
+def _read_variable(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: handle.resource.read()
+
+
+def _value_or(state: VariableState, initial: Any) -> Any:
+    return state.read() if state.is_initialized else initial
+
+
+@kernel("InitializedValue", device=_DEVICES, alias=True)
+def _initialized_value(node: Node, device: Device) -> KernelFunction:
+    return _value_or
+
+
+@kernel("ResourceInitializedValue", device=_DEVICES, alias=True)
+def _handle_initialized_value(node: Node, device: Device) -> KernelFunction:
+    return lambda handle, initial: _value_or(handle.resource, initial)
+
+
+@kernel("VariableShape", device=_DEVICES)
+def _variable_shape(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+    return lambda handle: np.array(handle.resource.read().shape, dtype)
+
+
+@kernel("DestroyResourceOp", device=_DEVICES)
+def _destroy(node: Node, device: Device) -> KernelFunction:
+    ignore = node.attrs["ignore_lookup_error"]
+
+    def run(handle: ResourceHandle) -> None:
+        try:
+            device.resources.delete(handle.container, handle.name)
+        except errors.NotFoundError:
+            if not ignore:
+                raise
+
+    return run
+
+
+# --------------------------------------------------------------------------- assignment
+
+
+@kernel("Assign", device=_DEVICES)
+def _assign(node: Node, device: Device) -> KernelFunction:
+    validate = node.attrs["validate_shape"]
+
+    def run(state: VariableState, value: Any) -> VariableState:
+        state.assign(value, validate)
+        return state
+
+    return run
+
+
+@kernel("AssignVariableOp", device=_DEVICES)
+def _assign_handle(node: Node, device: Device) -> KernelFunction:
+    known = is_fully_defined(node.inputs[1].dims)
+
+    def run(handle: ResourceHandle, value: Any) -> None:
+        state: VariableState = handle.resource
+        if not known and not compatible_dims(state.dims, value.shape):
+            raise errors.InvalidArgumentError(
+                f"variable {state.name} has shape {format_dims(state.dims)}, got a value of shape "
+                f"{format_dims(value.shape)}"
+            )
+        state.assign(value, False)
+
+    return run
+
+
+def _add_in_place(array: Array, value: Any) -> None:
+    _check_equal(array, value)
+    np.add(array, value, out=array)
+
+
+def _subtract_in_place(array: Array, value: Any) -> None:
+    _check_equal(array, value)
+    np.subtract(array, value, out=array)
+
+
+def _check_equal(array: Array, value: Any) -> None:
+    if array.shape != value.shape:
+        raise errors.InvalidArgumentError(
+            f"the variable has shape {format_dims(array.shape)}, got an update of shape "
+            f"{format_dims(value.shape)}"
+        )
+
+
+def _updates(node: Node) -> Callable[[VariableState, Any], None]:
+    """The cheapest way to add or subtract: scalars are replaced, arrays change in place."""
+    adds = "Add" in node.type
+    if node.inputs[1].dims == ():
+        on_scalar = operator.add if adds else operator.sub
+
+        def scalar(state: VariableState, value: Any) -> None:
+            state.replace(on_scalar, value)
+
+        return scalar
+    in_place = _add_in_place if adds else _subtract_in_place
+
+    def array(state: VariableState, value: Any) -> None:
+        state.update(in_place, value)
+
+    return array
+
+
+@kernel("AssignAdd", "AssignSub")
+def _assign_update(node: Node, device: Device) -> KernelFunction:
+    update = _updates(node)
+
+    def run(state: VariableState, value: Any) -> VariableState:
+        update(state, value)
+        return state
+
+    return run
+
+
+@kernel("AssignAddVariableOp", "AssignSubVariableOp")
+def _assign_handle_update(node: Node, device: Device) -> KernelFunction:
+    update = _updates(node)
+
+    def run(handle: ResourceHandle, value: Any) -> None:
+        update(handle.resource, value)
+
+    return run
+
+
+def _count(state: VariableState, limit: int) -> Any:
+    before: list[Any] = []
+
+    def count(value: Any) -> Any:
+        if value >= limit:
+            raise errors.OutOfRangeError(f"Reached limit of {limit}")
+        before.append(value)
+        return value + value.dtype.type(1)
+
+    state.replace(count)
+    return before[0]
+
+
+@kernel("CountUpTo")
+def _count_up_to(node: Node, device: Device) -> KernelFunction:
+    limit = node.attrs["limit"]
+    return lambda state: _count(state, limit)
+
+
+@kernel("ResourceCountUpTo")
+def _count_handle_up_to(node: Node, device: Device) -> KernelFunction:
+    limit = node.attrs["limit"]
+    return lambda handle: _count(handle.resource, limit)
+
+
+# --------------------------------------------------------------------------- scatter and gather
+
+
+def _divide(dtype: np.dtype[Any]) -> np.ufunc:
+    return np.floor_divide if dtype.kind in "iu" else np.divide
+
+
+def _scatter_of(how: str, dtype: np.dtype[Any]) -> scatter.Scatter:
+    if how == "Update":
+        return scatter.set_rows
+    if how == "Div":
+        return scatter.combining(_divide(dtype))
+    return {
+        "Add": scatter.combining(np.add, np.add),
+        "Sub": scatter.combining(np.subtract, np.add),
+        "Mul": scatter.combining(np.multiply, np.multiply),
+        "Min": scatter.combining(np.minimum, np.minimum),
+        "Max": scatter.combining(np.maximum, np.maximum),
+    }[how]
+
+
+def _scatters(node: Node) -> Callable[[VariableState, Any, Any], None]:
+    how = node.type.removeprefix("Resource").removeprefix("Scatter")
+    put = _scatter_of(how.removeprefix("Nd"), node.inputs[2].dtype.numpy)
+
+    def on_rows(array: Array, indices: Any, updates: Any) -> None:
+        rows, updates = scatter.row_updates(array, indices, updates)
+        put(array, rows, updates)
+
+    def on_slices(array: Array, indices: Any, updates: Any) -> None:
+        put(*scatter.slice_updates(array, indices, updates))
+
+    work = on_slices if how.startswith("Nd") else on_rows
+
+    def run(state: VariableState, indices: Any, updates: Any) -> None:
+        state.update(work, indices, updates)
+
+    return run
+
+
+_HOWS = ("Update", "Add", "Sub", "Mul", "Div", "Min", "Max", "NdUpdate", "NdAdd", "NdSub")
+
+
+@kernel(*[f"Scatter{how}" for how in _HOWS])
+def _scatter(node: Node, device: Device) -> KernelFunction:
+    work = _scatters(node)
+
+    def run(state: VariableState, indices: Any, updates: Any) -> VariableState:
+        work(state, indices, updates)
+        return state
+
+    return run
+
+
+@kernel(*[f"ResourceScatter{how}" for how in _HOWS])
+def _resource_scatter(node: Node, device: Device) -> KernelFunction:
+    work = _scatters(node)
+
+    def run(handle: ResourceHandle, indices: Any, updates: Any) -> None:
+        work(handle.resource, indices, updates)
+
+    return run
+
+
+@kernel("ResourceGather")
+def _resource_gather(node: Node, device: Device) -> KernelFunction:
+    batch = node.attrs["batch_dims"]
+
+    def run(handle: ResourceHandle, indices: Any) -> Any:
+        value = handle.resource.read()
+        if batch:
+            return _batch_gather(value, indices, batch)
+        rows = scatter.checked_rows(indices, value.shape[0])
+        result = new_array(device, (*indices.shape, *value.shape[1:]), value.dtype)
+        flat = result.reshape(rows.shape + value.shape[1:])
+        np.take(value, rows, axis=0, out=flat, mode="clip")
+        return result if result.ndim else result[()]
+
+    return run
+
+
+def _batch_gather(value: Array, indices: Any, batch: int) -> Array:
+    scatter.checked_rows(indices, value.shape[batch])
+    rows = indices.reshape(-1, *indices.shape[batch:])
+    tables = value.reshape(-1, *value.shape[batch:])
+    which = np.arange(len(tables)).reshape(-1, *(1,) * (rows.ndim - 1))
+    result: Array = tables[which, rows]
+    return result.reshape(*indices.shape, *value.shape[batch + 1 :])
+
+
+@kernel("ResourceGatherNd")
+def _resource_gather_nd(node: Node, device: Device) -> KernelFunction:
+    def run(handle: ResourceHandle, indices: Any) -> Any:
+        value = handle.resource.read()
+        depth = indices.shape[-1]
+        for axis in range(min(depth, value.ndim)):
+            scatter.checked_rows(indices[..., axis], value.shape[axis])
+        return value[tuple(np.moveaxis(indices, -1, 0))] if depth else value
+
+    return run
+
+
+# --------------------------------------------------------------------------- mutexes
+
+
+class MutexResource(Resource):
+    """A mutex with a line of waiters."""
+
+    kind = "mutex"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.waiters = Waiters()
+        self._held = False
+
+    def attempt(self) -> Any:
+        """Take the mutex if it is free; runs with the lock of `waiters` held."""
+        if self._held:
+            return NOT_READY
+        self._held = True
+        return MutexHold(self)
+
+    def release(self) -> None:
+        """Give the mutex to the next in line."""
+        with self.waiters.lock:
+            self._held = False
+        self.waiters.wake()
+
+    def close(self) -> None:
+        """Fail all who wait."""
+        super().close()
+        self.waiters.close(errors.AbortedError(f"the mutex {self.name} was deleted"))
+
+
+class MutexHold:
+    """The value on a mutex_lock edge; gives the mutex back once, at the latest when it dies."""
+
+    __slots__ = ("_mutex",)
+
+    def __init__(self, mutex: MutexResource) -> None:
+        self._mutex: MutexResource | None = mutex
+
+    def release(self) -> bool:
+        """Give the mutex back; False when that was done before."""
+        mutex, self._mutex = self._mutex, None
+        if mutex is None:
+            return False
+        mutex.release()
+        return True
+
+    def __del__(self) -> None:
+        self.release()
+
+
+@kernel("MutexV2")
+def _mutex(node: Node, device: Device) -> KernelFunction:
+    name = node.attrs["shared_name"] or node.name
+
+    def run() -> ResourceHandle:
+        found = device.resources.lookup_or_create(
+            node.attrs["container"], name, MutexResource, lambda: MutexResource(name)
+        )
+        return ResourceHandle(device.name, found.container, name, found)
+
+    return run
+
+
+@kernel("MutexAcquire", "MutexLock", asynchronous=True)
+def _mutex_acquire(node: Node, device: Device) -> KernelFunction:
+    def run(ctx: Any, inputs: Sequence[Any], done: Done) -> None:
+        mutex: MutexResource = inputs[0].resource
+        mutex.waiters.wait(mutex.attempt, done, ctx.cancellation)
+
+    return run
+
+
+@kernel("MutexRelease", "ConsumeMutexLock")
+def _mutex_release(node: Node, device: Device) -> KernelFunction:
+    def run(hold: MutexHold) -> None:
+        if not hold.release():
+            raise errors.FailedPreconditionError("this mutex lock was released before")
+
+    return run

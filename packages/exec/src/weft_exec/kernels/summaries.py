@@ -1,0 +1,73 @@
+"""Tensors as short text, for messages and printing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+def element(value: Any, quote: bool = False) -> str:
+    """One element: floats as short as they can be read back, bools as 0 and 1."""
+    if isinstance(value, bytes):
+        text = value.decode(errors="backslashreplace")
+        return f'"{text}"' if quote else text
+    if isinstance(value, bool | np.bool_):
+        return str(int(value))
+    if isinstance(value, np.complexfloating | complex):
+        return f"({_real(value.real)},{_real(value.imag)})"
+    if isinstance(value, int | np.integer):
+        return str(int(value))
+    return _real(value)
+
+
+def _real(value: Any) -> str:
+    kind = type(value)
+    number = float(value)
+    for digits in (6, 9, 15):
+        text = f"{number:.{digits}g}"
+        if kind(float(text)) == value or number != number:
+            return text
+    return f"{number:.17g}"
+
+
+def summarize(value: Any, limit: int) -> str:
+    """The first `limit` elements in row-major order, rows in brackets; all for a negative limit."""
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return element(array[()])
+    budget = array.size if limit < 0 else limit
+    text, _ = _rows(array, budget)
+    return text + ("..." if budget < array.size else "")
+
+
+def _rows(array: Array, budget: int) -> tuple[str, int]:
+    if array.ndim == 1:
+        shown = array[:budget]
+        return " ".join(element(item) for item in shown), budget - len(shown)
+    parts = []
+    for row in array:
+        if budget <= 0:
+            break
+        text, budget = _rows(row, budget)
+        parts.append(f"[{text}]")
+    return "".join(parts), budget
+
+
+def summarize_ends(value: Any, ends: int) -> str:
+    """`ends` elements at each end of every axis, nested in brackets; all for a negative number."""
+    array = np.asarray(value)
+    return element(array[()]) if array.ndim == 0 else _nested(array, ends, 1)
+
+
+def _nested(array: Array, ends: int, depth: int) -> str:
+    if array.ndim == 0:
+        return element(array[()], quote=True)
+    count = len(array)
+    whole = ends < 0 or count <= 2 * ends
+    places = list(range(count)) if whole else [*range(ends), -1, *range(count - ends, count)]
+    parts = ["..." if i < 0 else _nested(array[i, ...], ends, depth + 1) for i in places]
+    between = " " if array.ndim == 1 else "\n" * (array.ndim - 1) + " " * depth
+    return f"[{between.join(parts)}]"

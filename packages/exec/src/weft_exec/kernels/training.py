@@ -1,0 +1,521 @@
+"""Kernels of the update rules of optimizers.
+
+An update changes a variable and its slots in place, under their locks.  Dense updates go through
+the arrays in blocks that stay in the processor's cache, so that the dozen elementwise passes of a
+rule such as Adam's cost one trip through memory and a scratch of two blocks.  Sparse updates run
+the same rule on the gathered rows and scatter them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.kernels.common import new_array
+from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
+from weft_exec.resources import ResourceHandle, VariableState
+from weft_graph.ops.training import UpdateRule, op_type, op_types
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+Array = Any
+"""An array of the device's module, flat, of the variable's element type."""
+
+Step = Callable[..., None]
+"""`step(xp, scratch, *states, grad)`: one block, all arrays of one size."""
+
+BLOCK: Final = 32768
+"""Elements per block: five arrays of float32 and the scratch fit in one megabyte."""
+
+
+class Hyper:
+    """The scalar inputs of a rule by name, and its attributes.
+
+    Scalars have the variable's element type, so that arithmetic with them keeps it.
+    """
+
+    __slots__ = ("_values", "attrs", "one")
+
+    def __init__(self, values: Mapping[str, Any], attrs: Mapping[str, Any], one: Any) -> None:
+        self._values = values
+        self.attrs = attrs
+        self.one = one
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+
+# -------------------------------------------------------------------------------- rules
+
+
+def _gradient_descent(h: Hyper) -> Step:
+    alpha = h["alpha"]
+
+    def step(xp: Any, scratch: Array, var: Array, grad: Array) -> None:
+        t = scratch[0]
+        xp.multiply(grad, alpha, out=t)
+        xp.subtract(var, t, out=var)
+
+    return step
+
+
+def _shrink(xp: Any, t: Array, value: Array, by: Any) -> None:
+    """Write sign(value) * max(|value| - by, 0) into `t`, which may be `value`."""
+    signs = xp.sign(value)
+    xp.absolute(value, out=t)
+    xp.subtract(t, by, out=t)
+    xp.maximum(t, t.dtype.type(0), out=t)
+    xp.multiply(t, signs, out=t)
+
+
+def _proximal_gradient_descent(h: Hyper) -> Step:
+    alpha, l1 = h["alpha"], h["l1"]
+    threshold, divisor = alpha * l1, h.one + alpha * h["l2"]
+
+    def step(xp: Any, scratch: Array, var: Array, grad: Array) -> None:
+        t = scratch[0]
+        xp.multiply(grad, alpha, out=t)
+        xp.subtract(var, t, out=t)
+        if l1 > 0:
+            _shrink(xp, t, t, threshold)
+        xp.divide(t, divisor, out=var)
+
+    return step
+
+
+def _momentum(h: Hyper) -> Step:
+    rate, momentum, nesterov = h["lr"], h["momentum"], h.attrs["use_nesterov"]
+
+    def step(xp: Any, scratch: Array, var: Array, accum: Array, grad: Array) -> None:
+        t = scratch[0]
+        xp.multiply(accum, momentum, out=accum)
+        xp.add(accum, grad, out=accum)
+        if nesterov:
+            xp.multiply(accum, momentum, out=t)
+            xp.add(t, grad, out=t)
+            xp.multiply(t, rate, out=t)
+        else:
+            xp.multiply(accum, rate, out=t)
+        xp.subtract(var, t, out=var)
+
+    return step
+
+
+def _adagrad(h: Hyper) -> Step:
+    return _adagrad_with(h, None)
+
+
+def _adagrad_v2(h: Hyper) -> Step:
+    return _adagrad_with(h, h["epsilon"])
+
+
+def _adagrad_with(h: Hyper, epsilon: Any) -> Step:
+    rate, update_slots = h["lr"], h.attrs["update_slots"]
+
+    def step(xp: Any, scratch: Array, var: Array, accum: Array, grad: Array) -> None:
+        t, u = scratch
+        if update_slots:
+            xp.multiply(grad, grad, out=t)
+            xp.add(accum, t, out=accum)
+        xp.sqrt(accum, out=t)
+        if epsilon is not None:
+            xp.add(t, epsilon, out=t)
+        xp.multiply(grad, rate, out=u)
+        xp.divide(u, t, out=u)
+        xp.subtract(var, u, out=var)
+
+    return step
+
+
+def _proximal_adagrad(h: Hyper) -> Step:
+    rate, l1, l2 = h["lr"], h["l1"], h["l2"]
+
+    def step(xp: Any, scratch: Array, var: Array, accum: Array, grad: Array) -> None:
+        t, u = scratch
+        xp.multiply(grad, grad, out=t)
+        xp.add(accum, t, out=accum)
+        xp.sqrt(accum, out=u)
+        xp.divide(rate, u, out=u)
+        xp.multiply(grad, u, out=t)
+        xp.subtract(var, t, out=var)
+        if l1 > 0:
+            xp.multiply(u, l1, out=t)
+            _shrink(xp, var, var, t)
+        xp.multiply(u, l2, out=u)
+        xp.add(u, h.one, out=u)
+        xp.divide(var, u, out=var)
+
+    return step
+
+
+def _adagrad_da(h: Hyper) -> Step:
+    rate, l1, count = h["lr"], h["l1"], h["global_step"]
+    threshold, strength = l1 * count, h["l2"] * count * rate
+
+    def step(
+        xp: Any, scratch: Array, var: Array, total: Array, squares: Array, grad: Array
+    ) -> None:
+        t, u = scratch
+        xp.add(total, grad, out=total)
+        xp.multiply(grad, grad, out=t)
+        xp.add(squares, t, out=squares)
+        if l1 > 0:
+            _shrink(xp, t, total, threshold)
+        else:
+            xp.copyto(t, total)
+        xp.multiply(t, -rate, out=t)
+        xp.sqrt(squares, out=u)
+        xp.add(u, strength, out=u)
+        xp.divide(t, u, out=var)
+
+    return step
+
+
+def _adadelta(h: Hyper) -> Step:
+    rate, rho, epsilon = h["lr"], h["rho"], h["epsilon"]
+    rest = h.one - rho
+
+    def step(
+        xp: Any, scratch: Array, var: Array, accum: Array, updates: Array, grad: Array
+    ) -> None:
+        t, u = scratch
+        _decay_square(xp, t, accum, grad, rho, rest)
+        xp.add(accum, epsilon, out=t)
+        xp.sqrt(t, out=t)
+        xp.add(updates, epsilon, out=u)
+        xp.sqrt(u, out=u)
+        xp.divide(u, t, out=u)
+        xp.multiply(u, grad, out=u)
+        xp.multiply(u, rate, out=t)
+        xp.subtract(var, t, out=var)
+        _decay_square(xp, t, updates, u, rho, rest)
+
+    return step
+
+
+def _decay_square(xp: Any, t: Array, mean: Array, value: Array, rho: Any, rest: Any) -> None:
+    xp.multiply(value, value, out=t)
+    xp.multiply(t, rest, out=t)
+    xp.multiply(mean, rho, out=mean)
+    xp.add(mean, t, out=mean)
+
+
+def _approach(xp: Any, t: Array, mean: Array, rest: Any) -> None:
+    """Move `mean` towards `t` by the part `rest` of the way; `t` is used up."""
+    xp.subtract(t, mean, out=t)
+    xp.multiply(t, rest, out=t)
+    xp.add(mean, t, out=mean)
+
+
+def _ftrl(h: Hyper) -> Step:
+    return _ftrl_with(h, None)
+
+
+def _ftrl_v2(h: Hyper) -> Step:
+    return _ftrl_with(h, h["l2_shrinkage"] + h["l2_shrinkage"])
+
+
+def _ftrl_with(h: Hyper, shrinkage: Any) -> Step:
+    rate, l1, power = h["lr"], h["l1"], -h["lr_power"]
+    twice_l2 = h["l2"] + h["l2"]
+    is_root = float(power) == 0.5
+    zero = h.one - h.one
+
+    def raised(xp: Any, value: Array, out: Array) -> None:
+        if is_root:
+            xp.sqrt(value, out=out)
+        else:
+            xp.power(value, power, out=out)
+
+    def step(xp: Any, scratch: Array, var: Array, accum: Array, linear: Array, grad: Array) -> None:
+        t, u = scratch
+        raised(xp, accum, u)
+        xp.multiply(grad, grad, out=t)
+        xp.add(accum, t, out=accum)
+        raised(xp, accum, t)
+        xp.subtract(t, u, out=u)
+        xp.divide(u, rate, out=u)
+        xp.multiply(u, var, out=u)
+        xp.add(linear, grad, out=linear)
+        xp.subtract(linear, u, out=linear)
+        if shrinkage is not None:
+            xp.multiply(var, shrinkage, out=u)
+            xp.add(linear, u, out=linear)
+        xp.divide(t, rate, out=t)
+        xp.add(t, twice_l2, out=t)
+        xp.sign(linear, out=u)
+        xp.multiply(u, l1, out=u)
+        xp.subtract(u, linear, out=u)
+        xp.divide(u, t, out=var)
+        # Chosen, not computed: where nothing has accumulated yet, the quotient is 0 / 0.
+        xp.copyto(var, zero, where=~(xp.absolute(linear) > l1))
+
+    return step
+
+
+def _adam(h: Hyper) -> Step:
+    rest1, rest2 = h.one - h["beta1"], h.one - h["beta2"]
+    root = np.sqrt(h.one - h["beta2_power"])
+    rate = h["lr"] * root / (h.one - h["beta1_power"])
+    beta1, epsilon, nesterov = h["beta1"], h["epsilon"], h.attrs["use_nesterov"]
+
+    def step(xp: Any, scratch: Array, var: Array, m: Array, v: Array, grad: Array) -> None:
+        t, u = scratch
+        xp.subtract(grad, m, out=t)
+        xp.multiply(t, rest1, out=t)
+        xp.add(m, t, out=m)
+        xp.multiply(grad, grad, out=t)
+        _approach(xp, t, v, rest2)
+        xp.sqrt(v, out=t)
+        xp.add(t, epsilon, out=t)
+        if nesterov:
+            xp.multiply(m, beta1, out=u)
+            xp.divide(u, t, out=u)
+            xp.multiply(u, rate, out=u)
+            xp.subtract(var, u, out=var)
+            xp.multiply(grad, rest1 * rate, out=u)
+        else:
+            xp.multiply(m, rate, out=u)
+        xp.divide(u, t, out=u)
+        xp.subtract(var, u, out=var)
+
+    return step
+
+
+def _rmsprop(h: Hyper) -> Step:
+    rest, epsilon = h.one - h["rho"], h["epsilon"]
+    move = _move_by_momentum(h)
+
+    def step(xp: Any, scratch: Array, var: Array, ms: Array, mom: Array, grad: Array) -> None:
+        t, u = scratch
+        xp.multiply(grad, grad, out=t)
+        _approach(xp, t, ms, rest)
+        xp.add(ms, epsilon, out=t)
+        move(xp, t, u, var, mom, grad)
+
+    return step
+
+
+def _centered_rmsprop(h: Hyper) -> Step:
+    rest, epsilon = h.one - h["rho"], h["epsilon"]
+    move = _move_by_momentum(h)
+
+    def step(
+        xp: Any, scratch: Array, var: Array, mg: Array, ms: Array, mom: Array, grad: Array
+    ) -> None:
+        t, u = scratch
+        xp.multiply(grad, grad, out=t)
+        _approach(xp, t, ms, rest)
+        xp.subtract(grad, mg, out=t)
+        xp.multiply(t, rest, out=t)
+        xp.add(mg, t, out=mg)
+        xp.multiply(mg, mg, out=t)
+        xp.subtract(ms, t, out=t)
+        xp.add(t, epsilon, out=t)
+        move(xp, t, u, var, mom, grad)
+
+    return step
+
+
+def _move_by_momentum(h: Hyper) -> Callable[..., None]:
+    rate, momentum = h["lr"], h["momentum"]
+
+    def move(xp: Any, t: Array, u: Array, var: Array, mom: Array, grad: Array) -> None:
+        xp.sqrt(t, out=t)
+        xp.multiply(grad, rate, out=u)
+        xp.divide(u, t, out=u)
+        xp.multiply(mom, momentum, out=mom)
+        xp.add(mom, u, out=mom)
+        xp.subtract(var, mom, out=var)
+
+    return move
+
+
+_STEPS: Final[Mapping[str, Callable[[Hyper], Step]]] = {
+    "GradientDescent": _gradient_descent,
+    "ProximalGradientDescent": _proximal_gradient_descent,
+    "Momentum": _momentum,
+    "Adagrad": _adagrad,
+    "AdagradV2": _adagrad_v2,
+    "ProximalAdagrad": _proximal_adagrad,
+    "AdagradDA": _adagrad_da,
+    "Adadelta": _adadelta,
+    "Ftrl": _ftrl,
+    "FtrlV2": _ftrl_v2,
+    "Adam": _adam,
+    "RMSProp": _rmsprop,
+    "CenteredRMSProp": _centered_rmsprop,
+}
+
+# ------------------------------------------------------------------------------- driving
+
+
+def _dense(arrays: tuple[Array, ...], grad: Array, step: Step, device: Device, names: Any) -> None:
+    """Run `step` over whole arrays, block by block."""
+    _check_shapes(arrays, names)
+    var = arrays[0]
+    if grad.shape != var.shape:
+        raise errors.InvalidArgumentError(
+            f"requires {names[-1]} to have the shape of var, "
+            f"got var {list(var.shape)} and {names[-1]} {list(grad.shape)}"
+        )
+    if all(array.flags.c_contiguous for array in arrays):
+        _in_blocks([array.reshape(-1) for array in arrays], grad.reshape(-1), step, device)
+    else:
+        step(device.xp, _scratch(device, var.shape, var.dtype), *arrays, grad)
+
+
+def _scratch(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    allocate = new_array if device.xp is np else _on_device
+    return allocate(device, (2, *shape), dtype)
+
+
+def _on_device(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    return device.empty(shape, dtype)
+
+
+def _in_blocks(arrays: list[Array], grad: Array, step: Step, device: Device) -> None:
+    xp, size = device.xp, grad.size
+    block = BLOCK if xp is np else size
+    scratch = _scratch(device, (min(block, size),), arrays[0].dtype)
+    if size <= block:
+        step(xp, scratch, *arrays, grad)
+        return
+    for start in range(0, size, block):
+        stop = min(start + block, size)
+        parts = [array[start:stop] for array in arrays]
+        step(xp, scratch[:, : stop - start], *parts, grad[start:stop])
+
+
+def _sparse(
+    arrays: tuple[Array, ...], grad: Array, indices: Array, step: Step, device: Device, names: Any
+) -> None:
+    """Run `step` on the rows at `indices`, once per occurrence and in their order."""
+    _check_shapes(arrays, names)
+    var = arrays[0]
+    if not var.shape or grad.shape != (*indices.shape, *var.shape[1:]) or indices.ndim != 1:
+        raise errors.InvalidArgumentError(
+            "requires grad to have one row of var per index, "
+            f"got var {list(var.shape)}, grad {list(grad.shape)}, indices {list(indices.shape)}"
+        )
+    if not grad.size:
+        return
+    _check_indices(indices, var.shape[0])
+    for positions in _rounds(device.xp, indices):
+        picked = indices if positions is None else indices[positions]
+        values = grad if positions is None else grad[positions]
+        rows = [array[picked] for array in arrays]
+        _in_blocks([row.reshape(-1) for row in rows], values.reshape(-1), step, device)
+        for array, row in zip(arrays, rows, strict=True):
+            array[picked] = row
+
+
+def _check_shapes(arrays: tuple[Array, ...], names: Any) -> None:
+    for name, array in zip(names, arrays, strict=False):
+        if array.shape != arrays[0].shape:
+            raise errors.InvalidArgumentError(
+                f"requires {name} to have the shape of {names[0]}, "
+                f"got {list(arrays[0].shape)} and {list(array.shape)}"
+            )
+
+
+def _check_indices(indices: Array, rows: int) -> None:
+    if indices.min() >= 0 and indices.max() < rows:
+        return
+    wrong = int(((indices < 0) | (indices >= rows)).argmax())
+    raise errors.InvalidArgumentError(
+        f"requires indices in [0, {rows}), got {indices[wrong]} at position {wrong}"
+    )
+
+
+def _rounds(xp: Any, indices: Array) -> Iterator[Array | None]:
+    """Positions such that no round has an index twice; None stands for all of them."""
+    known = indices.tolist()
+    if len(set(known)) == len(known):
+        yield None
+        return
+    rounds: list[list[int]] = []
+    seen: dict[int, int] = {}
+    for position, index in enumerate(known):
+        count = seen.get(index, 0)
+        seen[index] = count + 1
+        if count == len(rounds):
+            rounds.append([])
+        rounds[count].append(position)
+    for positions in rounds:
+        yield xp.array(positions)
+
+
+def _factory(rule: UpdateRule, sparse: bool, resource: bool) -> KernelFactory:
+    count = len(rule.states)
+    arguments = rule.arguments(sparse)
+    is_grad = next(name for name in arguments if name in ("grad", "delta"))
+    names = (*rule.states, is_grad)
+    make_step = _STEPS[rule.name]
+
+    def make(node: Node, device: Device) -> KernelFunction:
+        attrs = node.attrs
+        one = attrs["T"].numpy.type(1)
+
+        def run(*inputs: Any) -> Any:
+            states = tuple([_state(value) for value in inputs[:count]])
+            given = dict(zip(arguments, inputs[count:], strict=True))
+            grad, indices = given.pop(is_grad), given.pop("indices", None)
+            scalars = {key: _scalar(key, value, one) for key, value in given.items()}
+            step = make_step(Hyper(scalars, attrs, one))
+
+            def work(*arrays: Array) -> None:
+                if indices is None:
+                    _dense(arrays, grad, step, device, names)
+                else:
+                    _sparse(arrays, grad, indices, step, device, names)
+
+            if count == 1:
+                states[0].update(work)
+            else:
+                VariableState.update_all(states, work)
+            return None if resource else states[0]
+
+        return run
+
+    return make
+
+
+def _state(value: Any) -> VariableState:
+    if type(value) is ResourceHandle:
+        value = value.resource
+    if not isinstance(value, VariableState):
+        raise errors.InvalidArgumentError(f"requires a variable, got {value!r}")
+    return value
+
+
+def _scalar(name: str, value: Any, one: Any) -> Any:
+    if value.shape:
+        raise errors.InvalidArgumentError(
+            f"requires {name} to be a scalar, got shape {list(value.shape)}"
+        )
+    return value[()] if value.dtype == one.dtype else one.dtype.type(int(value))
+
+
+_REAL = ("float16", "bfloat16", "float32", "float64")
+_LINEAR = ("GradientDescent", "Momentum")
+
+
+def _register() -> None:
+    for rule, sparse, resource in op_types():
+        types = (*_REAL, "complex64", "complex128") if rule.name in _LINEAR else _REAL
+        register = kernel(
+            op_type(rule.name, sparse, resource),
+            device=("CPU", "GPU"),
+            dtypes={"T": types},
+            heavy=True,
+        )
+        register(_factory(rule, sparse, resource))
+
+
+_register()

@@ -1,0 +1,1 @@
+"""Passes that need kernels; those that only need the graph are in `weft_graph.passes`."""

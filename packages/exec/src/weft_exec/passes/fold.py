@@ -1,0 +1,87 @@
+"""Constant folding: nodes with constant inputs become constants, computed by their own kernels."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft_exec.device import Device
+from weft_exec.executor.quiet import quietly
+from weft_exec.kernels.registry import find_kernel
+from weft_graph.node import Node
+from weft_graph.op_def import lookup_op
+from weft_graph.passes.step_graph import StepGraph
+from weft_tensor.dtypes import string
+from weft_tensor.shape import num_elements
+
+LARGEST_FOLDED = 10 << 20
+"""Bytes; larger results are computed each time rather than kept."""
+
+_NEVER = frozenset({"Placeholder", "PlaceholderWithDefault", "CheckNumerics", "Print", "Assert"})
+
+
+def fold_constants(step: StepGraph, device: Device) -> int:
+    """Replace nodes whose inputs are all constants by their value.
+
+    A node keeps its name and place; only single outputs without effects are folded.  A kernel that
+    fails is left for the step to fail with, where the error has its place.
+
+    Returns: the number of nodes folded.
+    """
+    const = lookup_op("Const")
+    count = 0
+    for node in step.graph.nodes:
+        if not _foldable(node):
+            continue
+        value = _evaluate(node, device)
+        if value is None:
+            continue
+        step.graph.become_constant(node, const, value, reason="fold")
+        step.changes[f"fold {node.type}"] += 1
+        count += 1
+    return count
+
+
+def _foldable(node: Node) -> bool:
+    if len(node.outputs) != 1 or node.control_inputs or node.op_def.stateful:
+        return False
+    if node.type in ("Const", "_Arg") or node.type in _NEVER:
+        return False
+    output = node.outputs[0]
+    if node.type in ("Shape", "Size", "Rank") and _static(node) is not None:
+        return True
+    if not node.inputs or any([source.node.type != "Const" for source in node.inputs]):
+        return False
+    count = num_elements(output.dims)
+    return count is None or count * max(1, output.dtype.size) <= LARGEST_FOLDED
+
+
+def _static(node: Node) -> np.ndarray | None:
+    dims = node.inputs[0].dims
+    if dims is None or (None in dims and node.type != "Rank"):
+        return None
+    dtype = node.outputs[0].dtype.numpy
+    if node.type == "Shape":
+        return np.array(dims, dtype)
+    return np.array(len(dims) if node.type == "Rank" else num_elements(dims), dtype)
+
+
+def _evaluate(node: Node, device: Device) -> np.ndarray | None:
+    if node.type in ("Shape", "Size", "Rank"):
+        found = _static(node)
+        if found is not None:
+            return found
+    kernel = find_kernel(node, device.type)
+    if kernel is None or kernel.asynchronous:
+        return None
+    inputs = [source.node.attrs["value"] for source in node.inputs]
+    try:
+        result = quietly(kernel.make(node, device), *inputs)
+    except Exception:  # because the step itself will raise it, with its place
+        return None
+    if not isinstance(result, np.ndarray | np.generic) or result.nbytes > LARGEST_FOLDED:
+        return None
+    if node.outputs[0].dtype is string and result.dtype.kind != "O":
+        return None
+    value = np.array(result)
+    value.flags.writeable = False
+    return value

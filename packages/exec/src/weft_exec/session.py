@@ -1,0 +1,407 @@
+"""Session: Extend and Run (paper, sections 2 and 4.2).
+
+A Run's signature (fetches, feeds, targets) is looked up; on a miss it is derived once: pruned,
+optimised, placed, and made into an executable.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft_exec import blas, containers
+from weft_exec.config import SessionConfig
+from weft_exec.device import DeviceAttributes, make_devices
+from weft_exec.executor.context import StepContext
+from weft_exec.executor.driver import Driver, checker
+from weft_exec.executor.executable import Executable, derive
+from weft_exec.executor.pool import shared_pool
+from weft_exec.executor.quiet import quietly
+from weft_exec.feeds import converter
+from weft_exec.fetches import FetchPlan, expand_feed, structure_key
+from weft_exec.growth import GrowthWatch
+from weft_exec.passes.fold import fold_constants
+from weft_exec.placement import Placer
+from weft_exec.tracing import StepTrace
+from weft_graph import stacks
+from weft_graph.gc_pause import paused_gc
+from weft_graph.graph import Graph
+from weft_graph.node import Output
+from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+_LARGEST_CACHE = 1024
+_FULL_TRACE = 3
+
+
+class _Signature:
+    """One cached Run: how to convert feeds, what to execute, how to return results."""
+
+    __slots__ = ("converters", "executable", "feed_slots", "plan", "single")
+
+    def __init__(
+        self,
+        plan: FetchPlan,
+        executable: Executable,
+        converters: Sequence[Callable[[Any], Any]],
+        single: bool,
+    ) -> None:
+        self.plan = plan
+        self.executable = executable
+        self.converters = tuple(converters)
+        self.feed_slots = executable.feed_slots
+        self.single = single
+
+
+class BaseSession:
+    """Runs a graph; see `Session` for the context manager.
+
+    Args:
+      target: "" for this process alone; `inproc://name` to share state with other sessions on it.
+      graph: the default graph by default.
+      config: a ConfigProto.
+    Raises: InvalidArgumentError: the target's scheme is unknown.
+    """
+
+    def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
+        if isinstance(target, bytes):
+            target = target.decode()
+        if target and not target.startswith("inproc://"):
+            raise errors.InvalidArgumentError(
+                f"a session's target must be '' or inproc://NAME, got {target!r}"
+            )
+        if graph is not None and not isinstance(graph, Graph):
+            raise errors.InvalidTypeError(f"graph must be a Graph, got {graph!r}")
+        self._target = target
+        self._graph = graph or stacks.get_default_graph()
+        self._config_proto = config
+        self._config = SessionConfig.from_proto(config)
+        blas.limit_once(self._config.intra_op_threads)
+        self._resources = containers.resources_for(target)
+        self._devices = make_devices(self._resources, self._config)
+        self._placer = Placer(self._devices, self._config)
+        threads = self._config.inter_op_threads
+        self._pool = shared_pool(threads) if threads > 1 else None
+        self._cache: dict[Any, _Signature] = {}
+        self._extended = 0
+        self._epoch = self._resources.epoch
+        self._growth = GrowthWatch()
+        self._closed = False
+        self._steps: set[StepContext] = set()
+        self._lock = threading.RLock()
+
+    # ---------------------------------------------------------------- properties
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it runs."""
+        return self._graph
+
+    @property
+    def graph_def(self) -> Any:
+        """The graph as a GraphDef message."""
+        return self._graph.as_graph_def()
+
+    @property
+    def sess_str(self) -> str:
+        """The target."""
+        return self._target
+
+    @property
+    def resources(self) -> Any:
+        """The variables, queues and counters it sees."""
+        return self._resources
+
+    def list_devices(self) -> list[DeviceAttributes]:
+        """The devices it may place nodes on."""
+        self._check_open()
+        return [DeviceAttributes(device) for device in self._devices]
+
+    # ----------------------------------------------------------------------- run
+
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
+        """Run one step.
+
+        Args:
+          fetches: outputs, nodes, names ("bar:1"), variables, sparse values, or any nesting of
+            lists, tuples, named tuples and mappings of these.
+          feed_dict: outputs, or their names, to the values that take their place.
+          options: RunOptions: `timeout_in_ms`, `trace_level`.
+          run_metadata: RunMetadata, filled in when a trace is asked for.
+        Returns: the structure of `fetches` with values in place: arrays and NumPy scalars that
+          belong to the caller, bytes for rank-0 strings, None for nodes.
+        Raises:
+          FailedPreconditionError: the session is closed, or a variable has no value.
+          InvalidArgumentError: a feed does not fit, a placeholder is not fed, or an element is of
+            another graph.
+          NotFoundError: a name is unknown.
+          DeadlineExceededError: the step ran past its timeout.
+          OpError: a kernel failed; the message says where.
+        """
+        try:
+            key = (fetches, tuple(feed_dict)) if feed_dict else (fetches, ())
+            signature = self._cache.get(key)
+        except TypeError:
+            key = (structure_key(fetches), tuple(feed_dict or ()))
+            signature = self._cache.get(key) if _hashable(key) else None
+        if (
+            signature is None
+            or self._extended != len(self._graph.nodes)
+            or self._closed
+            or self._epoch != self._resources.epoch
+        ):
+            signature, feed_dict = self._signature(key, fetches, feed_dict)
+        values = feed_dict.values() if feed_dict else ()
+        if options is None and not self._config.timeout_ms:
+            results = self._execute(signature, values)
+        else:
+            results = self._execute_with(signature, values, options, run_metadata)
+        return results[0] if signature.single else signature.plan.rebuild(results)
+
+    def _execute(self, signature: _Signature, values: Any) -> list[Any]:
+        executable = signature.executable
+        slots = executable.template.copy()
+        for convert, slot, value in zip(
+            signature.converters, signature.feed_slots, values, strict=True
+        ):
+            slots[slot] = convert(value)
+        if executable.linear is not None:
+            quietly(executable.linear.run, slots)
+            return executable.results(slots)
+        return self._drive(executable, slots, None, None)
+
+    def _execute_with(
+        self, signature: _Signature, values: Any, options: Any, run_metadata: Any
+    ) -> list[Any]:
+        timeout = getattr(options, "timeout_in_ms", 0) or self._config.timeout_ms
+        level = getattr(options, "trace_level", 0)
+        trace = StepTrace() if level else None
+        executable = signature.executable
+        slots = executable.template.copy()
+        for convert, slot, value in zip(
+            signature.converters, signature.feed_slots, values, strict=True
+        ):
+            slots[slot] = convert(value)
+        deadline = time.monotonic() + timeout / 1000 if timeout else None
+        results = self._drive(executable, slots, deadline, trace)
+        if trace is not None and run_metadata is not None:
+            trace.fill(run_metadata, self._devices[0].name)
+        return results
+
+    def _drive(
+        self, executable: Executable, slots: list[Any], deadline: float | None, trace: Any
+    ) -> list[Any]:
+        context = StepContext(deadline, self._resources.default_container)
+        with self._lock:
+            self._steps.add(context)
+        try:
+            if executable.linear is not None:
+                record = None if trace is None else trace.record
+                quietly(executable.linear.run_checked, slots, checker(context), record)
+            else:
+                quietly(Driver(executable, slots, context, self._pool, trace).run)
+        finally:
+            with self._lock:
+                self._steps.discard(context)
+        return executable.results(slots)
+
+    def make_callable(
+        self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
+    ) -> Callable[..., Any]:
+        """A function that runs one signature with the least overhead.
+
+        Args:
+          fetches: as for `run`.
+          feed_list: outputs or names; the function takes one positional value for each.
+          accept_options: let the function take `options=` and `run_metadata=`.
+        """
+        feeds = list(feed_list or ())
+        expanded = [expand_feed(self._graph, key, None)[0][0] for key in feeds]
+        state: list[Any] = []
+
+        def refresh() -> _Signature:
+            self._check_open()
+            signature = self._derive(fetches, expanded)
+            state[:] = [signature, self._epoch]
+            return signature
+
+        refresh()
+        execute = self._execute
+
+        def call(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
+            if self._closed or state[1] != self._resources.epoch:
+                self._refresh_epoch()
+                refresh()
+            if len(values) != len(expanded):
+                raise errors.InvalidArgumentError(
+                    f"the callable takes {len(expanded)} values, got {len(values)}"
+                )
+            signature: _Signature = state[0]
+            if options is not None and not accept_options:
+                raise errors.InvalidArgumentError("make_callable without accept_options=True")
+            if options is None and not self._config.timeout_ms:
+                results = execute(signature, values)
+            else:
+                results = self._execute_with(signature, values, options, run_metadata)
+            return results[0] if signature.single else signature.plan.rebuild(results)
+
+        return call
+
+    # ----------------------------------------------------------------- derivation
+
+    def _signature(
+        self, key: Any, fetches: Any, feed_dict: Any
+    ) -> tuple[_Signature, dict[Output, Any]]:
+        self._check_open()
+        if feed_dict is not None and not isinstance(feed_dict, Mapping):
+            raise errors.InvalidTypeError(f"feed_dict must be a mapping, got {feed_dict!r}")
+        with self._lock:
+            self._refresh_epoch()
+            if self._extended != len(self._graph.nodes):
+                self._extend()
+            pairs = [
+                pair
+                for feed, value in (feed_dict or {}).items()
+                for pair in expand_feed(self._graph, feed, value)
+            ]
+            feeds = dict(pairs)
+            if len(feeds) != len(pairs):
+                raise errors.InvalidArgumentError("feed_dict feeds one tensor twice")
+            expanded_key = (key[0], tuple(feeds))
+            signature = self._cache.get(expanded_key)
+            if signature is None:
+                signature = self._derive(fetches, list(feeds))
+                self._keep(expanded_key, signature)
+            if len(feeds) == len(feed_dict or ()):
+                self._keep(key, signature)
+        return signature, feeds
+
+    def _keep(self, key: Any, signature: _Signature) -> None:
+        if len(self._cache) >= _LARGEST_CACHE:
+            del self._cache[next(iter(self._cache))]
+        self._cache[key] = signature
+
+    def _derive(self, fetches: Any, feeds: list[Output]) -> _Signature:
+        with self._lock, paused_gc():
+            plan = FetchPlan(self._graph, fetches)
+            step = prune(feeds, plan.outputs, plan.targets)
+            if self._config.optimize:
+                simplify(step)
+                fold_constants(step, self._devices[0])
+                eliminate_common_subexpressions(step)
+            self._placer.pin(step.graph.nodes)
+            executable = derive(step, self._placer.place, self._pool is not None)
+        return _Signature(
+            plan, executable, [converter(f) for f in feeds], isinstance(fetches, Output)
+        )
+
+    def _extend(self) -> None:
+        nodes = self._graph.nodes
+        self._growth.extended(nodes, self._extended)
+        self._extended = len(nodes)
+        self._graph.mark_extended(self._extended)
+
+    def _refresh_epoch(self) -> None:
+        if self._epoch != self._resources.epoch:
+            self._cache.clear()
+            self._epoch = self._resources.epoch
+
+    # ------------------------------------------------------------------- lifetime
+
+    def close(self) -> None:
+        """Cancel running steps and release the session's own state; closing twice is fine."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            running = list(self._steps)
+            self._cache.clear()
+        for context in running:
+            context.cancellation.cancel(errors.CancelledError("the session was closed"))
+        if not self._target:
+            self._resources.clear()
+
+    @staticmethod
+    def reset(target: str, containers: Sequence[str] | None = None, config: Any = None) -> None:
+        """Drop the state that sessions on `target` share.
+
+        Args:
+          target: a session target.
+          containers: names; all by default.
+        """
+        _reset(target, containers)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.FailedPreconditionError("the session has been closed")
+
+
+_reset = containers.reset
+
+
+def _hashable(key: Any) -> bool:
+    try:
+        hash(key)
+    except TypeError:
+        return False
+    return True
+
+
+class Session(BaseSession):
+    """A session that is also a context manager: inside it is the default session."""
+
+    def __enter__(self) -> Session:
+        self._graph_scope = self._graph.as_default()
+        self._graph_scope.__enter__()
+        stacks.push_session(self)
+        return self
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        stacks.pop_session(self)
+        self._graph_scope.__exit__(None, None, None)
+        self.close()
+
+    def as_default(self) -> Any:
+        """Make it the default session inside the block, without closing it."""
+        return _default(self)
+
+
+class _default:  # noqa: N801 - a context manager used as a function
+    def __init__(self, session: BaseSession) -> None:
+        self._session = session
+
+    def __enter__(self) -> BaseSession:
+        stacks.push_session(self._session)
+        return self._session
+
+    def __exit__(self, *_: Any) -> None:
+        stacks.pop_session(self._session)
+
+
+class InteractiveSession(BaseSession):
+    """A session that makes itself the default one as soon as it is made."""
+
+    def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
+        super().__init__(target, graph, config)
+        self._scope = None if graph is None else graph.as_default()
+        if self._scope is not None:
+            self._scope.__enter__()
+        stacks.push_session(self)
+
+    def close(self) -> None:
+        """Close it and leave the stack of default sessions."""
+        if not self._closed:
+            stacks.pop_session(self)
+            if self._scope is not None:
+                self._scope.__exit__(None, None, None)
+        super().close()

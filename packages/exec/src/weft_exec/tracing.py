@@ -1,0 +1,88 @@
+"""What a traced step did: when each node ran, on which device and thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph.node import Node
+
+
+class NodeRecord:
+    """One execution of a node; times in nanoseconds since the epoch."""
+
+    __slots__ = ("device", "end", "node", "output_bytes", "start", "thread")
+
+    def __init__(
+        self, node: Node, device: str, start: int, end: int, thread: int, output_bytes: int
+    ) -> None:
+        self.node = node
+        self.device = device
+        self.start = start
+        self.end = end
+        self.thread = thread
+        self.output_bytes = output_bytes
+
+
+class StepTrace:
+    """Collects the records of one step from all its threads."""
+
+    def __init__(self) -> None:
+        self.records: list[NodeRecord] = []
+        self._waiting: dict[int, tuple[Node, int]] = {}
+
+    def record(self, node: Node, device: str, call: Callable[[], Any]) -> Any:
+        """`call()`, timed as an execution of `node`."""
+        start = time.time_ns()
+        value = call()
+        end = time.time_ns()
+        self.records.append(
+            NodeRecord(node, device, start, end, threading.get_ident(), _bytes(value))
+        )
+        return value
+
+    def waiting(self, entry: int, node: Node, start: int) -> None:
+        """Note that an asynchronous node has started."""
+        self._waiting[entry] = (node, start)
+
+    def arrived(self, entry: int) -> None:
+        """Note that an asynchronous node has completed."""
+        node, start = self._waiting.pop(entry)
+        thread = threading.get_ident()
+        self.records.append(NodeRecord(node, "", start, time.time_ns(), thread, 0))
+
+    def fill(self, metadata: Any, default_device: str) -> None:
+        """Write the records into a RunMetadata message as step statistics."""
+        by_device: dict[str, list[NodeRecord]] = {}
+        for record in self.records:
+            by_device.setdefault(record.device or default_device, []).append(record)
+        for device, records in sorted(by_device.items()):
+            stats = metadata.step_stats.dev_stats.add(device=device)
+            for record in sorted(records, key=lambda r: r.start):
+                _fill_node(stats.node_stats.add(), record)
+
+
+def _fill_node(stats: Any, record: NodeRecord) -> None:
+    stats.node_name = record.node.name
+    stats.timeline_label = f"{record.node.name} = {record.node.type}" + (
+        f"({', '.join(source.node.name for source in record.node.inputs)})"
+    )
+    stats.thread_id = record.thread & 0xFFFFFFFF
+    stats.all_start_micros = record.start // 1000
+    stats.op_start_rel_micros = 0
+    elapsed = (record.end - record.start) // 1000
+    stats.op_end_rel_micros = elapsed
+    stats.all_end_rel_micros = elapsed
+    stats.all_start_nanos = record.start
+    stats.op_end_rel_nanos = stats.all_end_rel_nanos = record.end - record.start
+    if record.output_bytes:
+        memory = stats.memory.add(allocator_name="cpu")
+        memory.total_bytes = record.output_bytes
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, tuple | list):
+        return sum(_bytes(item) for item in value)
+    return getattr(value, "nbytes", 0)

@@ -1,0 +1,90 @@
+"""Copying graphs and checking that their use-lists are right."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from weft_graph.node import Node, Output
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph.graph import Graph
+
+
+def copy_nodes(nodes: Iterable[Node]) -> Graph:
+    """A new graph with copies of `nodes`, given in an order of construction.
+
+    Inputs and control inputs that are not among the nodes are an error, except that control
+    inputs from outside are dropped.
+
+    Raises: InvalidArgumentError: an input is not among the nodes before it.
+    """
+    from weft_graph.graph import Graph
+
+    graph = Graph()
+    twins: dict[Node, Node] = {}
+    for node in nodes:
+        try:
+            inputs = tuple([twins[s.node].outputs[s.index] for s in node.inputs])
+        except KeyError as missing:
+            raise errors.InvalidArgumentError(
+                f"cannot copy {node.name!r} without its input {missing.args[0]!r}"
+            ) from None
+        twin = graph.add_node(
+            node.op_def,
+            node.name,
+            inputs,
+            node.attrs,
+            [out.dtype for out in node.outputs],
+            [out.dims for out in node.outputs],
+            node._code,
+            node._line,
+        )
+        twin.device = node.device
+        twin.forward = twins.get(node.forward) if node.forward is not None else None
+        twins[node] = twin
+        controls = [twins[c] for c in node.control_inputs if c in twins]
+        if controls:
+            graph.set_control_inputs(twin, controls, reason="copy")
+    graph.seed = None
+    return graph
+
+
+def check_integrity(graph: Graph) -> None:
+    """Recompute use-lists, control outputs, names and indices; InternalError lists what differs."""
+    problems: list[str] = []
+    uses: dict[Output, Counter[Node]] = {out: Counter() for n in graph.nodes for out in n.outputs}
+    waits: dict[Node, Counter[Node]] = {n: Counter() for n in graph.nodes}
+    for index, node in enumerate(graph.nodes):
+        if node.index != index or graph._by_name.get(node.name) is not node:
+            problems.append(f"{node.name}: index {node.index} or name table is wrong")
+        for source in node.inputs:
+            if source not in uses:
+                problems.append(f"{node.name}: input {source.name} is not in the graph")
+            else:
+                uses[source][node] += 1
+        for control in node.control_inputs:
+            if control not in waits:
+                problems.append(f"{node.name}: control input {control.name} is not in the graph")
+            else:
+                waits[control][node] += 1
+    if len(graph._by_name) != len(graph.nodes):
+        problems.append("the name table has entries for nodes that are gone")
+    for out, counted in uses.items():
+        problems.extend(_difference(out.name, Counter(out._uses or {}), counted))
+    for node, counted in waits.items():
+        problems.extend(_difference("^" + node.name, Counter(node._control_outputs or ()), counted))
+    if problems:
+        raise errors.InternalError("the graph is inconsistent: " + "; ".join(problems))
+
+
+def _difference(name: str, have: Counter[Node], want: Counter[Node]) -> list[str]:
+    missing = [n.name for n in (want - have)]
+    excess = [n.name for n in (have - want)]
+    return [
+        f"{name}: {kind} users {names}"
+        for kind, names in (("missing", missing), ("excess", excess))
+        if names
+    ]

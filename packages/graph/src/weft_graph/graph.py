@@ -1,0 +1,487 @@
+"""The graph: nodes by name, scopes that apply to new nodes, collections, and edits.
+
+A graph only grows while programs build it.  The edits at the end of the class serve passes, which
+work on graphs of their own; a node that a session already runs refuses them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from weft_graph import stacks
+from weft_graph.device_spec import DeviceSpec
+from weft_graph.node import Node, Output
+from weft_graph.scopes import BuildScopes, ControlScope, check_scope_name
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+if TYPE_CHECKING:
+    from weft_graph.op_def import OpDef
+
+DeviceRequest = str | Callable[[Node], Any] | None
+
+
+class Graph:
+    """A dataflow graph.
+
+    Attributes:
+      nodes: all nodes in the order of construction; append-only for callers.
+      scopes: name, device, control and colocation scopes of the thread that is building.
+      seed: the graph-level random seed, or None.
+      functions: the library of named subgraphs.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.scopes = BuildScopes()
+        self.seed: int | None = None
+        self.functions: dict[str, Any] = {}
+        self._by_name: dict[str, Node] = {}
+        self._names: dict[str, int] = {}
+        self._collections: dict[Any, list[Any]] = {}
+        self._lock = threading.RLock()
+        self._finalized = False
+        self._extended = 0
+
+    # ------------------------------------------------------------------ nodes
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every node added."""
+        return len(self.nodes)
+
+    @property
+    def finalized(self) -> bool:
+        """Whether nodes may still be added."""
+        return self._finalized
+
+    def finalize(self) -> None:
+        """Refuse further nodes."""
+        self._finalized = True
+
+    def add_node(
+        self,
+        op_def: OpDef,
+        name: str,
+        inputs: tuple[Output, ...],
+        attrs: dict[str, Any],
+        types: Sequence[DType],
+        shapes: Sequence[Dims] | None,
+        code: CodeType | None = None,
+        line: int = 0,
+    ) -> Node:
+        """Append a checked node; `weft_graph.builder.create` is the caller's way in.
+
+        Args:
+          name: unique already.
+          inputs: outputs of this graph.
+          types, shapes: one per output; None for shapes that are all unknown.
+        Raises: FailedPreconditionError: the graph is finalized.
+        """
+        if self._finalized:
+            raise errors.FailedPreconditionError(
+                f"the graph is finalized, so {op_def.name} {name!r} cannot be added"
+            )
+        scopes = self.scopes
+        controls = scopes.control_inputs(inputs) if scopes.controls else ()
+        node = Node(self, name, op_def, inputs, controls, attrs, "", code, line)
+        if shapes is None:
+            node.outputs = tuple([Output(node, i, t, None) for i, t in enumerate(types)])
+        elif len(types) == 1:
+            node.outputs = (Output(node, 0, types[0], shapes[0]),)
+        else:
+            node.outputs = tuple(
+                [Output(node, i, t, s) for i, (t, s) in enumerate(zip(types, shapes, strict=True))]
+            )
+        if scopes.attrs or scopes.colocations or scopes.overrides or scopes.container:
+            scopes.apply_attrs(node)
+        if scopes.devices:
+            node.device = scopes.device_for(node)
+        for source in inputs:
+            source._add_use(node)
+        for control in controls:
+            _wait(control, node)
+        with self._lock:
+            node.index = len(self.nodes)
+            self.nodes.append(node)
+            self._by_name[name] = node
+        if scopes.controls:
+            scopes.saw(node)
+        return node
+
+    def unique_name(self, name: str, mark_as_used: bool = True) -> str:
+        """`name` under the current name scope, made unique by a suffix."""
+        prefix = self.scopes.name_prefix
+        full = prefix + name if prefix else name
+        return self._unique(full, mark_as_used)
+
+    def exact_name(self, full: str) -> str:
+        """`full` itself, for a node that takes the name of a scope.
+
+        Raises: AlreadyExistsError: a node has it.
+        """
+        if full in self._by_name:
+            raise errors.AlreadyExistsError(f"the graph has a node named {full!r} already")
+        with self._lock:
+            self._names.setdefault(full.lower(), 1)
+        return full
+
+    def _unique(self, full: str, mark_as_used: bool = True) -> str:
+        key = full.lower()
+        names = self._names
+        with self._lock:
+            count = names.get(key, 0)
+            if mark_as_used:
+                names[key] = count + 1
+            if not count:
+                return full
+            while True:
+                candidate = f"{full}_{count}"
+                key_candidate = candidate.lower()
+                if key_candidate not in names:
+                    break
+                count += 1
+            if mark_as_used:
+                names[key] = count + 1
+                names[key_candidate] = 1
+            return candidate
+
+    def get_operations(self) -> list[Node]:
+        """All nodes in the order of construction."""
+        return list(self.nodes)
+
+    def get_operation_by_name(self, name: str) -> Node:
+        """The node of that name.
+
+        Raises: NotFoundError: there is none.
+        """
+        node = self._by_name.get(name)
+        if node is None:
+            raise errors.NotFoundError(self._missing_node(name))
+        return node
+
+    def get_tensor_by_name(self, name: str) -> Output:
+        """The output called `node:port`.
+
+        Raises:
+          InvalidArgumentError: the name has no port.
+          NotFoundError: there is no such node or port.
+        """
+        node_name, colon, port = name.rpartition(":")
+        if not colon or not port.isdigit():
+            raise errors.InvalidArgumentError(
+                f"a tensor is named node:port, for example {name}:0; got {name!r}"
+            )
+        node = self.get_operation_by_name(node_name)
+        if int(port) >= len(node.outputs):
+            raise errors.NotFoundError(
+                f"{name!r}: node {node_name!r} ({node.type}) has {len(node.outputs)} outputs"
+            )
+        return node.outputs[int(port)]
+
+    def as_graph_element(
+        self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True
+    ) -> Output | Node:
+        """The output or node that `obj` stands for: itself, a name, or an object that converts.
+
+        Raises:
+          InvalidTypeError: it stands for nothing in a graph, or for the wrong kind.
+          InvalidArgumentError: it belongs to another graph.
+          NotFoundError: the name is unknown.
+        """
+        if isinstance(obj, bytes):
+            obj = obj.decode()
+        if isinstance(obj, str):
+            element: Any = self._element_by_name(obj, allow_tensor, allow_operation)
+        else:
+            convert = getattr(obj, "_as_graph_element", None)
+            element = convert() if convert is not None else obj
+        kind_ok = (allow_tensor and isinstance(element, Output)) or (
+            allow_operation and isinstance(element, Node)
+        )
+        if not kind_ok:
+            wanted = [w for w, ok in (("tensor", allow_tensor), ("operation", allow_operation)) if ok]
+            raise errors.InvalidTypeError(
+                f"{obj!r} of type {type(obj).__name__} is not a {' or '.join(wanted)} of a graph"
+            )
+        if element.graph is not self:
+            raise errors.InvalidArgumentError(f"{element!r} belongs to a different graph")
+        return element  # type: ignore[no-any-return]
+
+    def _element_by_name(self, name: str, tensor: bool, operation: bool) -> Output | Node:
+        if ":" in name and tensor:
+            return self.get_tensor_by_name(name)
+        if not operation:
+            return self.get_tensor_by_name(name)
+        return self.get_operation_by_name(name)
+
+    def _missing_node(self, name: str) -> str:
+        import difflib
+
+        near = difflib.get_close_matches(name, self._by_name, n=3)
+        hint = f"; near misses: {', '.join(near)}" if near else ""
+        return f"the graph has no node named {name!r}{hint}"
+
+    def is_feedable(self, tensor: Output) -> bool:
+        """Whether Run may replace the output by a fed value."""
+        return tensor not in self.get_collection_ref("_unfeedable")
+
+    def prevent_feeding(self, tensor: Output) -> None:
+        """Make feeding the output an error."""
+        self.add_to_collection("_unfeedable", tensor)
+
+    # ----------------------------------------------------------------- scopes
+
+    def as_default(self) -> AbstractContextManager[Graph]:
+        """Make it this thread's default graph inside the block."""
+        return stacks.graph_as_default(self)
+
+    @contextmanager
+    def name_scope(self, name: str | None) -> Iterator[str]:
+        """Prefix the names of nodes made inside; a name that ends in "/" is taken as it is.
+
+        Yields: the scope's name with its closing slash, or "" at the top.
+        """
+        scopes = self.scopes
+        before = scopes.name_prefix
+        if not name:
+            prefix = ""
+        elif name.endswith("/"):
+            prefix = name
+        else:
+            check_scope_name(name, top=not before)
+            prefix = self.unique_name(name) + "/"
+        scopes.name_prefix = prefix
+        try:
+            yield prefix
+        finally:
+            scopes.name_prefix = before
+
+    def device(self, request: DeviceRequest) -> AbstractContextManager[None]:
+        """Request a device, in full or in part, for nodes made inside; None lifts the requests."""
+        return self.scopes.device(request)
+
+    def control_dependencies(
+        self, control_inputs: Iterable[Any] | None
+    ) -> AbstractContextManager[ControlScope | None]:
+        """Make nodes created inside wait for `control_inputs`; None lifts the outer ones."""
+        if control_inputs is None:
+            return self.scopes.control(None)
+        nodes: list[Node] = []
+        for item in control_inputs:
+            element = self.as_graph_element(item)
+            nodes.append(element.node if isinstance(element, Output) else element)
+        return self.scopes.control(nodes)
+
+    def colocate_with(
+        self, op: Any, ignore_existing: bool = False
+    ) -> AbstractContextManager[None]:
+        """Place nodes made inside on the device of `op`."""
+        element = None if op is None else self.as_graph_element(op)
+        node = element.node if isinstance(element, Output) else element
+        return self.scopes.colocate(node, ignore_existing)
+
+    def gradient_override_map(
+        self, overrides: dict[str, str]
+    ) -> AbstractContextManager[None]:
+        """Use other registered gradients for nodes made inside: op type to gradient name."""
+        return self.scopes.override_gradients(overrides)
+
+    def container(self, name: str) -> AbstractContextManager[None]:
+        """Keep the resources of nodes made inside in the container of that name."""
+        return self.scopes.in_container(name)
+
+    # ------------------------------------------------------------ collections
+
+    def add_to_collection(self, name: Any, value: Any) -> None:
+        """Append `value` to the collection."""
+        self._collections.setdefault(name, []).append(value)
+
+    def add_to_collections(self, names: Any, value: Any) -> None:
+        """Append `value` to each of the collections, once."""
+        names = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+        for name in names:
+            self.add_to_collection(name, value)
+
+    def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
+        """A copy of the collection; with `scope`, the items whose name matches that regex."""
+        items = self._collections.get(name, [])
+        if scope is None:
+            return list(items)
+        import re
+
+        pattern = re.compile(scope)
+        return [i for i in items if hasattr(i, "name") and pattern.match(i.name)]
+
+    def get_collection_ref(self, name: Any) -> list[Any]:
+        """The collection itself: changes to the list change the graph."""
+        return self._collections.setdefault(name, [])
+
+    def get_all_collection_keys(self) -> list[Any]:
+        """The names of the collections that are not empty."""
+        return [key for key, items in self._collections.items() if items]
+
+    def clear_collection(self, name: Any) -> None:
+        """Empty the collection."""
+        self._collections.pop(name, None)
+
+    # ------------------------------------------------------------ other forms
+
+    def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
+        """The graph as a `GraphDef` message."""
+        from weft_graph.graph_def import graph_to_def
+
+        return graph_to_def(self, from_version or 0, add_shapes)
+
+    def copy(self, nodes: Iterable[Node] | None = None) -> Graph:
+        """A new graph with copies of `nodes` (all by default), which must be closed under inputs.
+
+        Names, attributes, static shapes and source lines are kept; collections are not.
+        """
+        from weft_graph.edit import copy_nodes
+
+        return copy_nodes(self.nodes if nodes is None else nodes)
+
+    # ------------------------------------------------------------------ edits
+
+    def mark_extended(self, count: int) -> None:
+        """Note that a session runs the first `count` nodes, which no edit may touch from now on."""
+        self._extended = max(self._extended, count)
+
+    def replace_input(self, node: Node, position: int, new: Output, *, reason: str) -> None:
+        """Make `node` take `new` at `position`.
+
+        Raises:
+          FailedPreconditionError: a session runs `node`.
+          InvalidArgumentError: `new` has another element type, or is in another graph.
+        """
+        self._check_editable(node, reason)
+        old = node.inputs[position]
+        _check_replacement(old, new, self, reason)
+        node.inputs = (*node.inputs[:position], new, *node.inputs[position + 1 :])
+        old._drop_use(node)
+        new._add_use(node)
+
+    def replace_uses(self, old: Output, new: Output, *, reason: str) -> int:
+        """Make every consumer of `old` take `new`; returns the number of consumers changed.
+
+        Raises: as `replace_input`; nothing is changed then.
+        """
+        consumers = [] if old is new else old.consumers()
+        for node in consumers:
+            self._check_editable(node, reason)
+        _check_replacement(old, new, self, reason)
+        for node in consumers:
+            node.inputs = tuple([new if source is old else source for source in node.inputs])
+        if not consumers:
+            return 0
+        for node, count in (old._uses or {}).items():
+            new._uses = new._uses or {}
+            new._uses[node] = new._uses.get(node, 0) + count
+        old._uses = None
+        return len(consumers)
+
+    def set_control_inputs(self, node: Node, controls: Sequence[Node], *, reason: str) -> None:
+        """Make `controls` the control inputs of `node`.
+
+        Raises: FailedPreconditionError: a session runs `node`.
+        """
+        self._check_editable(node, reason)
+        for control in node.control_inputs:
+            assert control._control_outputs is not None
+            control._control_outputs.remove(node)
+        node.control_inputs = tuple(dict.fromkeys(controls))
+        for control in node.control_inputs:
+            _wait(control, node)
+
+    def remove_nodes(self, nodes: Iterable[Node], *, reason: str) -> None:
+        """Remove nodes that nothing outside the set uses.
+
+        Raises:
+          FailedPreconditionError: a session runs one of them.
+          InvalidArgumentError: a node that stays uses one of them; nothing is changed then.
+        """
+        doomed = dict.fromkeys(nodes)
+        for node in doomed:
+            self._check_editable(node, reason)
+            for user in node.consumers:
+                if user not in doomed:
+                    raise errors.InvalidArgumentError(
+                        f"cannot remove {node.name!r} ({reason}): {user.name!r} uses it"
+                    )
+        for node in doomed:
+            for source in node.inputs:
+                source._drop_use(node)
+            for control in node.control_inputs:
+                assert control._control_outputs is not None
+                control._control_outputs.remove(node)
+            del self._by_name[node.name]
+        self.nodes = [node for node in self.nodes if node not in doomed]
+        for index, node in enumerate(self.nodes):
+            node.index = index
+
+    def become_constant(
+        self, node: Node, const: OpDef, value: Any, *, reason: str
+    ) -> None:
+        """Turn a node with one output into a constant of the same name and place.
+
+        Raises: FailedPreconditionError: a session runs `node`.
+        """
+        self._check_editable(node, reason)
+        for source in node.inputs:
+            source._drop_use(node)
+        output = node.outputs[0]
+        node.inputs = ()
+        node.op_def = const
+        node.type = const.name
+        node.attrs = {"value": value, "dtype": output.dtype}
+        output.dims = value.shape
+
+    def check_integrity(self) -> None:
+        """Recompute every use-list and index from scratch and compare.
+
+        Raises: InternalError: something is missing or in excess; the message lists it.
+        """
+        from weft_graph.edit import check_integrity
+
+        check_integrity(self)
+
+    def _check_editable(self, node: Node, reason: str) -> None:
+        if node.graph is not self:
+            raise errors.InvalidArgumentError(f"{node!r} belongs to a different graph ({reason})")
+        if node.index < self._extended:
+            raise errors.FailedPreconditionError(
+                f"{node.type} {node.name!r} is part of a session already and cannot be edited "
+                f"({reason}); graphs only grow once a session runs them",
+                op=node.type,
+                node=node.name,
+                line=node.line,
+            )
+
+
+def _wait(control: Node, node: Node) -> None:
+    if control._control_outputs is None:
+        control._control_outputs = [node]
+    else:
+        control._control_outputs.append(node)
+
+
+def _check_replacement(old: Output, new: Output, graph: Graph, reason: str) -> None:
+    if new.dtype.base_dtype is not old.dtype.base_dtype:
+        raise errors.InvalidTypeError(
+            f"cannot replace {old!r} by {new!r} ({reason}): the element types differ"
+        )
+    if new.graph is not graph:
+        raise errors.InvalidArgumentError(f"{new!r} belongs to a different graph ({reason})")
+
+
+def device_string(request: Any) -> str:
+    """The canonical form of a device request given as a string or a DeviceSpec."""
+    if isinstance(request, DeviceSpec):
+        return request.to_string()
+    return DeviceSpec.from_string(request).to_string() if request else ""

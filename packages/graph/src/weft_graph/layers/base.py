@@ -1,0 +1,394 @@
+"""The base class of layers: variables in a scope of their own, made at the first call."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft_graph import stacks
+from weft_graph.builder import convert_to_tensor
+from weft_graph.collections_keys import GraphKeys
+from weft_graph.node import Output
+from weft_graph.variable_scope import VariableScope, get_variable, variable_scope
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
+
+if TYPE_CHECKING:
+    from weft_graph.graph import Graph
+
+_numbers: weakref.WeakKeyDictionary[Graph, dict[str, int]] = weakref.WeakKeyDictionary()
+
+
+class InputSpec:
+    """What a layer requires of an input.
+
+    Args:
+      ndim: exact rank.
+      min_ndim: least rank.
+      axes: axis to exact size.
+      dtype: element type.
+    """
+
+    def __init__(
+        self,
+        dtype: Any = None,
+        shape: Any = None,
+        ndim: int | None = None,
+        max_ndim: int | None = None,
+        min_ndim: int | None = None,
+        axes: dict[int, int] | None = None,
+    ) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.ndim = ndim
+        self.max_ndim = max_ndim
+        self.min_ndim = min_ndim
+        self.axes = axes or {}
+
+    def check(self, layer: str, dims: Dims) -> None:
+        """Raise InvalidArgumentError unless a shape fits."""
+        if dims is None:
+            if self.ndim is not None or self.min_ndim is not None or self.axes:
+                raise errors.InvalidArgumentError(
+                    f"layer {layer} requires an input of known rank, got an unknown one"
+                )
+            return
+        rank = len(dims)
+        wanted = None
+        if self.ndim is not None and rank != self.ndim:
+            wanted = f"rank {self.ndim}"
+        elif self.min_ndim is not None and rank < self.min_ndim:
+            wanted = f"rank at least {self.min_ndim}"
+        elif self.max_ndim is not None and rank > self.max_ndim:
+            wanted = f"rank at most {self.max_ndim}"
+        else:
+            for axis, size in self.axes.items():
+                if dims[axis] is not None and dims[axis] != size:
+                    wanted = f"size {size} along axis {axis}"
+        if wanted is not None:
+            raise errors.InvalidArgumentError(
+                f"layer {layer} requires an input of {wanted}, got shape {format_dims(dims)}"
+            )
+
+
+def snake_case(name: str) -> str:
+    """A class name in snake case: "MaxPooling2D" to "max_pooling2d"."""
+    spaced = re.sub("(.)([A-Z][a-z0-9]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", spaced).lower()
+
+
+class Layer:
+    """A function with variables.
+
+    The variables are made in the variable scope of the layer when it is first called, and shared by
+    all later calls.  A subclass overrides `build`, `call`, and `compute_output_shape`.
+
+    Args:
+      trainable: whether its variables are trainable.
+      name: of the layer and its scope; made from the class by default, and then unique.
+      dtype: of the variables; that of the first input by default.
+    Attributes:
+      built: whether the variables exist.
+    """
+
+    def __init__(
+        self,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        *,
+        activity_regularizer: Callable[[Output], Any] | None = None,
+        _scope: Any = None,
+        _reuse: Any = None,
+    ) -> None:
+        self.built = False
+        self.trainable = trainable
+        self.input_spec: InputSpec | None = None
+        self._activity_regularizer = activity_regularizer
+        self._dtype = None if dtype is None else dtypes.as_dtype(dtype)
+        self._reuse = _reuse
+        self._graph: Graph | None = None
+        self._scope: VariableScope | None = None
+        self._trainable_weights: list[Any] = []
+        self._non_trainable_weights: list[Any] = []
+        self._updates: list[tuple[Any, Any]] = []
+        self._losses: list[tuple[Any, Any]] = []
+        self._set_name(name)
+        if _scope:
+            with variable_scope(_scope) as captured:
+                self._scope = captured
+
+    def _set_name(self, name: Any) -> None:
+        if isinstance(name, VariableScope):
+            self._base_name = name.name
+            self._name = _unique_name(snake_case(type(self).__name__))
+        elif name:
+            self._base_name = self._name = name
+        else:
+            self._base_name = snake_case(type(self).__name__)
+            self._name = _unique_name(self._base_name)
+
+    def _set_scope(self, scope: Any) -> VariableScope:
+        if self._scope is None:
+            if self._reuse:
+                opened = variable_scope(self._base_name if scope is None else scope)
+            else:
+                opened = variable_scope(scope, default_name=self._base_name)
+            with opened as captured:
+                self._scope = captured
+        return self._scope
+
+    # ------------------------------------------------------------------- to override
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Make the variables for inputs of this shape."""
+        self.built = True
+
+    def call(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """The layer's function."""
+        return inputs
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        """The shape of the output for that of an input."""
+        raise errors.UnimplementedError(f"{type(self).__name__} does not compute its output shape")
+
+    # ---------------------------------------------------------------------- calling
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the layer; the first time its variables are made."""
+        scope = self._set_scope(kwargs.pop("scope", None))
+        inputs = _as_outputs(inputs)
+        graph = self._check_graph(inputs)
+        reuse = True if self.built else self._reuse
+        with (
+            graph.as_default(),
+            variable_scope(scope, reuse=reuse, auxiliary_name_scope=False),
+            graph.name_scope(scope.original_name_scope),
+        ):
+            if not self.built:
+                self._build_for(inputs)
+            self._check_input(inputs)
+            outputs = self.call(inputs, *args, **kwargs)
+            if self._activity_regularizer is not None:
+                self.add_loss(self._activity_regularizer(outputs), inputs)
+        return outputs
+
+    def apply(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Call the layer."""
+        return self(inputs, *args, **kwargs)
+
+    def _check_graph(self, inputs: Any) -> Graph:
+        first = inputs[0] if isinstance(inputs, list | tuple) and inputs else inputs
+        graph = first.graph if isinstance(first, Output) else stacks.get_default_graph()
+        if self._graph is None:
+            self._graph = graph
+        elif self._graph is not graph:
+            raise errors.InvalidArgumentError(
+                f"layer {self.name} was built in another graph than that of its input {first!r}"
+            )
+        return graph
+
+    def _check_input(self, inputs: Any) -> None:
+        if self.input_spec is not None and isinstance(inputs, Output):
+            self.input_spec.check(self.name, inputs.dims)
+
+    def _build_for(self, inputs: Any) -> None:
+        single = isinstance(inputs, Output)
+        first = inputs if single else inputs[0] if inputs else None
+        if self._dtype is None and isinstance(first, Output):
+            self._dtype = first.dtype.base_dtype
+        self._check_input(inputs)
+        shapes: Any = inputs.shape if single else [each.shape for each in inputs]
+        self.build(shapes)
+        self.built = True
+
+    # -------------------------------------------------------------------- variables
+
+    def add_weight(
+        self,
+        name: str,
+        shape: Any = None,
+        dtype: Any = None,
+        initializer: Any = None,
+        regularizer: Any = None,
+        trainable: bool | None = None,
+        constraint: Any = None,
+        use_resource: bool | None = None,
+        partitioner: Any = None,
+        **settings: Any,
+    ) -> Any:
+        """A variable of the layer, made or reused; arguments as for `get_variable`."""
+        wanted = self.trainable if trainable is None else self.trainable and trainable
+        known = set(stacks.get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES))
+        variable = get_variable(
+            name,
+            shape=as_dims(shape),
+            dtype=dtypes.as_dtype(dtype or self._dtype or dtypes.float32),
+            initializer=initializer,
+            regularizer=regularizer,
+            trainable=wanted,
+            constraint=constraint,
+            use_resource=use_resource,
+            partitioner=partitioner,
+            **settings,
+        )
+        if regularizer is not None:
+            found = stacks.get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES)
+            self._losses.extend((loss, None) for loss in found if loss not in known)
+        declared = trainable is None or trainable
+        weights = self._trainable_weights if declared else self._non_trainable_weights
+        weights.append(variable)
+        return variable
+
+    def add_variable(self, *args: Any, **kwargs: Any) -> Any:
+        """`add_weight` under its former name."""
+        return self.add_weight(*args, **kwargs)
+
+    def add_update(self, updates: Any, inputs: Any = None) -> None:
+        """Note operations to run with a training step; they join GraphKeys.UPDATE_OPS."""
+        for update in updates if isinstance(updates, list | tuple) else [updates]:
+            self._updates.append((update, inputs))
+            stacks.get_default_graph().add_to_collection(GraphKeys.UPDATE_OPS, update)
+
+    def add_loss(self, losses: Any, inputs: Any = None) -> None:
+        """Note losses; they join GraphKeys.REGULARIZATION_LOSSES."""
+        for loss in losses if isinstance(losses, list | tuple) else [losses]:
+            if loss is not None:
+                self._losses.append((loss, inputs))
+                stacks.get_default_graph().add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
+
+    def get_updates_for(self, inputs: Any) -> list[Any]:
+        """Updates that depend on inputs, or with None those that do not."""
+        return [update for update, on in self._updates if (on is None) == (inputs is None)]
+
+    def get_losses_for(self, inputs: Any) -> list[Any]:
+        """Losses that depend on inputs, or with None those that do not."""
+        return [loss for loss, on in self._losses if (on is None) == (inputs is None)]
+
+    def count_params(self) -> int:
+        """The number of elements of all variables.
+
+        Raises: FailedPreconditionError: the layer has not been called yet.
+        """
+        if not self.built:
+            raise errors.FailedPreconditionError(
+                f"layer {self.name} has no variables before its first call"
+            )
+        return sum(weight.shape.num_elements() or 0 for weight in self.weights)
+
+    @property
+    def name(self) -> str:
+        """The layer's name."""
+        return self._name
+
+    @property
+    def dtype(self) -> Any:
+        """Element type of the variables; None before it is known."""
+        return self._dtype
+
+    @property
+    def graph(self) -> Graph | None:
+        """The graph it was built in."""
+        return self._graph
+
+    @property
+    def scope_name(self) -> str:
+        """The name of its variable scope.
+
+        Raises: FailedPreconditionError: it has none before the first call.
+        """
+        if self._scope is None:
+            raise errors.FailedPreconditionError(
+                f"layer {self.name} has no scope before its first call"
+            )
+        return self._scope.name
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        """The trainable variables."""
+        return list(self._trainable_weights) if self.trainable else []
+
+    @property
+    def non_trainable_weights(self) -> list[Any]:
+        """The variables that are not trainable."""
+        frozen = [] if self.trainable else self._trainable_weights
+        return [*frozen, *self._non_trainable_weights]
+
+    @property
+    def weights(self) -> list[Any]:
+        """All variables."""
+        return [*self.trainable_weights, *self.non_trainable_weights]
+
+    variables = weights
+    trainable_variables = trainable_weights
+    non_trainable_variables = non_trainable_weights
+
+    @property
+    def updates(self) -> list[Any]:
+        """Operations to run with a training step."""
+        return [update for update, _ in self._updates]
+
+    @property
+    def losses(self) -> list[Any]:
+        """Regularization losses."""
+        return [loss for loss, _ in self._losses]
+
+
+def _unique_name(base: str) -> str:
+    graph = stacks.get_default_graph()
+    counts = _numbers.get(graph)
+    if counts is None:
+        counts = _numbers.setdefault(graph, {})
+    number = counts.get(base, 0)
+    counts[base] = number + 1
+    return base if number == 0 else f"{base}_{number}"
+
+
+def _as_outputs(inputs: Any) -> Any:
+    """Inputs as outputs, in the list or tuple they came in."""
+    if isinstance(inputs, list | tuple) and any(hasattr(i, "graph") for i in inputs):
+        return type(inputs)(convert_to_tensor(each) for each in inputs)
+    return convert_to_tensor(inputs)
+
+
+# ---------------------------------------------------------------------- argument forms
+
+
+def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
+    """One number, or one per axis, as a tuple.
+
+    Raises: InvalidArgumentError: another number of entries.
+    """
+    if isinstance(value, int):
+        return (value,) * count
+    found: Sequence[Any] = tuple(value) if isinstance(value, list | tuple) else ()
+    if len(found) != count or not all(isinstance(each, int) for each in found):
+        raise errors.InvalidArgumentError(f"{name} must be {count} integers or one, got {value!r}")
+    return tuple(found)
+
+
+def layout_of(data_format: str, spatial: int) -> str:
+    """The letters of the layout "channels_last" or "channels_first".
+
+    Raises: InvalidArgumentError: it is neither.
+    """
+    axes = {1: "W", 2: "HW", 3: "DHW"}[spatial]
+    if data_format == "channels_last":
+        return f"N{axes}C"
+    if data_format == "channels_first":
+        return f"NC{axes}"
+    raise errors.InvalidArgumentError(
+        f"data_format must be 'channels_first' or 'channels_last', got {data_format!r}"
+    )
+
+
+def padding_of(padding: str) -> str:
+    """The attribute's value for "valid" or "same", in any case.
+
+    Raises: InvalidArgumentError: it is neither.
+    """
+    if padding.upper() not in ("VALID", "SAME"):
+        raise errors.InvalidArgumentError(f"padding must be 'valid' or 'same', got {padding!r}")
+    return padding.upper()

@@ -1,0 +1,506 @@
+"""Convolutions in one, two and three axes, separable and transposed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph import nn
+from weft_graph.builder import out
+from weft_graph.initializers import zeros_initializer
+from weft_graph.layers.base import InputSpec, Layer, layout_of, padding_of, sizes
+from weft_graph.node import Output
+from weft_graph.ops import array
+from weft_graph.ops.windows import channel_axis, slide, spatial_axes, window_extent
+from weft_tensor import errors
+from weft_tensor.shape import TensorShape, as_dims, format_dims
+
+Function = Callable[..., Any]
+
+
+class _Conv(Layer):
+    """activation(convolution(inputs, kernel) + bias); the convolutions' common base.
+
+    Args:
+      filters: number of channels of the output.
+      kernel_size: of the window: one number, or one per spatial axis.
+      strides, dilation_rate: in the same forms; not both over 1.
+      padding: "valid" or "same".
+      data_format: "channels_last" or "channels_first".
+      activation: applied last; None for none.
+      use_bias: whether there is a bias.
+      kernel_initializer: the variable scope's by default.
+      bias_initializer: zeros by default.
+      kernel_regularizer, bias_regularizer: functions from the variable to a loss.
+      activity_regularizer: function from the output to a loss.
+      kernel_constraint, bias_constraint: functions that optimizers apply after an update.
+      trainable: whether the variables are trainable.
+      name: of the layer.
+    """
+
+    rank = 2
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = 1,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        dilation_rate: Any = 1,
+        activation: Function | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = None,
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trainable, name, activity_regularizer=activity_regularizer, **kwargs)
+        self.filters = int(filters)
+        self.kernel_size = sizes(kernel_size, self.rank, "kernel_size")
+        self.strides = sizes(strides, self.rank, "strides")
+        self.dilation_rate = sizes(dilation_rate, self.rank, "dilation_rate")
+        self.padding = padding_of(padding)
+        self.data_format = data_format
+        self.layout = layout_of(data_format, self.rank)
+        self.activation = activation
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer or zeros_initializer()
+        self.kernel_regularizer = kernel_regularizer
+        self.bias_regularizer = bias_regularizer
+        self.kernel_constraint = kernel_constraint
+        self.bias_constraint = bias_constraint
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+        self.kernel: Any = None
+        self.bias: Any = None
+
+    def _depth(self, input_shape: TensorShape) -> int:
+        """The input's channels, which later inputs must have too.
+
+        Raises: InvalidArgumentError: they are not known.
+        """
+        dims = as_dims(input_shape) or ()
+        axis = channel_axis(self.layout)
+        depth = dims[axis]
+        if depth is None:
+            raise errors.InvalidArgumentError(
+                f"layer {self.name} requires an input whose channels are known, "
+                f"got shape {format_dims(dims)}"
+            )
+        self.input_spec = InputSpec(ndim=self.rank + 2, axes={axis: depth})
+        return depth
+
+    def _add_kernel(self, name: str, shape: tuple[int, ...], **settings: Any) -> Any:
+        given = {
+            "initializer": self.kernel_initializer,
+            "regularizer": self.kernel_regularizer,
+            "constraint": self.kernel_constraint,
+        }
+        return self.add_weight(name, shape=shape, **(given | settings))
+
+    def _add_bias(self) -> None:
+        if self.use_bias:
+            self.bias = self.add_weight(
+                "bias",
+                shape=(self.filters,),
+                initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+        self.built = True
+
+    def _finish(self, result: Output) -> Any:
+        if self.use_bias:
+            result = nn.bias_add(result, self.bias, data_format=self.layout)
+        return result if self.activation is None else self.activation(result)
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Make kernel and bias."""
+        depth = self._depth(input_shape)
+        self.kernel = self._add_kernel("kernel", (*self.kernel_size, depth, self.filters))
+        self._add_bias()
+
+    def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
+        """The convolution, the bias, the activation."""
+        result = nn.convolution(
+            inputs,
+            self.kernel,
+            self.padding,
+            self.strides,
+            self.dilation_rate,
+            data_format=self.layout,
+            name=f"Conv{self.rank}D",
+        )
+        return self._finish(result)
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        """The shape with the windows counted along each spatial axis."""
+        dims = list(as_dims(input_shape) or (None,) * (self.rank + 2))
+        axes = spatial_axes(self.layout)
+        for i, axis in enumerate(axes):
+            dims[axis] = self._output_size(dims[axis], i)
+        dims[channel_axis(self.layout)] = self.filters
+        return TensorShape(dims)
+
+    def _output_size(self, size: int | None, i: int) -> int | None:
+        if size is None:
+            return None
+        k, s, d = self.kernel_size[i], self.strides[i], self.dilation_rate[i]
+        return slide(size, k, s, d, self.padding)[0]
+
+
+class Conv1D(_Conv):
+    """1-D convolution over (N, W, C); see `conv1d`."""
+
+    rank = 1
+
+
+class Conv2D(_Conv):
+    """2-D convolution over (N, H, W, C); see `conv2d`."""
+
+
+class Conv3D(_Conv):
+    """3-D convolution over (N, D, H, W, C); see `conv3d`."""
+
+    rank = 3
+
+
+class SeparableConv2D(_Conv):
+    """A depthwise convolution followed by one that mixes channels; see `separable_conv2d`."""
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Any,
+        strides: Any = (1, 1),
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        dilation_rate: Any = (1, 1),
+        depth_multiplier: int = 1,
+        activation: Function | None = None,
+        use_bias: bool = True,
+        depthwise_initializer: Any = None,
+        pointwise_initializer: Any = None,
+        bias_initializer: Any = None,
+        depthwise_regularizer: Any = None,
+        pointwise_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        depthwise_constraint: Any = None,
+        pointwise_constraint: Any = None,
+        bias_constraint: Any = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            filters,
+            kernel_size,
+            strides,
+            padding,
+            data_format,
+            dilation_rate,
+            activation,
+            use_bias,
+            bias_initializer=bias_initializer,
+            bias_regularizer=bias_regularizer,
+            activity_regularizer=activity_regularizer,
+            bias_constraint=bias_constraint,
+            trainable=trainable,
+            name=name,
+            **kwargs,
+        )
+        self.depth_multiplier = depth_multiplier
+        self._depthwise = (depthwise_initializer, depthwise_regularizer, depthwise_constraint)
+        self._pointwise = (pointwise_initializer, pointwise_regularizer, pointwise_constraint)
+        self.depthwise_kernel: Any = None
+        self.pointwise_kernel: Any = None
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Make both kernels and the bias."""
+        depth = self._depth(input_shape)
+        self.depthwise_kernel = self._part(
+            "depthwise_kernel", (*self.kernel_size, depth, self.depth_multiplier), self._depthwise
+        )
+        self.pointwise_kernel = self._part(
+            "pointwise_kernel",
+            (1, 1, depth * self.depth_multiplier, self.filters),
+            self._pointwise,
+        )
+        self._add_bias()
+
+    def _part(self, name: str, shape: tuple[int, ...], settings: tuple[Any, Any, Any]) -> Any:
+        keys = ("initializer", "regularizer", "constraint")
+        return self._add_kernel(name, shape, **dict(zip(keys, settings, strict=True)))
+
+    def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
+        """Both convolutions, the bias, the activation."""
+        result = nn.separable_conv2d(
+            inputs,
+            self.depthwise_kernel,
+            self.pointwise_kernel,
+            self.strides,
+            self.padding,
+            self.dilation_rate,
+            data_format=self.layout,
+        )
+        return self._finish(result)
+
+
+class Conv2DTranspose(_Conv):
+    """The transpose of a 2-D convolution; see `conv2d_transpose`."""
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Make kernel and bias."""
+        depth = self._depth(input_shape)
+        self.kernel = self._add_kernel("kernel", (*self.kernel_size, self.filters, depth))
+        self._add_bias()
+
+    def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
+        """The transposed convolution, the bias, the activation."""
+        static = as_dims(self.compute_output_shape(inputs.shape)) or ()
+        wanted: Any = list(static)
+        if None in static:
+            dynamic = array.shape(inputs)
+            for axis, size in enumerate(static):
+                if size is None and axis == 0:
+                    wanted[axis] = dynamic[axis]
+                elif size is None:
+                    wanted[axis] = self._grown(dynamic[axis], spatial_axes(self.layout).index(axis))
+            wanted = out("Pack", [wanted])
+        functions: dict[int, Function] = {2: nn.conv2d_transpose, 3: nn.conv3d_transpose}
+        result: Output = functions[self.rank](
+            inputs, self.kernel, wanted, self.strides, self.padding, data_format=self.layout
+        )
+        result.set_shape(static)
+        return self._finish(result)
+
+    def _output_size(self, size: int | None, i: int) -> int | None:
+        return None if size is None else self._grown(size, i)
+
+    def _grown(self, size: Any, i: int) -> Any:
+        extra = max(window_extent(self.kernel_size[i], 1) - self.strides[i], 0)
+        grown = size * self.strides[i]
+        return grown + extra if self.padding == "VALID" else grown
+
+
+class Conv3DTranspose(Conv2DTranspose):
+    """The transpose of a 3-D convolution; see `conv3d_transpose`."""
+
+    rank = 3
+
+
+# --------------------------------------------------------------------------- functions
+
+
+def _functional(layer: type[_Conv], inputs: Any, name: str | None, reuse: Any, **args: Any) -> Any:
+    return layer(**args, name=name, _scope=name, _reuse=reuse)(inputs)
+
+
+def conv1d(
+    inputs: Any,
+    filters: int,
+    kernel_size: Any,
+    strides: Any = 1,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Any = 1,
+    activation: Function | None = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = None,
+    kernel_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    kernel_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """1-D convolution with a kernel and a bias of its own.
+
+    Args:
+      inputs: floating, shape (N, W, C) or (N, C, W).
+      filters, kernel_size, ...: as for `conv2d`, over one axis.
+    Returns: shape (N, W', filters) in the layout of `inputs`.
+    """
+    args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
+    return _functional(Conv1D, inputs, name, reuse, **args)
+
+
+def conv2d(
+    inputs: Any,
+    filters: int,
+    kernel_size: Any,
+    strides: Any = (1, 1),
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Any = (1, 1),
+    activation: Function | None = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = None,
+    kernel_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    kernel_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """2-D convolution with a kernel and a bias of its own.
+
+    Args:
+      inputs: floating, shape (N, H, W, C) or (N, C, H, W).
+      filters: number of channels of the output.
+      kernel_size: one number or (KH, KW).
+      strides, dilation_rate: in the same forms.
+      padding: "valid" or "same".
+      data_format: "channels_last" or "channels_first".
+      activation: applied last; None for none.
+      use_bias: whether there is a bias.
+      kernel_initializer, bias_initializer: the variable scope's and zeros by default.
+      kernel_regularizer, bias_regularizer, activity_regularizer: functions to a loss.
+      kernel_constraint, bias_constraint: functions that optimizers apply after an update.
+      trainable: whether the variables are trainable.
+      name: of the layer and the variable scope.
+      reuse: the variables of a previous layer of that name.
+    Returns: shape (N, H', W', filters) in the layout of `inputs`.
+    """
+    args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
+    return _functional(Conv2D, inputs, name, reuse, **args)
+
+
+def conv3d(
+    inputs: Any,
+    filters: int,
+    kernel_size: Any,
+    strides: Any = (1, 1, 1),
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Any = (1, 1, 1),
+    activation: Function | None = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = None,
+    kernel_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    kernel_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """3-D convolution with a kernel and a bias of its own.
+
+    Args:
+      inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
+      filters, kernel_size, ...: as for `conv2d`, over three axes.
+    Returns: shape (N, D', H', W', filters) in the layout of `inputs`.
+    """
+    args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
+    return _functional(Conv3D, inputs, name, reuse, **args)
+
+
+def separable_conv2d(
+    inputs: Any,
+    filters: int,
+    kernel_size: Any,
+    strides: Any = (1, 1),
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    dilation_rate: Any = (1, 1),
+    depth_multiplier: int = 1,
+    activation: Function | None = None,
+    use_bias: bool = True,
+    depthwise_initializer: Any = None,
+    pointwise_initializer: Any = None,
+    bias_initializer: Any = None,
+    depthwise_regularizer: Any = None,
+    pointwise_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    depthwise_constraint: Any = None,
+    pointwise_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """A depthwise convolution followed by one that mixes channels, with kernels of its own.
+
+    Args:
+      inputs: floating, shape (N, H, W, C) or (N, C, H, W).
+      depth_multiplier: depthwise filters per channel.
+      filters, kernel_size, ...: as for `conv2d`.
+    Returns: shape (N, H', W', filters) in the layout of `inputs`.
+    """
+    args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
+    return _functional(SeparableConv2D, inputs, name, reuse, **args)
+
+
+def conv2d_transpose(
+    inputs: Any,
+    filters: int,
+    kernel_size: Any,
+    strides: Any = (1, 1),
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    activation: Function | None = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = None,
+    kernel_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    kernel_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """The transpose of a 2-D convolution, with a kernel and a bias of its own.
+
+    Args:
+      inputs: floating, shape (N, H, W, C) or (N, C, H, W).
+      filters, kernel_size, ...: as for `conv2d`.
+    Returns: shape (N, H * SH, W * SW, filters) for "same" padding, enough for all windows for
+      "valid", in the layout of `inputs`.
+    """
+    args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
+    return _functional(Conv2DTranspose, inputs, name, reuse, **args)
+
+
+def conv3d_transpose(
+    inputs: Any,
+    filters: int,
+    kernel_size: Any,
+    strides: Any = (1, 1, 1),
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    activation: Function | None = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = None,
+    kernel_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    kernel_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Any:
+    """The transpose of a 3-D convolution; see `conv2d_transpose`."""
+    args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
+    return _functional(Conv3DTranspose, inputs, name, reuse, **args)

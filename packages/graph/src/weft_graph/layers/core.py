@@ -1,0 +1,266 @@
+"""Dense, dropout and flatten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph import nn
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.initializers import zeros_initializer
+from weft_graph.layers.base import InputSpec, Layer
+from weft_graph.node import Output
+from weft_graph.ops import array, identity, matmul
+from weft_tensor import errors
+from weft_tensor.shape import TensorShape, as_dims, format_dims
+
+Function = Callable[..., Any]
+
+
+class Dense(Layer):
+    """activation(inputs @ kernel + bias), over the last axis.
+
+    Args:
+      units: size of the output's last axis.
+      activation: applied last; None for none.
+      use_bias: whether there is a bias.
+      kernel_initializer: of the kernel (I, units); the variable scope's by default.
+      bias_initializer: of the bias (units,).
+      kernel_regularizer, bias_regularizer: functions from the variable to a loss.
+      activity_regularizer: function from the output to a loss.
+      kernel_constraint, bias_constraint: functions that optimizers apply after an update.
+      trainable: whether the variables are trainable.
+      name: of the layer.
+    """
+
+    def __init__(
+        self,
+        units: int,
+        activation: Function | None = None,
+        use_bias: bool = True,
+        kernel_initializer: Any = None,
+        bias_initializer: Any = None,
+        kernel_regularizer: Any = None,
+        bias_regularizer: Any = None,
+        activity_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        bias_constraint: Any = None,
+        trainable: bool = True,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trainable, name, activity_regularizer=activity_regularizer, **kwargs)
+        self.units = int(units)
+        self.activation = activation
+        self.use_bias = use_bias
+        self.kernel_initializer = kernel_initializer
+        self.bias_initializer = bias_initializer or zeros_initializer()
+        self.kernel_regularizer = kernel_regularizer
+        self.bias_regularizer = bias_regularizer
+        self.kernel_constraint = kernel_constraint
+        self.bias_constraint = bias_constraint
+        self.input_spec = InputSpec(min_ndim=2)
+        self.kernel: Any = None
+        self.bias: Any = None
+
+    def build(self, input_shape: TensorShape) -> None:
+        """Make kernel and bias.
+
+        Raises: InvalidArgumentError: the input's last size is not known.
+        """
+        dims = as_dims(input_shape) or (None,)
+        if dims[-1] is None:
+            raise errors.InvalidArgumentError(
+                f"layer {self.name} requires an input whose last size is known, "
+                f"got shape {format_dims(dims)}"
+            )
+        self.input_spec = InputSpec(min_ndim=2, axes={-1: dims[-1]})
+        self.kernel = self.add_weight(
+            "kernel",
+            shape=(dims[-1], self.units),
+            initializer=self.kernel_initializer,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+        if self.use_bias:
+            self.bias = self.add_weight(
+                "bias",
+                shape=(self.units,),
+                initializer=self.bias_initializer,
+                regularizer=self.bias_regularizer,
+                constraint=self.bias_constraint,
+            )
+        self.built = True
+
+    def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
+        """The product, the bias, the activation."""
+        rank = len(inputs.dims or ())
+        if rank > 2:
+            result = matmul.tensordot(inputs, self.kernel, [[rank - 1], [0]])
+            result.dims = (*(inputs.dims or ())[:-1], self.units)
+        else:
+            result = out("MatMul", [inputs, self.kernel])
+        if self.use_bias:
+            result = nn.bias_add(result, self.bias)
+        return result if self.activation is None else self.activation(result)
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        """The input's shape with `units` as its last size."""
+        dims = as_dims(input_shape)
+        return TensorShape(None if dims is None else (*dims[:-1], self.units))
+
+
+def dense(
+    inputs: Any,
+    units: int,
+    activation: Function | None = None,
+    use_bias: bool = True,
+    kernel_initializer: Any = None,
+    bias_initializer: Any = None,
+    kernel_regularizer: Any = None,
+    bias_regularizer: Any = None,
+    activity_regularizer: Any = None,
+    kernel_constraint: Any = None,
+    bias_constraint: Any = None,
+    trainable: bool = True,
+    name: str | None = None,
+    reuse: Any = None,
+) -> Output:
+    """activation(inputs @ kernel + bias), over the last axis; see `Dense`.
+
+    Args:
+      inputs: floating, shape (N, ..., I).
+      reuse: the variables of a previous layer of that name.
+    Returns: shape (N, ..., units).
+    """
+    layer = Dense(
+        units,
+        activation,
+        use_bias,
+        kernel_initializer,
+        bias_initializer,
+        kernel_regularizer,
+        bias_regularizer,
+        activity_regularizer,
+        kernel_constraint,
+        bias_constraint,
+        trainable,
+        name,
+        _scope=name,
+        _reuse=reuse,
+    )
+    result: Output = layer(inputs)
+    return result
+
+
+class Dropout(Layer):
+    """`nn.dropout` while training, the input otherwise.
+
+    Args:
+      rate: fraction of elements set to 0.
+      noise_shape, seed: as for `nn.dropout`.
+      name: of the layer.
+    """
+
+    def __init__(
+        self,
+        rate: Any = 0.5,
+        noise_shape: Any = None,
+        seed: int | None = None,
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.rate = rate
+        self.noise_shape = noise_shape
+        self.seed = seed
+
+    def call(self, inputs: Output, *args: Any, training: Any = False, **kwargs: Any) -> Any:
+        """Dropout if `training`, a Boolean or a Boolean tensor of rank 0."""
+        training = args[0] if args else training
+        known = static_bool(training)
+        if known is False:
+            return identity.identity(inputs)
+        rate = self.rate
+        if known is None:
+            kind = inputs.dtype.base_dtype
+            rate = convert_to_tensor(rate, kind)
+            rate = out("SelectV2", [training, rate, convert_to_tensor(0, kind)])
+        return nn.dropout(inputs, noise_shape=self.noise_shape, seed=self.seed, rate=rate)
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        """The input's shape."""
+        return TensorShape(input_shape)
+
+
+def static_bool(value: Any) -> bool | None:
+    """A Boolean that is known while the graph is built, or None."""
+    if isinstance(value, Output) or hasattr(value, "_as_output"):
+        from weft_graph.constant_value import constant_value
+
+        known = constant_value(convert_to_tensor(value))
+        return None if known is None else bool(known)
+    return bool(value)
+
+
+def dropout(
+    inputs: Any,
+    rate: Any = 0.5,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    training: Any = False,
+    name: str | None = None,
+) -> Output:
+    """`nn.dropout` if `training`, the input otherwise; see `Dropout`."""
+    layer = Dropout(rate, noise_shape, seed, name)
+    result: Output = layer(inputs, training=training)
+    return result
+
+
+class Flatten(Layer):
+    """All axes but the batch's as one.
+
+    Args:
+      data_format: "channels_last", or "channels_first": channels are moved last before.
+    """
+
+    def __init__(
+        self, data_format: str | None = None, name: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.data_format = data_format or "channels_last"
+        self.input_spec = InputSpec(min_ndim=2)
+
+    def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
+        """The reshaped input."""
+        dims = inputs.dims or ()
+        if self.data_format == "channels_first" and len(dims) > 2:
+            inputs = out("Transpose", [inputs, [0, *range(2, len(dims)), 1]])
+            dims = inputs.dims or ()
+        width = _product(dims[1:])
+        if width is not None:
+            return array.reshape(inputs, [-1 if dims[0] is None else dims[0], width])
+        batch: Any = array.shape(inputs)[0] if dims[0] is None else dims[0]
+        result = array.reshape(inputs, [batch, -1])
+        result.dims = (dims[0], None)
+        return result
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        """The batch and the product of the rest."""
+        dims = as_dims(input_shape) or (None,)
+        return TensorShape((dims[0], _product(dims[1:])))
+
+
+def _product(dims: tuple[int | None, ...]) -> int | None:
+    total = 1
+    for size in dims:
+        if size is None:
+            return None
+        total *= size
+    return total
+
+
+def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Output:
+    """All axes but the batch's as one: shape (N, ...) to (N, P); see `Flatten`."""
+    result: Output = Flatten(data_format, name)(inputs)
+    return result

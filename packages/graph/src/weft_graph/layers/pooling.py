@@ -1,0 +1,181 @@
+"""Maximum and mean pools in one, two and three axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph.layers.base import InputSpec, Layer, layout_of, padding_of, sizes
+from weft_graph.nn.convolution import avg_pool_of_rank, max_pool_of_rank
+from weft_graph.node import Output
+from weft_graph.ops.windows import slide, spatial_axes
+from weft_tensor.shape import TensorShape, as_dims
+
+
+class _Pool(Layer):
+    """The pools' common base.
+
+    Args:
+      pool_size: of the window: one number, or one per spatial axis.
+      strides: in the same forms; None for `pool_size`.
+      padding: "valid" or "same".
+      data_format: "channels_last" or "channels_first".
+      name: of the layer.
+    """
+
+    rank = 2
+    function: Callable[..., Output] = staticmethod(max_pool_of_rank)
+
+    def __init__(
+        self,
+        pool_size: Any,
+        strides: Any,
+        padding: str = "valid",
+        data_format: str = "channels_last",
+        name: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.pool_size = sizes(pool_size, self.rank, "pool_size")
+        self.strides = sizes(pool_size if strides is None else strides, self.rank, "strides")
+        self.padding = padding_of(padding)
+        self.data_format = data_format
+        self.layout = layout_of(data_format, self.rank)
+        self.input_spec = InputSpec(ndim=self.rank + 2)
+
+    def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
+        """The pool."""
+        window, strides = list(self.pool_size), list(self.strides)
+        return type(self).function(inputs, window, strides, self.padding, self.layout, None)
+
+    def compute_output_shape(self, input_shape: Any) -> TensorShape:
+        """The shape with the windows counted along each spatial axis."""
+        dims = list(as_dims(input_shape) or (None,) * (self.rank + 2))
+        for i, axis in enumerate(spatial_axes(self.layout)):
+            size = dims[axis]
+            if size is not None:
+                k, s = self.pool_size[i], self.strides[i]
+                dims[axis] = slide(size, k, s, 1, self.padding)[0]
+        return TensorShape(dims)
+
+
+class MaxPooling1D(_Pool):
+    """Maximum of each window along one axis."""
+
+    rank = 1
+
+
+class MaxPooling2D(_Pool):
+    """Maximum of each window of an image."""
+
+
+class MaxPooling3D(_Pool):
+    """Maximum of each window of a volume."""
+
+    rank = 3
+
+
+class AveragePooling1D(_Pool):
+    """Mean of each window along one axis."""
+
+    rank = 1
+    function = staticmethod(avg_pool_of_rank)
+
+
+class AveragePooling2D(_Pool):
+    """Mean of each window of an image."""
+
+    function = staticmethod(avg_pool_of_rank)
+
+
+class AveragePooling3D(_Pool):
+    """Mean of each window of a volume."""
+
+    rank = 3
+    function = staticmethod(avg_pool_of_rank)
+
+
+def max_pooling1d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Output:
+    """Maximum of each window along one axis; real, shape (N, W, C) or (N, C, W)."""
+    result: Output = MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
+
+
+def max_pooling2d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Output:
+    """Maximum of each window of an image.
+
+    Args:
+      inputs: floating, shape (N, H, W, C) or (N, C, H, W).
+      pool_size, strides: one number, or one per spatial axis.
+      padding: "valid" or "same".
+      data_format: "channels_last" or "channels_first".
+    Returns: shape (N, H', W', C) in the layout of `inputs`.
+    """
+    result: Output = MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
+
+
+def max_pooling3d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Output:
+    """Maximum of each window of a volume; see `max_pooling2d`."""
+    result: Output = MaxPooling3D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
+
+
+def average_pooling1d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Output:
+    """Mean of each window along one axis; floating, shape (N, W, C) or (N, C, W)."""
+    result: Output = AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
+
+
+def average_pooling2d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Output:
+    """Mean of each window of an image; see `max_pooling2d`."""
+    result: Output = AveragePooling2D(pool_size, strides, padding, data_format, name)(inputs)
+    return result
+
+
+def average_pooling3d(
+    inputs: Any,
+    pool_size: Any,
+    strides: Any,
+    padding: str = "valid",
+    data_format: str = "channels_last",
+    name: str | None = None,
+) -> Output:
+    """Mean of each window of a volume; see `max_pooling2d`."""
+    result: Output = AveragePooling3D(pool_size, strides, padding, data_format, name)(inputs)
+    return result

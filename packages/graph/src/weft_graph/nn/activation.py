@@ -1,0 +1,144 @@
+"""Activations, dropout and small layers composed of single nodes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.nn.scope import scope, static_number
+from weft_graph.node import Output
+from weft_graph.ops import array, casting, elementary, nn, reduction
+from weft_tensor import dtypes, errors
+
+
+def crelu(features: Any, name: str | None = None, axis: int = -1) -> Output:
+    """relu(x) and relu(-x), concatenated along an axis; floating.
+
+    Source: Shang et al. 2016.
+    """
+    with scope(name, "CRelu") as full:
+        features = convert_to_tensor(features)
+        both = out("ConcatV2", [[features, out("Neg", [features])], axis])
+        return nn.relu(both, name=full)
+
+
+def swish(features: Any, name: str | None = None) -> Output:
+    """x * sigmoid(x), elementwise; floating, any shape.
+
+    Source: Ramachandran et al. 2017.
+    """
+    features = convert_to_tensor(features)
+    with scope(name, "swish") as full:
+        return out("Mul", [features, elementary.sigmoid(features)], name=full)
+
+
+def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Output:
+    """x @ weights + biases.
+
+    Args:
+      x: floating, shape (N, I).
+      weights: same dtype, shape (I, O).
+      biases: same dtype, shape (O,).
+    Returns: shape (N, O).
+    Raises: InvalidArgumentError: sizes differ.
+    """
+    with scope(name, "xw_plus_b") as full:
+        return nn.bias_add(out("MatMul", [x, weights]), biases, name=full)
+
+
+def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Output:
+    """relu(x @ weights + biases); arguments as for `xw_plus_b`."""
+    with scope(name, "relu_layer") as full:
+        return nn.relu(nn.bias_add(out("MatMul", [x, weights]), biases), name=full)
+
+
+def zero_fraction(value: Any, name: str | None = None) -> Output:
+    """The fraction of elements that are 0: float32, rank 0; any numeric shape."""
+    with scope(name, "zero_fraction") as full:
+        value = convert_to_tensor(value)
+        size = array.size(value, out_type=dtypes.int64)
+        others = reduction.count_nonzero(value, dtype=dtypes.int64)
+        zeros = casting.cast(size - others, dtypes.float32)
+        return out("RealDiv", [zeros, casting.cast(size, dtypes.float32)], name=full)
+
+
+# ---------------------------------------------------------------------------- dropout
+
+
+def dropout(
+    x: Any,
+    keep_prob: Any = None,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+    rate: Any = None,
+) -> Output:
+    """Elements set to 0 with probability `rate`, the others scaled by 1 / (1 - rate).
+
+    Args:
+      x: floating, any shape.
+      keep_prob: 1 - rate; a number, or a tensor of rank 0.
+      noise_shape: int32; the shape of the random choices, which broadcasts to that of `x`.
+      seed: of the random choices.
+      rate: in [0, 1); a number, or a tensor of rank 0.
+    Returns: shape and dtype of `x`.
+    Raises: InvalidArgumentError: neither or both of `rate` and `keep_prob`, or out of range.
+    Source: Srivastava et al. 2014.
+    """
+    if (rate is None) == (keep_prob is None):
+        raise errors.InvalidArgumentError(
+            f"dropout requires one of rate and keep_prob, got {rate!r} and {keep_prob!r}"
+        )
+    return _dropped(x, 1 - keep_prob if rate is None else rate, noise_shape, seed, name)
+
+
+def dropout_v2(
+    x: Any,
+    rate: Any,
+    noise_shape: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Output:
+    """`dropout`, with `rate`."""
+    return _dropped(x, rate, noise_shape, seed, name)
+
+
+def _dropped(x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | None) -> Output:
+    from weft_graph.ops import random
+
+    with scope(name, "dropout") as full:
+        x = convert_to_tensor(x)
+        if not x.dtype.is_floating:
+            raise errors.InvalidTypeError(f"dropout requires a floating x, got {x!r}")
+        number = static_number(rate)
+        if number is not None:
+            if not 0 <= number < 1:
+                raise errors.InvalidArgumentError(f"rate must be a number in [0, 1), got {number}")
+            if number == 0:
+                return convert_to_tensor(x)
+            if number > 0.5:
+                warnings.warn(f"dropout drops {number:.0%} of all elements", stacklevel=4)
+            scale: Any = 1 / (1 - number)
+        else:
+            rate = convert_to_tensor(rate, x.dtype)
+            scale = out("RealDiv", [1, out("Sub", [1, rate])])
+        shape = _noise_shape(x, noise_shape)
+        noise = random.random_uniform(shape, dtype=x.dtype.base_dtype, seed=seed)
+        kept = casting.cast(out("GreaterEqual", [noise, rate]), x.dtype.base_dtype)
+        result = out("Mul", [out("Mul", [x, scale]), kept], name=full)
+        result.dims = x.dims
+        return result
+
+
+def _noise_shape(x: Output, noise_shape: Any) -> Any:
+    if noise_shape is None:
+        return array.shape(x)
+    known = isinstance(noise_shape, list | tuple) and x.dims is not None
+    if not known or len(noise_shape) != len(x.dims or ()):
+        return noise_shape
+    pairs = zip(noise_shape, x.dims or (), strict=True)
+    return [size if given is None else given for given, size in pairs]
+
+
+__all__ = ["crelu", "dropout", "dropout_v2", "relu_layer", "swish", "xw_plus_b", "zero_fraction"]

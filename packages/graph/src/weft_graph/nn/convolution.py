@@ -1,0 +1,535 @@
+"""Convolutions and pools composed of the single-node ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.nn.scope import scope
+from weft_graph.node import Output
+from weft_graph.ops import array, conv, layout, pool
+from weft_graph.ops.conv import expand
+from weft_graph.ops.windows import channel_axis, spatial_axes
+from weft_tensor import errors
+from weft_tensor.shape import Dims, format_dims
+
+_LAYOUTS = {1: ("NWC", "NCW"), 2: ("NHWC", "NCHW"), 3: ("NDHWC", "NCDHW")}
+
+
+def _layout(data_format: str | None, spatial: int) -> str:
+    """The full name of a layout.
+
+    Raises: InvalidArgumentError: it is not one of this many axes.
+    """
+    last, first = _LAYOUTS[spatial]
+    if data_format is None or data_format in (last, "channels_last"):
+        return last
+    if data_format in (first, "channels_first"):
+        return first
+    raise errors.InvalidArgumentError(
+        f"data_format must be {last!r} or {first!r}, got {data_format!r}"
+    )
+
+
+# --------------------------------------------------------------------------- one axis
+
+
+def conv1d(
+    value: Any = None,
+    filters: Any = None,
+    stride: Any = None,
+    padding: Any = None,
+    use_cudnn_on_gpu: bool | None = None,
+    data_format: str | None = None,
+    name: str | None = None,
+    input: Any = None,
+    dilations: Any = None,
+) -> Output:
+    """1-D convolution (cross-correlation).
+
+    Args:
+      value: floating, shape (N, W, C) or (N, C, W); also `input`.
+      filters: same dtype, shape (K, C, O).
+      stride, dilations: a number, or three of them.
+      padding: "SAME" or "VALID".
+      data_format: "NWC" (the default) or "NCW".
+    Returns: shape (N, W', O) in the layout of `value`.
+    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    """
+    value = input if value is None else value
+    wide, axis = _widened_layout(data_format)
+    with scope(name, "conv1d") as full:
+        value = array.expand_dims(convert_to_tensor(value), axis)
+        filters = array.expand_dims(convert_to_tensor(filters), 0)
+        result = conv.conv2d(
+            value,
+            filters,
+            _widened(stride, wide),
+            padding,
+            data_format=wide,
+            dilations=_widened(dilations, wide),
+        )
+        return array.squeeze(result, [axis], name=full)
+
+
+def _widened_layout(data_format: str | None) -> tuple[str, int]:
+    """The 2-D layout of a 1-D one, and the axis that is added to it."""
+    return ("NHWC", 1) if _layout(data_format, 1) == "NWC" else ("NCHW", 2)
+
+
+def _widened(value: Any, wide: str) -> list[int]:
+    """Strides of one axis as those of a 2-D layout."""
+    entries = expand(value, "stride", 1, "NWC" if wide == "NHWC" else "NCW")
+    step = entries[1] if wide == "NHWC" else entries[2]
+    return [1, 1, step, 1] if wide == "NHWC" else [1, 1, 1, step]
+
+
+def conv1d_transpose(
+    input: Any,
+    filters: Any,
+    output_shape: Any,
+    strides: Any,
+    padding: Any = "SAME",
+    data_format: str | None = "NWC",
+    dilations: Any = None,
+    name: str | None = None,
+) -> Output:
+    """The transpose of `conv1d`.
+
+    Args:
+      input: floating, shape (N, W, C) or (N, C, W).
+      filters: same dtype, shape (K, O, C).
+      output_shape: int32, shape (3,).
+      strides, padding, data_format, dilations: as for `conv1d`.
+    Returns: shape `output_shape`.
+    Raises: InvalidArgumentError: the shapes do not belong together.
+    """
+    wide, axis = _widened_layout(data_format)
+    with scope(name, "conv1d_transpose") as full:
+        value = array.expand_dims(convert_to_tensor(input), axis)
+        filters = array.expand_dims(convert_to_tensor(filters), 0)
+        if isinstance(output_shape, list | tuple):
+            sizes: Any = [*output_shape[:axis], 1, *output_shape[axis:]]
+        else:
+            given = convert_to_tensor(output_shape)
+            sizes = out("ConcatV2", [[given[:axis], [1], given[axis:]], 0])
+        result = conv2d_transpose(
+            value,
+            filters,
+            sizes,
+            _widened(strides, wide),
+            padding,
+            data_format=wide,
+            dilations=_widened(dilations, wide),
+        )
+        return array.squeeze(result, [axis], name=full)
+
+
+# --------------------------------------------------------------------------- two axes
+
+
+def conv2d_transpose(
+    value: Any = None,
+    filter: Any = None,
+    output_shape: Any = None,
+    strides: Any = None,
+    padding: Any = "SAME",
+    data_format: str | None = "NHWC",
+    name: str | None = None,
+    input: Any = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> Output:
+    """The transpose of `conv2d`, also called deconvolution.
+
+    Args:
+      value: floating, shape (N, H, W, C) or (N, C, H, W); also `input`.
+      filter: same dtype, shape (KH, KW, O, C); also `filters`.
+      output_shape: int32, shape (4,).
+      strides, padding, data_format, dilations: as for `conv2d`.
+    Returns: shape `output_shape`.
+    Raises: InvalidArgumentError: the shapes do not belong together.
+    Source: Zeiler et al. 2010, Deconvolutional Networks.
+    """
+    value = convert_to_tensor(input if value is None else value)
+    kernel = convert_to_tensor(filters if filter is None else filter)
+    return conv.conv2d_backprop_input(
+        array.shape_vector(output_shape),
+        kernel,
+        value,
+        strides,
+        padding,
+        data_format=_layout(data_format, 2),
+        dilations=dilations,
+        name=name or "conv2d_transpose",
+    )
+
+
+def atrous_conv2d(
+    value: Any, filters: Any, rate: int, padding: Any, name: str | None = None
+) -> Output:
+    """`conv2d` with stride 1 and `rate - 1` positions skipped between taps.
+
+    Args:
+      value: floating, shape (N, H, W, C).
+      filters: same dtype, shape (KH, KW, C, O).
+      rate: positions from one tap to the next.
+      padding: "SAME" or "VALID".
+    Returns: shape (N, H', W', O).
+    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    """
+    return conv.conv2d(value, filters, 1, padding, dilations=rate, name=name or "atrous_conv2d")
+
+
+def atrous_conv2d_transpose(
+    value: Any,
+    filters: Any,
+    output_shape: Any,
+    rate: int,
+    padding: Any,
+    name: str | None = None,
+) -> Output:
+    """The transpose of `atrous_conv2d`.
+
+    Args:
+      value: floating, shape (N, H, W, C).
+      filters: same dtype, shape (KH, KW, O, C).
+      output_shape: int32, shape (4,).
+      rate, padding: as for `atrous_conv2d`.
+    Returns: shape `output_shape`.
+    Raises: InvalidArgumentError: the shapes do not belong together.
+    """
+    return conv2d_transpose(
+        value, filters, output_shape, 1, padding, dilations=rate, name=name or "atrous_transpose"
+    )
+
+
+def depthwise_conv2d(
+    input: Any,
+    filter: Any = None,
+    strides: Any = None,
+    padding: Any = None,
+    rate: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
+    dilations: Any = None,
+) -> Output:
+    """2-D convolution of each channel with filters of its own.
+
+    Args:
+      input: floating, shape (N, H, W, C) or (N, C, H, W).
+      filter: same dtype, shape (KH, KW, C, M).
+      strides, padding: as for `conv2d`.
+      rate: dilation of height and width; also `dilations`.
+      data_format: "NHWC" or "NCHW".
+    Returns: shape (N, H', W', C * M) in the layout of `input`.
+    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    """
+    return conv.depthwise_conv2d_native(
+        input,
+        filter,
+        strides,
+        padding,
+        _layout(data_format, 2),
+        rate if dilations is None else dilations,
+        name or "depthwise",
+    )
+
+
+def separable_conv2d(
+    input: Any,
+    depthwise_filter: Any,
+    pointwise_filter: Any,
+    strides: Any,
+    padding: Any,
+    rate: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
+    dilations: Any = None,
+) -> Output:
+    """A depthwise convolution followed by one that mixes channels.
+
+    Args:
+      input: floating, shape (N, H, W, C) or (N, C, H, W).
+      depthwise_filter: same dtype, shape (KH, KW, C, M).
+      pointwise_filter: same dtype, shape (1, 1, C * M, O).
+      strides, padding, rate, data_format: as for `depthwise_conv2d`.
+    Returns: shape (N, H', W', O) in the layout of `input`.
+    Raises: InvalidArgumentError: depths differ, or the window does not fit.
+    """
+    pointwise = convert_to_tensor(pointwise_filter)
+    if pointwise.dims is not None and (len(pointwise.dims) != 4 or pointwise.dims[:2] != (1, 1)):
+        raise errors.InvalidArgumentError(
+            f"separable_conv2d requires a pointwise_filter of shape [1,1,?,?], "
+            f"got {format_dims(pointwise.dims)}"
+        )
+    with scope(name, "separable_conv2d") as full:
+        middle = depthwise_conv2d(
+            input, depthwise_filter, strides, padding, rate, None, data_format, dilations
+        )
+        data_format = _layout(data_format, 2)
+        return conv.conv2d(middle, pointwise, 1, "VALID", data_format=data_format, name=full)
+
+
+# ---------------------------------------------------------------------- any number of axes
+
+
+def convolution(
+    input: Any,
+    filter: Any = None,
+    padding: Any = None,
+    strides: Any = None,
+    dilation_rate: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
+    filters: Any = None,
+    dilations: Any = None,
+) -> Output:
+    """Convolution over one, two or three spatial axes.
+
+    Args:
+      input: floating, shape (N, S..., C), or (N, C, S...) for a `data_format` of that form.
+      filter: same dtype, shape (K..., C, O); also `filters`.
+      padding: "SAME" or "VALID".
+      strides, dilation_rate: one number, or one per spatial axis.
+      data_format: "NWC", "NCW", "NHWC", "NCHW", "NDHWC" or "NCDHW".
+    Returns: shape (N, S'..., O) in the layout of `input`.
+    Raises: InvalidArgumentError: depths or ranks differ, or the window does not fit.
+    """
+    value = convert_to_tensor(input)
+    kernel = convert_to_tensor(filters if filter is None else filter)
+    rate = dilation_rate if dilations is None else dilations
+    spatial = _spatial_rank(value.dims, kernel.dims, data_format)
+    full_format = _layout(data_format, spatial)
+    if spatial == 1:
+        return conv1d(
+            value,
+            kernel,
+            _one(strides),
+            padding,
+            data_format=full_format,
+            name=name or "convolution",
+            dilations=_one(rate),
+        )
+    function: Callable[..., Output] = conv.conv2d if spatial == 2 else conv.conv3d
+    return function(
+        value,
+        kernel,
+        strides,
+        padding,
+        data_format=full_format,
+        dilations=rate,
+        name=name or "convolution",
+    )
+
+
+def _one(value: Any) -> Any:
+    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+
+
+def _spatial_rank(x: Dims, kernel: Dims, data_format: str | None) -> int:
+    known = [len(dims) - 2 for dims in (x, kernel) if dims is not None]
+    if data_format is not None and data_format.startswith("N"):
+        known.append(len(data_format) - 2)
+    if not known or min(known) != max(known) or known[0] not in _LAYOUTS:
+        raise errors.InvalidArgumentError(
+            "convolution requires input, filter and data_format of one rank from 3 to 5, got "
+            f"{format_dims(x)}, {format_dims(kernel)} and {data_format!r}"
+        )
+    return known[0]
+
+
+def pool_nd(
+    input: Any,
+    window_shape: Sequence[int],
+    pooling_type: str,
+    padding: str,
+    dilation_rate: Any = None,
+    strides: Any = None,
+    name: str | None = None,
+    data_format: str | None = None,
+    dilations: Any = None,
+) -> Output:
+    """Pool over one, two or three spatial axes.
+
+    Args:
+      input: floating, shape (N, S..., C), or (N, C, S...) for a `data_format` of that form.
+      window_shape: one size per spatial axis.
+      pooling_type: "MAX" or "AVG".
+      padding: "SAME" or "VALID".
+      dilation_rate: positions between taps, by regrouping space into the batch; 1 by default.
+      strides: 1 by default.
+      data_format: as for `convolution`.
+    Raises: InvalidArgumentError: another pooling type, ranks that do not fit, or strides together
+      with dilation.
+    """
+    spatial = len(window_shape)
+    value = convert_to_tensor(input)
+    full_format = _layout(data_format, spatial)
+    rates = _rates(dilation_rate if dilations is None else dilations, spatial)
+    steps = list(strides) if isinstance(strides, list | tuple) else [strides or 1] * spatial
+    functions = {"MAX": max_pool_of_rank, "AVG": avg_pool_of_rank}
+    if pooling_type not in functions:
+        raise errors.InvalidArgumentError(
+            f"pooling_type must be 'MAX' or 'AVG', got {pooling_type!r}"
+        )
+    function = functions[pooling_type]
+    with scope(name, pooling_type.lower() + "_pool") as full:
+        if max(rates) == 1:
+            return function(value, list(window_shape), steps, padding, full_format, full)
+        return _dilated_pool(
+            function, value, list(window_shape), steps, padding, full_format, rates
+        )
+
+
+def _rates(value: Any, spatial: int) -> list[int]:
+    return list(value) if isinstance(value, list | tuple) else [value or 1] * spatial
+
+
+def _dilated_pool(
+    function: Callable[..., Output],
+    value: Output,
+    window: list[int],
+    steps: list[int],
+    padding: str,
+    data_format: str,
+    rates: list[int],
+) -> Output:
+    if max(steps) > 1:
+        raise errors.InvalidArgumentError(
+            f"strides over 1 cannot go with dilation over 1, got {steps} and {rates}"
+        )
+    if channel_axis(data_format) == 1:
+        raise errors.UnimplementedError("a dilated pool requires the channels last")
+    if value.dims is None or any(value.dims[a] is None for a in spatial_axes(data_format)):
+        raise errors.InvalidArgumentError(
+            f"a dilated pool requires known spatial sizes, got {format_dims(value.dims)}"
+        )
+    sizes = [value.dims[axis] or 0 for axis in spatial_axes(data_format)]
+    pads, crops = [], []
+    for size, k, rate in zip(sizes, window, rates, strict=True):
+        reach = (k - 1) * rate if padding.upper() == "SAME" else 0
+        low = reach // 2
+        extra = -(size + reach) % rate
+        pads.append([low, reach - low + extra])
+        crops.append([0, extra])
+    grouped = layout.space_to_batch_nd(value, rates, pads)
+    pooled = function(grouped, window, steps, "VALID", data_format, None)
+    return layout.batch_to_space_nd(pooled, rates, crops)
+
+
+def max_pool_of_rank(
+    value: Any, ksize: Any, strides: Any, padding: str, data_format: str, name: str | None
+) -> Output:
+    """Maximum pool in any layout of one, two or three spatial axes."""
+    return _of_rank(
+        pool.max_pool, pool.max_pool3d, value, ksize, strides, padding, data_format, name
+    )
+
+
+def avg_pool_of_rank(
+    value: Any, ksize: Any, strides: Any, padding: str, data_format: str, name: str | None
+) -> Output:
+    """Mean pool in any layout of one, two or three spatial axes."""
+    return _of_rank(
+        pool.avg_pool, pool.avg_pool3d, value, ksize, strides, padding, data_format, name
+    )
+
+
+def _of_rank(
+    plane: Callable[..., Output],
+    volume: Callable[..., Output],
+    value: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str,
+    name: str | None,
+) -> Output:
+    if len(data_format) == 5:
+        return volume(value, ksize, strides, padding, data_format, name)
+    if len(data_format) == 4:
+        return plane(value, ksize, strides, padding, data_format, name)
+    wide, axis = _widened_layout(data_format)
+    value = array.expand_dims(convert_to_tensor(value), axis)
+    result = plane(value, _widened(ksize, wide), _widened(strides, wide), padding, wide)
+    return array.squeeze(result, [axis], name=name)
+
+
+def max_pool1d(
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NWC",
+    name: str | None = None,
+) -> Output:
+    """Maximum of each window along one axis; real, shape (N, W, C) or (N, C, W)."""
+    return max_pool_of_rank(input, ksize, strides, padding, _layout(data_format, 1), name)
+
+
+def avg_pool1d(
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NWC",
+    name: str | None = None,
+) -> Output:
+    """Mean of each window along one axis; floating, shape (N, W, C) or (N, C, W)."""
+    return avg_pool_of_rank(input, ksize, strides, padding, _layout(data_format, 1), name)
+
+
+def max_pool_v2(
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str | None = None,
+    name: str | None = None,
+) -> Output:
+    """Maximum of each window over as many spatial axes as `input` has."""
+    full = _format_of(input, data_format)
+    return max_pool_of_rank(input, ksize, strides, padding, full, name)
+
+
+def avg_pool_v2(
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str | None = None,
+    name: str | None = None,
+) -> Output:
+    """Mean of each window over as many spatial axes as `input` has."""
+    full = _format_of(input, data_format)
+    return avg_pool_of_rank(input, ksize, strides, padding, full, name)
+
+
+def _format_of(value: Any, data_format: str | None) -> str:
+    if data_format is not None and data_format.startswith("N"):
+        return _layout(data_format, len(data_format) - 2)
+    dims = convert_to_tensor(value).dims
+    if dims is None or len(dims) - 2 not in _LAYOUTS:
+        raise errors.InvalidArgumentError(
+            f"a pool requires an input of rank 3 to 5, got {format_dims(dims)}"
+        )
+    return _layout(data_format, len(dims) - 2)
+
+
+__all__ = [
+    "atrous_conv2d",
+    "atrous_conv2d_transpose",
+    "avg_pool1d",
+    "avg_pool_v2",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d_transpose",
+    "convolution",
+    "depthwise_conv2d",
+    "max_pool1d",
+    "max_pool_v2",
+    "pool_nd",
+    "separable_conv2d",
+]

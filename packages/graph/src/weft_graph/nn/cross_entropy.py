@@ -1,0 +1,121 @@
+"""Losses per example over logits."""
+
+from __future__ import annotations
+
+from math import pi
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.nn.scope import scope
+from weft_graph.node import Output
+from weft_graph.ops import array, nn
+from weft_tensor import errors
+from weft_tensor.shape import format_dims, merge_dims
+
+
+def _pair(function: str, labels: Any, logits: Any) -> tuple[Output, Output]:
+    if labels is None or logits is None:
+        raise errors.InvalidArgumentError(
+            f"{function} must be called with named arguments (labels=..., logits=..., ...)"
+        )
+    logits = convert_to_tensor(logits)
+    labels = convert_to_tensor(labels, logits.dtype.base_dtype)
+    try:
+        merge_dims(labels.dims, logits.dims)
+    except errors.InvalidArgumentError:
+        raise errors.InvalidArgumentError(
+            f"logits and labels must have the same shape, got {format_dims(logits.dims)} and "
+            f"{format_dims(labels.dims)}"
+        ) from None
+    return labels, logits
+
+
+def sigmoid_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Output:
+    """Cross entropy of independent binary labels: max(x, 0) - x * z + log(1 + exp(-abs(x))).
+
+    Args:
+      labels: z, floating, any shape, in [0, 1].
+      logits: x, same dtype and shape.
+    Returns: the same shape and dtype.
+    Raises: InvalidArgumentError: positional arguments, or shapes that differ.
+    """
+    function = "sigmoid_cross_entropy_with_logits"
+    if _sentinel is not None:
+        labels = None
+    labels, logits = _pair(function, labels, logits)
+    with scope(name, "logistic_loss") as full:
+        # Selections rather than relu and abs: their gradients at 0 add up to 1/2 - z.
+        zeros = array.zeros_like(logits)
+        positive = out("GreaterEqual", [logits, zeros])
+        above = out("SelectV2", [positive, logits, zeros])
+        away = out("SelectV2", [positive, out("Neg", [logits]), logits])
+        linear = out("Sub", [above, out("Mul", [logits, labels])])
+        return out("AddV2", [linear, out("Log1p", [out("Exp", [away])])], name=full)
+
+
+def weighted_cross_entropy_with_logits(
+    labels: Any = None,
+    logits: Any = None,
+    pos_weight: Any = None,
+    name: str | None = None,
+    targets: Any = None,
+) -> Output:
+    """Sigmoid cross entropy whose positive part is weighted.
+
+    The loss is pos_weight * z * -log(sigmoid(x)) + (1 - z) * -log(1 - sigmoid(x)).
+
+    Args:
+      labels: z, floating, any shape; also `targets`.
+      logits: x, same dtype and shape.
+      pos_weight: broadcasts to them.
+    Returns: the same shape and dtype.
+    Raises: InvalidArgumentError: shapes that differ.
+    """
+    labels = targets if labels is None else labels
+    labels, logits = _pair("weighted_cross_entropy_with_logits", labels, logits)
+    with scope(name, "logistic_loss") as full:
+        weight = out("AddV2", [1, out("Mul", [out("Sub", [pos_weight, 1.0]), labels])])
+        tail = out("Log1p", [out("Exp", [out("Neg", [out("Abs", [logits])])])])
+        tail = out("AddV2", [tail, nn.relu(out("Neg", [logits]))])
+        linear = out("Mul", [out("Sub", [1, labels]), logits])
+        return out("AddV2", [linear, out("Mul", [weight, tail])], name=full)
+
+
+def log_poisson_loss(
+    targets: Any, log_input: Any, compute_full_loss: bool = False, name: str | None = None
+) -> Output:
+    """exp(c) - z * c, the Poisson loss but for a constant.
+
+    Args:
+      targets: z, floating, any shape.
+      log_input: c, same dtype and shape.
+      compute_full_loss: add Stirling's approximation of the constant where z > 1.
+    Returns: the same shape and dtype.
+    Raises: InvalidArgumentError: shapes that differ.
+    """
+    targets, log_input = _pair("log_poisson_loss", targets, log_input)
+    with scope(name, "log_poisson_loss") as full:
+        linear = out("Mul", [log_input, targets])
+        if not compute_full_loss:
+            return out("Sub", [out("Exp", [log_input]), linear], name=full)
+        result = out("Sub", [out("Exp", [log_input]), linear])
+        logarithm = out("Log", [targets])
+        stirling = out("Sub", [out("Mul", [targets, logarithm]), targets])
+        half = out("Mul", [0.5, out("Log", [out("Mul", [2 * pi, targets])])])
+        stirling = out("AddV2", [stirling, half])
+        zeros = array.zeros_like(targets)
+        inside = out(
+            "LogicalAnd",
+            [out("GreaterEqual", [targets, 0.0]), out("LessEqual", [targets, 1.0])],
+        )
+        chosen = out("SelectV2", [inside, zeros, stirling])
+        return out("AddV2", [result, chosen], name=full)
+
+
+__all__ = [
+    "log_poisson_loss",
+    "sigmoid_cross_entropy_with_logits",
+    "weighted_cross_entropy_with_logits",
+]

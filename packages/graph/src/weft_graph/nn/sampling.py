@@ -1,0 +1,174 @@
+"""Losses over a sample of many classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.nn.cross_entropy import sigmoid_cross_entropy_with_logits
+from weft_graph.nn.embedding import embedding_lookup
+from weft_graph.nn.scope import scope
+from weft_graph.node import Output
+from weft_graph.ops import array, candidates, casting, identity, nn, reduction
+from weft_tensor import dtypes
+
+
+def nce_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Any = None,
+    remove_accidental_hits: bool = False,
+    partition_strategy: str = "mod",
+    name: str = "nce_loss",
+) -> Output:
+    """Noise-contrastive estimation: tell the true classes from sampled ones.
+
+    Args:
+      weights: floating, shape (num_classes, D), or a list of parts of it.
+      biases: same dtype, shape (num_classes,).
+      labels: int64, shape (N, num_true): the true classes.
+      inputs: same dtype as `weights`, shape (N, D).
+      num_sampled: classes to sample for the whole batch.
+      num_classes: how many there are.
+      num_true: true classes per example.
+      sampled_values: what a candidate sampler returned; distinct log-uniform ones by default.
+      remove_accidental_hits: leave out sampled classes that are true.
+      partition_strategy: of `embedding_lookup`.
+    Returns: shape (N,).
+    Raises: InvalidArgumentError: shapes that do not fit.
+    Source: Gutmann and Hyvärinen 2010.
+    """
+    with scope(name, "nce_loss"):
+        logits, targets = _sampled_logits(
+            weights,
+            biases,
+            labels,
+            inputs,
+            num_sampled,
+            num_classes,
+            num_true,
+            sampled_values,
+            True,
+            remove_accidental_hits,
+            partition_strategy,
+            None,
+        )
+        losses = sigmoid_cross_entropy_with_logits(labels=targets, logits=logits)
+        return reduction.reduce_sum(losses, 1)
+
+
+def sampled_softmax_loss(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int = 1,
+    sampled_values: Any = None,
+    remove_accidental_hits: bool = True,
+    partition_strategy: str = "mod",
+    name: str = "sampled_softmax_loss",
+    seed: int | None = None,
+) -> Output:
+    """Softmax cross entropy over the true and a sample of the other classes, for training.
+
+    Args:
+      weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values,
+        remove_accidental_hits, partition_strategy: as for `nce_loss`.
+      seed: of the sampler.
+    Returns: shape (N,).
+    Raises: InvalidArgumentError: shapes that do not fit.
+    Source: Jean et al. 2014.
+    """
+    with scope(name, "sampled_softmax_loss"):
+        logits, targets = _sampled_logits(
+            weights,
+            biases,
+            labels,
+            inputs,
+            num_sampled,
+            num_classes,
+            num_true,
+            sampled_values,
+            True,
+            remove_accidental_hits,
+            partition_strategy,
+            seed,
+        )
+        targets = identity.stop_gradient(targets)
+        return nn.softmax_cross_entropy_with_logits_v2(labels=targets, logits=logits)
+
+
+def _sampled_logits(
+    weights: Any,
+    biases: Any,
+    labels: Any,
+    inputs: Any,
+    num_sampled: int,
+    num_classes: int,
+    num_true: int,
+    sampled_values: Any,
+    subtract_log_q: bool,
+    remove_accidental_hits: bool,
+    partition_strategy: str,
+    seed: int | None,
+) -> tuple[Output, Output]:
+    """Logits of the true and then the sampled classes, and the targets 1 / num_true and 0."""
+    labels = casting.cast(convert_to_tensor(labels), dtypes.int64)
+    inputs = convert_to_tensor(inputs)
+    if sampled_values is None:
+        sampled_values = candidates.log_uniform_candidate_sampler(
+            labels, num_true, num_sampled, True, num_classes, seed
+        )
+    sampled, true_count, sampled_count = [identity.stop_gradient(v) for v in sampled_values]
+
+    def rows(table: Any, ids: Output) -> Output:
+        return embedding_lookup(table, ids, partition_strategy)
+
+    flat = array.reshape(labels, [-1])
+    true_logits = _true_logits(inputs, rows(weights, flat), num_true)
+    true_logits += array.reshape(rows(biases, flat), [-1, num_true])
+    products = out("MatMul", [inputs, rows(weights, sampled)], {"transpose_b": True})
+    sampled_logits = out("AddV2", [products, rows(biases, sampled)])
+    if remove_accidental_hits:
+        removed = _hits(labels, sampled, num_true, num_sampled)
+        sampled_logits += casting.cast(removed, sampled_logits.dtype)
+    if subtract_log_q:
+        kind = inputs.dtype.base_dtype
+        true_logits -= casting.cast(out("Log", [true_count]), kind)
+        sampled_logits -= casting.cast(out("Log", [sampled_count]), kind)
+    logits = out("ConcatV2", [[true_logits, sampled_logits], 1])
+    ones = array.ones_like(true_logits)
+    ones = ones if num_true == 1 else ones / num_true
+    targets = out("ConcatV2", [[ones, array.zeros_like(sampled_logits)], 1])
+    return logits, targets
+
+
+def _true_logits(inputs: Output, rows: Output, num_true: int) -> Output:
+    """Inner products of each input (N, D) with its own num_true rows (N * num_true, D)."""
+    if num_true == 1:
+        return reduction.reduce_sum(out("Mul", [inputs, rows]), 1, keepdims=True)
+    depth = inputs.dims[1] if inputs.dims is not None else None
+    size: Any = array.shape(inputs)[1] if depth is None else depth
+    cube = array.reshape(rows, [-1, num_true, size])
+    return reduction.reduce_sum(out("Mul", [array.expand_dims(inputs, 1), cube]), 2)
+
+
+def _hits(labels: Output, sampled: Output, num_true: int, num_sampled: int) -> Output:
+    """The most negative float32 where a sampled class is a true one of the row, else 0."""
+    found = candidates.compute_accidental_hits(labels, sampled, num_true)
+    ids = casting.cast(found.ids, dtypes.int32)
+    places = out("Pack", [[found.indices, ids]], {"axis": 1})
+    batch = array.shape(labels)[0]
+    shape = out("Pack", [[batch, num_sampled]])
+    # One sampled class may hit twice in a row, and then counts once.
+    return out("SparseToDense", [places, shape, found.weights, 0.0], {"validate_indices": False})
+
+
+__all__ = ["nce_loss", "sampled_softmax_loss"]

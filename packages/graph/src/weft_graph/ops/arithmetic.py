@@ -1,0 +1,420 @@
+"""Arithmetic: sums, products, quotients, remainders, powers, rounding, extremes of pairs.
+
+Binary functions broadcast as NumPy's do; a Python value takes the element type of the other
+operand, and between tensors nothing is promoted.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops import shape_rules
+from weft_graph.ops.casting import cast
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, as_dims, format_dims, merge_dims
+
+_NUMBERS = "{inexact, integral}"
+_SIGNED = "{inexact, int8, int16, int32, int64}"
+_REALS = "{realnumbertype}"
+
+
+def _clip_shape(node: NodeSpec) -> Sequence[Dims]:
+    t, low, high = (value.dims for value in node.inputs)
+    for bound in (low, high):
+        if t is None or bound is None:
+            continue
+        lead = len(t) - len(bound)
+        if lead < 0 or builtins.any(
+            size not in (1, None) and size != whole and whole is not None
+            for size, whole in zip(bound, t[lead:], strict=True)
+        ):
+            raise errors.InvalidArgumentError(
+                f"a bound of shape {format_dims(bound)} does not broadcast to the clipped value's "
+                f"shape {format_dims(t)}"
+            )
+    return (t,)
+
+
+def _accumulate_shape(node: NodeSpec) -> Sequence[Dims]:
+    (dims,) = shape_rules.merged(node)
+    return (merge_dims(dims, node.attrs["shape"]),)
+
+
+def _declare() -> None:
+    for op, types, doc in (
+        ("Add", "{inexact, integral, string}", "x + y; strings are joined."),
+        ("AddV2", _NUMBERS, "x + y."),
+        ("Sub", _NUMBERS, "x - y."),
+        ("Mul", _NUMBERS, "x * y."),
+        ("Div", _NUMBERS, "x / y; between integers rounded towards zero."),
+        ("RealDiv", _NUMBERS, "x / y; between integers rounded towards zero."),
+        ("DivNoNan", "{inexact}", "x / y, and 0 where y is 0."),
+        ("MulNoNan", "{inexact}", "x * y, and 0 where y is 0, whatever x is."),
+        ("FloorDiv", _REALS, "x / y rounded down."),
+        ("FloorMod", _REALS, "The remainder of FloorDiv, with the sign of y."),
+        ("TruncateDiv", _NUMBERS, "x / y rounded towards zero."),
+        ("TruncateMod", _REALS, "The remainder of TruncateDiv, with the sign of x."),
+        ("Mod", _REALS, "The remainder of TruncateDiv, with the sign of x."),
+        ("Pow", _NUMBERS, "x to the power of y."),
+        ("Maximum", _REALS, "The larger of x and y; NaN where either is."),
+        ("Minimum", _REALS, "The smaller of x and y; NaN where either is."),
+        ("SquaredDifference", _NUMBERS, "(x - y) times its complex conjugate."),
+    ):
+        register_op(op, ("x: T", "y: T"), ("z: T",), {"T": types}, shape_rules.broadcast, doc=doc)
+    for op, types, doc in (
+        ("Neg", _SIGNED, "-x."),
+        ("Abs", _REALS, "The absolute value of a real number."),
+        ("Sign", _NUMBERS, "-1, 0 or 1; x / |x| of a complex number; 0 of NaN."),
+        ("Square", _NUMBERS, "x * x."),
+        ("Sqrt", "{inexact}", "The square root; NaN of a negative number."),
+        ("Rsqrt", "{inexact}", "1 / sqrt(x)."),
+        ("Reciprocal", _NUMBERS, "1 / x."),
+        ("Inv", _NUMBERS, "1 / x."),
+        ("Floor", "{floating}", "The largest integer not above x."),
+        ("Ceil", "{floating}", "The smallest integer not below x."),
+        ("Rint", "{floating}", "The nearest integer, the even one of two."),
+        ("Round", _REALS, "The nearest integer, the even one of two."),
+    ):
+        register_op(op, ("x: T",), ("y: T",), {"T": types}, shape_rules.unchanged, doc=doc)
+    for op, doc in (
+        ("SqrtGrad", "dy * 0.5 / y, for y = sqrt(x)."),
+        ("RsqrtGrad", "dy * -0.5 * y ** 3, for y = rsqrt(x)."),
+        ("ReciprocalGrad", "-dy * y * y, for y = 1 / x."),
+        ("InvGrad", "-dy * y * y, for y = 1 / x."),
+    ):
+        register_op(
+            op,
+            ("y: T", "dy: T"),
+            ("z: T",),
+            {"T": "{inexact}"},
+            shape_rules.merged_with(0, 1),
+            doc=doc,
+        )
+    register_op(
+        "AddN",
+        ("inputs: N * T",),
+        ("sum: T",),
+        {"N": "int >= 1", "T": "{inexact, integral, variant}"},
+        shape_rules.merged,
+        doc="The sum of N tensors of one shape.",
+    )
+    register_op(
+        "AccumulateNV2",
+        ("inputs: N * T",),
+        ("sum: T",),
+        {"N": "int >= 1", "T": _NUMBERS, "shape": "shape"},
+        _accumulate_shape,
+        doc="The sum of N tensors of one shape.",
+    )
+    register_op(
+        "ClipByValue",
+        ("t: T", "clip_value_min: T", "clip_value_max: T"),
+        ("output: T",),
+        {"T": _REALS},
+        _clip_shape,
+        doc="t, at least clip_value_min and at most clip_value_max.",
+    )
+
+
+_declare()
+
+
+def pair(x: Any, y: Any) -> tuple[Output, Output]:
+    """Two operands as outputs; a Python value takes the element type of the other one.
+
+    Raises: InvalidTypeError: their element types differ.
+    """
+    if isinstance(x, Output) or hasattr(x, "_as_output"):
+        a = convert_to_tensor(x)
+        return a, convert_to_tensor(y, a.dtype.base_dtype)
+    b = convert_to_tensor(y)
+    if isinstance(y, Output) or hasattr(y, "_as_output"):
+        return convert_to_tensor(x, b.dtype.base_dtype), b
+    a = convert_to_tensor(x)
+    return a, convert_to_tensor(y, a.dtype.base_dtype)
+
+
+def add(x: Any, y: Any, name: str | None = None) -> Output:
+    """x + y; numeric or string, broadcast shape."""
+    return out("Add", [x, y], name=name)
+
+
+def add_v2(x: Any, y: Any, name: str | None = None) -> Output:
+    """x + y; numeric, broadcast shape."""
+    return out("AddV2", [x, y], name=name)
+
+
+def subtract(x: Any, y: Any, name: str | None = None) -> Output:
+    """x - y; numeric, broadcast shape."""
+    return out("Sub", [x, y], name=name)
+
+
+def multiply(x: Any, y: Any, name: str | None = None) -> Output:
+    """x * y elementwise; numeric, broadcast shape."""
+    return out("Mul", [x, y], name=name)
+
+
+_TRUE_QUOTIENT: dict[DType, DType] = {
+    dtypes.int8: dtypes.float32,
+    dtypes.uint8: dtypes.float32,
+    dtypes.int16: dtypes.float32,
+    dtypes.uint16: dtypes.float32,
+    dtypes.int32: dtypes.float64,
+    dtypes.uint32: dtypes.float64,
+    dtypes.int64: dtypes.float64,
+    dtypes.uint64: dtypes.float64,
+}
+
+
+def truediv(x: Any, y: Any, name: str | None = None) -> Output:
+    """x / y as Python's `/`.
+
+    Args:
+      x: numeric. 8 and 16-bit integers are divided in float32, wider ones in float64.
+      y: same dtype; the shapes broadcast.
+    Raises: InvalidTypeError: the dtypes differ.
+    """
+    a, b = pair(x, y)
+    quotient = _TRUE_QUOTIENT.get(a.dtype.base_dtype)
+    if quotient is not None:
+        a, b = cast(a, quotient), cast(b, quotient)
+    return out("RealDiv", [a, b], name=name or "truediv")
+
+
+def divide(x: Any, y: Any, name: str | None = None) -> Output:
+    """x / y as Python's `/`; see `truediv`."""
+    return truediv(x, y, name)
+
+
+def div(x: Any, y: Any, name: str | None = None) -> Output:
+    """x / y as Python 2's `/`: rounded down between integers, exact otherwise."""
+    a, b = pair(x, y)
+    return out("FloorDiv" if a.dtype.is_integer else "RealDiv", [a, b], name=name or "div")
+
+
+def realdiv(x: Any, y: Any, name: str | None = None) -> Output:
+    """x / y; numeric, broadcast shape."""
+    return out("RealDiv", [x, y], name=name)
+
+
+def div_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
+    """x / y, and 0 where y is 0; floating or complex, broadcast shape."""
+    return out("DivNoNan", list(pair(x, y)), name=name or "div_no_nan")
+
+
+def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
+    """x * y, and 0 where y is 0 even if x is not finite; floating or complex, broadcast shape."""
+    return out("MulNoNan", list(pair(x, y)), name=name or "multiply_no_nan")
+
+
+def floordiv(x: Any, y: Any, name: str | None = None) -> Output:
+    """x / y rounded down; real, broadcast shape.
+
+    Raises: InvalidArgumentError: when run, an integer divisor is 0.
+    """
+    return out("FloorDiv", [x, y], name=name or "floordiv")
+
+
+def floor_div(x: Any, y: Any, name: str | None = None) -> Output:
+    """x / y rounded down; see `floordiv`."""
+    return out("FloorDiv", [x, y], name=name)
+
+
+def floormod(x: Any, y: Any, name: str | None = None) -> Output:
+    """The remainder of `floordiv`, with the sign of y; real, broadcast shape.
+
+    Raises: InvalidArgumentError: when run, an integer divisor is 0.
+    """
+    return out("FloorMod", [x, y], name=name)
+
+
+mod = floormod
+
+
+def truncatediv(x: Any, y: Any, name: str | None = None) -> Output:
+    """x / y rounded towards zero; numeric, broadcast shape.
+
+    Raises: InvalidArgumentError: when run, an integer divisor is 0.
+    """
+    return out("TruncateDiv", [x, y], name=name)
+
+
+def truncatemod(x: Any, y: Any, name: str | None = None) -> Output:
+    """The remainder of `truncatediv`, with the sign of x; real, broadcast shape.
+
+    Raises: InvalidArgumentError: when run, an integer divisor is 0.
+    """
+    return out("TruncateMod", [x, y], name=name)
+
+
+def pow(x: Any, y: Any, name: str | None = None) -> Output:
+    """x to the power of y; numeric, broadcast shape.
+
+    Raises: InvalidArgumentError: when run, an integer has a negative exponent.
+    """
+    return out("Pow", [x, y], name=name)
+
+
+def maximum(x: Any, y: Any, name: str | None = None) -> Output:
+    """The larger of x and y, NaN where either is; real, broadcast shape."""
+    return out("Maximum", [x, y], name=name)
+
+
+def minimum(x: Any, y: Any, name: str | None = None) -> Output:
+    """The smaller of x and y, NaN where either is; real, broadcast shape."""
+    return out("Minimum", [x, y], name=name)
+
+
+def squared_difference(x: Any, y: Any, name: str | None = None) -> Output:
+    """(x - y) times its complex conjugate; numeric, broadcast shape."""
+    return out("SquaredDifference", [x, y], name=name)
+
+
+def negative(x: Any, name: str | None = None) -> Output:
+    """-x; floating, complex or signed, any shape."""
+    return out("Neg", [x], name=name)
+
+
+def abs(x: Any, name: str | None = None) -> Output:
+    """|x|; numeric, any shape; of a complex number its magnitude, float32 or float64."""
+    value = convert_to_tensor(x)
+    if value.dtype.is_complex:
+        real = value.dtype.real_dtype
+        return out("ComplexAbs", [value], {"Tout": real}, name)
+    return out("Abs", [value], name=name)
+
+
+def sign(x: Any, name: str | None = None) -> Output:
+    """-1, 0 or 1, and 0 of NaN; x / |x| of a complex number; numeric, any shape."""
+    return out("Sign", [x], name=name)
+
+
+def square(x: Any, name: str | None = None) -> Output:
+    """x * x; numeric, any shape."""
+    return out("Square", [x], name=name)
+
+
+def sqrt(x: Any, name: str | None = None) -> Output:
+    """The square root, NaN of a negative number; floating or complex, any shape."""
+    return out("Sqrt", [x], name=name)
+
+
+def rsqrt(x: Any, name: str | None = None) -> Output:
+    """1 / sqrt(x); floating or complex, any shape."""
+    return out("Rsqrt", [x], name=name)
+
+
+def reciprocal(x: Any, name: str | None = None) -> Output:
+    """1 / x; numeric, any shape.
+
+    Raises: InvalidArgumentError: when run, an integer is 0.
+    """
+    return out("Reciprocal", [x], name=name)
+
+
+def floor(x: Any, name: str | None = None) -> Output:
+    """The largest integer not above x, as a float; floating, any shape."""
+    return out("Floor", [x], name=name)
+
+
+def ceil(x: Any, name: str | None = None) -> Output:
+    """The smallest integer not below x, as a float; floating, any shape."""
+    return out("Ceil", [x], name=name)
+
+
+def rint(x: Any, name: str | None = None) -> Output:
+    """The nearest integer as a float, the even one of two; floating, any shape."""
+    return out("Rint", [x], name=name)
+
+
+def round(x: Any, name: str | None = None) -> Output:
+    """The nearest integer, the even one of two; real, any shape; integers as they are."""
+    value = convert_to_tensor(x)
+    return value if value.dtype.is_integer else out("Round", [value], name=name)
+
+
+def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
+    """A scalar times x.
+
+    Args:
+      scalar: shape ().
+      x: numeric, any shape; or indexed slices, whose values are multiplied.
+    Raises: InvalidArgumentError: `scalar` has another rank.
+    """
+    if hasattr(x, "values") and hasattr(x, "indices"):
+        values = scalar_mul(scalar, x.values, name)
+        return type(x)(values, x.indices, x.dense_shape)
+    value = convert_to_tensor(x)
+    factor = convert_to_tensor(scalar, value.dtype.base_dtype, "scalar")
+    if factor.dims is not None and factor.dims:
+        raise errors.InvalidArgumentError(
+            f"scalar_mul requires a scalar, got shape {format_dims(factor.dims)}"
+        )
+    return out("Mul", [factor, value], name=name)
+
+
+def add_n(inputs: Any, name: str | None = None) -> Output:
+    """The sum of tensors of one shape and dtype.
+
+    Args:
+      inputs: at least one; numeric. A single one is returned as it is.
+    Raises:
+      InvalidArgumentError: there are none, or the shapes differ.
+      InvalidTypeError: the dtypes differ.
+    """
+    values = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    if not values:
+        raise errors.InvalidArgumentError("add_n requires at least one tensor, got none")
+    if len(values) == 1:
+        value = convert_to_tensor(values[0])
+        return out("Identity", [value], name=name) if name else value
+    return out("AddN", [values], name=name)
+
+
+def accumulate_n(
+    inputs: Sequence[Any], shape: Any = None, tensor_dtype: Any = None, name: str | None = None
+) -> Output:
+    """The sum of tensors of one shape and dtype.
+
+    Args:
+      inputs: at least one; numeric.
+      shape: what is known of the shape besides.
+      tensor_dtype: the dtype they must have.
+    Raises:
+      InvalidArgumentError: there are none, or the shapes differ.
+      InvalidTypeError: the dtypes differ.
+    """
+    if not isinstance(inputs, list | tuple) or not inputs:
+        raise errors.InvalidArgumentError(
+            f"accumulate_n requires a list of at least one tensor, got {inputs!r}"
+        )
+    wanted = None if tensor_dtype is None else dtypes.as_dtype(tensor_dtype)
+    values = [convert_to_tensor(value, wanted) for value in inputs]
+    dims = as_dims(shape)
+    for value in values:
+        dims = merge_dims(dims, value.dims)
+    if len(values) == 1:
+        return out("Identity", values, name=name) if name else values[0]
+    return out("AccumulateNV2", [values], {"shape": dims}, name)
+
+
+def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
+    """t, at least `clip_value_min` and at most `clip_value_max`.
+
+    Args:
+      t: real, any shape; or indexed slices, whose values are clipped.
+      clip_value_min: same dtype, shape that broadcasts to that of t.
+      clip_value_max: likewise.
+    Raises: InvalidArgumentError: a bound's shape does not broadcast to that of t.
+    """
+    if hasattr(t, "values") and hasattr(t, "indices"):
+        values = clip_by_value(t.values, clip_value_min, clip_value_max, name)
+        return type(t)(values, t.indices, t.dense_shape)
+    name = name or "clip_by_value"
+    return out("ClipByValue", [t, clip_value_min, clip_value_max], name=name)

@@ -1,0 +1,644 @@
+"""Constants, placeholders, identities, shapes of tensors, and tensors of one value.
+
+The rest of the array functions live in `join`, `layout`, `gather`, `search` and `slicing`, and are
+importable from here as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import constant as constant
+from weft_graph.builder import (
+    constant_of,
+    convert_to_tensor,
+    create,
+    out,
+    register_tensor_conversion_function,
+)
+from weft_graph.constant_value import constant_value_as_dims, partial_value
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.gather import batch_gather as batch_gather
+from weft_graph.ops.gather import dynamic_partition as dynamic_partition
+from weft_graph.ops.gather import dynamic_stitch as dynamic_stitch
+from weft_graph.ops.gather import gather as gather
+from weft_graph.ops.gather import gather_nd as gather_nd
+from weft_graph.ops.gather import one_hot as one_hot
+from weft_graph.ops.gather import parallel_dynamic_stitch as parallel_dynamic_stitch
+from weft_graph.ops.gather import scatter_nd as scatter_nd
+from weft_graph.ops.gather import tensor_scatter_nd_add as tensor_scatter_nd_add
+from weft_graph.ops.gather import tensor_scatter_nd_sub as tensor_scatter_nd_sub
+from weft_graph.ops.gather import tensor_scatter_nd_update as tensor_scatter_nd_update
+from weft_graph.ops.gather import where_indices as where_indices
+from weft_graph.ops.identity import check_numerics as check_numerics
+from weft_graph.ops.identity import ensure_shape as ensure_shape
+from weft_graph.ops.identity import guarantee_const as guarantee_const
+from weft_graph.ops.identity import identity as identity
+from weft_graph.ops.identity import identity_n as identity_n
+from weft_graph.ops.identity import prevent_gradient as prevent_gradient
+from weft_graph.ops.identity import snapshot as snapshot
+from weft_graph.ops.identity import stop_gradient as stop_gradient
+from weft_graph.ops.join import concat as concat
+from weft_graph.ops.join import split as split
+from weft_graph.ops.join import stack as stack
+from weft_graph.ops.join import tile as tile
+from weft_graph.ops.join import unstack as unstack
+from weft_graph.ops.layout import batch_to_space as batch_to_space
+from weft_graph.ops.layout import batch_to_space_nd as batch_to_space_nd
+from weft_graph.ops.layout import depth_to_space as depth_to_space
+from weft_graph.ops.layout import extract_image_patches as extract_image_patches
+from weft_graph.ops.layout import invert_permutation as invert_permutation
+from weft_graph.ops.layout import matrix_transpose as matrix_transpose
+from weft_graph.ops.layout import pad as pad
+from weft_graph.ops.layout import reverse as reverse
+from weft_graph.ops.layout import reverse_sequence as reverse_sequence
+from weft_graph.ops.layout import roll as roll
+from weft_graph.ops.layout import space_to_batch as space_to_batch
+from weft_graph.ops.layout import space_to_batch_nd as space_to_batch_nd
+from weft_graph.ops.layout import space_to_depth as space_to_depth
+from weft_graph.ops.layout import transpose as transpose
+from weft_graph.ops.search import in_top_k as in_top_k
+from weft_graph.ops.search import searchsorted as searchsorted
+from weft_graph.ops.search import setdiff1d as setdiff1d
+from weft_graph.ops.search import top_k as top_k
+from weft_graph.ops.search import unique as unique
+from weft_graph.ops.search import unique_with_counts as unique_with_counts
+from weft_graph.ops.search import unravel_index as unravel_index
+from weft_graph.ops.shape_rules import constant_array, normal_axis, scalar, unchanged
+from weft_graph.ops.slicing import slice as slice
+from weft_graph.ops.slicing import strided_slice as strided_slice
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import (
+    Dimension,
+    Dims,
+    TensorShape,
+    as_dims,
+    broadcast_dims,
+    compatible_dims,
+    format_dims,
+    is_fully_defined,
+    num_elements,
+)
+
+SMALL_CONSTANT = 1000
+"""Up to so many elements, zeros of a static shape are made as a constant rather than a Fill."""
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _const_shape(node: NodeSpec) -> Sequence[Dims]:
+    value: np.ndarray[Any, Any] = node.attrs["value"]
+    return (value.shape,)
+
+
+def _placeholder_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (node.attrs["shape"],)
+
+
+def _with_default_shape(node: NodeSpec) -> Sequence[Dims]:
+    wanted, default = node.attrs["shape"], node.inputs[0].dims
+    if not compatible_dims(wanted, default):
+        raise errors.InvalidArgumentError(
+            f"the default must fit shape {format_dims(wanted)}, got shape {format_dims(default)}"
+        )
+    return (wanted,)
+
+
+def _shapes_shape(node: NodeSpec) -> Sequence[Dims]:
+    return [(None,) if v.dims is None else (len(v.dims),) for v in node.inputs]
+
+
+def _reshape_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims, vector = node.inputs[0].dims, node.inputs[1]
+    if vector.dims is not None and len(vector.dims) != 1:
+        raise errors.InvalidArgumentError(
+            f"shape must be a vector, got shape {format_dims(vector.dims)}"
+        )
+    wanted = partial_value(vector)
+    if wanted is None:
+        return (constant_value_as_dims(vector),)
+    return (reshaped(dims, wanted.tolist()),)
+
+
+def reshaped(dims: Dims, wanted: list[int | None]) -> Dims:
+    """The shape after a Reshape of `dims` to `wanted`, with None for entries not known.
+
+    Raises: InvalidArgumentError: the sizes do not fit, or -1 is given twice.
+    """
+    sizes: list[int | None] = []
+    free: int | None = None
+    for i, size in enumerate(wanted):
+        if size is not None and size < -1:
+            raise errors.InvalidArgumentError(f"size {i} of shape must be at least -1, got {size}")
+        if size == -1:
+            if free is not None:
+                raise errors.InvalidArgumentError(f"only one size of shape may be -1, got {wanted}")
+            free = i
+        sizes.append(None if size == -1 else size)
+    have = num_elements(dims)
+    missing = [i for i, size in enumerate(sizes) if size is None]
+    rest = 1
+    for size in sizes:
+        rest *= 1 if size is None else size
+    if len(missing) == 1:
+        if have is not None and rest and not (have == 0 and free is None):
+            if have % rest:
+                raise _reshape_misfit(dims, wanted, have, rest)
+            sizes[missing[0]] = have // rest
+        elif have is None and dims is not None and rest:
+            sizes[missing[0]] = _cancelled(dims, rest)
+    elif not missing and have is not None and have != rest:
+        raise _reshape_misfit(dims, wanted, have, rest)
+    return tuple(sizes)
+
+
+def _cancelled(dims: tuple[int | None, ...], rest: int) -> int | None:
+    """The free size when one unknown size of `dims` is all that is left; known only if 0."""
+    known = num_elements(tuple([size for size in dims if size is not None]))
+    return 0 if known == 0 and rest else None
+
+
+def _reshape_misfit(
+    dims: Dims, wanted: list[int | None], have: int, rest: int
+) -> errors.InvalidArgumentError:
+    kind = "a multiple of " if -1 in wanted else ""
+    return errors.InvalidArgumentError(
+        f"shape {format_dims(dims)} has {have} elements, but shape {wanted} requires {kind}{rest}"
+    )
+
+
+def _expand_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    axis = constant_array(node.inputs[1])
+    if axis is not None and axis.size != 1:
+        raise errors.InvalidArgumentError(f"axis must be one integer, got {axis.tolist()}")
+    if dims is None:
+        return (None,)
+    if axis is None:
+        return ((None,) * (len(dims) + 1),)
+    at = normal_axis(int(axis.reshape(-1)[0]), len(dims) + 1)
+    return ((*dims[:at], 1, *dims[at:]),)
+
+
+def _squeeze_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    axes = node.attrs["squeeze_dims"]
+    if dims is None:
+        return (None,)
+    if not axes:
+        return (None if None in dims else tuple([size for size in dims if size != 1]),)
+    gone = {normal_axis(axis, len(dims)) for axis in axes}
+    for axis in sorted(gone):
+        if dims[axis] not in (1, None):
+            raise errors.InvalidArgumentError(
+                f"axis {axis} must have size 1 to be squeezed, got shape {format_dims(dims)}"
+            )
+    return (tuple([size for i, size in enumerate(dims) if i not in gone]),)
+
+
+def _from_shape_input(position: int) -> Any:
+    def rule(node: NodeSpec) -> Sequence[Dims]:
+        vector = node.inputs[position]
+        if vector.dims is not None and len(vector.dims) != 1:
+            raise errors.InvalidArgumentError(
+                f"the shape must be a vector, got shape {format_dims(vector.dims)}"
+            )
+        known = partial_value(vector)
+        if known is not None and any(size is not None and size < 0 for size in known.tolist()):
+            raise errors.InvalidArgumentError(f"sizes must be at least 0, got {known.tolist()}")
+        return (constant_value_as_dims(vector),)
+
+    return rule
+
+
+def _broadcast_to_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    wanted = constant_value_as_dims(node.inputs[1])
+    if dims is None or wanted is None:
+        return (wanted,)
+    if len(dims) > len(wanted):
+        raise errors.InvalidArgumentError(
+            f"shape {format_dims(dims)} cannot be broadcast to the lower rank of "
+            f"{format_dims(wanted)}"
+        )
+    for have, want in zip(reversed(dims), reversed(wanted), strict=False):
+        if have not in (1, None, want) and want is not None:
+            raise errors.InvalidArgumentError(
+                f"shape {format_dims(dims)} cannot be broadcast to {format_dims(wanted)}"
+            )
+    return (wanted,)
+
+
+def _broadcast_args_shape(node: NodeSpec) -> Sequence[Dims]:
+    a, b = node.inputs[0].dims, node.inputs[1].dims
+    if a is None or b is None or a[0] is None or b[0] is None:
+        return ((None,),)
+    return ((max(a[0], b[0]),),)
+
+
+def _two_vectors(node: NodeSpec) -> Sequence[Dims]:
+    return (None,), (None,)
+
+
+# ------------------------------------------------------------------------------ declarations
+
+_OUT_TYPE = {"T": "type", "out_type": "{int32, int64} = int32"}
+_PASS = {"T": "type"}
+
+register_op(
+    "Const",
+    (),
+    ("output: dtype",),
+    {"value": "tensor", "dtype": "type"},
+    _const_shape,
+    doc="The attribute `value`.",
+)
+for _name in ("Placeholder", "PlaceholderV2"):
+    register_op(
+        _name,
+        (),
+        ("output: dtype",),
+        {"dtype": "type", "shape": "shape = unknown"},
+        _placeholder_shape,
+        doc="A value that Run is fed; running it without is an error.",
+    )
+register_op(
+    "PlaceholderWithDefault",
+    ("input: dtype",),
+    ("output: dtype",),
+    {"dtype": "type", "shape": "shape"},
+    _with_default_shape,
+    doc="A value that Run may be fed, else the input.",
+)
+register_op("Shape", ("input: T",), ("output: out_type",), _OUT_TYPE, _shapes_shape)
+register_op(
+    "ShapeN",
+    ("input: N * T",),
+    ("output: N * out_type",),
+    {"N": "int >= 1", **_OUT_TYPE},
+    _shapes_shape,
+)
+register_op("Size", ("input: T",), ("output: out_type",), _OUT_TYPE, scalar)
+register_op("Rank", ("input: T",), ("output: int32",), _PASS, scalar)
+register_op(
+    "Reshape",
+    ("tensor: T", "shape: Tshape"),
+    ("output: T",),
+    {"T": "type", "Tshape": "{int32, int64} = int32"},
+    _reshape_shape,
+)
+register_op(
+    "ExpandDims",
+    ("input: T", "dim: Tdim"),
+    ("output: T",),
+    {"T": "type", "Tdim": "{int32, int64} = int32"},
+    _expand_shape,
+)
+register_op(
+    "Squeeze",
+    ("input: T",),
+    ("output: T",),
+    {"T": "type", "squeeze_dims": "list(int) = []"},
+    _squeeze_shape,
+)
+register_op(
+    "Fill",
+    ("dims: index_type", "value: T"),
+    ("output: T",),
+    {"T": "type", "index_type": "{int32, int64} = int32"},
+    _from_shape_input(0),
+)
+register_op("ZerosLike", ("x: T",), ("y: T",), _PASS, unchanged)
+register_op("OnesLike", ("x: T",), ("y: T",), {"T": "{numbertype, bool}"}, unchanged)
+register_op(
+    "BroadcastTo",
+    ("input: T", "shape: Tidx"),
+    ("output: T",),
+    {"T": "type", "Tidx": "{int32, int64} = int32"},
+    _broadcast_to_shape,
+)
+register_op(
+    "BroadcastArgs",
+    ("s0: T", "s1: T"),
+    ("r0: T",),
+    {"T": "{int32, int64} = int32"},
+    _broadcast_args_shape,
+    doc="The shape that shapes s0 and s1 broadcast to.",
+)
+register_op(
+    "BroadcastGradientArgs",
+    ("s0: T", "s1: T"),
+    ("r0: T", "r1: T"),
+    {"T": "{int32, int64} = int32"},
+    _two_vectors,
+    doc="The axes to sum over for the gradients of two inputs of shapes s0 and s1.",
+)
+
+# ---------------------------------------------------------------- conversion of shapes
+
+
+def shape_vector(value: Any, dtype: DType | None = None, name: str | None = None) -> Output:
+    """A shape given as sizes, as a TensorShape or as an output, as a vector of integers.
+
+    Args:
+      value: an output, an array, a fully defined shape, or sizes of which some may be outputs.
+      dtype: int32 (int64 where a size does not fit) by default for what is not an output.
+    Raises: InvalidArgumentError: a size is unknown.
+    """
+    if isinstance(value, Output):
+        return value
+    if isinstance(value, TensorShape | Dimension):
+        return _sizes(as_dims(value), dtype, value, name)
+    if isinstance(value, tuple | list):
+        items = [item.value if isinstance(item, Dimension) else item for item in value]
+        if all(item is None or isinstance(item, int | np.integer) for item in items):
+            return _sizes(tuple(items), dtype, value, name)
+        return convert_to_tensor(items, dtype, name)
+    return convert_to_tensor(value, dtype, name, preferred_dtype=dtypes.int32)
+
+
+def _sizes(dims: Dims, dtype: DType | None, value: Any, name: str | None) -> Output:
+    if dims is None or None in dims:
+        raise errors.InvalidArgumentError(
+            f"a shape used as a tensor must be fully defined, got {value}"
+        )
+    if dtype is None:
+        fits = all(-(2**31) <= size < 2**31 for size in dims if size is not None)
+        dtype = dtypes.int32 if fits else dtypes.int64
+    return constant_of(np.array(dims, dtype.numpy), name=name or "Const")
+
+
+def _convert_shape(
+    value: Any, dtype: DType | None = None, name: str | None = None, as_ref: bool = False
+) -> Output:
+    return _sizes(as_dims(value), dtype, value, name)
+
+
+def _convert_dimension(
+    value: Dimension, dtype: DType | None = None, name: str | None = None, as_ref: bool = False
+) -> Output:
+    if value.value is None:
+        raise errors.InvalidArgumentError("an unknown size cannot be used as a tensor")
+    return constant_of(np.array(value.value, (dtype or dtypes.int32).numpy), name=name or "Const")
+
+
+register_tensor_conversion_function(TensorShape, _convert_shape)
+register_tensor_conversion_function(Dimension, _convert_dimension)
+
+# ----------------------------------------------------------------------- placeholders
+
+
+def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None = None) -> Output:
+    """A tensor that must be fed.
+
+    Args:
+      dtype: element type; float32 by default, so that the white paper's Figure 1 works.
+      shape: static shape; None is anything.
+    """
+    return out("Placeholder", (), {"dtype": dtype, "shape": shape}, name)
+
+
+def placeholder_with_default(input: Any, shape: Any, name: str | None = None) -> Output:
+    """A tensor that may be fed, else `input`.
+
+    Args:
+      input: the default; its shape must fit `shape`.
+      shape: static shape; None is anything.
+    Raises: InvalidArgumentError: the default does not fit `shape`.
+    """
+    return out("PlaceholderWithDefault", [input], {"shape": shape}, name)
+
+
+# -------------------------------------------------------------------------------- shapes
+
+
+def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Output:
+    """The shape of a tensor or SparseTensor: shape (rank,), a constant where it is static.
+
+    Args:
+      out_type: int32 or int64.
+    """
+    return shape_internal(input, name, optimize=True, out_type=out_type)
+
+
+def shape_internal(
+    input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32
+) -> Output:
+    """`shape`; with `optimize` a static shape gives a constant."""
+    from weft_graph.indexed_slices import is_sparse
+
+    wanted = dtypes.as_dtype(out_type)
+    if is_sparse(input):
+        return _cast(input.dense_shape, wanted, name)
+    value = convert_to_tensor(input)
+    if optimize and is_fully_defined(value.dims):
+        return constant_of(np.array(value.dims, wanted.numpy), name=name or "Shape")
+    return out("Shape", [value], {"out_type": wanted}, name)
+
+
+def shape_n(
+    input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None = None
+) -> list[Output]:
+    """The shapes of tensors of one type."""
+    return list(create("ShapeN", [list(input)], {"out_type": out_type}, name).outputs)
+
+
+def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Output:
+    """The number of elements: an integer of rank 0, a constant where the shape is static."""
+    from weft_graph.indexed_slices import is_sparse
+
+    wanted = dtypes.as_dtype(out_type)
+    if is_sparse(input):
+        axes = constant_of(np.array([0], np.int32))
+        return out("Prod", [_cast(input.dense_shape, wanted), axes], name=name)
+    value = convert_to_tensor(input)
+    count = num_elements(value.dims)
+    if count is not None:
+        return constant_of(np.array(count, wanted.numpy), name=name or "Size")
+    return out("Size", [value], {"out_type": wanted}, name)
+
+
+def rank(input: Any, name: str | None = None) -> Output:
+    """The rank: int32, rank 0, a constant where it is static."""
+    from weft_graph.indexed_slices import is_sparse
+
+    if is_sparse(input):
+        return out("Size", [input.dense_shape], {"out_type": dtypes.int32}, name)
+    value = convert_to_tensor(input)
+    if value.dims is not None:
+        return constant_of(np.array(len(value.dims), np.int32), name=name or "Rank")
+    return out("Rank", [value], name=name)
+
+
+def _cast(value: Output, dtype: DType, name: str | None = None) -> Output:
+    if value.dtype.base_dtype is dtype:
+        return value if name is None else out("Identity", [value], name=name)
+    return out("Cast", [value], {"DstT": dtype}, name)
+
+
+def reshape(tensor: Any, shape: Any, name: str | None = None) -> Output:
+    """The same elements in another shape.
+
+    Args:
+      tensor: any type and shape.
+      shape: sizes; one may be -1, which takes what is left.
+    Raises: InvalidArgumentError: the numbers of elements differ, or -1 is given twice.
+    """
+    return out("Reshape", [tensor, shape_vector(shape)], name=name)
+
+
+def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any = None) -> Output:
+    """An axis of size 1 inserted before `axis`; negative ones count from the end of the result.
+
+    Args:
+      dim: former name of `axis`.
+    Raises: InvalidArgumentError: `axis` is not in [-1 - rank, rank], or not given.
+    """
+    axis = renamed("axis", axis, "dim", dim)
+    if axis is None:
+        raise errors.InvalidArgumentError("expand_dims requires axis")
+    return out("ExpandDims", [input, axis], name=name)
+
+
+def squeeze(
+    input: Any, axis: Any = None, name: str | None = None, squeeze_dims: Any = None
+) -> Output:
+    """Axes of size 1 removed: those in `axis`, by default all.
+
+    Raises: InvalidArgumentError: an axis of `axis` has another size or is out of range.
+    """
+    axis = renamed("axis", axis, "squeeze_dims", squeeze_dims)
+    axes = () if axis is None else (axis,) if np.ndim(axis) == 0 else tuple(axis)
+    return out("Squeeze", [input], {"squeeze_dims": axes}, name)
+
+
+def renamed(new_name: str, new: Any, old_name: str, old: Any) -> Any:
+    """The value of an argument that has a former name as well.
+
+    Raises: InvalidArgumentError: both are given.
+    """
+    if old is None:
+        return new
+    if new is not None:
+        raise errors.InvalidArgumentError(
+            f"{old_name} is the former name of {new_name}: give only one of them"
+        )
+    return old
+
+
+# ------------------------------------------------------------------- tensors of one value
+
+
+def fill(dims: Any, value: Any, name: str | None = None) -> Output:
+    """A tensor whose elements are all `value`.
+
+    Args:
+      dims: the shape, sizes at least 0.
+      value: rank 0, any type.
+    """
+    return out("Fill", [shape_vector(dims), value], name=name)
+
+
+def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Output:
+    """A tensor of zeros (False, or empty strings)."""
+    return _filled(shape, dtypes.as_dtype(dtype).base_dtype, 0, name or "zeros")
+
+
+def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Output:
+    """A tensor of ones (True)."""
+    return _filled(shape, dtypes.as_dtype(dtype).base_dtype, 1, name or "ones")
+
+
+def _filled(shape: Any, dtype: DType, number: int, name: str) -> Output:
+    value = _value_of(dtype, number)
+    vector: Output | None = None
+    if isinstance(shape, Output):
+        vector = shape
+    elif isinstance(shape, tuple | list) and not all(
+        isinstance(item, int | np.integer | Dimension) for item in shape
+    ):
+        vector = shape_vector(shape)
+    if vector is None:
+        dims = as_dims(shape.tolist() if isinstance(shape, np.ndarray) else shape)
+        count = num_elements(dims)
+        if count is None:
+            raise errors.InvalidArgumentError(f"the shape must be fully defined, got {shape}")
+        if count < SMALL_CONSTANT:
+            return constant_of(_full(dims, dtype, number), dtype, name)
+        vector = shape_vector(dims)
+    if vector.dims is not None and len(vector.dims) == 0:
+        vector = out("Reshape", [vector, constant_of(np.array([-1], np.int32))])
+    return out("Fill", [vector, constant_of(np.array(value, dtype.numpy), dtype)], name=name)
+
+
+def _full(dims: Dims, dtype: DType, number: int) -> np.ndarray[Any, Any]:
+    sizes: Any = dims
+    return np.full(sizes, _value_of(dtype, number), dtype.numpy)
+
+
+def _value_of(dtype: DType, number: int) -> Any:
+    if dtype is dtypes.string:
+        if number:
+            raise errors.InvalidTypeError("strings have no one")
+        return b""
+    return number
+
+
+def zeros_like(
+    tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
+) -> Output:
+    """Zeros of the shape of `tensor`.
+
+    Args:
+      dtype: element type; that of `tensor` by default.
+      optimize: make a constant where the shape is static and small.
+    """
+    return _like(tensor, dtype, name or "zeros_like", optimize, 0)
+
+
+def ones_like(
+    tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
+) -> Output:
+    """Ones of the shape of `tensor`; see `zeros_like`."""
+    return _like(tensor, dtype, name or "ones_like", optimize, 1)
+
+
+def _like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Output:
+    value = convert_to_tensor(tensor)
+    have = value.dtype.base_dtype
+    wanted = have if dtype is None else dtypes.as_dtype(dtype).base_dtype
+    count = num_elements(value.dims)
+    if optimize and count is not None and count < SMALL_CONSTANT and wanted.is_numpy_compatible:
+        return constant_of(_full(value.dims, wanted, number), wanted, name)
+    if wanted is have:
+        return out("OnesLike" if number else "ZerosLike", [value], name=name)
+    return _filled(shape_internal(value, optimize=optimize), wanted, number, name)
+
+
+# --------------------------------------------------------------------------- broadcasting
+
+
+def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Output:
+    """`input` repeated to `shape` by NumPy's rule of broadcasting.
+
+    Raises: InvalidArgumentError: the shape does not broadcast.
+    """
+    return out("BroadcastTo", [input, shape_vector(shape)], name=name)
+
+
+def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Output:
+    """The shape that two shapes, given as vectors of integers, broadcast to."""
+    return out("BroadcastArgs", [shape_vector(shape_x), shape_vector(shape_y)])
+
+
+def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
+    """The shape that two static shapes broadcast to.
+
+    Raises: InvalidArgumentError: they do not.
+    """
+    return TensorShape(broadcast_dims(as_dims(shape_x), as_dims(shape_y)))

@@ -1,0 +1,286 @@
+"""Candidate samplers: random classes to contrast the true ones with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from weft_graph.builder import create
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import merge_size, with_rank
+from weft_graph.random_seed import get_seed
+from weft_tensor import errors
+from weft_tensor.shape import Dims
+
+# ------------------------------------------------------------------------ declarations
+
+
+def _sampler_shape(node: NodeSpec) -> Sequence[Dims]:
+    attrs = node.attrs
+    batch, true = with_rank(node.inputs[0].dims, 2, "true_classes")
+    true = merge_size(true, attrs["num_true"], "the columns of true_classes and num_true")
+    count = attrs["num_sampled"]
+    limit = attrs.get("range_max")
+    if attrs["unique"] and limit is not None and count > limit:
+        raise errors.InvalidArgumentError(
+            f"cannot sample {count} distinct classes from a range of {limit}"
+        )
+    return ((count,), (batch, true), (count,))
+
+
+def _hits_shape(node: NodeSpec) -> Sequence[Dims]:
+    _, true = with_rank(node.inputs[0].dims, 2, "true_classes")
+    merge_size(true, node.attrs["num_true"], "the columns of true_classes and num_true")
+    with_rank(node.inputs[1].dims, 1, "sampled_candidates")
+    return ((None,), (None,), (None,))
+
+
+_SEEDS = {"seed": "int = 0", "seed2": "int = 0"}
+_COUNTS = {"num_true": "int >= 1", "num_sampled": "int >= 1", "unique": "bool"}
+_RANGE = {**_COUNTS, "range_max": "int >= 1", **_SEEDS}
+_FIXED = {
+    **_RANGE,
+    "vocab_file": "string = ''",
+    "distortion": "float = 1.0",
+    "num_reserved_ids": "int = 0",
+    "num_shards": "int >= 1 = 1",
+    "shard": "int >= 0 = 0",
+    "unigrams": "list(float) = []",
+}
+
+for _op, _attrs, _doc in (
+    ("UniformCandidateSampler", _RANGE, "Every class is as likely."),
+    ("LogUniformCandidateSampler", _RANGE, "Class k has probability log((k + 2) / (k + 1))."),
+    ("LearnedUnigramCandidateSampler", _RANGE, "Classes as often as they were true so far."),
+    ("FixedUnigramCandidateSampler", _FIXED, "Classes in proportion to given counts."),
+    ("AllCandidateSampler", {**_COUNTS, **_SEEDS}, "All classes, in order."),
+):
+    register_op(
+        _op,
+        ("true_classes: int64",),
+        (
+            "sampled_candidates: int64",
+            "true_expected_count: float32",
+            "sampled_expected_count: float32",
+        ),
+        _attrs,
+        _sampler_shape,
+        stateful=True,
+        doc=_doc,
+    )
+register_op(
+    "ComputeAccidentalHits",
+    ("true_classes: int64", "sampled_candidates: int64"),
+    ("indices: int32", "ids: int64", "weights: float32"),
+    {"num_true": "int", **_SEEDS},
+    _hits_shape,
+    doc="Where a sampled class is a true one: row, position among the sampled, and -FLT_MAX.",
+)
+
+# --------------------------------------------------------------------------- functions
+
+
+class Candidates(NamedTuple):
+    """What a candidate sampler gives.
+
+    Attributes:
+      sampled_candidates: int64, shape (num_sampled,).
+      true_expected_count: float32, shape (N, num_true): how often each true class is expected
+        among the sampled.
+      sampled_expected_count: float32, shape (num_sampled,).
+    """
+
+    sampled_candidates: Output
+    true_expected_count: Output
+    sampled_expected_count: Output
+
+
+def _sample(
+    op: str, true_classes: Any, seed: int | None, name: str | None, **attrs: Any
+) -> Candidates:
+    first, second = get_seed(seed)
+    attrs |= {"seed": first or 0, "seed2": second or 0}
+    return Candidates(*create(op, [true_classes], attrs, name).outputs)
+
+
+def uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Classes in [0, range_max), each as likely.
+
+    Args:
+      true_classes: int64, shape (N, num_true).
+      num_sampled: how many to sample.
+      unique: no class twice.
+      seed: of this op.
+    Raises: InvalidArgumentError: more distinct classes than there are.
+    """
+    return _sample(
+        "UniformCandidateSampler",
+        true_classes,
+        seed,
+        name,
+        num_true=num_true,
+        num_sampled=num_sampled,
+        unique=unique,
+        range_max=range_max,
+    )
+
+
+def log_uniform_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Class k with probability log((k + 2) / (k + 1)) / log(range_max + 1).
+
+    That is near the frequencies of words sorted from frequent to rare. Arguments as for
+    `uniform_candidate_sampler`.
+    """
+    return _sample(
+        "LogUniformCandidateSampler",
+        true_classes,
+        seed,
+        name,
+        num_true=num_true,
+        num_sampled=num_sampled,
+        unique=unique,
+        range_max=range_max,
+    )
+
+
+def learned_unigram_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Classes as often as they have been true so far in the session, each once to begin with.
+
+    Arguments as for `uniform_candidate_sampler`.
+    """
+    return _sample(
+        "LearnedUnigramCandidateSampler",
+        true_classes,
+        seed,
+        name,
+        num_true=num_true,
+        num_sampled=num_sampled,
+        unique=unique,
+        range_max=range_max,
+    )
+
+
+def fixed_unigram_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    range_max: int,
+    vocab_file: str = "",
+    distortion: float = 1.0,
+    num_reserved_ids: int = 0,
+    num_shards: int = 1,
+    shard: int = 0,
+    unigrams: Sequence[float] = (),
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """Classes in proportion to counts raised to a power.
+
+    Args:
+      true_classes, num_true, num_sampled, unique, range_max, seed: as for
+        `uniform_candidate_sampler`.
+      vocab_file: a CSV file whose last column has the counts, in the order of classes.
+      distortion: the power.
+      num_reserved_ids: so many classes at the start have no counts and are not sampled.
+      num_shards, shard: sample only classes k with k mod num_shards == shard.
+      unigrams: the counts, if not in a file.
+    Raises: InvalidArgumentError: neither or both of `vocab_file` and `unigrams`, or a shard out of
+      range.
+    """
+    if bool(vocab_file) == bool(list(unigrams)):
+        raise errors.InvalidArgumentError(
+            "fixed_unigram_candidate_sampler requires one of vocab_file and unigrams"
+        )
+    if not 0 <= shard < num_shards:
+        raise errors.InvalidArgumentError(f"shard must be in [0, {num_shards}), got {shard}")
+    return _sample(
+        "FixedUnigramCandidateSampler",
+        true_classes,
+        seed,
+        name,
+        num_true=num_true,
+        num_sampled=num_sampled,
+        unique=unique,
+        range_max=range_max,
+        vocab_file=vocab_file,
+        distortion=distortion,
+        num_reserved_ids=num_reserved_ids,
+        num_shards=num_shards,
+        shard=shard,
+        unigrams=list(unigrams),
+    )
+
+
+def all_candidate_sampler(
+    true_classes: Any,
+    num_true: int,
+    num_sampled: int,
+    unique: bool,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Candidates:
+    """All classes in [0, num_sampled), for debugging."""
+    return _sample(
+        "AllCandidateSampler",
+        true_classes,
+        seed,
+        name,
+        num_true=num_true,
+        num_sampled=num_sampled,
+        unique=unique,
+    )
+
+
+class AccidentalHits(NamedTuple):
+    """Where sampled classes are true ones; see `compute_accidental_hits`."""
+
+    indices: Output
+    ids: Output
+    weights: Output
+
+
+def compute_accidental_hits(
+    true_classes: Any,
+    sampled_candidates: Any,
+    num_true: int,
+    seed: int | None = None,
+    name: str | None = None,
+) -> AccidentalHits:
+    """Where sampled classes are true ones.
+
+    Args:
+      true_classes: int64, shape (N, num_true).
+      sampled_candidates: int64, shape (S,).
+    Returns: per hit the row (int32), the position among the sampled (int64), and the most negative
+      float32, which takes a logit out when added to it.
+    """
+    first, second = get_seed(seed)
+    attrs = {"num_true": num_true, "seed": first or 0, "seed2": second or 0}
+    node = create("ComputeAccidentalHits", [true_classes, sampled_candidates], attrs, name)
+    return AccidentalHits(*node.outputs)

@@ -1,0 +1,245 @@
+"""Changes of element type, and the parts of complex numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops import shape_rules
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, format_dims
+
+_CASTABLE = "{inexact, integral, bool}"
+_REAL_PART = "{float32, float64} = float32"
+_COMPLEX = "{complex64, complex128} = complex64"
+
+
+def _bitcast_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    source, target = node.attrs["T"].size, node.attrs["type"].size
+    if dims is None or source == target:
+        return (dims,)
+    if source > target:
+        return ((*dims, source // target),)
+    if not dims or dims[-1] not in (None, target // source):
+        raise errors.InvalidArgumentError(
+            f"a bitcast from {node.attrs['T'].name} to {node.attrs['type'].name} requires a last "
+            f"axis of size {target // source}, got shape {format_dims(dims)}"
+        )
+    return (dims[:-1],)
+
+
+def _declare() -> None:
+    register_op(
+        "Cast",
+        ("x: SrcT",),
+        ("y: DstT",),
+        {"SrcT": _CASTABLE, "DstT": _CASTABLE, "Truncate": "bool = false"},
+        shape_rules.unchanged,
+        doc="x as another element type; floats become integers by dropping the fraction.",
+    )
+    register_op(
+        "Bitcast",
+        ("input: T",),
+        ("output: type",),
+        {
+            "T": "{inexact, integral, qint8, quint8, qint16, quint16, qint32}",
+            "type": "{inexact, integral, qint8, quint8, qint16, quint16, qint32}",
+        },
+        _bitcast_shape,
+        doc="The bytes of the input as another element type.",
+    )
+    register_op(
+        "Complex",
+        ("real: T", "imag: T"),
+        ("out: Tout",),
+        {"T": _REAL_PART, "Tout": _COMPLEX},
+        shape_rules.broadcast,
+        doc="real + 1j * imag.",
+    )
+    for op, doc in (
+        ("Real", "The real part."),
+        ("Imag", "The imaginary part."),
+        ("Angle", "The argument, in (-pi, pi]."),
+    ):
+        register_op(
+            op,
+            ("input: T",),
+            ("output: Tout",),
+            {"T": _COMPLEX, "Tout": _REAL_PART},
+            shape_rules.unchanged,
+            doc=doc,
+        )
+    register_op(
+        "ComplexAbs",
+        ("x: T",),
+        ("y: Tout",),
+        {"T": _COMPLEX, "Tout": _REAL_PART},
+        shape_rules.unchanged,
+        doc="The magnitude of a complex number.",
+    )
+    register_op(
+        "Conj",
+        ("input: T",),
+        ("output: T",),
+        {"T": "{complex64, complex128, variant} = complex64"},
+        shape_rules.unchanged,
+        doc="The complex conjugate.",
+    )
+
+
+_declare()
+
+
+def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
+    """X as element type `dtype`.
+
+    Args:
+      x: numeric or bool, any shape; or indexed slices, or a sparse tensor, whose values are cast.
+      dtype: numeric or bool. To integers fractions are dropped, from complex the imaginary part.
+    Returns: x itself where it has the type already.
+    Raises: InvalidTypeError: one of the types is neither numeric nor bool.
+    """
+    target = dtypes.as_dtype(dtype).base_dtype
+    if isinstance(x, Output) and x.dtype is target:
+        return x
+    values = getattr(x, "values", None)
+    if values is not None and hasattr(x, "indices"):
+        shape = x.dense_shape
+        cast_values = cast(values, target, name)
+        if hasattr(x, "with_values"):
+            return x.with_values(cast_values)
+        if type(x).__name__ == "SparseTensor":
+            return type(x)(x.indices, cast_values, shape)
+        return type(x)(cast_values, x.indices, shape)
+    value = convert_to_tensor(x)
+    if value.dtype.base_dtype is target:
+        return value
+    return out("Cast", [value], {"DstT": target}, name)
+
+
+def _cast_to(dtype: DType, default: str) -> Any:
+    def convert(x: Any, name: str = default) -> Any:
+        return cast(x, dtype, name)
+
+    convert.__name__ = convert.__qualname__ = f"to_{dtype.name}"
+    convert.__doc__ = f"`cast` to {dtype.name}; deprecated in favour of it."
+    return convert
+
+
+to_float = _cast_to(dtypes.float32, "ToFloat")
+to_double = _cast_to(dtypes.float64, "ToDouble")
+to_int32 = _cast_to(dtypes.int32, "ToInt32")
+to_int64 = _cast_to(dtypes.int64, "ToInt64")
+to_bfloat16 = _cast_to(dtypes.bfloat16, "ToBFloat16")
+to_complex64 = _cast_to(dtypes.complex64, "ToComplex64")
+to_complex128 = _cast_to(dtypes.complex128, "ToComplex128")
+
+
+def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Output:
+    """`cast`, with values outside the range of `dtype` moved to its ends.
+
+    Args:
+      value: real, any shape.
+      dtype: real.
+    """
+    source = convert_to_tensor(value)
+    target = dtypes.as_dtype(dtype).base_dtype
+    have = source.dtype.base_dtype
+    low, high = _range_within(target, have)
+    if _as_number(have.min) < low:
+        source = out("Maximum", [source, np.array(low, have.numpy)])
+    if _as_number(have.max) > high:
+        source = out("Minimum", [source, np.array(high, have.numpy)])
+    result: Output = cast(source, target, name or "saturate_cast")
+    return result
+
+
+def _range_within(target: DType, have: DType) -> tuple[Any, Any]:
+    """The ends of `target`, rounded inwards to values that `have` holds."""
+    low, high = _as_number(target.min), _as_number(target.max)
+    if not (have.is_floating and target.is_integer):
+        return low, high
+    top = np.array(high).astype(have.numpy)
+    if _as_number(top) > high:
+        bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[have.size]
+        top = (top.view(bits) - np.array(1, bits)).view(have.numpy)
+    if have is dtypes.float16 and not np.isfinite(top):
+        return max(low, _as_number(have.min)), _as_number(have.max)
+    return low, _as_number(top)
+
+
+def _as_number(value: Any) -> Any:
+    return value if isinstance(value, int) else float(value)
+
+
+def bitcast(input: Any, type: Any, name: str | None = None) -> Output:
+    """The bytes of a tensor as another element type.
+
+    Args:
+      input: numeric, shape (...), or (..., R) where `type` is R times as wide.
+      type: numeric.
+    Returns: shape (...), or (..., R) where `type` is R times narrower.
+    Raises: InvalidArgumentError: the last axis does not fit the ratio of the sizes.
+    """
+    return out("Bitcast", [input], {"type": dtypes.as_dtype(type)}, name)
+
+
+def complex(real: Any, imag: Any, name: str | None = None) -> Output:
+    """Real + 1j * imag.
+
+    Args:
+      real: float32 or float64.
+      imag: same dtype; the shapes broadcast.
+    Returns: complex64 or complex128.
+    """
+    a = convert_to_tensor(real)
+    b = convert_to_tensor(imag, a.dtype.base_dtype)
+    wide = a.dtype.base_dtype is dtypes.float64
+    return out("Complex", [a, b], {"Tout": dtypes.complex128 if wide else dtypes.complex64}, name)
+
+
+def _part(op: str, value: Output, name: str | None) -> Output:
+    return out(op, [value], {"Tout": value.dtype.real_dtype}, name)
+
+
+def real(input: Any, name: str | None = None) -> Output:
+    """The real part; numeric, any shape; a real input as it is."""
+    value = convert_to_tensor(input)
+    return _part("Real", value, name) if value.dtype.is_complex else value
+
+
+def imag(input: Any, name: str | None = None) -> Output:
+    """The imaginary part; numeric, any shape; zeros for a real input."""
+    value = convert_to_tensor(input)
+    if value.dtype.is_complex:
+        return _part("Imag", value, name)
+    return out("ZerosLike", [value], name=name)
+
+
+def angle(input: Any, name: str | None = None) -> Output:
+    """The argument of a complex number, in (-pi, pi]; of a real one 0, or pi if negative."""
+    value = convert_to_tensor(input)
+    if value.dtype.is_complex:
+        return _part("Angle", value, name)
+    if not value.dtype.is_floating:
+        raise errors.InvalidTypeError(f"angle requires a floating or complex tensor, got {value!r}")
+    zeros = out("ZerosLike", [value])
+    pi = np.array(np.pi, value.dtype.base_dtype.numpy)
+    return out("SelectV2", [out("Less", [value, zeros]), pi, zeros], name=name)
+
+
+def conj(x: Any, name: str | None = None) -> Output:
+    """The complex conjugate; numeric, any shape; a real input as it is."""
+    value = convert_to_tensor(x)
+    if value.dtype.is_complex or value.dtype is dtypes.variant:
+        return out("Conj", [value], name=name)
+    if value.dtype.is_floating or value.dtype.is_integer:
+        return value
+    raise errors.InvalidTypeError(f"conj requires a numeric tensor, got {value!r}")

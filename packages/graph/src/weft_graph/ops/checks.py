@@ -1,0 +1,420 @@
+"""Assertions about values, ranks, shapes and types, decided while building where possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import constant_of, convert_to_tensor, out
+from weft_graph.constant_value import constant_value
+from weft_graph.indexed_slices import SparseTensor
+from weft_graph.node import Node, Output
+from weft_graph.ops import array, control
+from weft_graph.ops.identity import ensure_shape as ensure_shape
+from weft_graph.stacks import get_default_graph
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dimension, format_dims
+
+# --------------------------------------------------------------------------------- values
+
+
+def _asserted(
+    condition: Output,
+    statement: str,
+    given: Sequence[Output],
+    data: Sequence[Any] | None,
+    summarize: int | None,
+    message: str | None,
+) -> Node:
+    """A node that checks a condition over all elements, or a no-op where it holds statically.
+
+    Raises: InvalidArgumentError: the condition is known not to hold.
+    """
+    known = constant_value(condition)
+    prefix = f"{message}. " if message else ""
+    if known is not None:
+        if known.all():
+            return control.no_op()
+        values = "; ".join(f"{value.name} = {constant_value(value)!r}" for value in given)
+        raise errors.InvalidArgumentError(f"{prefix}{statement} did not hold: {values}")
+    whole = condition
+    if condition.dims != ():
+        rank = out("Range", [0, array.rank(condition), 1])
+        whole = out("All", [condition, rank])
+    if data is None:
+        data = [f"{prefix}{statement} did not hold element-wise:"]
+        for value in given:
+            data += [f"{value.name} = ", value]
+    return control.Assert(whole, data, summarize)
+
+
+def _relation(name: str, ops: Sequence[str], sign: str) -> Callable[..., Node]:
+    """An assertion of a relation between two tensors, op after op."""
+
+    def check(
+        x: Any,
+        y: Any,
+        data: Sequence[Any] | None = None,
+        summarize: int | None = None,
+        message: str | None = None,
+        name: str | None = None,
+    ) -> Node:
+        with get_default_graph().name_scope(name or default):
+            a, b = _both(x, y)
+            condition = out(ops[0], [a, b])
+            for op in ops[1:]:
+                condition = out(op, [condition])
+            statement = f"x {sign} y for x = {a.name}, y = {b.name}"
+            return _asserted(condition, statement, [a, b], data, summarize, message)
+
+    default = name
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"""A node that fails unless x {sign} y for all elements, which broadcast.
+
+    Args:
+      x, y: tensors of one type.
+      data: what the message shows, by default both.
+      summarize: how many elements of each.
+      message: what the message starts with.
+    Raises: InvalidArgumentError: at construction where both are constant, else at run time.
+    """
+    return check
+
+
+def _both(x: Any, y: Any) -> tuple[Output, Output]:
+    if isinstance(x, Output) or hasattr(x, "_as_output") or not isinstance(y, Output):
+        a = convert_to_tensor(x)
+        return a, convert_to_tensor(y, a.dtype.base_dtype)
+    b = convert_to_tensor(y)
+    return convert_to_tensor(x, b.dtype.base_dtype), b
+
+
+assert_equal = _relation("assert_equal", ["Equal"], "==")
+assert_none_equal = _relation("assert_none_equal", ["NotEqual"], "!=")
+assert_less = _relation("assert_less", ["Less"], "<")
+assert_less_equal = _relation("assert_less_equal", ["LessEqual"], "<=")
+assert_greater = _relation("assert_greater", ["Greater"], ">")
+assert_greater_equal = _relation("assert_greater_equal", ["GreaterEqual"], ">=")
+
+
+def _sign(name: str, op: str, sign: str) -> Callable[..., Node]:
+    """An assertion of a relation between a tensor and 0."""
+
+    def check(
+        x: Any,
+        data: Sequence[Any] | None = None,
+        summarize: int | None = None,
+        message: str | None = None,
+        name: str | None = None,
+    ) -> Node:
+        with get_default_graph().name_scope(name or default):
+            value = convert_to_tensor(x)
+            zero = constant_of(np.array(0, value.dtype.base_dtype.numpy))
+            condition = out(op, [value, zero])
+            statement = f"x {sign} 0 for x = {value.name}"
+            return _asserted(condition, statement, [value], data, summarize, message)
+
+    default = name
+    check.__name__ = check.__qualname__ = name
+    check.__doc__ = f"""A node that fails unless x {sign} 0 for all elements.
+
+    Args:
+      x: real numbers.
+      data: what the message shows, by default `x`.
+      summarize: how many elements of it.
+      message: what the message starts with.
+    Raises: InvalidArgumentError: at construction where `x` is constant, else at run time.
+    """
+    return check
+
+
+assert_negative = _sign("assert_negative", "Less", "<")
+assert_positive = _sign("assert_positive", "Greater", ">")
+assert_non_negative = _sign("assert_non_negative", "GreaterEqual", ">=")
+assert_non_positive = _sign("assert_non_positive", "LessEqual", "<=")
+
+
+def assert_near(
+    x: Any,
+    y: Any,
+    rtol: Any = None,
+    atol: Any = None,
+    data: Sequence[Any] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Node:
+    """A node that fails unless |x - y| <= atol + rtol * |y| for all elements.
+
+    Args:
+      x, y: floating or complex tensors of one type.
+      rtol, atol: tolerances, 10 times the type's epsilon by default.
+    Raises: InvalidArgumentError: at run time.
+    """
+    with get_default_graph().name_scope(name or "assert_near"):
+        a, b = _both(x, y)
+        real = a.dtype.base_dtype.real_dtype
+        epsilon = 10 * _epsilon(real)
+        relative = convert_to_tensor(epsilon if rtol is None else rtol, real)
+        absolute = convert_to_tensor(epsilon if atol is None else atol, real)
+        size = "ComplexAbs" if a.dtype.is_complex else "Abs"
+        limit = absolute + relative * out(size, [b])
+        condition = out("LessEqual", [out(size, [a - b]), limit])
+        statement = f"x and y nearly equal for x = {a.name}, y = {b.name}"
+        return _asserted(condition, statement, [a, b], data, summarize, message)
+
+
+def _epsilon(dtype: DType) -> float:
+    import ml_dtypes
+
+    finfo: Any = ml_dtypes.finfo
+    return float(finfo(dtype.numpy).eps)
+
+
+def is_non_decreasing(x: Any, name: str | None = None) -> Output:
+    """Whether the elements, in row-major order, never decrease: bool, rank 0."""
+    return _monotone(x, "LessEqual", name or "is_non_decreasing")
+
+
+def is_strictly_increasing(x: Any, name: str | None = None) -> Output:
+    """Whether the elements, in row-major order, always increase: bool, rank 0."""
+    return _monotone(x, "Less", name or "is_strictly_increasing")
+
+
+def _monotone(x: Any, op: str, name: str) -> Output:
+    with get_default_graph().name_scope(name):
+        flat = array.reshape(x, [-1])
+        return out("All", [out(op, [flat[:-1], flat[1:]]), [0]])
+
+
+# ------------------------------------------------------------------------- ranks and shapes
+
+
+def _rank_check(
+    x: Any,
+    rank: Any,
+    holds: Callable[[int, int], bool],
+    op: str,
+    relation: str,
+    options: tuple[Sequence[Any] | None, int | None, str | None],
+) -> Node:
+    value = convert_to_tensor(x)
+    wanted = convert_to_tensor(rank, dtypes.int32)
+    if wanted.dims not in ((), None):
+        raise errors.InvalidArgumentError(f"rank must be one integer, got {wanted!r}")
+    data, summarize, message = options
+    prefix = f"{message}. " if message else ""
+    known = constant_value(wanted)
+    statement = f"{prefix}Tensor {value.name} must have rank {relation}"
+    if known is not None and value.dims is not None:
+        if not holds(len(value.dims), int(known)):
+            raise errors.InvalidArgumentError(
+                f"{statement} {int(known)}. Received rank {len(value.dims)}, shape "
+                f"{format_dims(value.dims)}"
+            )
+        return control.no_op("static_checks_determined_all_ok")
+    shown = data or [statement, wanted, "Received shape: ", array.shape(value)]
+    return control.Assert(out(op, [array.rank(value), wanted]), shown, summarize)
+
+
+def assert_rank(
+    x: Any,
+    rank: Any,
+    data: Sequence[Any] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Node:
+    """A node that fails unless `x` has this rank.
+
+    Raises: InvalidArgumentError: at construction where the rank is known, else at run time.
+    """
+    with get_default_graph().name_scope(name or "assert_rank"):
+        options = (data, summarize, message)
+        return _rank_check(x, rank, lambda a, b: a == b, "Equal", "", options)
+
+
+def assert_rank_at_least(
+    x: Any,
+    rank: Any,
+    data: Sequence[Any] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Node:
+    """A node that fails unless `x` has this rank or a higher one.
+
+    Raises: InvalidArgumentError: at construction where the rank is known, else at run time.
+    """
+    with get_default_graph().name_scope(name or "assert_rank_at_least"):
+        options = (data, summarize, message)
+        return _rank_check(x, rank, lambda a, b: a >= b, "GreaterEqual", "at least", options)
+
+
+def assert_rank_in(
+    x: Any,
+    ranks: Sequence[int],
+    data: Sequence[Any] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Node:
+    """A node that fails unless the rank of `x` is one of `ranks`, integers.
+
+    Raises: InvalidArgumentError: at construction where the rank is known, else at run time.
+    """
+    with get_default_graph().name_scope(name or "assert_rank_in"):
+        value = convert_to_tensor(x)
+        prefix = f"{message}. " if message else ""
+        statement = f"{prefix}Tensor {value.name} must have a rank in {tuple(ranks)}"
+        if value.dims is not None:
+            if len(value.dims) not in ranks:
+                raise errors.InvalidArgumentError(
+                    f"{statement}. Received rank {len(value.dims)}, shape {format_dims(value.dims)}"
+                )
+            return control.no_op("static_checks_determined_all_ok")
+        equal = out("Equal", [array.rank(value), np.array(list(ranks), np.int32)])
+        shown = data or [statement, "Received shape: ", array.shape(value)]
+        return control.Assert(out("Any", [equal, [0]]), shown, summarize)
+
+
+def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Output:
+    """The tensor itself, of rank 0.
+
+    Raises: InvalidArgumentError: the rank is unknown or not 0.
+    """
+    value = convert_to_tensor(tensor, name=name)
+    if value.dims != ():
+        prefix = f"{message}. " if message else ""
+        raise errors.InvalidArgumentError(f"{prefix}Expected rank 0, got {value!r}")
+    return value
+
+
+def assert_shapes(
+    shapes: Any,
+    data: Sequence[Any] | None = None,
+    summarize: int | None = None,
+    message: str | None = None,
+    name: str | None = None,
+) -> Node:
+    """A node that fails unless tensors have the shapes given by sizes and symbols.
+
+    Args:
+      shapes: pairs of a tensor and a sequence of sizes, or a dict of these; an int is that size, a
+        string is a symbol that stands for one size throughout, None or "." is any size.
+    Raises: InvalidArgumentError: at construction for sizes that are known, else at run time.
+    """
+    pairs = list(shapes.items()) if isinstance(shapes, dict) else list(shapes)
+    with get_default_graph().name_scope(name or "assert_shapes"):
+        meaning: dict[str, Any] = {}
+        checks: list[Node] = []
+        for tensor, sizes in pairs:
+            value = convert_to_tensor(tensor)
+            wanted = [size.value if isinstance(size, Dimension) else size for size in sizes]
+            checks.append(assert_rank(value, len(wanted), data, summarize, message))
+            for axis, size in enumerate(wanted):
+                if size is None or size == ".":
+                    continue
+                known = None if value.dims is None else value.dims[axis]
+                have: Any = array.shape(value)[axis] if known is None else known
+                want = meaning.setdefault(size, have) if isinstance(size, str) else size
+                check = _same_size(have, want, value, axis, (data, summarize, message))
+                if check is not None:
+                    checks.append(check)
+        return control.group(*checks)
+
+
+def _same_size(
+    have: Any,
+    want: Any,
+    value: Output,
+    axis: int,
+    options: tuple[Sequence[Any] | None, int | None, str | None],
+) -> Node | None:
+    data, summarize, message = options
+    if have is want:
+        return None
+    prefix = f"{message}. " if message else ""
+    statement = f"{prefix}Tensor {value.name} must have size "
+    if isinstance(have, int) and isinstance(want, int):
+        if have != want:
+            raise errors.InvalidArgumentError(
+                f"{statement}{want} at axis {axis}, got shape {format_dims(value.dims)}"
+            )
+        return None
+    shown = data or [statement, want, f" at axis {axis}. Received shape: ", array.shape(value)]
+    return control.Assert(out("Equal", [convert_to_tensor(have), want]), shown, summarize)
+
+
+# ---------------------------------------------------------------------------------- types
+
+
+def assert_type(
+    tensor: Any, tf_type: Any, message: str | None = None, name: str | None = None
+) -> Node:
+    """A no-op, if the tensor has this element type.
+
+    Raises: InvalidTypeError: it has another one.
+    """
+    wanted = dtypes.as_dtype(tf_type)
+    value = tensor if isinstance(tensor, SparseTensor) else convert_to_tensor(tensor)
+    if value.dtype.base_dtype is not wanted:
+        prefix = f"{message}. " if message else ""
+        raise errors.InvalidTypeError(f"{prefix}required type {wanted.name}, got {value!r}")
+    return control.no_op(name or "statically_determined_correct_type")
+
+
+def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Node:
+    """A no-op, if the tensor holds integers.
+
+    Raises: InvalidTypeError: it does not.
+    """
+    value = convert_to_tensor(x)
+    if not (value.dtype.is_integer or value.dtype.is_quantized):
+        prefix = f"{message}. " if message else ""
+        raise errors.InvalidTypeError(f"{prefix}required an integer type, got {value!r}")
+    return control.no_op(name or "statically_determined_was_integer")
+
+
+def assert_same_float_dtype(tensors: Iterable[Any] | None = None, dtype: Any = None) -> DType:
+    """The floating type that all tensors have, float32 where there are none.
+
+    Raises: InvalidTypeError: they differ, or their type is not floating.
+    """
+    wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
+    for tensor in tensors or ():
+        if tensor is None:
+            continue
+        got = tensor.dtype.base_dtype
+        wanted = wanted or got
+        if got is not wanted:
+            raise errors.InvalidTypeError(
+                f"required {wanted.name} as of the others, got {tensor!r}"
+            )
+    wanted = wanted or dtypes.float32
+    if not wanted.is_floating:
+        raise errors.InvalidTypeError(f"required a floating type, got {wanted.name}")
+    return wanted
+
+
+def assert_proper_iterable(values: Any) -> None:
+    """Check that `values` is a collection of tensors and not a tensor, an array or a string.
+
+    Raises: InvalidTypeError: it is not.
+    """
+    unintended = (Output, SparseTensor, np.ndarray, str, bytes)
+    if isinstance(values, unintended) or not hasattr(values, "__iter__"):
+        raise errors.InvalidTypeError(
+            f"required a collection of tensors, got {type(values).__name__}"
+        )
+
+
+def is_numeric_tensor(tensor: Any) -> bool:
+    """Whether `tensor` is a tensor of numbers."""
+    if not isinstance(tensor, Output):
+        return False
+    dtype = tensor.dtype.base_dtype
+    return dtype.is_floating or dtype.is_integer or dtype.is_complex or dtype.is_quantized

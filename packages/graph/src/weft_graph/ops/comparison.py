@@ -1,0 +1,234 @@
+"""Comparisons, logic, bits, and the choice between two tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops import shape_rules
+from weft_tensor import errors
+from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
+
+_EQUATABLE = "{inexact, integral, bool, string, qint8, quint8, qint32}"
+
+
+def _select_shape(node: NodeSpec) -> Sequence[Dims]:
+    condition, t, e = (value.dims for value in node.inputs)
+    dims = merge_dims(t, e)
+    if condition is None or dims is None or len(condition) == 0:
+        return (dims,)
+    if len(condition) == 1 and len(dims) != 1:
+        if not dims:
+            raise _unfit(condition, dims)
+        size = shape_rules.merge_size(condition[0], dims[0], "the condition's size and the rows")
+        return ((size, *dims[1:]),)
+    if len(condition) != len(dims):
+        raise _unfit(condition, dims)
+    return (merge_dims(condition, dims),)
+
+
+def _unfit(condition: Dims, dims: Dims) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        "the condition must be a scalar, have the shape of the values, or be a vector with one "
+        f"element per row of them, got {format_dims(condition)} for values {format_dims(dims)}"
+    )
+
+
+def _select_v2_shape(node: NodeSpec) -> Sequence[Dims]:
+    condition, t, e = (value.dims for value in node.inputs)
+    return (broadcast_dims(condition, broadcast_dims(t, e)),)
+
+
+def _declare() -> None:
+    for op, types, doc in (
+        ("Equal", _EQUATABLE, "x == y."),
+        ("NotEqual", _EQUATABLE, "x != y."),
+        ("Less", "{realnumbertype}", "x < y."),
+        ("LessEqual", "{realnumbertype}", "x <= y."),
+        ("Greater", "{realnumbertype}", "x > y."),
+        ("GreaterEqual", "{realnumbertype}", "x >= y."),
+    ):
+        register_op(
+            op, ("x: T", "y: T"), ("z: bool",), {"T": types}, shape_rules.broadcast, doc=doc
+        )
+    register_op(
+        "ApproximateEqual",
+        ("x: T", "y: T"),
+        ("z: bool",),
+        {"T": "{inexact, integral}", "tolerance": "float = 0.00001"},
+        shape_rules.merged,
+        doc="|x - y| < tolerance.",
+    )
+    for op, doc in (("LogicalAnd", "x and y."), ("LogicalOr", "x or y.")):
+        register_op(op, ("x: bool", "y: bool"), ("z: bool",), {}, shape_rules.broadcast, doc=doc)
+    register_op("LogicalNot", ("x: bool",), ("y: bool",), {}, shape_rules.unchanged, doc="not x.")
+    for op, doc in (
+        ("BitwiseAnd", "The bits set in x and y."),
+        ("BitwiseOr", "The bits set in x or y."),
+        ("BitwiseXor", "The bits set in one of x and y."),
+        ("LeftShift", "The bits of x moved up by y places."),
+        ("RightShift", "The bits of x moved down by y places, keeping the sign."),
+    ):
+        register_op(
+            op,
+            ("x: T", "y: T"),
+            ("z: T",),
+            {"T": "{integral}"},
+            shape_rules.broadcast,
+            doc=doc,
+        )
+    register_op(
+        "Invert",
+        ("x: T",),
+        ("y: T",),
+        {"T": "{integral}"},
+        shape_rules.unchanged,
+        doc="Every bit of x flipped.",
+    )
+    register_op(
+        "PopulationCount",
+        ("x: T",),
+        ("y: uint8",),
+        {"T": "{integral}"},
+        shape_rules.unchanged,
+        doc="How many bits of x are set.",
+    )
+    register_op(
+        "Select",
+        ("condition: bool", "t: T", "e: T"),
+        ("output: T",),
+        {"T": "type"},
+        _select_shape,
+        doc="t where the condition holds, else e; a vector condition chooses rows.",
+    )
+    register_op(
+        "SelectV2",
+        ("condition: bool", "t: T", "e: T"),
+        ("output: T",),
+        {"T": "type"},
+        _select_v2_shape,
+        doc="t where the condition holds, else e; all three broadcast.",
+    )
+
+
+_declare()
+
+
+def equal(x: Any, y: Any, name: str | None = None) -> Output:
+    """x == y elementwise; any dtype with values, to bool, broadcast shape."""
+    return out("Equal", [x, y], name=name)
+
+
+def not_equal(x: Any, y: Any, name: str | None = None) -> Output:
+    """x != y elementwise; any dtype with values, to bool, broadcast shape."""
+    return out("NotEqual", [x, y], name=name)
+
+
+def less(x: Any, y: Any, name: str | None = None) -> Output:
+    """x < y; real to bool, broadcast shape."""
+    return out("Less", [x, y], name=name)
+
+
+def less_equal(x: Any, y: Any, name: str | None = None) -> Output:
+    """x <= y; real to bool, broadcast shape."""
+    return out("LessEqual", [x, y], name=name)
+
+
+def greater(x: Any, y: Any, name: str | None = None) -> Output:
+    """x > y; real to bool, broadcast shape."""
+    return out("Greater", [x, y], name=name)
+
+
+def greater_equal(x: Any, y: Any, name: str | None = None) -> Output:
+    """x >= y; real to bool, broadcast shape."""
+    return out("GreaterEqual", [x, y], name=name)
+
+
+def approximate_equal(x: Any, y: Any, tolerance: float = 1e-5, name: str | None = None) -> Output:
+    """|x - y| < tolerance; numeric to bool, equal shapes."""
+    return out("ApproximateEqual", [x, y], {"tolerance": tolerance}, name)
+
+
+def logical_and(x: Any, y: Any, name: str | None = None) -> Output:
+    """X and y; bool, broadcast shape."""
+    return out("LogicalAnd", [x, y], name=name)
+
+
+def logical_or(x: Any, y: Any, name: str | None = None) -> Output:
+    """X or y; bool, broadcast shape."""
+    return out("LogicalOr", [x, y], name=name)
+
+
+def logical_not(x: Any, name: str | None = None) -> Output:
+    """Not x; bool, any shape."""
+    return out("LogicalNot", [x], name=name)
+
+
+def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Output:
+    """Exactly one of x and y; bool, broadcast shape."""
+    a, b = convert_to_tensor(x), convert_to_tensor(y)
+    either = out("LogicalOr", [a, b])
+    return out("LogicalAnd", [either, out("LogicalNot", [out("LogicalAnd", [a, b])])], name=name)
+
+
+def bitwise_and(x: Any, y: Any, name: str | None = None) -> Output:
+    """The bits set in both; integer, broadcast shape."""
+    return out("BitwiseAnd", [x, y], name=name)
+
+
+def bitwise_or(x: Any, y: Any, name: str | None = None) -> Output:
+    """The bits set in either; integer, broadcast shape."""
+    return out("BitwiseOr", [x, y], name=name)
+
+
+def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Output:
+    """The bits set in exactly one; integer, broadcast shape."""
+    return out("BitwiseXor", [x, y], name=name)
+
+
+def bitwise_or_logical_xor(x: Any, y: Any) -> Output:
+    """Python's `^`: `logical_xor` of bool, `bitwise_xor` of integers."""
+    from weft_graph.ops.arithmetic import pair
+
+    a, b = pair(x, y)
+    return logical_xor(a, b) if a.dtype.is_bool else out("BitwiseXor", [a, b])
+
+
+def invert(x: Any, name: str | None = None) -> Output:
+    """Every bit flipped; integer, any shape."""
+    return out("Invert", [x], name=name)
+
+
+def left_shift(x: Any, y: Any, name: str | None = None) -> Output:
+    """The bits of x moved up; integer, broadcast shape; y is clipped to the bits there are."""
+    return out("LeftShift", [x, y], name=name)
+
+
+def right_shift(x: Any, y: Any, name: str | None = None) -> Output:
+    """The bits of x moved down, keeping the sign; integer, broadcast shape; y is clipped."""
+    return out("RightShift", [x, y], name=name)
+
+
+def population_count(x: Any, name: str | None = None) -> Output:
+    """How many bits are set; integer to uint8, any shape."""
+    return out("PopulationCount", [x], name=name)
+
+
+def select(condition: Any, x: Any, y: Any, name: str | None = None) -> Output:
+    """X where `condition` holds, else y: the three-argument form of `where`.
+
+    Args:
+      condition: bool; a scalar, the shape of x, or a vector with one element per row of x.
+      x: any dtype and shape.
+      y: same dtype and shape.
+    Raises: InvalidArgumentError: the shapes differ.
+    """
+    return out("Select", [condition, x, y], name=name)
+
+
+def select_v2(condition: Any, x: Any, y: Any, name: str | None = None) -> Output:
+    """X where `condition` holds, else y; bool and twice any one dtype; all broadcast."""
+    return out("SelectV2", [condition, x, y], name=name)

@@ -1,0 +1,350 @@
+"""Order and effects: no-ops, groups, assertions, printing, calls of Python functions."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+from weakref import WeakValueDictionary
+
+from weft_graph import stacks
+from weft_graph.builder import convert_to_tensor, create, out
+from weft_graph.indexed_slices import (
+    IndexedSlices,
+    SparseTensor,
+    convert_to_tensor_or_indexed_slices,
+)
+from weft_graph.node import Node, Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import unchanged
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, format_dims
+
+# ------------------------------------------------------------------------------ declarations
+
+
+def _no_outputs(node: NodeSpec) -> Sequence[Dims]:
+    return ()
+
+
+def _assert_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    if dims not in ((), None):
+        raise errors.InvalidArgumentError(
+            f"the condition must have rank 0, got shape {format_dims(dims)}"
+        )
+    return ()
+
+
+register_op("NoOp", shape=_no_outputs, doc="Nothing; nodes wait for each other through it.")
+register_op(
+    "RefIdentity",
+    ("input: Ref(T)",),
+    ("output: Ref(T)",),
+    {"T": "type"},
+    unchanged,
+    doc="The same reference.",
+)
+register_op(
+    "Assert",
+    ("condition: bool", "data: T"),
+    (),
+    {"T": "list(type) >= 1", "summarize": "int = 3"},
+    _assert_shape,
+    stateful=True,
+    doc="Fail with the data unless the condition holds.",
+)
+register_op(
+    "Print",
+    ("input: T", "data: U"),
+    ("output: T",),
+    {
+        "T": "type",
+        "U": "list(type) >= 0",
+        "message": "string = ''",
+        "first_n": "int = -1",
+        "summarize": "int = 3",
+    },
+    unchanged,
+    stateful=True,
+    doc="The input; the data are printed.",
+)
+register_op(
+    "PrintV2",
+    ("input: string",),
+    (),
+    {"output_stream": "string = 'stderr'", "end": "string"},
+    _no_outputs,
+    stateful=True,
+    doc="Print a string.",
+)
+for _name, _stateful in (("PyFunc", True), ("PyFuncStateless", False)):
+    register_op(
+        _name,
+        ("input: Tin",),
+        ("output: Tout",),
+        {"token": "string", "Tin": "list(type) >= 0", "Tout": "list(type) >= 0"},
+        stateful=_stateful,
+        doc="Call a Python function of this process, known by its token.",
+    )
+
+# --------------------------------------------------------------------------------- waiting
+
+
+def no_op(name: str | None = None) -> Node:
+    """A node that does nothing."""
+    return create("NoOp", (), name=name)
+
+
+def _node_of(item: Any) -> Node:
+    if isinstance(item, Node):
+        return item
+    if isinstance(item, Output | IndexedSlices | SparseTensor):
+        return item.op
+    element = stacks.get_default_graph().as_graph_element(item)
+    return element.node if isinstance(element, Output) else element
+
+
+def group(*inputs: Any, name: str | None = None) -> Node:
+    """A node that finishes when all `inputs` have.
+
+    Args:
+      *inputs: operations, tensors, variables, or nested lists of them.
+    Returns: a NoOp; the nodes of each device first gather in a NoOp of their own.
+    """
+    nodes = list(dict.fromkeys(_node_of(item) for item in _flat(inputs)))
+    graph = nodes[0].graph if nodes else stacks.get_default_graph()
+    by_device: dict[str, list[Node]] = {}
+    for node in nodes:
+        by_device.setdefault(node.device, []).append(node)
+    with graph.as_default():
+        if len(by_device) <= 1:
+            device = next(iter(by_device), "")
+            return _wait_for(nodes, device, name or "group_deps")
+        with graph.name_scope(name or "group_deps") as scope:
+            parts = [
+                _wait_for(members, device, "NoOp") for device, members in sorted(by_device.items())
+            ]
+            with graph.control_dependencies(parts):
+                return no_op(scope)
+
+
+def _wait_for(nodes: Sequence[Node], device: str, name: str) -> Node:
+    graph = stacks.get_default_graph()
+    with graph.control_dependencies(nodes):
+        if not device:
+            return no_op(name)
+        with graph.device(device):
+            return no_op(name)
+
+
+def _flat(items: Any) -> Iterable[Any]:
+    for item in items:
+        if isinstance(item, dict):
+            yield from _flat(item.values())
+        elif isinstance(item, list | builtins.tuple):
+            yield from _flat(item)
+        elif item is not None:
+            yield item
+
+
+def with_dependencies(
+    dependencies: Iterable[Any], output_tensor: Any, name: str | None = None
+) -> Any:
+    """`output_tensor`, available only when all `dependencies` have run.
+
+    Args:
+      dependencies: operations or tensors.
+      output_tensor: an output or IndexedSlices.
+    Returns: the same as a new output, or new IndexedSlices.
+    """
+    value = convert_to_tensor_or_indexed_slices(output_tensor)
+    graph = value.graph
+    with (
+        graph.as_default(),
+        graph.name_scope(name or "control_dependency") as scope,
+        graph.control_dependencies([_node_of(item) for item in dependencies]),
+        graph.colocate_with(value.op),
+    ):
+        if isinstance(value, IndexedSlices):
+            return IndexedSlices(
+                out("Identity", [value.values], name=scope), value.indices, value.dense_shape
+            )
+        return out("Identity", [value], name=scope)
+
+
+def tuple(
+    tensors: Sequence[Any], name: str | None = None, control_inputs: Iterable[Any] | None = None
+) -> list[Any]:
+    """The same tensors, each available only when all are.
+
+    Args:
+      tensors: outputs, IndexedSlices or None, at least one not None.
+      control_inputs: further operations or tensors to wait for.
+    Raises: InvalidArgumentError: there is nothing to wait for.
+    """
+    values = [None if t is None else convert_to_tensor_or_indexed_slices(t) for t in tensors]
+    waited = [value.op for value in values if value is not None]
+    if not waited:
+        raise errors.InvalidArgumentError("tuple requires at least one tensor that is not None")
+    waited += [_node_of(item) for item in control_inputs or ()]
+    graph = waited[0].graph
+    with graph.as_default(), graph.name_scope(name or "tuple"):
+        gate = group(*waited)
+        return [None if value is None else with_dependencies([gate], value) for value in values]
+
+
+# ------------------------------------------------------------------------------- messages
+
+
+def Assert(  # noqa: N802 - TensorFlow's name
+    condition: Any, data: Sequence[Any], summarize: int | None = None, name: str | None = None
+) -> Node:
+    """A node that fails when it runs and `condition` does not hold.
+
+    Args:
+      condition: bool, rank 0.
+      data: tensors to show in the message.
+      summarize: how many elements of each, 3 by default; -1 for all.
+    Raises: InvalidArgumentError: at run time, if the condition is False.
+    """
+    attrs = {} if summarize is None else {"summarize": summarize}
+    wanted = convert_to_tensor(condition, dtypes.bool_)
+    return create("Assert", [wanted, list(data)], attrs, name)
+
+
+def Print(  # noqa: N802 - TensorFlow's name
+    input_: Any,
+    data: Sequence[Any],
+    message: str | None = None,
+    first_n: int | None = None,
+    summarize: int | None = None,
+    name: str | None = None,
+) -> Output:
+    """`input_`, and as an effect `data` is printed to standard error.
+
+    Args:
+      message: what is printed before the data.
+      first_n: print only so many times; by default always.
+      summarize: how many elements of each tensor are printed, 3 by default.
+    """
+    attrs = {"message": message, "first_n": first_n, "summarize": summarize}
+    known = {key: value for key, value in attrs.items() if value is not None}
+    return out("Print", [input_, list(data)], known, name)
+
+
+def print_v2(
+    *inputs: Any,
+    output_stream: Any = None,
+    summarize: int = 3,
+    sep: str = " ",
+    end: str = "\n",
+    name: str | None = None,
+) -> Node:
+    """Print tensors and Python values when the node runs.
+
+    Args:
+      *inputs: tensors, and values that are formatted as Python does.
+      output_stream: sys.stderr (the default), sys.stdout, "log(info)", or "file://path".
+      summarize: how many elements at each end of every axis are printed; -1 for all.
+      sep, end: text between the inputs and after the last.
+    Raises: InvalidArgumentError: the stream is unknown.
+    """
+    from weft_graph.ops import strings
+
+    attrs = {"output_stream": _stream_name(output_stream), "end": end}
+    if len(inputs) == 1 and _is_line(inputs[0]):
+        return create("PrintV2", [inputs[0]], attrs, name or "PrintV2")
+    parts = [item if isinstance(item, str) else None for item in inputs]
+    tensors = [item for item, text in zip(inputs, parts, strict=True) if text is None]
+    marks = ["{}" if text is None else text for text in parts]
+    if any("{}" in text for text in parts if text is not None):
+        marks = ["{}" for _ in inputs]
+        tensors = [convert_to_tensor(item) for item in inputs]
+    template = sep.join(marks)
+    line = strings.string_format(template, tensors, summarize=summarize)
+    return create("PrintV2", [line], attrs, name or "PrintV2")
+
+
+def _is_line(value: Any) -> bool:
+    return isinstance(value, Output) and value.dtype == dtypes.string and value.dims == ()
+
+
+def _stream_name(stream: Any) -> str:
+    import sys
+
+    if stream is None or stream is sys.stderr:
+        return "stderr"
+    if stream is sys.stdout:
+        return "stdout"
+    known = ("log(info)", "log(warning)", "log(error)", "stderr", "stdout")
+    if isinstance(stream, str) and (stream in known or stream.startswith("file://")):
+        return stream
+    raise errors.InvalidArgumentError(
+        f"output_stream must be sys.stdout, sys.stderr, one of {known} or file://…, got {stream!r}"
+    )
+
+
+# ----------------------------------------------------------------------- Python functions
+
+
+class PyFunction:
+    """A Python function that nodes call by its token; its graph keeps it alive."""
+
+    __slots__ = ("__weakref__", "function", "token")
+
+    def __init__(self, function: Callable[..., Any], token: str) -> None:
+        self.function = function
+        self.token = token
+
+
+_functions: WeakValueDictionary[str, PyFunction] = WeakValueDictionary()
+_tokens = itertools.count()
+
+
+def py_function_of(token: str) -> Callable[..., Any]:
+    """The function that a token stands for.
+
+    Raises: FailedPreconditionError: this process has none; functions do not travel with graphs.
+    """
+    holder = _functions.get(token)
+    if holder is None:
+        raise errors.FailedPreconditionError(
+            f"the Python function {token!r} is not in this process: functions do not travel with "
+            "a graph, and live as long as the graph they were added to"
+        )
+    return holder.function
+
+
+def py_func(
+    func: Callable[..., Any],
+    inp: Sequence[Any],
+    Tout: Any,
+    stateful: bool = True,
+    name: str | None = None,
+) -> Any:
+    """Call a Python function on NumPy arrays when the node runs.
+
+    Args:
+      func: takes one read-only array per input, and returns arrays or values of the types `Tout`.
+      inp: tensors.
+      Tout: element type, or a list of element types.
+      stateful: whether equal inputs may give different results, or calls have effects.
+    Returns: an output of unknown shape, or a list of them; the node where `Tout` is empty.
+    """
+    several = isinstance(Tout, list | builtins.tuple)
+    types = list(Tout) if several else [Tout]
+    token = f"pyfunc_{next(_tokens)}"
+    values = [convert_to_tensor(value) for value in inp]
+    graph = values[0].graph if values else stacks.get_default_graph()
+    holder = _functions[token] = PyFunction(func, token)
+    graph.add_to_collection("_py_funcs", holder)
+    op = "PyFunc" if stateful else "PyFuncStateless"
+    node = create(op, [values], {"token": token, "Tout": types}, name)
+    if not types:
+        return node
+    return list(node.outputs) if several else node.outputs[0]
+
+
+numpy_function = py_func

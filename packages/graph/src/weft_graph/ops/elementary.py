@@ -1,0 +1,280 @@
+"""Elementary and special functions of one or two variables, elementwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.op_def import register_op
+from weft_graph.ops import shape_rules
+from weft_tensor import errors
+
+
+def _declare() -> None:
+    for op, types, doc in (
+        ("Exp", "{inexact}", "e to the power of x."),
+        ("Expm1", "{inexact}", "exp(x) - 1, accurate near 0."),
+        ("Log", "{inexact}", "The natural logarithm."),
+        ("Log1p", "{inexact}", "log(1 + x), accurate near 0."),
+        ("Sin", "{inexact}", "The sine of an angle in radians."),
+        ("Cos", "{inexact}", "The cosine of an angle in radians."),
+        ("Tan", "{inexact}", "The tangent of an angle in radians."),
+        ("Asin", "{inexact}", "The angle in radians whose sine is x."),
+        ("Acos", "{inexact}", "The angle in radians whose cosine is x."),
+        ("Atan", "{inexact}", "The angle in radians whose tangent is x."),
+        ("Sinh", "{inexact}", "The hyperbolic sine."),
+        ("Cosh", "{inexact}", "The hyperbolic cosine."),
+        ("Tanh", "{inexact}", "The hyperbolic tangent."),
+        ("Asinh", "{inexact}", "The inverse of the hyperbolic sine."),
+        ("Acosh", "{inexact}", "The inverse of the hyperbolic cosine."),
+        ("Atanh", "{inexact}", "The inverse of the hyperbolic tangent."),
+        ("Sigmoid", "{inexact}", "1 / (1 + exp(-x))."),
+        ("Erf", "{floating}", "The error function."),
+        ("Erfc", "{floating}", "1 - erf(x), accurate for large x."),
+        ("Lgamma", "{floating}", "log(|gamma(x)|)."),
+        ("Digamma", "{floating}", "The derivative of lgamma."),
+    ):
+        register_op(op, ("x: T",), ("y: T",), {"T": types}, shape_rules.unchanged, doc=doc)
+    for op, types, doc in (
+        ("Atan2", "{floating}", "The angle of the point (x, y) in (-pi, pi]."),
+        (
+            "Igamma",
+            "{float32, float64}",
+            "The regularised lower incomplete gamma function P(a, x).",
+        ),
+        (
+            "Igammac",
+            "{float32, float64}",
+            "The regularised upper incomplete gamma function Q(a, x).",
+        ),
+        ("IgammaGradA", "{float32, float64}", "The derivative of Igamma for a."),
+        ("Zeta", "{float32, float64}", "The Hurwitz zeta function, sum of (q + k) ** -x."),
+        ("Polygamma", "{float32, float64}", "The derivative of order a + 1 of lgamma."),
+    ):
+        names = _ARGUMENTS.get(op, ("a", "x"))
+        register_op(
+            op,
+            tuple(f"{name}: T" for name in names),
+            ("z: T",),
+            {"T": types},
+            shape_rules.broadcast,
+            doc=doc,
+        )
+    for op, doc in (
+        ("TanhGrad", "dy * (1 - y * y), for y = tanh(x)."),
+        ("SigmoidGrad", "dy * y * (1 - y), for y = sigmoid(x)."),
+    ):
+        register_op(
+            op,
+            ("y: T", "dy: T"),
+            ("z: T",),
+            {"T": "{inexact}"},
+            shape_rules.merged_with(0, 1),
+            doc=doc,
+        )
+    for op, doc in (
+        ("IsNan", "Whether x is not a number."),
+        ("IsInf", "Whether x is infinite, of either sign."),
+        ("IsFinite", "Whether x is neither infinite nor not a number."),
+    ):
+        register_op(
+            op, ("x: T",), ("y: bool",), {"T": "{floating}"}, shape_rules.unchanged, doc=doc
+        )
+
+
+_ARGUMENTS = {"Atan2": ("y", "x"), "Zeta": ("x", "q")}
+
+_declare()
+
+
+def exp(x: Any, name: str | None = None) -> Output:
+    """e to the power of x; floating or complex, any shape."""
+    return out("Exp", [x], name=name)
+
+
+def expm1(x: Any, name: str | None = None) -> Output:
+    """exp(x) - 1, accurate near 0; floating or complex, any shape."""
+    return out("Expm1", [x], name=name)
+
+
+def log(x: Any, name: str | None = None) -> Output:
+    """The natural logarithm, -inf of 0, NaN of a negative number; floating or complex."""
+    return out("Log", [x], name=name)
+
+
+def log1p(x: Any, name: str | None = None) -> Output:
+    """log(1 + x), accurate near 0; floating or complex, any shape."""
+    return out("Log1p", [x], name=name)
+
+
+def sin(x: Any, name: str | None = None) -> Output:
+    """The sine of an angle in radians; floating or complex, any shape."""
+    return out("Sin", [x], name=name)
+
+
+def cos(x: Any, name: str | None = None) -> Output:
+    """The cosine of an angle in radians; floating or complex, any shape."""
+    return out("Cos", [x], name=name)
+
+
+def tan(x: Any, name: str | None = None) -> Output:
+    """The tangent of an angle in radians; floating or complex, any shape."""
+    return out("Tan", [x], name=name)
+
+
+def asin(x: Any, name: str | None = None) -> Output:
+    """The angle in radians whose sine is x, NaN beyond [-1, 1]; floating or complex."""
+    return out("Asin", [x], name=name)
+
+
+def acos(x: Any, name: str | None = None) -> Output:
+    """The angle in radians whose cosine is x, NaN beyond [-1, 1]; floating or complex."""
+    return out("Acos", [x], name=name)
+
+
+def atan(x: Any, name: str | None = None) -> Output:
+    """The angle in radians whose tangent is x; floating or complex, any shape."""
+    return out("Atan", [x], name=name)
+
+
+def sinh(x: Any, name: str | None = None) -> Output:
+    """The hyperbolic sine; floating or complex, any shape."""
+    return out("Sinh", [x], name=name)
+
+
+def cosh(x: Any, name: str | None = None) -> Output:
+    """The hyperbolic cosine; floating or complex, any shape."""
+    return out("Cosh", [x], name=name)
+
+
+def tanh(x: Any, name: str | None = None) -> Output:
+    """The hyperbolic tangent; floating or complex, any shape."""
+    return out("Tanh", [x], name=name)
+
+
+def asinh(x: Any, name: str | None = None) -> Output:
+    """The inverse of the hyperbolic sine; floating or complex, any shape."""
+    return out("Asinh", [x], name=name)
+
+
+def acosh(x: Any, name: str | None = None) -> Output:
+    """The inverse of the hyperbolic cosine, NaN below 1; floating or complex, any shape."""
+    return out("Acosh", [x], name=name)
+
+
+def atanh(x: Any, name: str | None = None) -> Output:
+    """The inverse of the hyperbolic tangent, NaN beyond [-1, 1]; floating or complex."""
+    return out("Atanh", [x], name=name)
+
+
+def atan2(y: Any, x: Any, name: str | None = None) -> Output:
+    """The angle in (-pi, pi] of the point (x, y); floating, broadcast shape."""
+    return out("Atan2", [y, x], name=name)
+
+
+def sigmoid(x: Any, name: str | None = None) -> Output:
+    """1 / (1 + exp(-x)), without overflow; floating or complex, any shape."""
+    return out("Sigmoid", [x], name=name)
+
+
+def log_sigmoid(x: Any, name: str | None = None) -> Output:
+    """log(sigmoid(x)) = -softplus(-x); floating, any shape."""
+    from weft_graph.ops import nn  # noqa: F401 - declares Softplus
+
+    return out("Neg", [out("Softplus", [out("Neg", [x])])], name=name or "LogSigmoid")
+
+
+def erf(x: Any, name: str | None = None) -> Output:
+    """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x; floating."""
+    return out("Erf", [x], name=name)
+
+
+def erfc(x: Any, name: str | None = None) -> Output:
+    """1 - erf(x), accurate for large x; floating, any shape."""
+    return out("Erfc", [x], name=name)
+
+
+def lgamma(x: Any, name: str | None = None) -> Output:
+    """log(|gamma(x)|), inf at 0 and the negative integers; floating, any shape."""
+    return out("Lgamma", [x], name=name)
+
+
+def digamma(x: Any, name: str | None = None) -> Output:
+    """The derivative of `lgamma`, NaN at 0 and the negative integers; floating, any shape."""
+    return out("Digamma", [x], name=name)
+
+
+def polygamma(a: Any, x: Any, name: str | None = None) -> Output:
+    """The derivative of order a of `digamma`; float32 or float64, broadcast shape.
+
+    NaN where the order a is negative or no integer.
+    """
+    return out("Polygamma", [a, x], name=name)
+
+
+def zeta(x: Any, q: Any, name: str | None = None) -> Output:
+    """The Hurwitz zeta function, the sum over k >= 0 of (q + k) ** -x; float32 or float64."""
+    return out("Zeta", [x, q], name=name)
+
+
+def igamma(a: Any, x: Any, name: str | None = None) -> Output:
+    """The regularised lower incomplete gamma function P(a, x); floating, broadcast shape."""
+    return out("Igamma", [a, x], name=name)
+
+
+def igammac(a: Any, x: Any, name: str | None = None) -> Output:
+    """The regularised upper incomplete gamma function Q(a, x); floating, broadcast shape."""
+    return out("Igammac", [a, x], name=name)
+
+
+def lbeta(x: Any, name: str | None = None) -> Output:
+    """log(|beta(x)|) over the last axis: sum(lgamma(x)) - lgamma(sum(x)).
+
+    Args:
+      x: floating, shape (..., N).
+    Returns: shape (...).
+    """
+    from weft_graph.ops import reduction
+
+    value = convert_to_tensor(x)
+    total = reduction.reduce_sum(lgamma(value), -1)
+    return out("Sub", [total, lgamma(reduction.reduce_sum(value, -1))], name=name or "lbeta")
+
+
+def is_nan(x: Any, name: str | None = None) -> Output:
+    """Whether x is not a number; floating to bool, any shape."""
+    return out("IsNan", [x], name=name)
+
+
+def is_inf(x: Any, name: str | None = None) -> Output:
+    """Whether x is infinite, of either sign; floating to bool, any shape."""
+    return out("IsInf", [x], name=name)
+
+
+def is_finite(x: Any, name: str | None = None) -> Output:
+    """Whether x is neither infinite nor NaN; floating to bool, any shape."""
+    return out("IsFinite", [x], name=name)
+
+
+def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Output:
+    """The value at x of a polynomial, by Horner's scheme.
+
+    Args:
+      coeffs: coefficients, that of the highest power first; each of x's dtype, shapes broadcast.
+      x: numeric, any shape.
+    Returns: broadcast shape; zeros for no coefficients.
+    Raises: InvalidArgumentError: `coeffs` is not a list.
+    """
+    if not isinstance(coeffs, list | tuple):
+        raise errors.InvalidArgumentError(
+            f"polyval requires a list of coefficients, got {coeffs!r}"
+        )
+    value = convert_to_tensor(x, name="x")
+    if not coeffs:
+        return out("ZerosLike", [value], name=name)
+    total = convert_to_tensor(coeffs[0], value.dtype.base_dtype)
+    for coefficient in coeffs[1:]:
+        total = out("AddV2", [coefficient, out("Mul", [total, value])])
+    return out("Identity", [total], name=name or "polyval")

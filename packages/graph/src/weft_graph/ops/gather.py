@@ -1,0 +1,452 @@
+"""Elements by index: gather, scatter, partition and stitch, one-hot, positions of True."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.constant_value import constant_value_as_dims
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import constant_array, constant_int, normal_axis
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, compatible_dims, format_dims, merge_dims
+
+_INDEX = "{int32, int64}"
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def check_bounds(indices: np.ndarray[Any, Any], size: int, what: str = "indices") -> None:
+    """Raise InvalidArgumentError, naming the element, unless all indices are in [0, size)."""
+    if indices.size == 0:
+        return
+    if indices.min() < 0 or indices.max() >= size:
+        bad = (indices < 0) | (indices >= size)
+        at = [int(i) for i in np.argwhere(np.atleast_1d(bad))[0]] if indices.ndim else []
+        value = int(indices[tuple(at)])
+        raise errors.InvalidArgumentError(
+            f"{what}{at or ''} = {value} is not in [0, {size})",
+            details={"index": value, "size": size},
+        )
+
+
+def _gather_shape(node: NodeSpec) -> Sequence[Dims]:
+    params, indices = node.inputs
+    return (_gathered(params, indices, 0, 0),)
+
+
+def _gather_v2_shape(node: NodeSpec) -> Sequence[Dims]:
+    params, indices, axis_input = node.inputs
+    axis = constant_int(axis_input)
+    batch: int = node.attrs["batch_dims"]
+    if indices.dims is not None and batch:
+        batch = _batch_dims(batch, len(indices.dims))
+    if axis is None:
+        if params.dims is None or indices.dims is None:
+            return (None,)
+        return ((None,) * (len(params.dims) + len(indices.dims) - 1 - batch),)
+    return (_gathered(params, indices, axis, batch),)
+
+
+def _batch_dims(batch: int, rank: int) -> int:
+    if not -rank <= batch <= rank:
+        raise errors.InvalidArgumentError(
+            f"batch_dims must be in [{-rank}, {rank}] for indices of rank {rank}, got {batch}"
+        )
+    return batch + rank if batch < 0 else batch
+
+
+def _gathered(params: Output, indices: Output, axis: int, batch: int) -> Dims:
+    dims, which = params.dims, indices.dims
+    if dims is None:
+        return None
+    at = normal_axis(axis, len(dims))
+    if which is None:
+        return None
+    if batch > at:
+        raise errors.InvalidArgumentError(f"axis must be at least batch_dims {batch}, got {at}")
+    size = dims[at]
+    if size is not None and indices.node.type == "Const":
+        check_bounds(indices.node.attrs["value"], size)
+    if not compatible_dims(dims[:batch], which[:batch]):
+        raise errors.InvalidArgumentError(
+            f"the first {batch} sizes of params and indices must agree, got "
+            f"{format_dims(dims)} and {format_dims(which)}"
+        )
+    lead = merge_dims(dims[:batch], which[:batch]) or ()
+    return (*lead, *dims[batch:at], *which[batch:], *dims[at + 1 :])
+
+
+def _depth(indices: Output) -> int | None:
+    """How many axes an index vector addresses."""
+    dims = indices.dims
+    if dims is not None and not dims:
+        raise errors.InvalidArgumentError("indices must have rank at least 1, got rank 0")
+    return None if dims is None else dims[-1]
+
+
+def _gather_nd_shape(node: NodeSpec) -> Sequence[Dims]:
+    params, indices = node.inputs
+    depth = _depth(indices)
+    if params.dims is None or indices.dims is None or depth is None:
+        return (None,)
+    if depth > len(params.dims):
+        raise errors.InvalidArgumentError(
+            f"indices of {depth} numbers address more axes than shape {format_dims(params.dims)} "
+            "has"
+        )
+    return ((*indices.dims[:-1], *params.dims[depth:]),)
+
+
+def _check_updates(target: Dims, indices: Output, updates: Output) -> None:
+    depth = _depth(indices)
+    if target is None or indices.dims is None or depth is None:
+        return
+    if depth > len(target):
+        raise errors.InvalidArgumentError(
+            f"indices of {depth} numbers address more axes than shape {format_dims(target)} has"
+        )
+    wanted = (*indices.dims[:-1], *target[depth:])
+    if not compatible_dims(updates.dims, wanted):
+        raise errors.InvalidArgumentError(
+            f"updates must have shape {format_dims(wanted)} (the shape of indices without its "
+            f"last axis, then the sizes not addressed), got {format_dims(updates.dims)}"
+        )
+
+
+def _scatter_nd_shape(node: NodeSpec) -> Sequence[Dims]:
+    indices, updates, shape = node.inputs
+    target = constant_value_as_dims(shape)
+    _check_updates(target, indices, updates)
+    return (target,)
+
+
+def _tensor_scatter_shape(node: NodeSpec) -> Sequence[Dims]:
+    tensor, indices, updates = node.inputs
+    _check_updates(tensor.dims, indices, updates)
+    return (tensor.dims,)
+
+
+def _partition_shape(node: NodeSpec) -> Sequence[Dims]:
+    data, partitions = node.inputs[0].dims, node.inputs[1].dims
+    count: int = node.attrs["num_partitions"]
+    if data is None or partitions is None:
+        return (None,) * count
+    rank = len(partitions)
+    if not compatible_dims(data[:rank], partitions):
+        raise errors.InvalidArgumentError(
+            f"data's shape must start with that of partitions, {format_dims(partitions)}, "
+            f"got {format_dims(data)}"
+        )
+    return ((None, *data[rank:]),) * count
+
+
+def _stitch_shape(node: NodeSpec) -> Sequence[Dims]:
+    count: int = node.attrs["N"]
+    indices, data = node.inputs[:count], node.inputs[count:]
+    inner: Dims = None
+    size: int | None = 0
+    for which, part in zip(indices, data, strict=True):
+        known = constant_array(which)
+        if known is None or size is None:
+            size = None
+        elif known.size:
+            size = max(size, int(known.max()) + 1)
+        if which.dims is None or part.dims is None:
+            continue
+        rank = len(which.dims)
+        if not compatible_dims(part.dims[:rank], which.dims):
+            raise errors.InvalidArgumentError(
+                f"data's shape must start with that of its indices, {format_dims(which.dims)}, "
+                f"got {format_dims(part.dims)}"
+            )
+        inner = merge_dims(inner, part.dims[rank:])
+    return (None if inner is None else (size, *inner),)
+
+
+def _one_hot_shape(node: NodeSpec) -> Sequence[Dims]:
+    indices, depth, on, off = node.inputs
+    for value, what in ((depth, "depth"), (on, "on_value"), (off, "off_value")):
+        if value.dims not in ((), None):
+            raise errors.InvalidArgumentError(
+                f"{what} must have rank 0, got shape {format_dims(value.dims)}"
+            )
+    size = constant_int(depth)
+    if size is not None and size < 0:
+        raise errors.InvalidArgumentError(f"depth must be at least 0, got {size}")
+    if indices.dims is None:
+        return (None,)
+    axis = node.attrs["axis"]
+    at = normal_axis(axis, len(indices.dims) + 1)
+    return ((*indices.dims[:at], size, *indices.dims[at:]),)
+
+
+def _where_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    return ((None, None if dims is None else len(dims)),)
+
+
+# ------------------------------------------------------------------------------ declarations
+
+register_op(
+    "Gather",
+    ("params: Tparams", "indices: Tindices"),
+    ("output: Tparams",),
+    {"validate_indices": "bool = true", "Tparams": "type", "Tindices": _INDEX},
+    _gather_shape,
+)
+register_op(
+    "GatherV2",
+    ("params: Tparams", "indices: Tindices", "axis: Taxis"),
+    ("output: Tparams",),
+    {
+        "batch_dims": "int = 0",
+        "Tparams": "type",
+        "Tindices": _INDEX,
+        "Taxis": "{int32, int64} = int32",
+    },
+    _gather_v2_shape,
+)
+register_op(
+    "GatherNd",
+    ("params: Tparams", "indices: Tindices"),
+    ("output: Tparams",),
+    {"Tparams": "type", "Tindices": _INDEX},
+    _gather_nd_shape,
+)
+register_op(
+    "ScatterNd",
+    ("indices: Tindices", "updates: T", "shape: Tindices"),
+    ("output: T",),
+    {"T": "type", "Tindices": _INDEX},
+    _scatter_nd_shape,
+    doc="Zeros of `shape` with the updates added at the indices.",
+)
+for _name, _doc in (
+    ("TensorScatterUpdate", "`tensor` with the elements at the indices replaced."),
+    ("TensorScatterAdd", "`tensor` with the updates added at the indices."),
+    ("TensorScatterSub", "`tensor` with the updates subtracted at the indices."),
+):
+    register_op(
+        _name,
+        ("tensor: T", "indices: Tindices", "updates: T"),
+        ("output: T",),
+        {"T": "type", "Tindices": _INDEX},
+        _tensor_scatter_shape,
+        doc=_doc,
+    )
+register_op(
+    "ScatterNdNonAliasingAdd",
+    ("input: T", "indices: Tindices", "updates: T"),
+    ("output: T",),
+    {"T": "{numbertype, bool}", "Tindices": _INDEX},
+    _tensor_scatter_shape,
+    doc="`input` with the updates added at the indices.",
+)
+register_op(
+    "DynamicPartition",
+    ("data: T", "partitions: int32"),
+    ("outputs: num_partitions * T",),
+    {"num_partitions": "int >= 1", "T": "type"},
+    _partition_shape,
+)
+for _name in ("DynamicStitch", "ParallelDynamicStitch"):
+    register_op(
+        _name,
+        ("indices: N * int32", "data: N * T"),
+        ("merged: T",),
+        {"N": "int >= 1", "T": "type"},
+        _stitch_shape,
+    )
+register_op(
+    "OneHot",
+    ("indices: TI", "depth: int32", "on_value: T", "off_value: T"),
+    ("output: T",),
+    {"axis": "int = -1", "T": "type", "TI": "{uint8, int8, int32, int64} = int64"},
+    _one_hot_shape,
+)
+register_op(
+    "Where", ("input: T",), ("index: int64",), {"T": "{numbertype, bool} = bool"}, _where_shape
+)
+# ---------------------------------------------------------------------------------- functions
+
+
+def gather(
+    params: Any,
+    indices: Any,
+    validate_indices: Any = None,
+    name: str | None = None,
+    axis: Any = None,
+    batch_dims: int = 0,
+) -> Output:
+    """Slices of `params` along an axis, by index.
+
+    Args:
+      params: any type, shape (P[:axis], n, P[axis+1:]).
+      indices: integers in [0, n), shape (P[:batch_dims], I).
+      axis: integer of rank 0; `batch_dims` by default.
+      batch_dims: the number of leading axes that both share, each gathered on its own.
+    Returns: shape (P[:axis], I, P[axis+1:]).
+    Raises: InvalidArgumentError: an index is out of range, at construction where it is constant.
+    """
+    axis = batch_dims if axis is None else axis
+    if not batch_dims and isinstance(axis, int) and axis == 0:
+        sparse_read = getattr(params, "sparse_read", None)
+        if sparse_read is not None:
+            found: Output = sparse_read(indices, name=name)
+            return found
+    return out("GatherV2", [params, indices, axis], {"batch_dims": batch_dims}, name)
+
+
+def batch_gather(params: Any, indices: Any, name: str | None = None) -> Output:
+    """`gather` with all axes of `indices` but the last shared with `params`."""
+    which = convert_to_tensor(indices)
+    if which.dims is None:
+        raise errors.InvalidArgumentError("batch_gather requires indices of a known rank")
+    count = len(which.dims) - 1
+    return gather(params, which, axis=count, batch_dims=count, name=name)
+
+
+def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: int = 0) -> Output:
+    """Elements or slices of `params` by vectors of indices.
+
+    Args:
+      params: any type, shape (p_0, …, p_k).
+      indices: integers, shape (I, m): vectors that address the first m axes.
+      batch_dims: the number of leading axes that both share.
+    Returns: shape (I, p_m, …).
+    Raises: InvalidArgumentError: an index is out of range.
+    """
+    if batch_dims:
+        values = convert_to_tensor(params)
+        indices = _with_batch_positions(values, convert_to_tensor(indices), batch_dims)
+        params = values
+    return out("GatherNd", [params, indices], name=name)
+
+
+def _with_batch_positions(params: Output, indices: Output, batch_dims: int) -> Output:
+    """`indices` with the batch position put in front of each vector."""
+    if indices.dims is None or len(indices.dims) <= batch_dims:
+        raise errors.InvalidArgumentError(
+            f"indices must have a known rank above batch_dims {batch_dims}, got {indices!r}"
+        )
+    dtype = indices.dtype.base_dtype
+    shape = out("Shape", [indices], {"out_type": dtype})
+    whole = out("ConcatV2", [[_part(shape, 0, -1), [1]], 0])
+    columns = []
+    for axis in range(batch_dims):
+        size = out("Reshape", [_part(shape, axis, axis + 1), constant_of(np.array([], np.int32))])
+        zero, one = constant_of(np.array(0, dtype.numpy)), constant_of(np.array(1, dtype.numpy))
+        counted = out("Range", [zero, size, one])
+        spread = [1] * len(indices.dims)
+        spread[axis] = -1
+        column = out("Reshape", [counted, constant_of(np.array(spread, np.int32))])
+        columns.append(out("BroadcastTo", [column, whole]))
+    return out("ConcatV2", [[*columns, indices], -1])
+
+
+def _part(vector: Output, begin: int, end: int) -> Output:
+    one = constant_of(np.array([1], np.int32))
+    bounds = [constant_of(np.array([n], np.int32)) for n in (begin, end)]
+    return out("StridedSlice", [vector, *bounds, one])
+
+
+def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) -> Output:
+    """Zeros with updates added at indices.
+
+    Args:
+      indices: integers, shape (I, m).
+      updates: any type with addition, shape (I, s_m, …).
+      shape: vector of integers of the type of `indices`.
+    """
+    return out("ScatterNd", [indices, updates, shape], name=name)
+
+
+def tensor_scatter_nd_update(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None
+) -> Output:
+    """`tensor` with the elements at `indices` replaced; see `scatter_nd`."""
+    return out("TensorScatterUpdate", [tensor, indices, updates], name=name)
+
+
+def tensor_scatter_nd_add(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None
+) -> Output:
+    """`tensor` with updates added at `indices`; see `scatter_nd`."""
+    return out("TensorScatterAdd", [tensor, indices, updates], name=name)
+
+
+def tensor_scatter_nd_sub(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None
+) -> Output:
+    """`tensor` with updates subtracted at `indices`; see `scatter_nd`."""
+    return out("TensorScatterSub", [tensor, indices, updates], name=name)
+
+
+def dynamic_partition(
+    data: Any, partitions: Any, num_partitions: int, name: str | None = None
+) -> list[Output]:
+    """Slices of `data` sorted into tensors by number.
+
+    Args:
+      data: any type, shape (P, R).
+      partitions: int32 in [0, num_partitions), shape P.
+    Returns: `num_partitions` tensors of shape (n_i, R), in the order of `data`.
+    """
+    attrs = {"num_partitions": num_partitions}
+    return list(create("DynamicPartition", [data, partitions], attrs, name).outputs)
+
+
+def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Output:
+    """Slices put at their indices in one tensor; where indices meet, the last one wins.
+
+    Args:
+      indices: list of int32 tensors of shapes I_i.
+      data: list of tensors of shapes (I_i, R).
+    Returns: shape (max index + 1, R).
+    """
+    return out("DynamicStitch", [list(indices), list(data)], name=name)
+
+
+def parallel_dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Output:
+    """`dynamic_stitch` for indices that do not repeat."""
+    return out("ParallelDynamicStitch", [list(indices), list(data)], name=name)
+
+
+def one_hot(
+    indices: Any,
+    depth: Any,
+    on_value: Any = None,
+    off_value: Any = None,
+    axis: int | None = None,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Output:
+    """A new axis of `depth` elements, `on_value` at the index and `off_value` elsewhere.
+
+    Args:
+      indices: integers of any shape; those outside [0, depth) give `off_value` throughout.
+      depth: integer of rank 0.
+      on_value, off_value: rank 0, 1 and 0 by default.
+      axis: where the new axis is; last by default.
+      dtype: element type, that of the values, or float32.
+    Raises: InvalidTypeError: `dtype` and the values do not agree.
+    """
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    if wanted is None:
+        given = [convert_to_tensor(v) for v in (on_value, off_value) if v is not None]
+        wanted = given[0].dtype.base_dtype if given else dtypes.float32
+    on = convert_to_tensor(1 if on_value is None else on_value, wanted, "on_value")
+    off = convert_to_tensor(0 if off_value is None else off_value, wanted, "off_value")
+    which = convert_to_tensor(indices)
+    attrs = {"axis": -1 if axis is None else axis}
+    return out("OneHot", [which, depth, on, off], attrs, name or "one_hot")
+
+
+def where_indices(condition: Any, name: str | None = None) -> Output:
+    """The positions of True (or of what is not 0), in row-major order: int64, shape (n, rank)."""
+    return out("Where", [condition], name=name)

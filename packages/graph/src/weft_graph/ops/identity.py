@@ -1,0 +1,118 @@
+"""Ops that hand their input on: identities, barriers for gradients, checks of values and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, create, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import unchanged
+from weft_tensor.shape import Dims, merge_dims
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _ensured_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (merge_dims(node.inputs[0].dims, node.attrs["shape"]),)
+
+
+def _all_unchanged(node: NodeSpec) -> Sequence[Dims]:
+    return [value.dims for value in node.inputs]
+
+
+# ------------------------------------------------------------------------------ declarations
+
+for _name, _doc in (
+    ("Identity", "The input."),
+    ("StopGradient", "The input; no gradient flows back."),
+    ("Snapshot", "The input."),
+    ("GuaranteeConst", "The input, which the program promises never to change."),
+):
+    register_op(_name, ("input: T",), ("output: T",), {"T": "type"}, unchanged, doc=_doc)
+register_op(
+    "PreventGradient",
+    ("input: T",),
+    ("output: T",),
+    {"T": "type", "message": "string = ''"},
+    unchanged,
+    doc="The input; asking for a gradient through it is an error.",
+)
+register_op(
+    "CheckNumerics",
+    ("tensor: T",),
+    ("output: T",),
+    {"T": "{floating}", "message": "string"},
+    unchanged,
+    doc="The input, with an error if an element is infinite or not a number.",
+)
+register_op(
+    "EnsureShape",
+    ("input: T",),
+    ("output: T",),
+    {"T": "type", "shape": "shape"},
+    _ensured_shape,
+    doc="The input, with an error if its shape does not fit the attribute.",
+)
+register_op(
+    "IdentityN",
+    ("input: T",),
+    ("output: T",),
+    {"T": "list(type) >= 1"},
+    _all_unchanged,
+    doc="All inputs.",
+)
+# ---------------------------------------------------------------------------------- functions
+
+
+def _dense(value: Any) -> Any:
+    from weft_graph.indexed_slices import IndexedSlices
+
+    return convert_to_tensor(value) if isinstance(value, IndexedSlices) else value
+
+
+def identity(input: Any, name: str | None = None) -> Output:
+    """The same values as a new tensor: any type and shape."""
+    return out("Identity", [_dense(input)], name=name)
+
+
+def identity_n(input: Sequence[Any], name: str | None = None) -> list[Output]:
+    """The same values as new tensors that all wait for each other."""
+    return list(create("IdentityN", [list(input)], name=name).outputs)
+
+
+def stop_gradient(input: Any, name: str | None = None) -> Output:
+    """The same values; no gradient flows back through it."""
+    return out("StopGradient", [input], name=name)
+
+
+def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Output:
+    """The same values; asking for a gradient through it raises LookupError with `message`."""
+    return out("PreventGradient", [input], {"message": message}, name)
+
+
+def check_numerics(tensor: Any, message: str, name: str | None = None) -> Output:
+    """The same floating values, checked when they are computed.
+
+    Raises: InvalidArgumentError: at run time, if an element is infinite or not a number.
+    """
+    return out("CheckNumerics", [tensor], {"message": message}, name)
+
+
+def guarantee_const(input: Any, name: str | None = None) -> Output:
+    """The same values, which the program promises never to change."""
+    return out("GuaranteeConst", [input], name=name)
+
+
+def snapshot(input: Any, name: str | None = None) -> Output:
+    """The same values as they are now."""
+    return out("Snapshot", [input], name=name)
+
+
+def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Output:
+    """The same values, with the static shape refined and checked when they are computed.
+
+    Raises: InvalidArgumentError: the shape does not fit, when that is known.
+    """
+    return out("EnsureShape", [x], {"shape": shape}, name)

@@ -1,0 +1,353 @@
+"""Putting tensors together and taking them apart: concat, split, stack, unstack, tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import convert_to_tensor, create, out
+from weft_graph.constant_value import partial_value
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import constant_array, constant_int, merge_size, normal_axis
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, format_dims, merge_dims
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _concat_dims(parts: Sequence[Output], axis_input: Output) -> Dims:
+    axis = constant_int(axis_input)
+    ranked = [part.dims for part in parts if part.dims is not None]
+    if not ranked:
+        return None
+    rank = len(ranked[0])
+    for dims in ranked:
+        if len(dims) != rank:
+            raise errors.InvalidArgumentError(
+                "concatenated tensors must have equal ranks, got shapes "
+                f"{format_dims(ranked[0])} and {format_dims(dims)}"
+            )
+    if rank == 0:
+        raise errors.InvalidArgumentError(
+            "tensors of rank 0 cannot be concatenated; stack puts them together"
+        )
+    if axis is None:
+        return (None,) * rank
+    at = normal_axis(axis, rank)
+    total: int | None = 0
+    rest: list[int | None] = [None] * rank
+    for part in parts:
+        if part.dims is None:
+            total = None
+            continue
+        for i, size in enumerate(part.dims):
+            if i != at:
+                rest[i] = merge_size(rest[i], size, f"sizes at axis {i} of concatenated tensors")
+        size = part.dims[at]
+        total = None if total is None or size is None else total + size
+    rest[at] = total
+    return tuple(rest)
+
+
+def _concat_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (_concat_dims(node.inputs[1:], node.inputs[0]),)
+
+
+def _concat_v2_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (_concat_dims(node.inputs[:-1], node.inputs[-1]),)
+
+
+def _concat_offset_shape(node: NodeSpec) -> Sequence[Dims]:
+    return [shape.dims for shape in node.inputs[1:]]
+
+
+def _split_shape(node: NodeSpec) -> Sequence[Dims]:
+    axis, value = node.inputs
+    count: int = node.attrs["num_split"]
+    at = constant_int(axis)
+    if value.dims is None:
+        return (None,) * count
+    if at is None:
+        return ((None,) * len(value.dims),) * count
+    at = normal_axis(at, len(value.dims))
+    size = value.dims[at]
+    if size is not None and size % count:
+        raise errors.InvalidArgumentError(
+            f"the size at axis {at} must be a multiple of {count} to be split evenly, "
+            f"got shape {format_dims(value.dims)}"
+        )
+    part = None if size is None else size // count
+    return ((*value.dims[:at], part, *value.dims[at + 1 :]),) * count
+
+
+def _split_v_shape(node: NodeSpec) -> Sequence[Dims]:
+    value, sizes, axis = node.inputs
+    count: int = node.attrs["num_split"]
+    if sizes.dims is not None and sizes.dims not in ((count,), (None,)):
+        raise errors.InvalidArgumentError(
+            f"size_splits must have shape [{count}], got {format_dims(sizes.dims)}"
+        )
+    at = constant_int(axis)
+    if value.dims is None:
+        return (None,) * count
+    if at is None:
+        return ((None,) * len(value.dims),) * count
+    at = normal_axis(at, len(value.dims))
+    known = partial_value(sizes)
+    wanted = [None] * count if known is None else known.tolist()
+    parts = split_sizes(wanted, value.dims[at], at)
+    return [(*value.dims[:at], part, *value.dims[at + 1 :]) for part in parts]
+
+
+def split_sizes(wanted: Sequence[int | None], size: int | None, axis: int) -> list[int | None]:
+    """The sizes of the parts of an axis; one of those wanted may be -1, the rest.
+
+    Raises: InvalidArgumentError: they do not add up to `size`, or -1 is given twice.
+    """
+    parts = list(wanted)
+    if any(part is not None and part < -1 for part in parts) or parts.count(-1) > 1:
+        raise errors.InvalidArgumentError(
+            f"sizes of parts must be at least 0, and one may be -1, got {parts}"
+        )
+    if None in parts:
+        return [None if part == -1 else part for part in parts]
+    given = sum(part for part in parts if part is not None and part >= 0)
+    if -1 in parts:
+        if size is not None and given > size:
+            raise errors.InvalidArgumentError(
+                f"sizes {parts} exceed the size {size} at axis {axis}"
+            )
+        parts[parts.index(-1)] = None if size is None else size - given
+    elif size is not None and given != size:
+        raise errors.InvalidArgumentError(
+            f"sizes of parts must add up to {size}, the size at axis {axis}, "
+            f"got {parts} with the sum {given}"
+        )
+    return parts
+
+
+def _pack_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims: Dims = None
+    for value in node.inputs:
+        dims = merge_dims(dims, value.dims)
+    if dims is None:
+        return (None,)
+    at = normal_axis(node.attrs["axis"], len(dims) + 1)
+    return ((*dims[:at], len(node.inputs), *dims[at:]),)
+
+
+def _unpack_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    count: int = node.attrs["num"]
+    if dims is None:
+        return (None,) * count
+    if not dims:
+        raise errors.InvalidArgumentError("a tensor of rank 0 cannot be unstacked")
+    at = normal_axis(node.attrs["axis"], len(dims))
+    if dims[at] not in (None, count):
+        raise errors.InvalidArgumentError(
+            f"num must be the size {dims[at]} at axis {at}, got {count}"
+        )
+    return ((*dims[:at], *dims[at + 1 :]),) * count
+
+
+def _tile_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims, vector = node.inputs[0].dims, node.inputs[1]
+    known = partial_value(vector)
+    if known is not None and any(n is not None and n < 0 for n in known.tolist()):
+        raise errors.InvalidArgumentError(f"multiples must be at least 0, got {known.tolist()}")
+    if dims is None:
+        return (None if known is None else (None,) * len(known),)
+    if vector.dims is not None and vector.dims not in ((len(dims),), (None,)):
+        raise errors.InvalidArgumentError(
+            f"multiples must have one entry per axis of {format_dims(dims)}, "
+            f"got shape {format_dims(vector.dims)}"
+        )
+    if known is None:
+        return ((None,) * len(dims),)
+    return (tuple(map(_product, dims, known.tolist())),)
+
+
+def _product(a: int | None, b: int | None) -> int | None:
+    if a == 0 or b == 0:
+        return 0
+    return None if a is None or b is None else a * b
+
+
+# ------------------------------------------------------------------------------ declarations
+
+register_op(
+    "Concat",
+    ("concat_dim: int32", "values: N * T"),
+    ("output: T",),
+    {"N": "int >= 1", "T": "type"},
+    _concat_shape,
+)
+register_op(
+    "ConcatV2",
+    ("values: N * T", "axis: Tidx"),
+    ("output: T",),
+    {"N": "int >= 1", "T": "type", "Tidx": "{int32, int64} = int32"},
+    _concat_v2_shape,
+)
+register_op(
+    "ConcatOffset",
+    ("concat_dim: int32", "shape: N * int32"),
+    ("offset: N * int32",),
+    {"N": "int >= 1"},
+    _concat_offset_shape,
+    doc="Where each part of the given shape starts in the concatenation.",
+)
+register_op(
+    "Split",
+    ("split_dim: int32", "value: T"),
+    ("output: num_split * T",),
+    {"num_split": "int >= 1", "T": "type"},
+    _split_shape,
+)
+register_op(
+    "SplitV",
+    ("value: T", "size_splits: Tlen", "split_dim: int32"),
+    ("output: num_split * T",),
+    {"num_split": "int >= 1", "T": "type", "Tlen": "{int32, int64} = int64"},
+    _split_v_shape,
+)
+register_op(
+    "Pack",
+    ("values: N * T",),
+    ("output: T",),
+    {"N": "int >= 1", "T": "type", "axis": "int = 0"},
+    _pack_shape,
+)
+register_op(
+    "Unpack",
+    ("value: T",),
+    ("output: num * T",),
+    {"num": "int >= 0", "T": "type", "axis": "int = 0"},
+    _unpack_shape,
+)
+register_op(
+    "Tile",
+    ("input: T", "multiples: Tmultiples"),
+    ("output: T",),
+    {"T": "type", "Tmultiples": "{int32, int64} = int32"},
+    _tile_shape,
+)
+
+# ---------------------------------------------------------------------------------- functions
+
+
+def concat(values: Any, axis: Any, name: str | None = None) -> Output:
+    """Tensors joined along an axis that they have.
+
+    Args:
+      values: tensors of one type and rank, with equal sizes at the other axes.
+      axis: integer of rank 0, may be negative.
+    Returns: the size at `axis` is the sum of theirs.
+    Raises: InvalidArgumentError: ranks or sizes differ, or `axis` is out of range.
+    """
+    parts = list(values) if isinstance(values, list | tuple) else [values]
+    if len(parts) == 1:
+        only = convert_to_tensor(parts[0])
+        at = constant_int(convert_to_tensor(axis, dtypes.int32)) if not _is_int(axis) else int(axis)
+        if at is not None and only.dims is not None:
+            normal_axis(at, len(only.dims))
+        return out("Identity", [only], name=name or "concat")
+    return out("ConcatV2", [parts, axis], name=name or "concat")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int | np.integer)
+
+
+def split(
+    value: Any,
+    num_or_size_splits: Any,
+    axis: Any = 0,
+    num: int | None = None,
+    name: str | None = None,
+) -> list[Output]:
+    """A tensor cut along an axis.
+
+    Args:
+      value: any type, rank at least 1.
+      num_or_size_splits: a number of equal parts, or the sizes of the parts as a vector.
+      axis: integer of rank 0.
+      num: the number of parts where it does not follow from a vector's static shape.
+    Raises: InvalidArgumentError: the sizes do not add up, or the number of parts is unknown.
+    """
+    if _is_int(num_or_size_splits):
+        attrs = {"num_split": int(num_or_size_splits)}
+        return list(create("Split", [axis, value], attrs, name or "split").outputs)
+    sizes = convert_to_tensor(num_or_size_splits)
+    if sizes.dims == ():
+        count = constant_array(sizes)
+        if count is None:
+            raise errors.InvalidArgumentError(
+                f"the number of parts must be known while the graph is built, got {sizes!r}"
+            )
+        attrs = {"num_split": int(count)}
+        return list(create("Split", [axis, value], attrs, name or "split").outputs)
+    if num is None:
+        num = sizes.dims[0] if sizes.dims else None
+        if num is None:
+            raise errors.InvalidArgumentError(
+                f"the number of parts does not follow from {sizes!r}: give num"
+            )
+    return list(create("SplitV", [value, sizes, axis], {"num_split": num}, name or "split").outputs)
+
+
+def stack(values: Any, axis: int = 0, name: str = "stack") -> Output:
+    """Tensors of rank R put together along a new axis: rank R + 1.
+
+    Args:
+      values: tensors of one type and shape.
+      axis: the new axis, in [-(R + 1), R].
+    Raises: InvalidArgumentError: shapes differ, there are none, or `axis` is out of range.
+    """
+    parts = list(values) if isinstance(values, list | tuple | range) else unstack(values)
+    if axis == 0 and not _holds_outputs(parts):
+        return convert_to_tensor(parts, name=name)
+    return out("Pack", [parts], {"axis": axis}, name)
+
+
+def _holds_outputs(values: Sequence[Any]) -> bool:
+    return not values or any(
+        isinstance(v, Output | list | tuple | np.ndarray) or hasattr(v, "_as_output")
+        for v in values
+    )
+
+
+def unstack(
+    value: Any, num: int | None = None, axis: int = 0, name: str = "unstack"
+) -> list[Output]:
+    """A tensor of rank R taken apart along an axis, into tensors of rank R - 1.
+
+    Args:
+      num: their number, where it is not known statically.
+      axis: in [-R, R).
+    Raises: InvalidArgumentError: the number is unknown or wrong, or `axis` is out of range.
+    """
+    tensor = convert_to_tensor(value)
+    if num is None:
+        dims = tensor.dims
+        if dims is not None:
+            num = dims[normal_axis(axis, len(dims))]
+        if num is None:
+            raise errors.InvalidArgumentError(
+                f"the number of parts does not follow from shape {format_dims(dims)}: give num"
+            )
+    return list(create("Unpack", [tensor], {"num": num, "axis": axis}, name).outputs)
+
+
+def tile(input: Any, multiples: Any, name: str | None = None) -> Output:
+    """A tensor repeated `multiples[i]` times along axis i.
+
+    Args:
+      input: any type, rank n.
+      multiples: integers at least 0, shape (n,).
+    """
+    return out("Tile", [input, multiples], name=name)

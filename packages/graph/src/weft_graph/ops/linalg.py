@@ -1,0 +1,598 @@
+"""Linear algebra: factorisations, solutions, determinants, diagonals and bands of matrices.
+
+Matrices are in the last two axes; leading axes, written (...), are batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import convert_to_tensor, create, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops import reduction, shape_rules
+from weft_graph.ops.casting import cast
+from weft_graph.ops.matmul import trace as trace
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, format_dims, merge_dims
+
+_TYPES = "{float32, float64, complex64, complex128}"
+
+
+def _square(dims: Dims, what: str) -> Dims:
+    """`dims` of square matrices, with one size standing in for the other."""
+    shape_rules.with_rank_at_least(dims, 2, what)
+    if dims is None:
+        return None
+    size = shape_rules.merge_size(dims[-2], dims[-1], f"the rows and columns of {what}")
+    return (*dims[:-2], size, size)
+
+
+def _square_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (_square(node.inputs[0].dims, "a square matrix"),)
+
+
+def _determinant_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = _square(node.inputs[0].dims, "a square matrix")
+    lead = None if dims is None else dims[:-2]
+    return (lead, lead)
+
+
+def _solve_shape(node: NodeSpec) -> Sequence[Dims]:
+    matrix = _square(node.inputs[0].dims, "matrix")
+    rhs = shape_rules.with_rank_at_least(node.inputs[1].dims, 2, "rhs")
+    if matrix is None or rhs is None:
+        return (rhs,)
+    if len(matrix) != len(rhs):
+        raise errors.InvalidArgumentError(
+            f"matrix and rhs must have the same rank, got shapes {format_dims(matrix)} and "
+            f"{format_dims(rhs)}"
+        )
+    lead = merge_dims(matrix[:-2], rhs[:-2])
+    assert lead is not None
+    rows = shape_rules.merge_size(matrix[-1], rhs[-2], "the rows of matrix and rhs")
+    return ((*lead, rows, rhs[-1]),)
+
+
+def _least_squares_shape(node: NodeSpec) -> Sequence[Dims]:
+    matrix = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "matrix")
+    rhs = shape_rules.with_rank_at_least(node.inputs[1].dims, 2, "rhs")
+    if matrix is None or rhs is None:
+        return (None,)
+    shape_rules.merge_size(matrix[-2], rhs[-2], "the rows of matrix and rhs")
+    lead = merge_dims(matrix[:-2], rhs[:-2])
+    assert lead is not None
+    return ((*lead, matrix[-1], rhs[-1]),)
+
+
+def _eigh_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = _square(node.inputs[0].dims, "a square matrix")
+    values = None if dims is None else dims[:-1]
+    vectors = dims if node.attrs["compute_v"] else (0,)
+    return (values, vectors)
+
+
+def _smaller(m: int | None, n: int | None) -> int | None:
+    return None if m is None or n is None else min(m, n)
+
+
+def _svd_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
+    if dims is None:
+        return (None, None, None)
+    lead, m, n = dims[:-2], dims[-2], dims[-1]
+    p = _smaller(m, n)
+    if not node.attrs["compute_uv"]:
+        return ((*lead, p), (0,), (0,))
+    full = node.attrs["full_matrices"]
+    return ((*lead, p), (*lead, m, m if full else p), (*lead, n, n if full else p))
+
+
+def _qr_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
+    if dims is None:
+        return (None, None)
+    lead, m, n = dims[:-2], dims[-2], dims[-1]
+    p = m if node.attrs["full_matrices"] else _smaller(m, n)
+    return ((*lead, m, p), (*lead, p, n))
+
+
+def _diag_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    if dims == ():
+        raise errors.InvalidArgumentError("diag requires rank at least 1, got a scalar")
+    return (None if dims is None else dims + dims,)
+
+
+def _diag_part_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    if dims is None:
+        return (None,)
+    half = len(dims) // 2
+    if not dims or len(dims) % 2:
+        raise errors.InvalidArgumentError(
+            f"diag_part requires an even rank of at least 2, got shape {format_dims(dims)}"
+        )
+    return (merge_dims(dims[:half], dims[half:]),)
+
+
+def _matrix_diag_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 1, "diagonal")
+    return (None if dims is None else (*dims, dims[-1]),)
+
+
+def _matrix_diag_part_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
+    return (None if dims is None else (*dims[:-2], _smaller(dims[-2], dims[-1])),)
+
+
+def _matrix_set_diag_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
+    diagonal = shape_rules.with_rank_at_least(node.inputs[1].dims, 1, "diagonal")
+    if dims is None or diagonal is None:
+        return (dims,)
+    wanted = (*dims[:-2], _smaller(dims[-2], dims[-1]))
+    lead = merge_dims(wanted, diagonal)
+    assert lead is not None
+    return ((*lead[:-1], *dims[-2:]),)
+
+
+def _band_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix"),)
+
+
+def _declare() -> None:
+    inverse = {"adjoint": "bool = false", "T": _TYPES}
+    register_op(
+        "MatrixInverse", ("input: T",), ("output: T",), inverse, _square_shape,
+        doc="Inverses of square matrices, or of their adjoints.",
+    )  # fmt: skip
+    register_op(
+        "MatrixDeterminant", ("input: T",), ("output: T",), {"T": _TYPES},
+        lambda node: _determinant_shape(node)[:1], doc="Determinants of square matrices.",
+    )  # fmt: skip
+    register_op(
+        "LogMatrixDeterminant",
+        ("input: T",),
+        ("sign: T", "log_abs_determinant: T"),
+        {"T": _TYPES},
+        _determinant_shape,
+        doc="Determinants as sign and logarithm of the magnitude.",
+    )
+    register_op(
+        "Cholesky", ("input: T",), ("output: T",), {"T": _TYPES}, _square_shape,
+        doc="Lower triangular L with L @ adjoint(L) = input.",
+    )  # fmt: skip
+    systems = ("matrix: T", "rhs: T")
+    register_op(
+        "MatrixSolve", systems, ("output: T",), inverse, _solve_shape,
+        doc="x with matrix @ x = rhs.",
+    )  # fmt: skip
+    register_op(
+        "MatrixTriangularSolve", systems, ("output: T",), {"lower": "bool = true", **inverse},
+        _solve_shape, doc="x with matrix @ x = rhs, reading one triangle of the matrix.",
+    )  # fmt: skip
+    register_op(
+        "MatrixSolveLs",
+        (*systems, "l2_regularizer: float64"),
+        ("output: T",),
+        {"T": _TYPES, "fast": "bool = true"},
+        _least_squares_shape,
+        doc="x of least squares |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.",
+    )
+    register_op(
+        "SelfAdjointEigV2",
+        ("input: T",),
+        ("e: T", "v: T"),
+        {"compute_v": "bool = true", "T": _TYPES},
+        _eigh_shape,
+        doc="Eigenvalues, rising, and eigenvectors of self-adjoint matrices.",
+    )
+    register_op(
+        "Svd",
+        ("input: T",),
+        ("s: T", "u: T", "v: T"),
+        {"compute_uv": "bool = true", "full_matrices": "bool = false", "T": _TYPES},
+        _svd_shape,
+        doc="Singular values, falling, and u, v with input = u @ diag(s) @ adjoint(v).",
+    )
+    register_op(
+        "Qr",
+        ("input: T",),
+        ("q: T", "r: T"),
+        {"full_matrices": "bool = false", "T": _TYPES},
+        _qr_shape,
+        doc="Orthonormal q and upper triangular r with input = q @ r.",
+    )
+    _declare_diagonals()
+
+
+def _declare_diagonals() -> None:
+    numbers = {"T": "{inexact, integral}"}
+    register_op("Diag", ("diagonal: T",), ("output: T",), numbers, _diag_shape)
+    register_op("DiagPart", ("input: T",), ("diagonal: T",), numbers, _diag_part_shape)
+    anything = {"T": "{inexact, integral, bool}"}
+    register_op("MatrixDiag", ("diagonal: T",), ("output: T",), anything, _matrix_diag_shape)
+    register_op(
+        "MatrixDiagPart", ("input: T",), ("diagonal: T",), anything, _matrix_diag_part_shape
+    )
+    register_op(
+        "MatrixSetDiag",
+        ("input: T", "diagonal: T"),
+        ("output: T",),
+        anything,
+        _matrix_set_diag_shape,
+    )
+    register_op(
+        "MatrixBandPart",
+        ("input: T", "num_lower: Tindex", "num_upper: Tindex"),
+        ("band: T",),
+        {"T": "{inexact, integral, bool}", "Tindex": "{int32, int64} = int64"},
+        _band_shape,
+    )
+
+
+_declare()
+
+
+def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -> Output:
+    """Inverses of matrices.
+
+    Args:
+      input: float32, float64 or complex, shape (..., M, M).
+      adjoint: invert the conjugate transposes.
+    Returns: shape (..., M, M).
+    Raises: InvalidArgumentError: not square, or, when run, not invertible.
+    """
+    return out("MatrixInverse", [input], {"adjoint": adjoint}, name)
+
+
+inv = matrix_inverse
+
+
+def matrix_determinant(input: Any, name: str | None = None) -> Output:
+    """Determinants; float32, float64 or complex, shape (..., M, M) to (...)."""
+    return out("MatrixDeterminant", [input], name=name)
+
+
+det = matrix_determinant
+
+
+def slogdet(input: Any, name: str | None = None) -> tuple[Output, Output]:
+    """Sign and logarithm of the magnitude of determinants; shape (..., M, M) to twice (...)."""
+    sign, log_abs = create("LogMatrixDeterminant", [input], name=name).outputs
+    return sign, log_abs
+
+
+log_matrix_determinant = slogdet
+
+
+def logdet(matrix: Any, name: str | None = None) -> Output:
+    """Logarithms of determinants of self-adjoint positive definite matrices.
+
+    Args:
+      matrix: float32, float64 or complex, shape (..., M, M).
+    Returns: shape (...), the real dtype of `matrix`.
+    Raises: InvalidArgumentError: when run, a matrix is not positive definite.
+    """
+    from weft_graph.ops import casting
+
+    diagonal = casting.real(matrix_diag_part(cholesky(matrix)))
+    total = reduction.reduce_sum(out("Log", [diagonal]), -1)
+    return out("Mul", [2.0, total], name=name or "logdet")
+
+
+def cholesky(input: Any, name: str | None = None) -> Output:
+    """Lower triangular factors L with L @ adjoint(L) = input.
+
+    Args:
+      input: float32, float64 or complex, shape (..., M, M), self-adjoint positive definite; only
+        the lower triangle is read.
+    Returns: shape (..., M, M).
+    Raises: InvalidArgumentError: not square, or, when run, not positive definite.
+    """
+    return out("Cholesky", [input], name=name)
+
+
+def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Output:
+    """x with A @ x = rhs, for the Cholesky factor of A.
+
+    Args:
+      chol: float32, float64 or complex, shape (..., M, M), lower triangular.
+      rhs: same dtype, shape (..., M, K).
+    Returns: shape (..., M, K).
+    """
+    factor = convert_to_tensor(chol)
+    half = matrix_triangular_solve(factor, rhs)
+    return matrix_triangular_solve(factor, half, adjoint=True, name=name or "cholesky_solve")
+
+
+def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None = None) -> Output:
+    """x with matrix @ x = rhs.
+
+    Args:
+      matrix: float32, float64 or complex, shape (..., M, M).
+      rhs: same dtype, shape (..., M, K).
+      adjoint: use the conjugate transposes of `matrix`.
+    Returns: shape (..., M, K).
+    Raises: InvalidArgumentError: the shapes do not fit, or, when run, a matrix is singular.
+    """
+    return out("MatrixSolve", [matrix, rhs], {"adjoint": adjoint}, name)
+
+
+solve = matrix_solve
+
+
+def matrix_triangular_solve(
+    matrix: Any, rhs: Any, lower: bool = True, adjoint: bool = False, name: str | None = None
+) -> Output:
+    """x with matrix @ x = rhs, by substitution.
+
+    Args:
+      matrix: float32, float64 or complex, shape (..., M, M); one triangle is read.
+      rhs: same dtype, shape (..., M, K).
+      lower: read the lower triangle, else the upper one.
+      adjoint: use the conjugate transposes of `matrix`.
+    Returns: shape (..., M, K).
+    Raises: InvalidArgumentError: the shapes do not fit, or, when run, a diagonal has a 0.
+    """
+    attrs = {"lower": lower, "adjoint": adjoint}
+    return out("MatrixTriangularSolve", [matrix, rhs], attrs, name)
+
+
+triangular_solve = matrix_triangular_solve
+
+
+def matrix_solve_ls(
+    matrix: Any, rhs: Any, l2_regularizer: Any = 0.0, fast: bool = True, name: str | None = None
+) -> Output:
+    """x that minimises |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.
+
+    Args:
+      matrix: float32, float64 or complex, shape (..., M, N).
+      rhs: same dtype, shape (..., M, K).
+      l2_regularizer: float64 scalar, at least 0.
+      fast: solve the normal equations, which is accurate for well-conditioned matrices; else use
+        a complete orthogonal factorisation, without the regulariser.
+    Returns: shape (..., N, K).
+    """
+    return out("MatrixSolveLs", [matrix, rhs, l2_regularizer], {"fast": fast}, name)
+
+
+lstsq = matrix_solve_ls
+
+
+def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Output, Output]:
+    """Eigenvalues, rising, and eigenvectors of self-adjoint matrices.
+
+    Args:
+      tensor: float32, float64 or complex, shape (..., N, N); only the lower triangle is read.
+    Returns: shapes (..., N) and (..., N, N), whose columns are the eigenvectors.
+    Raises: InvalidArgumentError: not square.
+    """
+    values, vectors = create("SelfAdjointEigV2", [tensor], name=name).outputs
+    return values, vectors
+
+
+eigh = self_adjoint_eig
+
+
+def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Output:
+    """Eigenvalues, rising, of self-adjoint matrices; shape (..., N, N) to (..., N)."""
+    return create("SelfAdjointEigV2", [tensor], {"compute_v": False}, name).outputs[0]
+
+
+eigvalsh = self_adjoint_eigvals
+
+
+def svd(
+    tensor: Any, full_matrices: bool = False, compute_uv: bool = True, name: str | None = None
+) -> Any:
+    """Singular values, falling, and singular vectors: tensor = u @ diag(s) @ adjoint(v).
+
+    Args:
+      tensor: float32, float64 or complex, shape (..., M, N); P is the smaller of M and N.
+      full_matrices: square u and v.
+      compute_uv: return u and v besides s.
+    Returns: s of shape (..., P), real; u (..., M, P) and v (..., N, P).
+    """
+    attrs = {"full_matrices": full_matrices, "compute_uv": compute_uv}
+    s, u, v = create("Svd", [tensor], attrs, name).outputs
+    if s.dtype.is_complex:
+        s = out("Real", [s], {"Tout": s.dtype.real_dtype})
+    return (s, u, v) if compute_uv else s
+
+
+def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tuple[Output, Output]:
+    """Orthonormal q and upper triangular r with input = q @ r.
+
+    Args:
+      input: float32, float64 or complex, shape (..., M, N); P is the smaller of M and N.
+      full_matrices: q of shape (..., M, M).
+    Returns: shapes (..., M, P) and (..., P, N).
+    """
+    q, r = create("Qr", [input], {"full_matrices": full_matrices}, name).outputs
+    return q, r
+
+
+# --------------------------------------------------------------------- diagonals and bands
+
+
+def diag(diagonal: Any, name: str | None = None) -> Output:
+    """A tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...)."""
+    return out("Diag", [diagonal], name=name)
+
+
+tensor_diag = diag
+
+
+def diag_part(input: Any, name: str | None = None) -> Output:
+    """The diagonal of a tensor; numeric, shape (D..., D...) to (D...)."""
+    return out("DiagPart", [input], name=name)
+
+
+tensor_diag_part = diag_part
+
+
+def matrix_diag(diagonal: Any, name: str | None = None) -> Output:
+    """Matrices with given diagonals, 0 elsewhere; any dtype, shape (..., N) to (..., N, N)."""
+    return out("MatrixDiag", [diagonal], name=name)
+
+
+def matrix_diag_part(input: Any, name: str | None = None) -> Output:
+    """Diagonals of matrices; any dtype, shape (..., M, N) to (..., min(M, N))."""
+    return out("MatrixDiagPart", [input], name=name)
+
+
+def matrix_set_diag(input: Any, diagonal: Any, name: str | None = None) -> Output:
+    """Matrices with other diagonals; any dtype, shapes (..., M, N) and (..., min(M, N))."""
+    return out("MatrixSetDiag", [input, diagonal], name=name)
+
+
+def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Output:
+    """Matrices with 0 outside a band around the diagonal.
+
+    Args:
+      input: any dtype, shape (..., M, N).
+      num_lower: integer scalar, how many subdiagonals to keep; all if negative.
+      num_upper: likewise for superdiagonals.
+    Returns: shape of `input`.
+    Raises: InvalidArgumentError: when run, a number is greater than M or N.
+    """
+    lower = convert_to_tensor(num_lower, None if isinstance(num_lower, Output) else dtypes.int64)
+    upper = convert_to_tensor(num_upper, None if isinstance(num_upper, Output) else dtypes.int64)
+    if lower.dtype is not upper.dtype:
+        lower, upper = cast(lower, dtypes.int64), cast(upper, dtypes.int64)
+    return out("MatrixBandPart", [input, lower, upper], name=name)
+
+
+band_part = matrix_band_part
+
+
+def eye(
+    num_rows: Any,
+    num_columns: Any = None,
+    batch_shape: Any = None,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Output:
+    """Identity matrices.
+
+    Args:
+      num_rows: integer scalar M.
+      num_columns: integer scalar N; M by default.
+      batch_shape: a list of integers or an integer vector (...).
+      dtype: numeric or bool.
+    Returns: shape (..., M, N).
+    """
+    from weft_graph.ops import array
+
+    element = dtypes.as_dtype(dtype)
+    columns = num_rows if num_columns is None else num_columns
+    if _is_static(num_rows) and _is_static(columns) and not isinstance(batch_shape, Output):
+        lead = () if batch_shape is None else tuple(int(size) for size in batch_shape)
+        rows, columns = int(num_rows), int(columns)
+        if rows < 0 or columns < 0:
+            raise errors.InvalidArgumentError(
+                f"the sizes must be at least 0, got {rows} and {columns}"
+            )
+        if rows * columns * int(np.prod(lead)) <= _LARGEST_CONSTANT:
+            unit = np.eye(rows, columns, dtype=element.numpy)
+            return convert_to_tensor(np.tile(unit, (*lead, 1, 1)), name=name or "eye")
+    m = convert_to_tensor(num_rows, dtypes.int32 if _is_static(num_rows) else None)
+    n = convert_to_tensor(columns, dtypes.int32 if _is_static(columns) else None)
+    m, n = cast(m, dtypes.int32), cast(n, dtypes.int32)
+    head = np.zeros(0, np.int32) if batch_shape is None else batch_shape
+    head = cast(convert_to_tensor(head), dtypes.int32)
+    one = np.array(1, element.numpy)
+    if num_columns is None:
+        shape = out("ConcatV2", [[head, out("Pack", [[m]], {"axis": 0})], 0])
+        return matrix_diag(out("Fill", [shape, one]), name or "eye")
+    least = out("Pack", [[out("Minimum", [m, n])]], {"axis": 0})
+    diagonal = out("Fill", [out("ConcatV2", [[head, least], 0]), one])
+    whole = out("ConcatV2", [[head, out("Pack", [[m, n]], {"axis": 0})], 0])
+    zeros = array.zeros(whole, element)
+    return matrix_set_diag(zeros, diagonal, name or "eye")
+
+
+_LARGEST_CONSTANT = 1024
+
+
+def _is_static(value: Any) -> bool:
+    return not isinstance(value, Output) and np.ndim(value) == 0 and value is not None
+
+
+# -------------------------------------------------------------------------------- norms
+
+
+def norm(
+    tensor: Any,
+    ord: Any = "euclidean",
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    keep_dims: bool | None = None,
+) -> Output:
+    """Norms of vectors, matrices or a whole tensor.
+
+    Args:
+      tensor: float32, float64 or complex, any shape.
+      ord: "euclidean", "fro" (matrices only), 1, 2, inf, or another positive number (vectors
+        only); 2 of a matrix is its largest singular value.
+      axis: None, which takes the tensor as one vector; one axis of vectors; or two of matrices.
+      keepdims: keep the reduced axes with size 1.
+    Returns: the real dtype of `tensor`.
+    Raises: InvalidArgumentError: `ord` is not supported for such an axis.
+    """
+    keep = bool(reduction.former("keepdims", keepdims, "keep_dims", keep_dims))
+    value = convert_to_tensor(tensor)
+    matrices = isinstance(axis, list | tuple) and len(axis) == 2
+    if isinstance(axis, list | tuple) and len(axis) not in (1, 2):
+        raise errors.InvalidArgumentError(f"axis must be None, one axis or two, got {axis!r}")
+    allowed = ("euclidean", "fro", 1, 2, np.inf) if matrices else ("euclidean", 1, 2, np.inf)
+    positive = isinstance(ord, int | float) and not matrices and ord > 0
+    if not (positive or ord in allowed):
+        raise errors.InvalidArgumentError(
+            f"ord must be one of {allowed}{'' if matrices else ' or positive'}, got {ord!r}"
+        )
+    return out("Identity", [_norm(value, ord, axis, keep, matrices)], name=name or "norm")
+
+
+def _norm(value: Output, ord: Any, axis: Any, keep: bool, matrices: bool) -> Output:
+    from weft_graph.ops import arithmetic
+
+    if ord == 2 and matrices:
+        return _spectral_norm(value, axis, keep)
+    magnitudes = arithmetic.abs(value)
+    if ord in ("euclidean", "fro", 2):
+        squares = out("Square", [magnitudes])
+        return out("Sqrt", [reduction.reduce_sum(squares, axis, keep)])
+    if matrices:
+        # The 1-norm is the largest column sum, the norm of inf the largest row sum.
+        summed, left = axis if ord == 1 else (axis[1], axis[0])
+        sums = reduction.reduce_sum(magnitudes, summed, True)
+        largest = reduction.reduce_max(sums, left, True)
+        return largest if keep else out("Squeeze", [largest], {"squeeze_dims": tuple(axis)})
+    if ord == np.inf:
+        return reduction.reduce_max(magnitudes, axis, keep)
+    if ord == 1:
+        return reduction.reduce_sum(magnitudes, axis, keep)
+    powers = out("Pow", [magnitudes, float(ord)])
+    return out("Pow", [reduction.reduce_sum(powers, axis, keep), 1.0 / ord])
+
+
+def _spectral_norm(value: Output, axis: Any, keep: bool) -> Output:
+    if value.dims is None:
+        raise errors.InvalidArgumentError("the 2-norm of matrices requires a known rank")
+    rank = len(value.dims)
+    rows, columns = shape_rules.normal_axes(axis, rank)
+    order = [i for i in range(rank) if i not in (rows, columns)] + [rows, columns]
+    moved = out("Transpose", [value, np.array(order, np.int32)])
+    largest = reduction.reduce_max(svd(moved, compute_uv=False), -1)
+    if keep:
+        for position in sorted((rows, columns)):
+            largest = out("ExpandDims", [largest, position])
+    return largest

@@ -1,0 +1,223 @@
+"""Compositions over the array ops: masks, grids, repetition, paddings for blocks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import constant_of, convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.ops import array
+from weft_graph.ops.shape_rules import constant_array, normal_axis
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, compatible_dims, format_dims, num_elements
+
+
+def boolean_mask(
+    tensor: Any, mask: Any, name: str = "boolean_mask", axis: int | None = None
+) -> Output:
+    """The elements, or slices, where a mask is True.
+
+    Args:
+      tensor: any type, shape (A, M, R).
+      mask: bool, shape M of known rank at least 1.
+      axis: the number of axes in A, 0 by default.
+    Returns: shape (A, n, R) for n True elements.
+    Raises: InvalidArgumentError: the shapes do not fit, or the mask's rank is unknown or 0.
+    """
+    with _name_scope(name):
+        values = convert_to_tensor(tensor)
+        chosen = convert_to_tensor(mask, dtypes.bool_)
+        if chosen.dims is None or not chosen.dims:
+            raise errors.InvalidArgumentError(
+                "the rank of a mask must be known and at least 1, got shape "
+                f"{format_dims(chosen.dims)}"
+            )
+        count = len(chosen.dims)
+        at = _mask_axis(axis, values)
+        if values.dims is not None and not compatible_dims(
+            values.dims[at : at + count], chosen.dims
+        ):
+            raise errors.InvalidArgumentError(
+                f"the mask must fit the axes from {at} on of shape {format_dims(values.dims)}, "
+                f"got shape {format_dims(chosen.dims)}"
+            )
+        if count > 1:
+            values = array.reshape(values, _merged_shape(values, at, count))
+        flat = chosen if count == 1 else array.reshape(chosen, [-1])
+        positions = array.squeeze(out("Where", [flat]), axis=[1])
+        return array.gather(values, positions, axis=at)
+
+
+def _mask_axis(axis: Any, values: Output) -> int:
+    if axis is None:
+        return 0
+    if isinstance(axis, Output):
+        known = constant_array(axis)
+        if known is None:
+            raise errors.InvalidArgumentError("axis must be known while the graph is built")
+        axis = int(known)
+    if axis < 0 and values.dims is None:
+        raise errors.InvalidArgumentError("a negative axis requires a tensor of known rank")
+    return int(axis) if values.dims is None else normal_axis(int(axis), len(values.dims))
+
+
+def _merged_shape(values: Output, at: int, count: int) -> Any:
+    """The shape with `count` axes from `at` on merged into one."""
+    dims = values.dims
+    if dims is not None:
+        middle = num_elements(dims[at : at + count])
+        rest: Dims = (*dims[:at], middle, *dims[at + count :])
+        if rest is not None and rest.count(None) <= 1:
+            return [-1 if size is None else size for size in rest]
+    shape = array.shape(values)
+    return array.concat([shape[:at], constant_of(np.array([-1], np.int32)), shape[at + count :]], 0)
+
+
+def _name_scope(name: str | None) -> Any:
+    from weft_graph.stacks import get_default_graph
+
+    return get_default_graph().name_scope(name)
+
+
+def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Output:
+    """The positions of True; with `x` and `y`, a choice between their elements.
+
+    Args:
+      condition: bool, any shape; for the choice the shape of `x`, or one flag per row.
+      x, y: one type and shape; both or neither.
+    Returns: int64, shape (n, rank), in row-major order; or the shape of `x`.
+    Raises: InvalidArgumentError: only one of `x` and `y` is given, or shapes do not fit.
+    """
+    if x is None and y is None:
+        return out("Where", [condition], name=name)
+    if x is None or y is None:
+        raise errors.InvalidArgumentError("where takes both x and y, or neither")
+    return out("Select", [condition, x, y], name=name)
+
+
+def sequence_mask(
+    lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None
+) -> Output:
+    """Rows that are True for the first `lengths` elements.
+
+    Args:
+      lengths: integers, shape (I).
+      maxlen: integer of rank 0; the largest length by default.
+      dtype: element type of the result.
+    Returns: shape (I, maxlen).
+    Raises: InvalidArgumentError: `maxlen` has another rank than 0.
+    """
+    with _name_scope(name or "SequenceMask"):
+        counts = convert_to_tensor(lengths)
+        kind = counts.dtype.base_dtype
+        zero, one = [constant_of(np.array(n, kind.numpy)) for n in (0, 1)]
+        if maxlen is None:
+            flat = array.reshape(counts, [-1])
+            longest = out("Max", [array.concat([flat, array.reshape(zero, [1])], 0), [0]])
+        else:
+            longest = convert_to_tensor(maxlen)
+            if longest.dims not in ((), None):
+                raise errors.InvalidArgumentError(
+                    f"maxlen must have rank 0, got shape {format_dims(longest.dims)}"
+                )
+            if longest.dtype.base_dtype is not kind:
+                longest = out("Cast", [longest], {"DstT": kind})
+        row = out("Range", [zero, longest, one])
+        result = out("Less", [row, array.expand_dims(counts, -1)])
+        wanted = dtypes.as_dtype(dtype)
+        return result if wanted is dtypes.bool_ else out("Cast", [result], {"DstT": wanted})
+
+
+def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[Output]:
+    """Coordinates of the points of a grid.
+
+    Args:
+      *args: vectors of one type, n of them.
+      indexing: "xy" (the first two axes exchanged) or "ij".
+    Returns: n tensors of rank n.
+    Raises: InvalidArgumentError: `indexing` is unknown.
+    """
+    if indexing not in ("xy", "ij"):
+        raise errors.InvalidArgumentError(f"indexing must be 'xy' or 'ij', got {indexing!r}")
+    with _name_scope(name):
+        count = len(args)
+        vectors = [convert_to_tensor(value) for value in args]
+        places = list(range(count))
+        if indexing == "xy" and count > 1:
+            places[0], places[1] = 1, 0
+        spread = []
+        for place, vector in zip(places, vectors, strict=True):
+            shape = [1] * count
+            shape[place] = -1
+            spread.append(array.reshape(vector, shape))
+        sizes: list[Any] = [None] * count
+        for place, vector in zip(places, vectors, strict=True):
+            sizes[place] = array.size(vector)
+        known = [constant_array(size) for size in sizes]
+        static = [int(n) for n in known if n is not None]
+        dims: Any = static if len(static) == count else array.stack(sizes)
+        return [array.broadcast_to(value, dims) for value in spread]
+
+
+def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Output:
+    """Each element repeated in place.
+
+    Args:
+      input: any type and shape; laid flat where `axis` is not given.
+      repeats: integer of rank 0, or one per element along `axis`.
+      axis: along which slices are repeated.
+    """
+    with _name_scope(name or "Repeat"):
+        values = convert_to_tensor(input)
+        if axis is None:
+            values, axis = array.reshape(values, [-1]), 0
+        if values.dims is not None:
+            axis = normal_axis(axis, len(values.dims))
+        counts = convert_to_tensor(repeats, dtypes.int32)
+        size = array.shape(values)[axis]
+        each = array.broadcast_to(array.reshape(counts, [-1]), array.reshape(size, [1]))
+        mask = sequence_mask(each)
+        longest = array.shape(mask)[1]
+        grid = array.broadcast_to(
+            array.expand_dims(out("Range", [0, size, 1]), 1), array.stack([size, longest])
+        )
+        return array.gather(values, boolean_mask(grid, mask), axis=axis)
+
+
+def required_space_to_batch_paddings(
+    input_shape: Any, block_shape: Any, base_paddings: Any = None, name: str | None = None
+) -> tuple[Output, Output]:
+    """The paddings that make sizes multiples of the block, and the crops that undo them.
+
+    Args:
+      input_shape, block_shape: int32, shape (n,).
+      base_paddings: int32 at least 0, shape (n, 2), the least paddings; zeros by default.
+    Returns: paddings and crops, int32, shape (n, 2).
+    """
+    with _name_scope(name or "required_space_to_batch_paddings"):
+        sizes = convert_to_tensor(input_shape, dtypes.int32)
+        blocks = convert_to_tensor(block_shape, dtypes.int32)
+        if blocks.dims is None or blocks.dims[0] is None:
+            raise errors.InvalidArgumentError("block_shape must have a known length")
+        count = blocks.dims[0]
+        if count == 0:
+            empty = array.zeros([0, 2], dtypes.int32)
+            return empty, empty
+        base = (
+            array.zeros([count, 2], dtypes.int32)
+            if base_paddings is None
+            else convert_to_tensor(base_paddings, dtypes.int32)
+        )
+        before, after = base[:, 0], base[:, 1]
+        extra = (blocks - (sizes + before + after) % blocks) % blocks
+        return (
+            array.stack([before, after + extra], axis=1),
+            array.stack([array.zeros_like(extra), extra], axis=1),
+        )
+
+
+def parallel_stack(values: Any, name: str = "parallel_stack") -> Output:
+    """`stack` along a new first axis."""
+    return array.stack(values, 0, name)

@@ -1,0 +1,448 @@
+"""Activations, biases, softmax and the fused losses: declarations and single-node functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import (
+    fixed,
+    merge_size,
+    merged,
+    unchanged,
+    with_rank,
+    with_rank_at_least,
+)
+from weft_tensor import errors
+from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
+
+_FLOATING = "{float16, bfloat16, float32, float64}"
+
+# ------------------------------------------------------------------------- shape rules
+
+
+def _bias_shape(node: NodeSpec) -> Sequence[Dims]:
+    value, bias = node.inputs[0].dims, node.inputs[1].dims
+    channels_first = node.attrs["data_format"] == "NCHW"
+    value = with_rank_at_least(value, 3 if channels_first else 2, "BiasAdd: value")
+    (size,) = with_rank(bias, 1, "BiasAdd: bias")
+    if value is None:
+        return (None,)
+    axis = 1 if channels_first else len(value) - 1
+    what = f"BiasAdd of {format_dims(value)} in {node.attrs['data_format']}: channels and bias size"
+    channels = merge_size(value[axis], size, what)
+    return ((*value[:axis], channels, *value[axis + 1 :]),)
+
+
+def _bias_grad_shape(node: NodeSpec) -> Sequence[Dims]:
+    channels_first = node.attrs["data_format"] == "NCHW"
+    dims = with_rank_at_least(
+        node.inputs[0].dims, 3 if channels_first else 2, "BiasAddGrad: out_backprop"
+    )
+    if dims is None:
+        return ((None,),)
+    return ((dims[1 if channels_first else -1],),)
+
+
+def _softmax_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (with_rank_at_least(node.inputs[0].dims, 1, "Softmax: logits"),)
+
+
+def _cross_entropy_shape(node: NodeSpec) -> Sequence[Dims]:
+    op = "SoftmaxCrossEntropyWithLogits"
+    features = with_rank(node.inputs[0].dims, 2, f"{op}: features")
+    labels = with_rank(node.inputs[1].dims, 2, f"{op}: labels")
+    try:
+        both = broadcast_dims(features, labels)
+    except errors.InvalidArgumentError:
+        raise errors.InvalidArgumentError(
+            f"{op} requires features and labels of the same shape, "
+            f"got {format_dims(features)} and {format_dims(labels)}"
+        ) from None
+    assert both is not None
+    return ((both[0],), both)
+
+
+def _sparse_cross_entropy_shape(node: NodeSpec) -> Sequence[Dims]:
+    op = "SparseSoftmaxCrossEntropyWithLogits"
+    batch, classes = with_rank(node.inputs[0].dims, 2, f"{op}: features")
+    (count,) = with_rank(node.inputs[1].dims, 1, f"{op}: labels")
+    batch = merge_size(batch, count, f"{op}: rows of features and number of labels")
+    return ((batch,), (batch, classes))
+
+
+# ------------------------------------------------------------------------ declarations
+
+
+def _declare_activations() -> None:
+    for op, kinds, doc in (
+        ("Relu", "{realnumbertype}", "max(x, 0)."),
+        ("Relu6", "{realnumbertype}", "min(max(x, 0), 6)."),
+        ("Elu", _FLOATING, "exp(x) - 1 where x < 0, else x."),
+        ("Selu", _FLOATING, "scale * (alpha * (exp(x) - 1) where x < 0, else x)."),
+        ("Softplus", _FLOATING, "log(exp(x) + 1)."),
+        ("Softsign", _FLOATING, "x / (abs(x) + 1)."),
+    ):
+        register_op(op, ("features: T",), ("activations: T",), {"T": kinds}, unchanged, doc=doc)
+    for op, second, kinds, doc in (
+        ("ReluGrad", "features", "{realnumbertype}", "gradients where features > 0, else 0."),
+        ("Relu6Grad", "features", "{realnumbertype}", "gradients where 0 < features < 6, else 0."),
+        ("EluGrad", "outputs", _FLOATING, "gradients * (outputs + 1) where outputs < 0."),
+        ("SeluGrad", "outputs", _FLOATING, "gradients * (outputs + scale * alpha) where < 0."),
+        ("SoftplusGrad", "features", _FLOATING, "gradients / (exp(-features) + 1)."),
+        ("SoftsignGrad", "features", _FLOATING, "gradients / (1 + abs(features)) ** 2."),
+    ):
+        register_op(
+            op,
+            ("gradients: T", f"{second}: T"),
+            ("backprops: T",),
+            {"T": kinds},
+            merged,
+            doc=doc,
+        )
+    leaky = {"alpha": "float = 0.2", "T": f"{_FLOATING} = float32"}
+    register_op(
+        "LeakyRelu",
+        ("features: T",),
+        ("activations: T",),
+        leaky,
+        unchanged,
+        doc="max(x, alpha * x).",
+    )
+    register_op(
+        "LeakyReluGrad",
+        ("gradients: T", "features: T"),
+        ("backprops: T",),
+        leaky,
+        merged,
+        doc="gradients where features > 0, else alpha * gradients.",
+    )
+
+
+def _declare_rest() -> None:
+    bias = {"T": "{numbertype}", "data_format": "{'NHWC', 'NCHW'} = 'NHWC'"}
+    register_op(
+        "BiasAdd",
+        ("value: T", "bias: T"),
+        ("output: T",),
+        bias,
+        _bias_shape,
+        doc="`value` plus a bias for each channel.",
+    )
+    register_op(
+        "BiasAddGrad",
+        ("out_backprop: T",),
+        ("output: T",),
+        bias,
+        _bias_grad_shape,
+        doc="The sum over all axes but the channels.",
+    )
+    for op, doc in (
+        ("Softmax", "exp(x) / sum(exp(x)) along the last axis."),
+        ("LogSoftmax", "x - log(sum(exp(x))) along the last axis."),
+    ):
+        register_op(op, ("logits: T",), ("output: T",), {"T": _FLOATING}, _softmax_shape, doc=doc)
+    register_op(
+        "SoftmaxCrossEntropyWithLogits",
+        ("features: T", "labels: T"),
+        ("loss: T", "backprop: T"),
+        {"T": _FLOATING},
+        _cross_entropy_shape,
+        doc="Cross entropy of each row's softmax with `labels`, and its gradient.",
+    )
+    register_op(
+        "SparseSoftmaxCrossEntropyWithLogits",
+        ("features: T", "labels: Tlabels"),
+        ("loss: T", "backprop: T"),
+        {"T": _FLOATING, "Tlabels": "{int32, int64} = int64"},
+        _sparse_cross_entropy_shape,
+        doc="Cross entropy of each row's softmax with one class, and its gradient.",
+    )
+    register_op(
+        "L2Loss", ("t: T",), ("output: T",), {"T": _FLOATING}, fixed(()), doc="sum(t ** 2) / 2."
+    )
+
+
+_declare_activations()
+_declare_rest()
+
+# ------------------------------------------------------------------------- activations
+
+
+def relu(features: Any, name: str | None = None) -> Output:
+    """max(x, 0), elementwise; real, any shape."""
+    return out("Relu", [features], name=name)
+
+
+def relu6(features: Any, name: str | None = None) -> Output:
+    """min(max(x, 0), 6), elementwise; real, any shape.
+
+    Source: Krizhevsky 2010, Convolutional Deep Belief Networks on CIFAR-10.
+    """
+    return out("Relu6", [features], name=name)
+
+
+def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Output:
+    """x where x > 0, else alpha * x.
+
+    Args:
+      features: floating, or an integer that is cast to float32; any shape.
+      alpha: slope below 0.
+    """
+    value = convert_to_tensor(features)
+    if value.dtype.is_integer:
+        from weft_tensor import dtypes
+
+        value = out("Cast", [value], {"DstT": dtypes.float32})
+    return out("LeakyRelu", [value], {"alpha": alpha}, name)
+
+
+def elu(features: Any, name: str | None = None) -> Output:
+    """exp(x) - 1 where x < 0, else x; floating, any shape."""
+    return out("Elu", [features], name=name)
+
+
+def selu(features: Any, name: str | None = None) -> Output:
+    """scale * (alpha * (exp(x) - 1) where x < 0, else x); floating, any shape.
+
+    Source: Klambauer et al. 2017, Self-Normalizing Neural Networks.
+    """
+    return out("Selu", [features], name=name)
+
+
+def softplus(features: Any, name: str | None = None) -> Output:
+    """log(exp(x) + 1), elementwise; floating, any shape."""
+    return out("Softplus", [features], name=name)
+
+
+def softsign(features: Any, name: str | None = None) -> Output:
+    """x / (abs(x) + 1), elementwise; floating, any shape."""
+    return out("Softsign", [features], name=name)
+
+
+# ----------------------------------------------------------------------- bias and loss
+
+
+def bias_add(
+    value: Any,
+    bias: Any,
+    data_format: str | None = None,
+    name: str | None = None,
+) -> Output:
+    """`value` plus a bias for each channel.
+
+    Args:
+      value: number, shape (N, ..., C), or (N, C, ...) with a channels-first `data_format`.
+      bias: same dtype, shape (C,).
+      data_format: None, "N...C" or "NC..." in any rank.
+    Returns: shape of `value`.
+    Raises: InvalidArgumentError: the number of channels is not the size of `bias`.
+    """
+    first = _channels_first(data_format)
+    return out("BiasAdd", [value, bias], {"data_format": first}, name)
+
+
+def _channels_first(data_format: str | None) -> str:
+    if data_format is None or data_format in ("NHWC", "NDHWC", "NWC", "N...C"):
+        return "NHWC"
+    if data_format.startswith("NC") or data_format == "N":
+        return "NCHW"
+    raise errors.InvalidArgumentError(
+        f"data_format must be 'N...C' or 'NC...', got {data_format!r}"
+    )
+
+
+def l2_loss(t: Any, name: str | None = None) -> Output:
+    """sum(t ** 2) / 2; floating, any shape, to rank 0."""
+    return out("L2Loss", [t], name=name)
+
+
+# ---------------------------------------------------------------------------- softmax
+
+
+def softmax(
+    logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
+) -> Output:
+    """exp(x) / sum(exp(x)) along an axis.
+
+    Args:
+      logits: floating, at least one axis.
+      axis: the last one by default; also `dim`.
+    Returns: shape and dtype of `logits`.
+    Raises: InvalidArgumentError: no such axis.
+    """
+    return _along_axis("Softmax", logits, _axis(axis, dim), name)
+
+
+def log_softmax(
+    logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
+) -> Output:
+    """x - log(sum(exp(x))) along an axis; arguments as for `softmax`.
+
+    Raises: InvalidArgumentError: no such axis.
+    """
+    return _along_axis("LogSoftmax", logits, _axis(axis, dim), name)
+
+
+def _axis(axis: int | None, dim: int | None) -> int:
+    if axis is not None and dim is not None:
+        raise errors.InvalidArgumentError("give either axis or dim, got both")
+    chosen = dim if axis is None else axis
+    return -1 if chosen is None else chosen
+
+
+def _along_axis(op: str, logits: Any, axis: int, name: str | None) -> Output:
+    value = convert_to_tensor(logits)
+    rank = None if value.dims is None else len(value.dims)
+    if axis == -1 or (rank is not None and axis == rank - 1):
+        return out(op, [value], name=name)
+    if rank is None:
+        raise errors.InvalidArgumentError(
+            f"{op} along axis {axis} requires logits of known rank, got {value!r}"
+        )
+    swapped = swap_with_last(value, axis)
+    return swap_with_last(out(op, [swapped]), axis, name)
+
+
+def swap_with_last(value: Output, axis: int, name: str | None = None) -> Output:
+    """`value` of known rank with `axis` and the last axis exchanged.
+
+    Raises: InvalidArgumentError: no such axis.
+    """
+    from weft_graph.ops.shape_rules import normal_axis
+
+    assert value.dims is not None
+    rank = len(value.dims)
+    axis = normal_axis(axis, rank)
+    order = list(range(rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    return out("Transpose", [value, order], name=name)
+
+
+# -------------------------------------------------------------------- cross entropies
+
+
+def sparse_softmax_cross_entropy_with_logits(
+    _sentinel: Any = None, labels: Any = None, logits: Any = None, name: str | None = None
+) -> Output:
+    """Cross entropy between softmax(logits) and one class for each row.
+
+    Args:
+      labels: int32 or int64, shape (...): classes in [0, C).
+      logits: floating, shape (..., C).
+    Returns: shape (...), dtype of `logits`.
+    Raises: InvalidArgumentError: positional arguments, or shapes that do not fit; at run time, a
+      label out of range.
+    """
+    _named_only("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    labels, logits = convert_to_tensor(labels), convert_to_tensor(logits)
+    op = "SparseSoftmaxCrossEntropyWithLogits"
+    if logits.dims == ():
+        raise errors.InvalidArgumentError("logits cannot be scalars, got shape []")
+    if labels.dims is not None and logits.dims is not None:
+        if len(labels.dims) != len(logits.dims) - 1:
+            raise errors.InvalidArgumentError(
+                f"the rank of labels must be one less than that of logits, "
+                f"got {format_dims(labels.dims)} and {format_dims(logits.dims)}"
+            )
+        merge_dims(labels.dims, logits.dims[:-1])
+    if logits.dims is not None and len(logits.dims) == 2:
+        return out(op, [logits, labels], name=name)
+    shape = out("Shape", [labels])
+    flat = out(op, [_rows(logits), out("Reshape", [labels, [-1]])])
+    result = out("Reshape", [flat, shape], name=name)
+    result.dims = merge_dims(result.dims, labels.dims)
+    return result
+
+
+def _rows(value: Output) -> Output:
+    """`value` as a matrix that keeps the last axis."""
+    dims = value.dims
+    if dims is not None and dims[-1] is not None:
+        return out("Reshape", [value, [-1, dims[-1]]])
+    from weft_graph.ops import array
+
+    return array.reshape(value, out("ConcatV2", [[[-1], array.shape(value)[-1:]], 0]))
+
+
+def softmax_cross_entropy_with_logits_v2(
+    labels: Any,
+    logits: Any,
+    axis: int | None = None,
+    name: str | None = None,
+    dim: int | None = None,
+) -> Output:
+    """Cross entropy between softmax(logits) and distributions; gradients flow to both.
+
+    Args:
+      labels: floating, shape (..., C) with C at `axis`: rows that sum to 1.
+      logits: same dtype and shape; unscaled log probabilities.
+      axis: of the classes, the last by default.
+    Returns: the shape without `axis`.
+    Raises: InvalidArgumentError: shapes that do not fit.
+    """
+    logits = convert_to_tensor(logits)
+    labels = convert_to_tensor(labels, logits.dtype)
+    axis = _axis(axis, dim)
+    if axis != -1 and logits.dims is not None and axis != len(logits.dims) - 1:
+        labels, logits = swap_with_last(labels, axis), swap_with_last(logits, axis)
+    op = "SoftmaxCrossEntropyWithLogits"
+    if logits.dims is not None and len(logits.dims) == 2:
+        return out(op, [logits, labels], name=name)
+    flat = out(op, [_rows(logits), _rows(labels)])
+    from weft_graph.ops import array
+
+    shape = array.shape(logits)[:-1] if logits.dims is None else array.shape(logits)
+    lead = shape if logits.dims is None else shape[: len(logits.dims) - 1]
+    result = out("Reshape", [flat, lead], name=name)
+    if logits.dims is not None:
+        result.dims = merge_dims(result.dims, logits.dims[:-1])
+    return result
+
+
+def softmax_cross_entropy_with_logits(
+    _sentinel: Any = None,
+    labels: Any = None,
+    logits: Any = None,
+    dim: int = -1,
+    name: str | None = None,
+    axis: int | None = None,
+) -> Output:
+    """Cross entropy between softmax(logits) and distributions; gradients flow to `logits` only.
+
+    Args and returns as for `softmax_cross_entropy_with_logits_v2`.
+
+    Raises: InvalidArgumentError: positional arguments, or shapes that do not fit.
+    """
+    _named_only("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
+    fixed_labels = out("StopGradient", [convert_to_tensor(labels)])
+    chosen = dim if axis is None else axis
+    return softmax_cross_entropy_with_logits_v2(fixed_labels, logits, axis=chosen, name=name)
+
+
+def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
+    if sentinel is not None or labels is None or logits is None:
+        raise errors.InvalidArgumentError(
+            f"{function} must be called with named arguments (labels=..., logits=..., ...)"
+        )
+
+
+__all__ = [
+    "bias_add",
+    "elu",
+    "l2_loss",
+    "leaky_relu",
+    "log_softmax",
+    "relu",
+    "relu6",
+    "selu",
+    "softmax",
+    "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2",
+    "softplus",
+    "softsign",
+    "sparse_softmax_cross_entropy_with_logits",
+]

@@ -1,0 +1,337 @@
+"""Pooling and its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, create, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.conv import expand
+from weft_graph.ops.windows import require_rank, slide_dims
+from weft_tensor import errors
+from weft_tensor.shape import Dims, format_dims, merge_dims
+
+# ------------------------------------------------------------------------- shape rules
+
+
+def _pooled(op: str, node: NodeSpec, x: Dims) -> Dims:
+    """The shape of a pool's output; windows may span any axis."""
+    attrs = node.attrs
+    ksize, strides = attrs["ksize"], attrs["strides"]
+    rank = len(attrs.get("data_format", "NHWC"))
+    for key, values in (("ksize", ksize), ("strides", strides)):
+        if len(values) != rank or min(values) < 1:
+            raise errors.InvalidArgumentError(
+                f"{op} requires {key} of {rank} positive numbers, got {list(values)}"
+            )
+    x = require_rank(op, "input", x, rank)
+    ones = (1,) * rank
+    return tuple(slide_dims(x, ksize, strides, ones, attrs["padding"], ((0, 0),) * rank))
+
+
+def _pool_rule(op: str, outputs: int = 1) -> Any:
+    def rule(node: NodeSpec) -> Sequence[Dims]:
+        return (_pooled(op, node, node.inputs[0].dims),) * outputs
+
+    return rule
+
+
+def _max_grad_rule(op: str) -> Any:
+    """Inputs (orig_input, orig_output, grad of the output) to the shape of the input."""
+
+    def rule(node: NodeSpec) -> Sequence[Dims]:
+        x, y, grad = [value.dims for value in node.inputs]
+        expected = _pooled(op, node, x)
+        for what, got in (("orig_output", y), ("grad", grad)):
+            _require(op, what, expected, got)
+        return (x,)
+
+    return rule
+
+
+def _max_grad_grad_rule(op: str) -> Any:
+    """Inputs (orig_input, orig_output, grad of the input) to the shape of the output."""
+
+    def rule(node: NodeSpec) -> Sequence[Dims]:
+        x, y, grad = [value.dims for value in node.inputs]
+        _require(op, "grad", x, grad)
+        expected = _pooled(op, node, merge_dims(x, grad))
+        _require(op, "orig_output", expected, y)
+        return (merge_dims(expected, y),)
+
+    return rule
+
+
+def _require(op: str, what: str, expected: Dims, got: Dims) -> None:
+    try:
+        merge_dims(expected, got)
+    except errors.InvalidArgumentError:
+        raise errors.InvalidArgumentError(
+            f"{op} requires {what} of shape {format_dims(expected)}, got {format_dims(got)}"
+        ) from None
+
+
+def _avg_grad_rule(op: str) -> Any:
+    """Inputs (orig_input_shape, grad) to that shape."""
+
+    def rule(node: NodeSpec) -> Sequence[Dims]:
+        from weft_graph.constant_value import constant_value_as_dims
+
+        rank = len(node.attrs["data_format"])
+        sizes = constant_value_as_dims(node.inputs[0])
+        x = require_rank(op, "orig_input_shape for a shape", sizes, rank)
+        _require(op, "grad", _pooled(op, node, x), node.inputs[1].dims)
+        return (x,)
+
+    return rule
+
+
+def _argmax_grad_rule(node: NodeSpec) -> Sequence[Dims]:
+    x, grad, argmax = [value.dims for value in node.inputs]
+    expected = _pooled("MaxPoolGradWithArgmax", node, x)
+    _require("MaxPoolGradWithArgmax", "grad", expected, grad)
+    _require("MaxPoolGradWithArgmax", "argmax", expected, argmax)
+    return (x,)
+
+
+# ------------------------------------------------------------------------ declarations
+
+_WINDOW = {
+    "ksize": "list(int) >= 4",
+    "strides": "list(int) >= 4",
+    "padding": "{'SAME', 'VALID'}",
+}
+_MAX = {**_WINDOW, "data_format": "{'NHWC', 'NCHW'} = 'NHWC'", "T": "{realnumbertype} = float32"}
+_AVG = {**_MAX, "T": "{float16, bfloat16, float32, float64}"}
+_3D = {
+    "ksize": "list(int) >= 5",
+    "strides": "list(int) >= 5",
+    "data_format": "{'NDHWC', 'NCDHW'} = 'NDHWC'",
+    "T": "{float16, bfloat16, float32, float64}",
+}
+_ARGMAX = {
+    **_WINDOW,
+    "Targmax": "{int32, int64} = int64",
+    "include_batch_in_index": "bool = false",
+    "T": "{realnumbertype}",
+}
+
+for _op, _attrs in (("MaxPool", _MAX), ("MaxPool3D", _MAX | _3D)):
+    register_op(
+        _op,
+        ("input: T",),
+        ("output: T",),
+        _attrs,
+        _pool_rule(_op),
+        doc="Maximum of each window.",
+    )
+    register_op(
+        f"{_op}Grad",
+        ("orig_input: T", "orig_output: T", "grad: T"),
+        ("output: T",),
+        _attrs,
+        _max_grad_rule(f"{_op}Grad"),
+        doc="Gradient of a maximum pool: to the first maximum of each window.",
+    )
+    register_op(
+        f"{_op}GradGrad",
+        ("orig_input: T", "orig_output: T", "grad: T"),
+        ("output: T",),
+        _attrs,
+        _max_grad_grad_rule(f"{_op}GradGrad"),
+        doc="Second gradient of a maximum pool: `grad` at the first maximum of each window.",
+    )
+for _op, _attrs in (("AvgPool", _AVG), ("AvgPool3D", _AVG | _3D)):
+    register_op(
+        _op,
+        ("value: T",),
+        ("output: T",),
+        _attrs,
+        _pool_rule(_op),
+        doc="Mean of each window; padding does not count.",
+    )
+    register_op(
+        f"{_op}Grad",
+        ("orig_input_shape: int32", "grad: T"),
+        ("output: T",),
+        _attrs,
+        _avg_grad_rule(f"{_op}Grad"),
+        doc="Gradient of a mean pool.",
+    )
+register_op(
+    "MaxPoolWithArgmax",
+    ("input: T",),
+    ("output: T", "argmax: Targmax"),
+    _ARGMAX,
+    _pool_rule("MaxPoolWithArgmax", 2),
+    doc="Maximum of each window, and its flat position in the image.",
+)
+register_op(
+    "MaxPoolGradWithArgmax",
+    ("input: T", "grad: T", "argmax: Targmax"),
+    ("output: T",),
+    _ARGMAX,
+    _argmax_grad_rule,
+    doc="Gradient of MaxPoolWithArgmax.",
+)
+
+# --------------------------------------------------------------------------- functions
+
+
+def _pool(
+    op: str, value: Any, ksize: Any, strides: Any, padding: str, data_format: str, name: str | None
+) -> Output:
+    spatial = len(data_format) - 2
+    attrs = {
+        "ksize": expand(ksize, "ksize", spatial, data_format),
+        "strides": expand(strides, "strides", spatial, data_format),
+        "padding": padding.upper(),
+        "data_format": data_format,
+    }
+    return out(op, [value], attrs, name)
+
+
+def max_pool(
+    value: Any = None,
+    ksize: Any = None,
+    strides: Any = None,
+    padding: Any = None,
+    data_format: str = "NHWC",
+    name: str | None = None,
+    input: Any = None,
+) -> Output:
+    """Maximum of each window.
+
+    Args:
+      value: real, shape (N, H, W, C) or (N, C, H, W); also `input`.
+      ksize: size of the window: one number, (KH, KW), or one per axis.
+      strides: in the forms of `ksize`.
+      padding: "SAME" or "VALID"; padding never wins.
+      data_format: "NHWC" or "NCHW".
+    Returns: shape (N, H', W', C) in the layout of `value`.
+    Raises: InvalidArgumentError: the window does not fit.
+    """
+    value = convert_to_tensor(input if value is None else value)
+    return _pool("MaxPool", value, ksize, strides, padding, data_format, name)
+
+
+def avg_pool(
+    value: Any = None,
+    ksize: Any = None,
+    strides: Any = None,
+    padding: Any = None,
+    data_format: str = "NHWC",
+    name: str | None = None,
+    input: Any = None,
+) -> Output:
+    """Mean of each window, over the positions inside the input only.
+
+    Args:
+      value: floating, shape (N, H, W, C) or (N, C, H, W); also `input`.
+      ksize, strides, padding, data_format: as for `max_pool`.
+    Returns: shape (N, H', W', C) in the layout of `value`.
+    Raises: InvalidArgumentError: the window does not fit.
+    """
+    value = convert_to_tensor(input if value is None else value)
+    return _pool("AvgPool", value, ksize, strides, padding, data_format, name)
+
+
+def max_pool3d(
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NDHWC",
+    name: str | None = None,
+) -> Output:
+    """Maximum of each window of a volume.
+
+    Args:
+      input: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
+      ksize, strides: one number, three, or five.
+      padding: "SAME" or "VALID".
+      data_format: "NDHWC" or "NCDHW".
+    Raises: InvalidArgumentError: the window does not fit.
+    """
+    value = convert_to_tensor(input)
+    return _pool("MaxPool3D", value, ksize, strides, padding, data_format, name)
+
+
+def avg_pool3d(
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NDHWC",
+    name: str | None = None,
+) -> Output:
+    """Mean of each window of a volume; arguments as for `max_pool3d`.
+
+    Raises: InvalidArgumentError: the window does not fit.
+    """
+    value = convert_to_tensor(input)
+    return _pool("AvgPool3D", value, ksize, strides, padding, data_format, name)
+
+
+def max_pool_with_argmax(
+    input: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NHWC",
+    Targmax: Any = None,
+    name: str | None = None,
+    output_dtype: Any = None,
+    include_batch_in_index: bool = False,
+) -> tuple[Output, Output]:
+    """Maximum of each window, and where it is.
+
+    Args:
+      input: real, shape (N, H, W, C).
+      ksize, strides, padding: as for `max_pool`.
+      data_format: "NHWC" only.
+      Targmax: int64 (the default) or int32; also `output_dtype`.
+      include_batch_in_index: positions count from the start of the batch, not of the image.
+    Returns: the maxima, shape (N, H', W', C), and (y * W + x) * C + c for each, same shape.
+    Raises: InvalidArgumentError: another layout, or the window does not fit.
+    """
+    if data_format != "NHWC":
+        raise errors.InvalidArgumentError(
+            f"max_pool_with_argmax requires data_format 'NHWC', got {data_format!r}"
+        )
+    from weft_tensor import dtypes
+
+    attrs = {
+        "ksize": expand(ksize, "ksize", 2, data_format),
+        "strides": expand(strides, "strides", 2, data_format),
+        "padding": padding.upper(),
+        "Targmax": output_dtype or Targmax or dtypes.int64,
+        "include_batch_in_index": include_batch_in_index,
+    }
+    node = create("MaxPoolWithArgmax", [convert_to_tensor(input)], attrs, name)
+    return node.outputs[0], node.outputs[1]
+
+
+def max_pool_grad(
+    orig_input: Any,
+    orig_output: Any,
+    grad: Any,
+    ksize: Any,
+    strides: Any,
+    padding: str,
+    data_format: str = "NHWC",
+    name: str | None = None,
+) -> Output:
+    """Gradient of `max_pool` by its input: `grad` goes to the first maximum of each window.
+
+    Raises: InvalidArgumentError: the shapes do not belong together.
+    """
+    attrs = {
+        "ksize": expand(ksize, "ksize", 2, data_format),
+        "strides": expand(strides, "strides", 2, data_format),
+        "padding": padding.upper(),
+        "data_format": data_format,
+    }
+    return out("MaxPoolGrad", [orig_input, orig_output, grad], attrs, name)

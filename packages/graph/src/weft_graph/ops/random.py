@@ -1,0 +1,459 @@
+"""Random numbers.
+
+Streams are Philox4x64-10 and stated in full in `weft_exec.kernels.philox`. An op with seeds gives
+the same numbers in every session; one without gives others in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from weft_graph import stacks
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import unchanged, with_rank
+from weft_graph.random_seed import get_seed
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, TensorShape, as_dims
+
+# --------------------------------------------------------------------------- declarations
+
+
+def _from_shape(node: NodeSpec) -> Sequence[Dims]:
+    from weft_graph.constant_value import constant_value_as_dims
+
+    return (constant_value_as_dims(node.inputs[0]),)
+
+
+def _stateless_shape(node: NodeSpec) -> Sequence[Dims]:
+    seed = with_rank(node.inputs[1].dims, 1, "seed")
+    if seed[0] not in (None, 2):
+        raise errors.InvalidArgumentError(f"seed must have shape [2], got [{seed[0]}]")
+    return _from_shape(node)
+
+
+def _per_parameter(node: NodeSpec) -> Sequence[Dims]:
+    (outer,), inner = _from_shape(node), node.inputs[1].dims
+    return (None if outer is None or inner is None else (*outer, *inner),)
+
+
+def _samples(node: NodeSpec) -> Sequence[Dims]:
+    from weft_graph.ops.shape_rules import constant_int
+
+    logits = with_rank(node.inputs[0].dims, 2, "logits")
+    with_rank(node.inputs[1].dims, 0, "num_samples")
+    return ((logits[0], constant_int(node.inputs[1])),)
+
+
+_SEEDS = {"seed": "int = 0", "seed2": "int = 0"}
+_SHAPE_TYPE = {"T": "{index_type}"}
+
+for _op, _doc in (
+    ("RandomUniform", "Uniform numbers in [0, 1)."),
+    ("RandomStandardNormal", "Normal numbers of mean 0 and standard deviation 1."),
+    ("TruncatedNormal", "Standard normal numbers, those beyond 2 drawn again."),
+):
+    register_op(
+        _op,
+        ("shape: T",),
+        ("output: dtype",),
+        _SEEDS | {"dtype": "{floating}"} | _SHAPE_TYPE,
+        _from_shape,
+        stateful=True,
+        doc=_doc,
+    )
+register_op(
+    "RandomUniformInt",
+    ("shape: T", "minval: Tout", "maxval: Tout"),
+    ("output: Tout",),
+    _SEEDS | {"Tout": "{int32, int64}"} | _SHAPE_TYPE,
+    _from_shape,
+    stateful=True,
+    doc="Uniform integers in [minval, maxval).",
+)
+register_op(
+    "RandomShuffle",
+    ("value: T",),
+    ("output: T",),
+    _SEEDS | {"T": "type"},
+    unchanged,
+    stateful=True,
+    doc="The slices along the first axis in random order.",
+)
+register_op(
+    "Multinomial",
+    ("logits: T", "num_samples: int32"),
+    ("output: output_dtype",),
+    _SEEDS | {"T": "{realnumbertype}", "output_dtype": "{int32, int64} = int64"},
+    _samples,
+    stateful=True,
+    doc="Class numbers drawn with the probabilities softmax(logits), per row.",
+)
+register_op(
+    "RandomGamma",
+    ("shape: S", "alpha: T"),
+    ("output: T",),
+    _SEEDS | {"S": "{index_type}", "T": "{float16, float32, float64}"},
+    _per_parameter,
+    stateful=True,
+    doc="Gamma-distributed numbers of shape parameter alpha and rate 1.",
+)
+register_op(
+    "RandomPoissonV2",
+    ("shape: S", "rate: R"),
+    ("output: dtype",),
+    _SEEDS
+    | {
+        "S": "{index_type}",
+        "R": "{float16, float32, float64, int32, int64} = float64",
+        "dtype": "{float16, float32, float64, int32, int64} = int64",
+    },
+    _per_parameter,
+    stateful=True,
+    doc="Poisson-distributed numbers.",
+)
+register_op(
+    "RandomPoisson",
+    ("shape: S", "rate: dtype"),
+    ("output: dtype",),
+    _SEEDS | {"S": "{index_type}", "dtype": "{float16, float32, float64}"},
+    _per_parameter,
+    stateful=True,
+    doc="Poisson-distributed numbers, of the type of the rate.",
+)
+
+for _op in ("StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal"):
+    register_op(
+        _op,
+        ("shape: T", "seed: Tseed"),
+        ("output: dtype",),
+        {
+            "dtype": "{floating} = float32",
+            "T": "{index_type} = int32",
+            "Tseed": "{index_type} = int64",
+        },
+        _stateless_shape,
+        doc="Random numbers that depend on the seed alone.",
+    )
+register_op(
+    "StatelessRandomUniformInt",
+    ("shape: T", "seed: Tseed", "minval: dtype", "maxval: dtype"),
+    ("output: dtype",),
+    {"dtype": "{int32, int64}", "T": "{index_type}", "Tseed": "{index_type} = int64"},
+    _stateless_shape,
+    doc="Uniform integers in [minval, maxval) that depend on the seed alone.",
+)
+
+# --------------------------------------------------------------------------- helpers
+
+
+def shape_tensor(shape: Any) -> Output:
+    """A shape as a vector: int32 where it is given by Python values that fit, else its own type."""
+    if isinstance(shape, TensorShape) or shape is None:
+        dims = as_dims(shape)
+        if dims is None or None in dims:
+            raise errors.InvalidArgumentError(f"the shape must be fully known, got {shape}")
+        shape = dims
+    if isinstance(shape, list | tuple) and not shape:
+        return convert_to_tensor([], dtypes.int32, "shape")
+    if isinstance(shape, int):
+        shape = [shape]
+    return convert_to_tensor(shape, name="shape")
+
+
+def _seeds(seed: int | None) -> dict[str, Any]:
+    first, second = get_seed(seed)
+    return {"seed": first or 0, "seed2": second or 0}
+
+
+@contextmanager
+def _scope(name: str | None, default: str) -> Iterator[str]:
+    """A scope for the parts of a result; yields the name, exact, for the result itself."""
+    graph = stacks.get_default_graph()
+    full = graph.unique_name(name or default, mark_as_used=False)
+    if name and name.endswith("/"):
+        full = name[:-1]
+    with graph.name_scope(full + "/"):
+        yield full + "/"
+
+
+def _is(value: Any, number: float) -> bool:
+    return isinstance(value, int | float) and value == number
+
+
+def _scaled(
+    op: str, inputs: Sequence[Any], attrs: Any, mean: Any, stddev: Any, name: str
+) -> Output:
+    """`op` times `stddev` plus `mean`, without the nodes that would change nothing."""
+    dtype = attrs["dtype"]
+    if _is(mean, 0) and _is(stddev, 1):
+        return out(op, inputs, attrs, name)
+    value = out(op, inputs, attrs)
+    if not _is(stddev, 1):
+        factor = convert_to_tensor(stddev, dtype, name="stddev")
+        value = out("Mul", [value, factor], None, name if _is(mean, 0) else "mul")
+    if not _is(mean, 0):
+        value = out("AddV2", [value, convert_to_tensor(mean, dtype, name="mean")], None, name)
+    return value
+
+
+# --------------------------------------------------------------------------- functions
+
+
+def random_uniform(
+    shape: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Output:
+    """Uniform random numbers in [minval, maxval).
+
+    Args:
+      shape: of the result; integers or an integer tensor.
+      minval: lower bound, inclusive.
+      maxval: upper bound, exclusive; 1 by default, and required for integers.
+      dtype: floating, int32 or int64.
+      seed: of this op.
+    Raises: InvalidArgumentError: integers without maxval.
+    """
+    dtype = dtypes.as_dtype(dtype)
+    if maxval is None:
+        if dtype.is_integer:
+            raise errors.InvalidArgumentError(f"random_uniform of {dtype.name} needs maxval")
+        maxval = 1
+    with _scope(name, "random_uniform") as scope:
+        attrs: dict[str, Any]
+        if dtype.is_integer:
+            low = convert_to_tensor(minval, dtype, name="min")
+            high = convert_to_tensor(maxval, dtype, name="max")
+            size = shape_tensor(shape)
+            return out("RandomUniformInt", [size, low, high], _seeds(seed), scope)
+        size = shape_tensor(shape)
+        attrs = {**_seeds(seed), "dtype": dtype}
+        if isinstance(minval, int | float) and isinstance(maxval, int | float):
+            return _scaled("RandomUniform", [size], attrs, minval, maxval - minval, scope)
+        low = convert_to_tensor(minval, dtype, name="min")
+        high = convert_to_tensor(maxval, dtype, name="max")
+        value = out("RandomUniform", [size], attrs)
+        scaled = out("Mul", [value, out("Sub", [high, low], None, "sub")], None, "mul")
+        return out("AddV2", [scaled, low], None, scope)
+
+
+def random_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Output:
+    """Normal random numbers.
+
+    Args:
+      shape: of the result; integers or an integer tensor.
+      mean, stddev: of the distribution.
+      dtype: floating.
+      seed: of this op.
+    """
+    with _scope(name, "random_normal") as scope:
+        size = shape_tensor(shape)
+        attrs = {**_seeds(seed), "dtype": dtypes.as_dtype(dtype)}
+        return _scaled("RandomStandardNormal", [size], attrs, mean, stddev, scope)
+
+
+def truncated_normal(
+    shape: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Output:
+    """Normal random numbers, those beyond two standard deviations drawn again.
+
+    Arguments as for `random_normal`, of the distribution before truncation.
+    """
+    with _scope(name, "truncated_normal") as scope:
+        size = shape_tensor(shape)
+        attrs = {**_seeds(seed), "dtype": dtypes.as_dtype(dtype)}
+        return _scaled("TruncatedNormal", [size], attrs, mean, stddev, scope)
+
+
+def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Output:
+    """`value` with its slices along the first axis in random order."""
+    return out("RandomShuffle", [value], _seeds(seed), name)
+
+
+def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None = None) -> Output:
+    """A part of `value` of shape `size`, at a uniformly random place.
+
+    Args:
+      value: any type, shape (N0, N1, ...).
+      size: int32, shape (rank,), each at most the size of `value`.
+      seed: of this op.
+    Raises: InvalidArgumentError: `size` is known to exceed the shape of `value`.
+    """
+    with _scope(name, "random_crop") as scope:
+        value = convert_to_tensor(value, name="value")
+        wanted = convert_to_tensor(size, dtypes.int32, name="size")
+        if value.dims is not None and isinstance(size, list | tuple):
+            pairs = zip(value.dims, size, strict=True)
+            if any(have is not None and have < want for have, want in pairs):
+                raise errors.InvalidArgumentError(
+                    f"random_crop needs a value of at least shape {list(size)}, got {value!r}"
+                )
+        shape = out("Shape", [value])
+        room = out("AddV2", [out("Sub", [shape, wanted]), 1])
+        rank = out("Shape", [shape])
+        draw = random_uniform(rank, maxval=dtypes.int32.max, dtype=dtypes.int32, seed=seed)
+        return out("Slice", [value, out("FloorMod", [draw, room]), wanted], None, scope)
+
+
+def multinomial(
+    logits: Any,
+    num_samples: Any,
+    seed: int | None = None,
+    name: str | None = None,
+    output_dtype: Any = None,
+) -> Output:
+    """Class numbers drawn with the probabilities softmax(logits).
+
+    Args:
+      logits: real, shape (B, C); unnormalised log-probabilities.
+      num_samples: int32, shape (); draws per row, with replacement.
+      seed: of this op.
+      output_dtype: int32 or int64, the default.
+    Returns: shape (B, num_samples).
+    """
+    attrs = {**_seeds(seed), "output_dtype": dtypes.as_dtype(output_dtype or dtypes.int64)}
+    samples = convert_to_tensor(num_samples, dtypes.int32, name="num_samples")
+    return out("Multinomial", [logits, samples], attrs, name)
+
+
+def categorical(
+    logits: Any,
+    num_samples: Any,
+    dtype: Any = None,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Output:
+    """`multinomial`, by its later name."""
+    return multinomial(logits, num_samples, seed, name, dtype)
+
+
+def random_gamma(
+    shape: Any,
+    alpha: Any,
+    beta: Any = None,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Output:
+    """Gamma-distributed random numbers.
+
+    Args:
+      shape: of the draws for each pair of parameters.
+      alpha: shape parameter, positive.
+      beta: rate, positive, broadcasting with `alpha`; 1 by default.
+      dtype: float16, float32 or float64.
+      seed: of this op.
+    Returns: shape `shape + broadcast(alpha, beta).shape`.
+    """
+    with _scope(name, "random_gamma") as scope:
+        size = shape_tensor(shape)
+        alpha = convert_to_tensor(alpha, dtype, name="alpha")
+        if beta is None:
+            return out("RandomGamma", [size, alpha], _seeds(seed), scope)
+        beta = convert_to_tensor(beta, dtype, name="beta")
+        ones = out("OnesLike", [beta])
+        alpha = out("Mul", [alpha, ones])
+        draws = out("RandomGamma", [size, alpha], _seeds(seed))
+        return out("RealDiv", [draws, beta], None, scope)
+
+
+def random_poisson(
+    lam: Any,
+    shape: Any,
+    dtype: Any = dtypes.float32,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Output:
+    """Poisson-distributed random numbers.
+
+    Args:
+      lam: rates, not negative.
+      shape: of the draws for each rate.
+      dtype: of the result: floating, int32 or int64.
+      seed: of this op.
+    Returns: shape `shape + lam.shape`.
+    """
+    attrs = {**_seeds(seed), "dtype": dtypes.as_dtype(dtype)}
+    return out("RandomPoissonV2", [shape_tensor(shape), lam], attrs, name)
+
+
+# --------------------------------------------------------------------------- stateless
+
+
+def stateless_random_uniform(
+    shape: Any,
+    seed: Any,
+    minval: Any = 0,
+    maxval: Any = None,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Output:
+    """`random_uniform` as a function of `seed`: integers, shape (2,)."""
+    dtype = dtypes.as_dtype(dtype)
+    if maxval is None:
+        if dtype.is_integer:
+            raise errors.InvalidArgumentError(f"random_uniform of {dtype.name} needs maxval")
+        maxval = 1
+    with _scope(name, "stateless_random_uniform") as scope:
+        size = shape_tensor(shape)
+        if dtype.is_integer:
+            low = convert_to_tensor(minval, dtype, name="min")
+            high = convert_to_tensor(maxval, dtype, name="max")
+            return out("StatelessRandomUniformInt", [size, seed, low, high], None, scope)
+        if isinstance(minval, int | float) and isinstance(maxval, int | float):
+            width: Any = maxval - minval
+        else:
+            low = convert_to_tensor(minval, dtype, name="min")
+            width = out("Sub", [convert_to_tensor(maxval, dtype, name="max"), low])
+            minval = low
+        attrs = {"dtype": dtype}
+        return _scaled("StatelessRandomUniform", [size, seed], attrs, minval, width, scope)
+
+
+def stateless_random_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Output:
+    """`random_normal` as a function of `seed`: integers, shape (2,)."""
+    with _scope(name, "stateless_random_normal") as scope:
+        attrs = {"dtype": dtypes.as_dtype(dtype)}
+        inputs = [shape_tensor(shape), seed]
+        return _scaled("StatelessRandomNormal", inputs, attrs, mean, stddev, scope)
+
+
+def stateless_truncated_normal(
+    shape: Any,
+    seed: Any,
+    mean: Any = 0.0,
+    stddev: Any = 1.0,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Output:
+    """`truncated_normal` as a function of `seed`: integers, shape (2,)."""
+    with _scope(name, "stateless_truncated_normal") as scope:
+        attrs = {"dtype": dtypes.as_dtype(dtype)}
+        inputs = [shape_tensor(shape), seed]
+        return _scaled("StatelessTruncatedNormal", inputs, attrs, mean, stddev, scope)

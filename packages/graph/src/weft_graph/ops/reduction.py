@@ -1,0 +1,426 @@
+"""Reductions over axes, positions of extremes, and running sums and products.
+
+`axis` is None (all axes), an integer, a list of them, or an integer tensor; negative axes count
+from the back.  With `keepdims` the reduced axes stay, with size 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import constant_of, convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops import shape_rules
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims
+
+_AXES = "{int32, int64} = int32"
+
+
+def _arg_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    if dims is None:
+        return (None,)
+    if not dims:
+        raise errors.InvalidArgumentError("a position of an extreme requires rank at least 1")
+    axis = shape_rules.constant_int(node.inputs[1])
+    if axis is None:
+        return ((None,) * (len(dims) - 1),)
+    axis = shape_rules.normal_axis(axis, len(dims), "dimension")
+    return (dims[:axis] + dims[axis + 1 :],)
+
+
+def _scan_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    axis = None if dims is None else shape_rules.constant_int(node.inputs[1])
+    if dims is not None and axis is not None:
+        shape_rules.normal_axis(axis, len(dims))
+    return (dims,)
+
+
+def _declare() -> None:
+    for op, types, doc in (
+        ("Sum", "{inexact, integral}", "The sum; 0 of no elements."),
+        ("Mean", "{inexact, integral}", "The mean; of integers rounded towards zero."),
+        ("Prod", "{inexact, integral}", "The product; 1 of no elements."),
+        ("Max", "{realnumbertype}", "The largest element; the type's lowest of none."),
+        ("Min", "{realnumbertype}", "The smallest element; the type's highest of none."),
+        ("EuclideanNorm", "{inexact, integral}", "sqrt(sum(x * conj(x)))."),
+    ):
+        register_op(
+            op,
+            ("input: T", "reduction_indices: Tidx"),
+            ("output: T",),
+            {"keep_dims": "bool = false", "T": types, "Tidx": _AXES},
+            shape_rules.reduce,
+            doc=doc,
+        )
+    for op, doc in (("All", "Whether all are true."), ("Any", "Whether one is true.")):
+        register_op(
+            op,
+            ("input: bool", "reduction_indices: Tidx"),
+            ("output: bool",),
+            {"keep_dims": "bool = false", "Tidx": _AXES},
+            shape_rules.reduce,
+            doc=doc,
+        )
+    for op, doc in (
+        ("ArgMax", "Where along an axis the largest element is, the first of several."),
+        ("ArgMin", "Where along an axis the smallest element is, the first of several."),
+    ):
+        register_op(
+            op,
+            ("input: T", "dimension: Tidx"),
+            ("output: output_type",),
+            {
+                "T": "{realnumbertype, bool}",
+                "Tidx": _AXES,
+                "output_type": "{int32, int64} = int64",
+            },
+            _arg_shape,
+            doc=doc,
+        )
+    for op, doc in (
+        ("Cumsum", "Running sums along an axis."),
+        ("Cumprod", "Running products along an axis."),
+    ):
+        register_op(
+            op,
+            ("x: T", "axis: Tidx"),
+            ("out: T",),
+            {
+                "exclusive": "bool = false",
+                "reverse": "bool = false",
+                "T": "{inexact, integral}",
+                "Tidx": _AXES,
+            },
+            _scan_shape,
+            doc=doc,
+        )
+
+
+_declare()
+
+
+def former(new_name: str, new: Any, old_name: str, old: Any) -> Any:
+    """The value of an argument that has a deprecated name as well.
+
+    Raises: InvalidArgumentError: both are given.
+    """
+    if old is None:
+        return new
+    if new is not None:
+        raise errors.InvalidArgumentError(
+            f"{old_name} is the former name of {new_name}: give only one of them"
+        )
+    return old
+
+
+def reduction_axes(x: Output, axis: Any) -> Output:
+    """The axes to reduce over as an integer output; all of them for None."""
+    if axis is None:
+        if x.dims is not None:
+            return constant_of(np.arange(len(x.dims), dtype=np.int32))
+        from weft_graph.ops import sequence  # noqa: F401 - declares Range
+
+        return out("Range", [0, out("Rank", [x]), 1])
+    if isinstance(axis, Output):
+        return axis
+    if isinstance(axis, np.ndarray):
+        return convert_to_tensor(axis)
+    return convert_to_tensor(axis, dtypes.int32)
+
+
+def _reduce(
+    op: str, x: Any, axis: Any, keepdims: Any, name: str | None, old_axis: Any, old_keep: Any
+) -> Output:
+    axis = former("axis", axis, "reduction_indices", old_axis)
+    keep = former("keepdims", keepdims, "keep_dims", old_keep)
+    value = convert_to_tensor(x)
+    attrs = {"keep_dims": True} if keep else None
+    return out(op, [value, reduction_axes(value, axis)], attrs, name)
+
+
+def reduce_sum(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: bool | None = None,
+) -> Output:
+    """The sum over axes, 0 of no elements; numeric, any shape.
+
+    Raises: InvalidArgumentError: an axis is out of range or given twice.
+    """
+    return _reduce("Sum", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+
+
+def reduce_mean(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: bool | None = None,
+) -> Output:
+    """The mean over axes, NaN of no elements, of integers rounded towards zero; numeric.
+
+    Raises: InvalidArgumentError: an axis is out of range or given twice.
+    """
+    return _reduce("Mean", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+
+
+def reduce_prod(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: bool | None = None,
+) -> Output:
+    """The product over axes, 1 of no elements; numeric, any shape.
+
+    Raises: InvalidArgumentError: an axis is out of range or given twice.
+    """
+    return _reduce("Prod", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+
+
+def reduce_max(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: bool | None = None,
+) -> Output:
+    """The largest element over axes, NaN where one is, the lowest value of none; real.
+
+    Raises: InvalidArgumentError: an axis is out of range or given twice.
+    """
+    return _reduce("Max", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+
+
+def reduce_min(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: bool | None = None,
+) -> Output:
+    """The smallest element over axes, NaN where one is, the highest value of none; real.
+
+    Raises: InvalidArgumentError: an axis is out of range or given twice.
+    """
+    return _reduce("Min", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+
+
+def reduce_all(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: bool | None = None,
+) -> Output:
+    """Whether all are true over axes, true of none; bool, any shape.
+
+    Raises: InvalidArgumentError: an axis is out of range or given twice.
+    """
+    return _reduce("All", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+
+
+def reduce_any(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: bool | None = None,
+) -> Output:
+    """Whether one is true over axes, false of none; bool, any shape.
+
+    Raises: InvalidArgumentError: an axis is out of range or given twice.
+    """
+    return _reduce("Any", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
+
+
+def reduce_euclidean_norm(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Output:
+    """The square root of the sum of |x| ** 2 over axes; numeric, any shape."""
+    return _reduce("EuclideanNorm", input_tensor, axis, keepdims, name, None, None)
+
+
+def reduce_logsumexp(
+    input_tensor: Any,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: bool | None = None,
+) -> Output:
+    """log(sum(exp(x))) over axes, without overflow or underflow; floating, any shape.
+
+    Raises: InvalidArgumentError: an axis is out of range or given twice.
+    """
+    axis = former("axis", axis, "reduction_indices", reduction_indices)
+    keep = former("keepdims", keepdims, "keep_dims", keep_dims)
+    value = convert_to_tensor(input_tensor)
+    axes = reduction_axes(value, axis)
+    peak = out("Max", [value, axes], {"keep_dims": True})
+    peak = out("SelectV2", [out("IsFinite", [peak]), peak, out("ZerosLike", [peak])])
+    peak = out("StopGradient", [peak])
+    powers = out("Exp", [out("Sub", [value, peak])])
+    result = out("Log", [out("Sum", [powers, axes], {"keep_dims": bool(keep)})])
+    if not keep:
+        peak = out("Reshape", [peak, out("Shape", [result])])
+    return out("AddV2", [result, peak], name=name or "ReduceLogSumExp")
+
+
+def reduce_variance(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Output:
+    """The mean of |x - mean(x)| ** 2 over axes; floating or complex, any shape.
+
+    Returns: the real dtype of the input.
+    Raises: InvalidTypeError: the input is neither floating nor complex.
+    """
+    value = convert_to_tensor(input_tensor)
+    if not (value.dtype.is_floating or value.dtype.is_complex):
+        raise errors.InvalidTypeError(
+            f"reduce_variance requires a floating or complex tensor, got {value!r}"
+        )
+    axes = reduction_axes(value, axis)
+    mean = out("Mean", [value, axes], {"keep_dims": True})
+    squares = out("SquaredDifference", [value, mean])
+    if value.dtype.is_complex:
+        squares = out("Real", [squares], {"Tout": value.dtype.real_dtype})
+    return out("Mean", [squares, axes], {"keep_dims": bool(keepdims)}, name or "reduce_variance")
+
+
+def reduce_std(
+    input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
+) -> Output:
+    """The square root of `reduce_variance`; floating or complex, any shape."""
+    variance = reduce_variance(input_tensor, axis, keepdims)
+    return out("Sqrt", [variance], name=name or "reduce_std")
+
+
+def count_nonzero(
+    input_tensor: Any = None,
+    axis: Any = None,
+    keepdims: bool | None = None,
+    dtype: Any = dtypes.int64,
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keep_dims: bool | None = None,
+    input: Any = None,
+) -> Output:
+    """How many elements differ from 0 (from false, from the empty string) over axes.
+
+    Args:
+      input_tensor: numeric, bool or string; any shape.
+      dtype: of the result, numeric.
+    Raises: InvalidArgumentError: an axis is out of range or given twice.
+    """
+    axis = former("axis", axis, "reduction_indices", reduction_indices)
+    keep = former("keepdims", keepdims, "keep_dims", keep_dims)
+    value = convert_to_tensor(former("input", input, "input_tensor", input_tensor))
+    zero: Any = b"" if value.dtype.base_dtype is dtypes.string else 0
+    if value.dtype.is_bool:
+        zero = False
+    differs = out("NotEqual", [value, convert_to_tensor(zero, value.dtype.base_dtype)])
+    ones = out("Cast", [differs], {"DstT": dtypes.int64})
+    attrs = {"keep_dims": bool(keep)}
+    count = out("Sum", [ones, reduction_axes(value, axis)], attrs, name or "count_nonzero")
+    wanted = dtypes.as_dtype(dtype)
+    return count if wanted is dtypes.int64 else out("Cast", [count], {"DstT": wanted})
+
+
+def argmax(
+    input: Any,
+    axis: Any = None,
+    name: str | None = None,
+    dimension: Any = None,
+    output_type: Any = dtypes.int64,
+) -> Output:
+    """Where along an axis the largest element is, the first of several.
+
+    Args:
+      input: real or bool, rank at least 1.
+      axis: 0 by default.
+      output_type: int32 or int64.
+    Raises: InvalidArgumentError: the axis is out of range, or, when run, has size 0.
+    """
+    return _position(
+        "ArgMax", input, former("axis", axis, "dimension", dimension), output_type, name
+    )
+
+
+def argmin(
+    input: Any,
+    axis: Any = None,
+    name: str | None = None,
+    dimension: Any = None,
+    output_type: Any = dtypes.int64,
+) -> Output:
+    """Where along an axis the smallest element is, the first of several; see `argmax`."""
+    return _position(
+        "ArgMin", input, former("axis", axis, "dimension", dimension), output_type, name
+    )
+
+
+def arg_max(
+    input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None
+) -> Output:
+    """`argmax`, in its older argument order."""
+    return _position("ArgMax", input, dimension, output_type, name)
+
+
+def arg_min(
+    input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None
+) -> Output:
+    """`argmin`, in its older argument order."""
+    return _position("ArgMin", input, dimension, output_type, name)
+
+
+def _position(op: str, x: Any, axis: Any, output_type: Any, name: str | None) -> Output:
+    attrs = {"output_type": dtypes.as_dtype(output_type)}
+    return out(op, [x, 0 if axis is None else axis], attrs, name)
+
+
+def cumsum(
+    x: Any,
+    axis: Any = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Output:
+    """Running sums along an axis.
+
+    Args:
+      x: numeric, rank at least 1.
+      axis: scalar.
+      exclusive: leave each element out of its own sum, so that the first is 0.
+      reverse: run from the back.
+    Returns: dtype and shape of x.
+    Raises: InvalidArgumentError: the axis is out of range.
+    """
+    return out("Cumsum", [x, axis], {"exclusive": exclusive, "reverse": reverse}, name)
+
+
+def cumprod(
+    x: Any,
+    axis: Any = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Output:
+    """Running products along an axis; see `cumsum`."""
+    return out("Cumprod", [x, axis], {"exclusive": exclusive, "reverse": reverse}, name)

@@ -1,0 +1,439 @@
+"""Resource variables and mutexes: the ops that reach their state through a handle."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, create, out
+from weft_graph.node import Node, Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import scalar
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, as_dims, compatible_dims, format_dims, merge_dims
+
+# --------------------------------------------------------------------------- handles
+
+_PASSES = (
+    "Identity",
+    "Enter",
+    "RefEnter",
+    "Switch",
+    "RefSwitch",
+    "Exit",
+    "Merge",
+    "NextIteration",
+)
+
+
+def handle_source(handle: Output) -> Node | None:
+    """The VarHandleOp whose handle arrives at `handle`, through control flow; None when unknown."""
+    node = handle.node
+    for _ in range(64):
+        if node.type == "VarHandleOp":
+            return node
+        if node.type not in _PASSES or not node.inputs:
+            return None
+        node = node.inputs[0].node
+    return None
+
+
+def handle_dims(handle: Output) -> Dims:
+    """The static shape of the variable behind a handle."""
+    node = handle_source(handle)
+    return None if node is None else node.attrs["shape"]
+
+
+def checked_dims(handle: Output, dtype: DType) -> Dims:
+    """The static shape of the variable behind a handle.
+
+    Raises: InvalidTypeError: it is known to hold another type than `dtype`.
+    """
+    node = handle_source(handle)
+    if node is None:
+        return None
+    if node.attrs["dtype"] is not dtype:
+        raise errors.InvalidTypeError(
+            f"variable {node.name!r} holds {node.attrs['dtype'].name}, "
+            f"but it is used as {dtype.name}"
+        )
+    dims: Dims = node.attrs["shape"]
+    return dims
+
+
+# --------------------------------------------------------------------------- shape rules
+
+
+def same_dims(wanted: Dims, got: Dims, what: str) -> Dims:
+    """What both shapes say; InvalidArgumentError, starting with `what`, when they differ."""
+    if not compatible_dims(wanted, got):
+        raise errors.InvalidArgumentError(
+            f"{what} must have the variable's shape {format_dims(wanted)}, got {format_dims(got)}"
+        )
+    return merge_dims(wanted, got)
+
+
+def _read_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (checked_dims(node.inputs[0], node.attrs["dtype"]),)
+
+
+def _initialized_shape(node: NodeSpec) -> Sequence[Dims]:
+    known = checked_dims(node.inputs[0], node.attrs["dtype"])
+    return (same_dims(known, node.inputs[1].dims, "the initial value"),)
+
+
+def _assign_handle_shape(node: NodeSpec) -> Sequence[Dims]:
+    same_dims(checked_dims(node.inputs[0], node.attrs["dtype"]), node.inputs[1].dims, "the value")
+    return ()
+
+
+def check_rows(ref: Dims, indices: Dims, updates: Dims) -> None:
+    """Updates have shape `indices.shape + ref.shape[1:]`, or rank 0."""
+    if ref is None or indices is None or updates is None or updates == ():
+        return
+    if not ref:
+        raise errors.InvalidArgumentError("a scatter needs a variable of rank at least 1, got []")
+    wanted = (*indices, *ref[1:])
+    if not compatible_dims(wanted, updates):
+        raise errors.InvalidArgumentError(
+            f"updates must have shape indices.shape + ref.shape[1:] = {format_dims(wanted)} or "
+            f"rank 0, got {format_dims(updates)} (indices {format_dims(indices)}, "
+            f"ref {format_dims(ref)})"
+        )
+
+
+def _resource_scatter_shape(node: NodeSpec) -> Sequence[Dims]:
+    handle, indices, updates = node.inputs
+    check_rows(checked_dims(handle, node.attrs["dtype"]), indices.dims, updates.dims)
+    return ()
+
+
+def check_points(ref: Dims, indices: Dims, updates: Dims) -> None:
+    """Updates have shape `indices.shape[:-1] + ref.shape[indices.shape[-1]:]`."""
+    if indices is None:
+        return
+    if not indices:
+        raise errors.InvalidArgumentError("indices must have rank at least 1, got []")
+    depth = indices[-1]
+    if ref is None or updates is None or depth is None:
+        return
+    if depth > len(ref):
+        raise errors.InvalidArgumentError(
+            f"the last size of indices, {depth}, must not exceed the variable's rank, {len(ref)}"
+        )
+    wanted = (*indices[:-1], *ref[depth:])
+    if not compatible_dims(wanted, updates):
+        raise errors.InvalidArgumentError(
+            f"updates must have shape indices.shape[:-1] + ref.shape[{depth}:] = "
+            f"{format_dims(wanted)}, got {format_dims(updates)}"
+        )
+
+
+def _resource_scatter_nd_shape(node: NodeSpec) -> Sequence[Dims]:
+    handle, indices, updates = node.inputs
+    check_points(checked_dims(handle, node.attrs["T"]), indices.dims, updates.dims)
+    return ()
+
+
+def _gather_shape(node: NodeSpec) -> Sequence[Dims]:
+    handle, indices = node.inputs
+    dims = checked_dims(handle, node.attrs["dtype"])
+    batch: int = node.attrs["batch_dims"]
+    if dims is None or indices.dims is None:
+        return (None,)
+    if len(dims) <= batch:
+        raise errors.InvalidArgumentError(
+            f"ResourceGather with batch_dims={batch} needs a variable of a higher rank, got "
+            f"{format_dims(dims)}"
+        )
+    return ((*dims[:batch], *indices.dims[batch:], *dims[batch + 1 :]),)
+
+
+def _gather_nd_shape(node: NodeSpec) -> Sequence[Dims]:
+    handle, indices = node.inputs
+    dims = checked_dims(handle, node.attrs["dtype"])
+    if dims is None or indices.dims is None or not indices.dims or indices.dims[-1] is None:
+        return (None,)
+    return ((*indices.dims[:-1], *dims[indices.dims[-1] :]),)
+
+
+def _variable_shape_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = handle_dims(node.inputs[0])
+    return ((None if dims is None else len(dims),),)
+
+
+# --------------------------------------------------------------------------- declarations
+
+SCATTERS = {
+    "Update": "Replaces rows of the variable; of equal indices the last one counts.",
+    "Add": "Adds to rows of the variable; equal indices add up.",
+    "Sub": "Subtracts from rows of the variable; equal indices add up.",
+    "Mul": "Multiplies rows of the variable; equal indices multiply up.",
+    "Div": "Divides rows of the variable; equal indices divide in turn.",
+    "Min": "Lowers rows of the variable to the minimum with the updates.",
+    "Max": "Raises rows of the variable to the maximum with the updates.",
+}
+SCATTER_TYPES = {"Update": "type", "Min": "{realnumbertype}", "Max": "{realnumbertype}"}
+"""The element types of a scatter, where they are not all numbers."""
+
+for _how, _doc in SCATTERS.items():
+    register_op(
+        f"ResourceScatter{_how}",
+        ("resource: resource", "indices: Tindices", "updates: dtype"),
+        (),
+        {"dtype": SCATTER_TYPES.get(_how, "{numbertype}"), "Tindices": "{index_type}"},
+        _resource_scatter_shape,
+        stateful=True,
+        doc=_doc,
+    )
+
+for _how in ("Update", "Add", "Sub"):
+    register_op(
+        f"ResourceScatterNd{_how}",
+        ("ref: resource", "indices: Tindices", "updates: T"),
+        (),
+        {
+            "T": "type" if _how == "Update" else "{numbertype}",
+            "Tindices": "{index_type}",
+            "use_locking": "bool = true",
+        },
+        _resource_scatter_nd_shape,
+        stateful=True,
+        doc=SCATTERS[_how].replace("rows", "slices"),
+    )
+
+register_op(
+    "ResourceCountUpTo",
+    ("resource: resource",),
+    ("output: T",),
+    {"limit": "int", "T": "{int32, int64}"},
+    scalar,
+    stateful=True,
+    doc="The variable's value before adding 1; OutOfRangeError at the limit.",
+)
+register_op(
+    "VarHandleOp",
+    (),
+    ("resource: resource",),
+    {"container": "string = ''", "shared_name": "string = ''", "dtype": "type", "shape": "shape"},
+    scalar,
+    stateful=True,
+    doc="A handle to a variable that keeps its value between steps, in a container.",
+)
+register_op(
+    "VarIsInitializedOp",
+    ("resource: resource",),
+    ("is_initialized: bool",),
+    shape=scalar,
+    stateful=True,
+    doc="Whether the variable has a value.",
+)
+register_op(
+    "ReadVariableOp",
+    ("resource: resource",),
+    ("value: dtype",),
+    {"dtype": "type"},
+    _read_shape,
+    stateful=True,
+    doc="The variable's value at the time of reading.",
+)
+register_op(
+    "ResourceInitializedValue",
+    ("resource: resource", "initial: dtype"),
+    ("value: dtype",),
+    {"dtype": "type"},
+    _initialized_shape,
+    stateful=True,
+    doc="The variable's value, or `initial` where it has none yet.",
+)
+register_op(
+    "AssignVariableOp",
+    ("resource: resource", "value: dtype"),
+    (),
+    {"dtype": "type"},
+    _assign_handle_shape,
+    stateful=True,
+    doc="Replaces the variable's value.",
+)
+for _op in ("AssignAddVariableOp", "AssignSubVariableOp"):
+    register_op(
+        _op,
+        ("resource: resource", "value: dtype"),
+        (),
+        {"dtype": "{numbertype}"},
+        _assign_handle_shape,
+        stateful=True,
+        doc="Adds to the variable." if "Add" in _op else "Subtracts from the variable.",
+    )
+register_op(
+    "ResourceGather",
+    ("resource: resource", "indices: Tindices"),
+    ("output: dtype",),
+    {
+        "batch_dims": "int = 0",
+        "validate_indices": "bool = true",
+        "dtype": "type",
+        "Tindices": "{index_type}",
+    },
+    _gather_shape,
+    stateful=True,
+    doc="Rows of a variable, without reading it whole.",
+)
+register_op(
+    "ResourceGatherNd",
+    ("resource: resource", "indices: Tindices"),
+    ("output: dtype",),
+    {"dtype": "type", "Tindices": "{index_type}"},
+    _gather_nd_shape,
+    stateful=True,
+    doc="Slices of a variable, without reading it whole.",
+)
+register_op(
+    "VariableShape",
+    ("input: resource",),
+    ("output: out_type",),
+    {"out_type": "{index_type} = int32"},
+    _variable_shape_shape,
+    stateful=True,
+    doc="The shape of a variable's value.",
+)
+register_op(
+    "DestroyResourceOp",
+    ("resource: resource",),
+    (),
+    {"ignore_lookup_error": "bool = true"},
+    stateful=True,
+    doc="Deletes the resource; later uses find it uninitialised.",
+)
+
+register_op(
+    "MutexV2",
+    (),
+    ("resource: resource",),
+    {"container": "string = ''", "shared_name": "string = ''"},
+    scalar,
+    stateful=True,
+    doc="A mutex, kept in a container.",
+)
+for _op in ("MutexAcquire", "MutexLock"):
+    register_op(
+        _op,
+        ("mutex: resource",),
+        ("mutex_lock: variant",),
+        shape=scalar,
+        stateful=True,
+        doc="Waits for the mutex, first come, first served, without holding a thread.",
+    )
+for _op in ("MutexRelease", "ConsumeMutexLock"):
+    register_op(
+        _op,
+        ("mutex_lock: variant",),
+        (),
+        stateful=True,
+        doc="Gives the mutex back. A lock that nobody releases is released when its value dies.",
+    )
+
+# --------------------------------------------------------------------------- functions
+
+
+def current_container(container: str | None = None) -> str:
+    """`container`, or else that of the innermost `Graph.container` block; "" for the default."""
+    if container:
+        return container
+    from weft_graph import stacks
+
+    return getattr(stacks.get_default_graph().scopes, "container", "")
+
+
+def var_handle_op(
+    dtype: Any, shape: Any, container: str = "", shared_name: str = "", name: str | None = None
+) -> Output:
+    """The bare node of a resource variable, without initial value; arguments as above."""
+    attrs = {
+        "dtype": dtypes.as_dtype(dtype).base_dtype,
+        "shape": as_dims(shape),
+        "container": current_container(container),
+        "shared_name": shared_name,
+    }
+    return out("VarHandleOp", (), attrs, name)
+
+
+def read_variable_op(resource: Any, dtype: Any, name: str | None = None) -> Output:
+    """The value behind a handle: the variable's shape, `dtype`."""
+    return out("ReadVariableOp", [resource], {"dtype": dtypes.as_dtype(dtype).base_dtype}, name)
+
+
+def assign_variable_op(resource: Any, value: Any, name: str | None = None) -> Node:
+    """Replace the value behind a handle."""
+    return create("AssignVariableOp", [resource, value], None, name)
+
+
+def var_is_initialized_op(resource: Any, name: str | None = None) -> Output:
+    """Whether there is a value behind a handle: bool, shape ()."""
+    return out("VarIsInitializedOp", [resource], None, name)
+
+
+def resource_gather(
+    resource: Any,
+    indices: Any,
+    dtype: Any,
+    batch_dims: int = 0,
+    validate_indices: bool = True,
+    name: str | None = None,
+) -> Output:
+    """Rows of the variable behind a handle: shape `indices.shape + variable.shape[1:]`."""
+    attrs = {
+        "dtype": dtypes.as_dtype(dtype).base_dtype,
+        "batch_dims": batch_dims,
+        "validate_indices": validate_indices,
+    }
+    return out("ResourceGather", [resource, indices], attrs, name)
+
+
+def variable_shape(handle: Output, out_type: Any = dtypes.int32, name: str | None = None) -> Output:
+    """The shape of the value behind a handle, a constant where it is known: `out_type`, (rank,)."""
+    dims = handle_dims(handle)
+    if dims is not None and None not in dims:
+        return convert_to_tensor(list(dims), out_type, name)
+    return out("VariableShape", [handle], {"out_type": out_type}, name)
+
+
+def destroy_resource_op(
+    resource: Any, ignore_lookup_error: bool = True, name: str | None = None
+) -> Node:
+    """Delete the resource behind a handle."""
+    attrs = {"ignore_lookup_error": ignore_lookup_error}
+    return create("DestroyResourceOp", [resource], attrs, name)
+
+
+def resource_scatter(
+    op: str, handle: Any, indices: Any, updates: Any, dtype: Any, name: str | None = None
+) -> Node:
+    """Scatter into the variable behind a handle; `op` is "Add", "NdAdd", "Update", ..."""
+    key = "T" if op.startswith("Nd") else "dtype"
+    return create(
+        f"ResourceScatter{op}", [handle, indices, updates], {key: dtypes.as_dtype(dtype)}, name
+    )
+
+
+# --------------------------------------------------------------------------- mutexes
+
+
+def mutex(shared_name: str = "", container: str = "", name: str | None = None) -> Output:
+    """A mutex for steps and parts of steps: a handle, shape ().
+
+    Source: the white paper's Table 1.
+    """
+    attrs = {"shared_name": shared_name, "container": current_container(container)}
+    return out("MutexV2", (), attrs, name)
+
+
+def mutex_acquire(mutex: Any, name: str | None = None) -> Output:
+    """Wait for a mutex, first come, first served; returns the lock to release it with."""
+    return out("MutexAcquire", [mutex], None, name)
+
+
+def mutex_release(mutex_lock: Any, name: str | None = None) -> Node:
+    """Give a mutex back; use control dependencies to do so after the work it guards."""
+    return create("MutexRelease", [mutex_lock], None, name)

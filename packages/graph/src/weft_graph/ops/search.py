@@ -1,0 +1,267 @@
+"""Finding elements: the largest, the distinct, the missing, and where a value belongs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft_graph.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import constant_int, merge_size, with_rank, with_rank_at_least
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, format_dims, merge_dims
+
+_OUT_INDEX = "{int32, int64} = int32"
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _unique_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = with_rank(node.inputs[0].dims, 1, "x")
+    return (None,), dims
+
+
+def _unique_counts_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = with_rank(node.inputs[0].dims, 1, "x")
+    return (None,), dims, (None,)
+
+
+def _list_diff_shape(node: NodeSpec) -> Sequence[Dims]:
+    for value, what in zip(node.inputs, ("x", "y"), strict=True):
+        with_rank(value.dims, 1, what)
+    return (None,), (None,)
+
+
+def _top_k_shape(node: NodeSpec) -> Sequence[Dims]:
+    count = constant_int(node.inputs[1]) if len(node.inputs) == 2 else node.attrs["k"]
+    if count is not None and count < 0:
+        raise errors.InvalidArgumentError(f"k must be at least 0, got {count}")
+    dims = with_rank_at_least(node.inputs[0].dims, 1, "the input")
+    if dims is None:
+        return None, None
+    if count is not None and dims[-1] is not None and dims[-1] < count:
+        raise errors.InvalidArgumentError(
+            f"k must be at most the last size of {format_dims(dims)}, got {count}"
+        )
+    result = (*dims[:-1], count)
+    return result, result
+
+
+def _in_top_k_shape(node: NodeSpec) -> Sequence[Dims]:
+    rows, _ = with_rank(node.inputs[0].dims, 2, "predictions")
+    (count,) = with_rank(node.inputs[1].dims, 1, "targets")
+    return ((merge_size(rows, count, "the numbers of predictions and targets"),),)
+
+
+def _bound_shape(node: NodeSpec) -> Sequence[Dims]:
+    keys = with_rank(node.inputs[0].dims, 2, "sorted_inputs")
+    values = with_rank(node.inputs[1].dims, 2, "values")
+    rows = merge_size(keys[0], values[0], "the rows of sorted_inputs and values")
+    return ((rows, values[1]),)
+
+
+def _unravel_shape(node: NodeSpec) -> Sequence[Dims]:
+    indices, dims = node.inputs
+    (count,) = with_rank(dims.dims, 1, "dims")
+    if indices.dims is None:
+        return (None,)
+    return ((count, *indices.dims),)
+
+
+# ------------------------------------------------------------------------------ declarations
+
+register_op(
+    "Unique",
+    ("x: T",),
+    ("y: T", "idx: out_idx"),
+    {"T": "type", "out_idx": _OUT_INDEX},
+    _unique_shape,
+)
+register_op(
+    "UniqueWithCounts",
+    ("x: T",),
+    ("y: T", "idx: out_idx", "count: out_idx"),
+    {"T": "type", "out_idx": _OUT_INDEX},
+    _unique_counts_shape,
+)
+register_op(
+    "ListDiff",
+    ("x: T", "y: T"),
+    ("out: T", "idx: out_idx"),
+    {"T": "type", "out_idx": _OUT_INDEX},
+    _list_diff_shape,
+)
+register_op(
+    "TopK",
+    ("input: T",),
+    ("values: T", "indices: int32"),
+    {"k": "int >= 0", "sorted": "bool = true", "T": "{realnumbertype}"},
+    _top_k_shape,
+)
+register_op(
+    "TopKV2",
+    ("input: T", "k: int32"),
+    ("values: T", "indices: int32"),
+    {"sorted": "bool = true", "T": "{realnumbertype}"},
+    _top_k_shape,
+)
+register_op(
+    "InTopK",
+    ("predictions: float32", "targets: T"),
+    ("precision: bool",),
+    {"k": "int", "T": _OUT_INDEX},
+    _in_top_k_shape,
+)
+register_op(
+    "InTopKV2",
+    ("predictions: float32", "targets: T", "k: T"),
+    ("precision: bool",),
+    {"T": _OUT_INDEX},
+    _in_top_k_shape,
+)
+for _name in ("LowerBound", "UpperBound"):
+    register_op(
+        _name,
+        ("sorted_inputs: T", "values: T"),
+        ("output: out_type",),
+        {"T": "type", "out_type": _OUT_INDEX},
+        _bound_shape,
+    )
+register_op(
+    "UnravelIndex",
+    ("indices: Tidx", "dims: Tidx"),
+    ("output: Tidx",),
+    {"Tidx": _OUT_INDEX},
+    _unravel_shape,
+)
+
+# ---------------------------------------------------------------------------------- functions
+
+
+class Unique(NamedTuple):
+    """The distinct values, and where each element is among them."""
+
+    y: Output
+    idx: Output
+
+
+class UniqueWithCounts(NamedTuple):
+    """The distinct values, where each element is among them, and how often each occurs."""
+
+    y: Output
+    idx: Output
+    count: Output  # type: ignore[assignment]  # TensorFlow's name hides tuple.count
+
+
+class ListDiff(NamedTuple):
+    """The values that are missing elsewhere, and their positions."""
+
+    out: Output
+    idx: Output
+
+
+class TopKV2(NamedTuple):
+    """The largest values, and their positions along the last axis."""
+
+    values: Output
+    indices: Output
+
+
+def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Unique:
+    """The distinct values of a vector, in the order of first occurrence.
+
+    Args:
+      x: any type, shape (n,).
+      out_idx: type of the positions, int32 or int64.
+    Returns: y, shape (m,), and idx, shape (n,), with x = y[idx].
+    """
+    return Unique(*create("Unique", [x], {"out_idx": out_idx}, name).outputs)
+
+
+def unique_with_counts(
+    x: Any, out_idx: Any = dtypes.int32, name: str | None = None
+) -> UniqueWithCounts:
+    """As `unique`, with the number of occurrences of each value."""
+    return UniqueWithCounts(*create("UniqueWithCounts", [x], {"out_idx": out_idx}, name).outputs)
+
+
+def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> ListDiff:
+    """The elements of a vector `x` that are not in a vector `y`, and their positions."""
+    return ListDiff(*create("ListDiff", [x, y], {"out_idx": index_dtype}, name).outputs)
+
+
+listdiff = setdiff1d
+
+
+def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) -> TopKV2:
+    """The k largest elements along the last axis; among equal ones the first comes first.
+
+    Args:
+      input: real numbers, shape (..., n).
+      k: integer of rank 0, at most n.
+      sorted: in descending order.
+    Returns: values and int32 indices, shape (..., k).
+    Raises: InvalidArgumentError: `k` is above n.
+    """
+    return TopKV2(*create("TopKV2", [input, k], {"sorted": sorted}, name).outputs)
+
+
+def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) -> Output:
+    """Whether the target's prediction is among the k largest of its row.
+
+    Args:
+      predictions: float32, shape (n, classes); ties at the border count as inside.
+      targets: integers, shape (n,); classes out of range give False.
+      k: integer of rank 0.
+    Returns: bool, shape (n,).
+    """
+    return out("InTopKV2", [predictions, targets, k], name=name)
+
+
+def searchsorted(
+    sorted_sequence: Any,
+    values: Any,
+    side: str = "left",
+    out_type: Any = dtypes.int32,
+    name: str | None = None,
+) -> Output:
+    """Where each value would be put into its sorted row so that the row stays sorted.
+
+    Args:
+      sorted_sequence: ascending along the last axis, shape (..., n).
+      values: same type, shape (..., m).
+      side: before ("left") or after ("right") elements that are equal.
+      out_type: int32 or int64.
+    Returns: shape (..., m).
+    Raises: InvalidArgumentError: `side` is unknown, or leading sizes differ.
+    """
+    ops = {"left": "LowerBound", "right": "UpperBound"}
+    if side not in ops:
+        raise errors.InvalidArgumentError(f"side must be 'left' or 'right', got {side!r}")
+    keys, wanted = convert_to_tensor(sorted_sequence), convert_to_tensor(values)
+    if keys.dims is not None and wanted.dims is not None:
+        merge_dims(keys.dims[:-1], wanted.dims[:-1])
+    rows = [_as_rows(value) for value in (keys, wanted)]
+    found = out(ops[side], rows, {"out_type": out_type}, name)
+    if wanted.dims is not None and len(wanted.dims) == 2:
+        return found
+    return out("Reshape", [found, out("Shape", [wanted])])
+
+
+def _as_rows(value: Output) -> Output:
+    if value.dims is not None and len(value.dims) == 2:
+        return value
+    bounds = [constant_of(np.array([n], np.int32)) for n in (-1, 0, 1)]
+    last = out("StridedSlice", [out("Shape", [value]), *bounds], {"end_mask": 1})
+    return out("Reshape", [value, out("ConcatV2", [[[-1], last], 0])])
+
+
+def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Output:
+    """Coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
+
+    Raises: InvalidArgumentError: at run time, if a position is out of range.
+    """
+    return out("UnravelIndex", [indices, dims], name=name)

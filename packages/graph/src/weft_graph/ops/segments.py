@@ -1,0 +1,300 @@
+"""Reductions of rows that belong together: sorted, unsorted and sparse segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops import shape_rules
+from weft_tensor import errors
+from weft_tensor.shape import Dims, compatible_dims, format_dims
+
+_IDS = "{int32, int64}"
+_COUNT = "{int32, int64} = int32"
+
+
+def _rows(dims: Dims, count: int | None) -> Dims:
+    return None if dims is None else (count, *dims[1:])
+
+
+def _segment_shape(node: NodeSpec) -> Sequence[Dims]:
+    data = shape_rules.with_rank_at_least(node.inputs[0].dims, 1, "data")
+    ids = shape_rules.with_rank(node.inputs[1].dims, 1, "segment_ids")
+    if data is not None:
+        shape_rules.merge_size(data[0], ids[0], "the rows of data and segment_ids")
+    known = shape_rules.constant_array(node.inputs[1])
+    count = None if known is None else int(known[-1]) + 1 if known.size else 0
+    return (_rows(data, count),)
+
+
+def _count(value: Output) -> int | None:
+    count = shape_rules.constant_int(value)
+    if count is not None and count < 0:
+        raise errors.InvalidArgumentError(f"num_segments must be at least 0, got {count}")
+    return count
+
+
+def _unsorted_shape(node: NodeSpec) -> Sequence[Dims]:
+    data, ids = node.inputs[0].dims, node.inputs[1].dims
+    count = _count(node.inputs[2])
+    if data is None or ids is None:
+        return (None,)
+    if len(ids) > len(data) or not compatible_dims(data[: len(ids)], ids):
+        raise errors.InvalidArgumentError(
+            f"the shape of data must start with that of segment_ids, got {format_dims(data)} and "
+            f"{format_dims(ids)}"
+        )
+    return ((count, *data[len(ids) :]),)
+
+
+def _sparse_shape(node: NodeSpec) -> Sequence[Dims]:
+    data = shape_rules.with_rank_at_least(node.inputs[0].dims, 1, "data")
+    indices = shape_rules.with_rank(node.inputs[1].dims, 1, "indices")
+    ids = shape_rules.with_rank(node.inputs[2].dims, 1, "segment_ids")
+    shape_rules.merge_size(indices[0], ids[0], "the sizes of indices and segment_ids")
+    if len(node.inputs) == 4:
+        return (_rows(data, _count(node.inputs[3])),)
+    known = shape_rules.constant_array(node.inputs[2])
+    count = None if known is None else int(known[-1]) + 1 if known.size else 0
+    return (_rows(data, count),)
+
+
+def _sparse_grad_shape(node: NodeSpec) -> Sequence[Dims]:
+    grad = shape_rules.with_rank_at_least(node.inputs[0].dims, 1, "grad")
+    return (_rows(grad, shape_rules.constant_int(node.inputs[3])),)
+
+
+def _declare() -> None:
+    for op, types in (
+        ("SegmentSum", "{inexact, integral}"),
+        ("SegmentMean", "{inexact, integral}"),
+        ("SegmentProd", "{inexact, integral}"),
+        ("SegmentMax", "{realnumbertype}"),
+        ("SegmentMin", "{realnumbertype}"),
+    ):
+        register_op(
+            op,
+            ("data: T", "segment_ids: Tindices"),
+            ("output: T",),
+            {"T": types, "Tindices": _IDS},
+            _segment_shape,
+            doc=f"The {op[7:].lower()} of the rows of each segment; ids do not decrease.",
+        )
+        if op == "SegmentMean":
+            continue
+        register_op(
+            f"Unsorted{op}",
+            ("data: T", "segment_ids: Tindices", "num_segments: Tnumsegments"),
+            ("output: T",),
+            {"T": types, "Tindices": _IDS, "Tnumsegments": _COUNT},
+            _unsorted_shape,
+            doc=f"The {op[7:].lower()} of the elements of each segment; negative ids drop out.",
+        )
+    for kind in ("Sum", "Mean", "SqrtN"):
+        _declare_sparse(kind)
+
+
+def _declare_sparse(kind: str) -> None:
+    types = "{floating, integral}" if kind == "Sum" else "{floating}"
+    attrs = {"T": types, "Tidx": _COUNT}
+    inputs = ("data: T", "indices: Tidx", "segment_ids: int32")
+    doc = f"Segment{kind} of the rows of data that `indices` names."
+    register_op(f"SparseSegment{kind}", inputs, ("output: T",), attrs, _sparse_shape, doc=doc)
+    register_op(
+        f"SparseSegment{kind}WithNumSegments",
+        (*inputs, "num_segments: Tnumsegments"),
+        ("output: T",),
+        attrs | {"Tnumsegments": _COUNT},
+        _sparse_shape,
+        doc=doc,
+    )
+    if kind != "Sum":
+        register_op(
+            f"SparseSegment{kind}Grad",
+            ("grad: T", "indices: Tidx", "segment_ids: int32", "output_dim0: int32"),
+            ("output: T",),
+            {"T": "{floating}", "Tidx": _COUNT},
+            _sparse_grad_shape,
+            doc=f"The gradient of SparseSegment{kind} for data.",
+        )
+
+
+_declare()
+
+
+def _sorted(op: str, data: Any, segment_ids: Any, name: str | None) -> Output:
+    return out(op, [data, segment_ids], name=name)
+
+
+def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Output:
+    """Sums of the rows of each segment.
+
+    Args:
+      data: numeric, shape (N, ...).
+      segment_ids: int32 or int64, shape (N,); at least 0, never decreasing.
+    Returns: shape (last id + 1, ...); 0 for ids that do not occur.
+    Raises: InvalidArgumentError: the sizes differ; when run, the ids decrease or are negative.
+    """
+    return _sorted("SegmentSum", data, segment_ids, name)
+
+
+def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Output:
+    """Means of the rows of each segment; 0 for ids that do not occur; see `segment_sum`."""
+    return _sorted("SegmentMean", data, segment_ids, name)
+
+
+def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Output:
+    """Products of the rows of each segment; 1 for ids that do not occur; see `segment_sum`."""
+    return _sorted("SegmentProd", data, segment_ids, name)
+
+
+def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Output:
+    """Maxima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`."""
+    return _sorted("SegmentMax", data, segment_ids, name)
+
+
+def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Output:
+    """Minima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`."""
+    return _sorted("SegmentMin", data, segment_ids, name)
+
+
+def unsorted_segment_sum(
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+) -> Output:
+    """Sums of the elements of each segment.
+
+    Args:
+      data: numeric, shape (S..., ...).
+      segment_ids: int32 or int64, shape (S...), less than K; negative ids drop out.
+      num_segments: integer scalar K.
+    Returns: shape (K, ...); 0 for ids that do not occur.
+    Raises: InvalidArgumentError: the shapes do not fit; when run, an id is K or more.
+    """
+    return out("UnsortedSegmentSum", [data, segment_ids, num_segments], name=name)
+
+
+def unsorted_segment_prod(
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+) -> Output:
+    """Products of each segment's elements; 1 for ids that do not occur.
+
+    See `unsorted_segment_sum`.
+    """
+    return out("UnsortedSegmentProd", [data, segment_ids, num_segments], name=name)
+
+
+def unsorted_segment_max(
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+) -> Output:
+    """Maxima of each segment's elements; the type's lowest value for ids that do not occur.
+
+    See `unsorted_segment_sum`.
+    """
+    return out("UnsortedSegmentMax", [data, segment_ids, num_segments], name=name)
+
+
+def unsorted_segment_min(
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+) -> Output:
+    """Minima of each segment's elements; the type's highest value for ids that do not occur.
+
+    See `unsorted_segment_sum`.
+    """
+    return out("UnsortedSegmentMin", [data, segment_ids, num_segments], name=name)
+
+
+def _sizes(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Output, Output, Output]:
+    """Data, sums of the segments, and how many elements each has, at least 1."""
+    from weft_graph.builder import convert_to_tensor
+
+    value, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+    total = out("UnsortedSegmentSum", [value, ids, num_segments])
+    ones = out("OnesLike", [out("Cast", [ids], {"DstT": value.dtype.base_dtype})])
+    count = out("UnsortedSegmentSum", [ones, ids, num_segments])
+    count = out("Maximum", [count, convert_to_tensor(1, value.dtype.base_dtype)])
+    if ids.dims is None or value.dims is None or len(value.dims) != len(ids.dims):
+        inner = out("Sub", [out("Rank", [value]), out("Rank", [ids])])
+        ones_shape = out("Fill", [out("Pack", [[inner]], {"axis": 0}), 1])
+        shape = out("ConcatV2", [[out("Shape", [count]), ones_shape], 0])
+        count = out("Reshape", [count, shape])
+    return value, total, count
+
+
+def unsorted_segment_mean(
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+) -> Output:
+    """Means of each segment's elements; 0 for ids that do not occur.
+
+    See `unsorted_segment_sum`.
+    """
+    _, total, count = _sizes(data, segment_ids, num_segments)
+    return out("RealDiv", [total, count], name=name or "UnsortedSegmentMean")
+
+
+def unsorted_segment_sqrt_n(
+    data: Any, segment_ids: Any, num_segments: Any, name: str | None = None
+) -> Output:
+    """Sums of each segment's elements, divided by the square root of their number.
+
+    See `unsorted_segment_sum`.
+    """
+    _, total, count = _sizes(data, segment_ids, num_segments)
+    return out("RealDiv", [total, out("Sqrt", [count])], name=name or "UnsortedSegmentSqrtN")
+
+
+def _sparse(
+    kind: str, data: Any, indices: Any, segment_ids: Any, num_segments: Any, name: str | None
+) -> Output:
+    if num_segments is None:
+        return out(f"SparseSegment{kind}", [data, indices, segment_ids], name=name)
+    inputs = [data, indices, segment_ids, num_segments]
+    return out(f"SparseSegment{kind}WithNumSegments", inputs, name=name)
+
+
+def sparse_segment_sum(
+    data: Any,
+    indices: Any,
+    segment_ids: Any,
+    name: str | None = None,
+    num_segments: Any = None,
+) -> Output:
+    """Sums of chosen rows by segment: `segment_sum(gather(data, indices), segment_ids)`.
+
+    Args:
+      data: real, shape (R, ...).
+      indices: int32 or int64, shape (N,), in [0, R).
+      segment_ids: int32, shape (N,); at least 0, never decreasing.
+      num_segments: integer scalar, the number of rows of the result.
+    Returns: shape (last id + 1, ...), or (num_segments, ...).
+    Raises: InvalidArgumentError: the sizes differ; when run, an index is out of range or the ids
+      decrease.
+    """
+    return _sparse("Sum", data, indices, segment_ids, num_segments, name)
+
+
+def sparse_segment_mean(
+    data: Any,
+    indices: Any,
+    segment_ids: Any,
+    name: str | None = None,
+    num_segments: Any = None,
+) -> Output:
+    """Means of chosen rows by segment; floating; see `sparse_segment_sum`."""
+    return _sparse("Mean", data, indices, segment_ids, num_segments, name)
+
+
+def sparse_segment_sqrt_n(
+    data: Any,
+    indices: Any,
+    segment_ids: Any,
+    name: str | None = None,
+    num_segments: Any = None,
+) -> Output:
+    """Sums of chosen rows by segment, divided by the square root of their number; floating.
+
+    See `sparse_segment_sum`.
+    """
+    return _sparse("SqrtN", data, indices, segment_ids, num_segments, name)

@@ -1,0 +1,253 @@
+"""Ranges, and counts of values in bins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops import shape_rules
+from weft_graph.ops.casting import cast
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+
+def range_length(start: Any, limit: Any, delta: Any) -> int:
+    """How many elements a range has.
+
+    Args:
+      start: a number; also `limit` and `delta`.
+    Raises: InvalidArgumentError: delta is 0, or leads away from the limit.
+    """
+    if delta == 0:
+        raise errors.InvalidArgumentError("a range requires a delta other than 0")
+    if (limit > start and delta < 0) or (limit < start and delta > 0):
+        raise errors.InvalidArgumentError(
+            f"a range requires a delta that leads from start to limit, got start {start}, "
+            f"limit {limit}, delta {delta}"
+        )
+    if isinstance(start, int) and isinstance(delta, int) and isinstance(limit, int):
+        return -((start - limit) // delta) if delta > 0 else -((limit - start) // -delta)
+    return int(np.ceil(np.abs((limit - start) / delta)))
+
+
+def _range_shape(node: NodeSpec) -> Sequence[Dims]:
+    for value in node.inputs:
+        shape_rules.with_rank(value.dims, 0, "start, limit and delta")
+    known = [shape_rules.constant_array(value) for value in node.inputs]
+    bounds = [None if array is None else array.reshape(()).item() for array in known]
+    if None in bounds:
+        return ((None,),)
+    return ((range_length(*bounds),),)
+
+
+def _linspace_shape(node: NodeSpec) -> Sequence[Dims]:
+    for value in node.inputs:
+        shape_rules.with_rank(value.dims, 0, "start, stop and num")
+    num = shape_rules.constant_int(node.inputs[2])
+    if num is not None and num <= 0:
+        raise errors.InvalidArgumentError(f"num must be greater than 0, got {num}")
+    return ((num,),)
+
+
+def _bincount_shape(node: NodeSpec) -> Sequence[Dims]:
+    shape_rules.with_rank(node.inputs[1].dims, 0, "size")
+    size = shape_rules.constant_int(node.inputs[1])
+    if size is not None and size < 0:
+        raise errors.InvalidArgumentError(f"size must be at least 0, got {size}")
+    return ((size,),)
+
+
+def _histogram_shape(node: NodeSpec) -> Sequence[Dims]:
+    shape_rules.with_rank(node.inputs[1].dims, 1, "value_range")
+    nbins = shape_rules.constant_int(node.inputs[2])
+    if nbins is not None and nbins <= 0:
+        raise errors.InvalidArgumentError(f"nbins must be greater than 0, got {nbins}")
+    return ((nbins,),)
+
+
+def _declare() -> None:
+    register_op(
+        "Range",
+        ("start: Tidx", "limit: Tidx", "delta: Tidx"),
+        ("output: Tidx",),
+        {"Tidx": "{realnumbertype} = int32"},
+        _range_shape,
+        doc="start, start + delta, …, up to but without limit.",
+    )
+    register_op(
+        "LinSpace",
+        ("start: T", "stop: T", "num: Tidx"),
+        ("output: T",),
+        {"T": "{floating}", "Tidx": "{int32, int64} = int32"},
+        _linspace_shape,
+        doc="num values evenly spaced from start to stop, both included.",
+    )
+    register_op(
+        "Bincount",
+        ("arr: int32", "size: int32", "weights: T"),
+        ("bins: T",),
+        {"T": "{int32, int64, float32, float64}"},
+        _bincount_shape,
+        doc="How often each integer occurs, or the sum of its weights.",
+    )
+    register_op(
+        "HistogramFixedWidth",
+        ("values: T", "value_range: T", "nbins: int32"),
+        ("out: dtype",),
+        {"T": "{int32, int64, float32, float64}", "dtype": "{int32, int64} = int32"},
+        _histogram_shape,
+        doc="How many values fall into each of nbins equal parts of a range.",
+    )
+
+
+_declare()
+
+_RANKING = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64)
+
+
+def range(
+    start: Any, limit: Any = None, delta: Any = 1, dtype: Any = None, name: str = "range"
+) -> Output:
+    """start, start + delta, …, up to but without limit; `range(n)` starts at 0.
+
+    Args:
+      start: real scalar.
+      limit: real scalar.
+      delta: real scalar other than 0.
+      dtype: of the result; by default the widest of int32, int64, float32, float64 among them.
+    Returns: shape (ceil((limit - start) / delta),).
+    Raises: InvalidArgumentError: delta is 0 or leads away from the limit.
+    """
+    if limit is None:
+        start, limit = 0, start
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    values = [_bound(value, wanted) for value in (start, limit, delta)]
+    if wanted is None:
+        wanted = _widest(values)
+    return out("Range", [cast(value, wanted) for value in values], name=name)
+
+
+def _bound(value: Any, wanted: DType | None) -> Output:
+    if isinstance(value, Output) or wanted is None:
+        return convert_to_tensor(value)
+    is_float = isinstance(value, float | np.floating)
+    if wanted.is_integer and is_float and float(value).is_integer():
+        value = int(value)
+    return convert_to_tensor(value, wanted)
+
+
+def _widest(values: Sequence[Output]) -> DType:
+    found = {value.dtype.base_dtype for value in values}
+    if found <= set(_RANKING):
+        return max(found, key=_RANKING.index)
+    typed = [value.dtype.base_dtype for value in values if value.dtype.base_dtype not in _RANKING]
+    if len(set(typed)) != 1:
+        raise errors.InvalidTypeError(
+            f"a range requires bounds of one dtype, got {[value.dtype.name for value in values]}"
+        )
+    return typed[0]
+
+
+def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Output:
+    """Evenly spaced values.
+
+    Args:
+      start: floating scalar.
+      stop: same dtype, scalar.
+      num: integer scalar N, at least 1.
+    Returns: shape (N,), first start and last stop; only start where N is 1.
+    Raises: InvalidArgumentError: num is less than 1.
+    """
+    return out("LinSpace", [start, stop, num], name=name)
+
+
+lin_space = linspace
+
+
+def bincount(
+    arr: Any,
+    weights: Any = None,
+    minlength: Any = None,
+    maxlength: Any = None,
+    dtype: Any = dtypes.int32,
+) -> Output:
+    """How often each non-negative integer occurs, or the sum of the weights where it does.
+
+    Args:
+      arr: int32, any shape, values at least 0.
+      weights: numeric, shape of `arr`.
+      minlength: the least length of the result.
+      maxlength: the greatest; larger integers are not counted.
+      dtype: of the result where no weights are given.
+    Returns: shape (max(arr) + 1,), within the two limits.
+    """
+    from weft_graph.ops import reduction
+
+    values = cast(convert_to_tensor(arr, name="arr"), dtypes.int32)
+    if values.dims == ():
+        values = out("Reshape", [values, np.array([1], np.int32)])
+    # The largest of no elements is the type's lowest.
+    size = out("AddV2", [out("Maximum", [reduction.reduce_max(values), -1]), 1])
+    if minlength is not None:
+        size = out("Maximum", [convert_to_tensor(minlength, dtypes.int32), size])
+    if maxlength is not None:
+        size = out("Minimum", [convert_to_tensor(maxlength, dtypes.int32), size])
+    if weights is not None:
+        return out("Bincount", [values, size, weights], name="bincount")
+    wanted = dtypes.as_dtype(dtype)
+    none = convert_to_tensor(np.zeros(0, wanted.numpy))
+    return out("Bincount", [values, size, none], name="bincount")
+
+
+def histogram_fixed_width_bins(
+    values: Any,
+    value_range: Any,
+    nbins: Any = 100,
+    dtype: Any = dtypes.int32,
+    name: str | None = None,
+) -> Output:
+    """The bin that each value falls into; see `histogram_fixed_width`.
+
+    Returns: shape of `values`, element type `dtype`, in [0, nbins).
+    """
+    from weft_graph.ops import arithmetic
+
+    data = convert_to_tensor(values, name="values")
+    limits = convert_to_tensor(value_range, data.dtype.base_dtype, "value_range")
+    count = convert_to_tensor(nbins, dtypes.int32, "nbins")
+    low, high = (
+        out("StridedSlice", [limits, [i], [i + 1], [1]], {"shrink_axis_mask": 1}) for i in (0, 1)
+    )
+    scaled = arithmetic.truediv(out("Sub", [data, low]), out("Sub", [high, low]))
+    wide = scaled.dtype.base_dtype
+    places = out("Floor", [out("Mul", [cast(count, wide), scaled])])
+    last = cast(out("Sub", [count, 1]), wide)
+    clipped = arithmetic.clip_by_value(places, np.array(0, wide.numpy), last)
+    result: Output = cast(clipped, dtype, name or "histogram_fixed_width_bins")
+    return result
+
+
+def histogram_fixed_width(
+    values: Any,
+    value_range: Any,
+    nbins: Any = 100,
+    dtype: Any = dtypes.int32,
+    name: str | None = None,
+) -> Output:
+    """How many values fall into each of equal parts of a range.
+
+    Args:
+      values: int32, int64, float32 or float64, any shape; those outside count at the ends.
+      value_range: same dtype, shape (2,), the first less than the second.
+      nbins: integer scalar N.
+      dtype: int32 or int64.
+    Returns: shape (N,).
+    """
+    attrs = {"dtype": dtypes.as_dtype(dtype)}
+    return out("HistogramFixedWidth", [values, value_range, nbins], attrs, name)

@@ -1,0 +1,248 @@
+"""Shape rules, and the parts they are made of, shared by the op families.
+
+A rule takes a `NodeSpec` and returns one `Dims` per output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce as _fold
+from typing import Any
+
+import numpy as np
+
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, ShapeRule
+from weft_tensor import errors
+from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
+
+Array = np.ndarray[Any, Any]
+
+# --------------------------------------------------------------------------- whole rules
+
+
+def unchanged(node: NodeSpec) -> Sequence[Dims]:
+    """One output with the shape of the first input."""
+    return (node.inputs[0].dims,)
+
+
+def broadcast(node: NodeSpec) -> Sequence[Dims]:
+    """One output with the shape that the first two inputs broadcast to."""
+    a, b = node.inputs[0].dims, node.inputs[1].dims
+    return (a,) if a == b else (broadcast_dims(a, b),)
+
+
+def broadcast_all(node: NodeSpec) -> Sequence[Dims]:
+    """One output with the shape that all inputs broadcast to."""
+    return (_fold(broadcast_dims, [value.dims for value in node.inputs]),)
+
+
+def merged(node: NodeSpec) -> Sequence[Dims]:
+    """One output with the shape that all inputs must have."""
+    return (_fold(merge_dims, [value.dims for value in node.inputs]),)
+
+
+def scalar(node: NodeSpec) -> Sequence[Dims]:
+    """One output of rank 0."""
+    return ((),)
+
+
+def reduce(node: NodeSpec) -> Sequence[Dims]:
+    """The first input reduced over the axes in the second, with the attribute keep_dims."""
+    dims = node.inputs[0].dims
+    keep = bool(node.attrs.get("keep_dims", False))
+    if dims is None:
+        axes = constant_array(node.inputs[1])
+        return ((),) if axes is None and _is_no_axis(node) else (None,)
+    axes = constant_array(node.inputs[1])
+    if axes is None:
+        return ((None,) * len(dims) if keep else None,)
+    gone = set(normal_axes(axes.reshape(-1).tolist(), len(dims)))
+    if keep:
+        return (tuple([1 if i in gone else size for i, size in enumerate(dims)]),)
+    return (tuple([size for i, size in enumerate(dims) if i not in gone]),)
+
+
+def _is_no_axis(node: NodeSpec) -> bool:
+    return node.inputs[0].dims == ()
+
+
+def matmul(node: NodeSpec) -> Sequence[Dims]:
+    """Matrix product of two matrices, with the attributes transpose_a and transpose_b."""
+    a = with_rank(node.inputs[0].dims, 2, "MatMul: a")
+    b = with_rank(node.inputs[1].dims, 2, "MatMul: b")
+    m, k = (a[1], a[0]) if node.attrs["transpose_a"] else a
+    k2, n = (b[1], b[0]) if node.attrs["transpose_b"] else b
+    check_inner(k, k2, a, b)
+    return ((m, n),)
+
+
+def batch_matmul(node: NodeSpec) -> Sequence[Dims]:
+    """Matrix product over the last two axes, with adj_x and adj_y; leading axes broadcast."""
+    a = with_rank_at_least(node.inputs[0].dims, 2, "the first operand")
+    b = with_rank_at_least(node.inputs[1].dims, 2, "the second operand")
+    if a is None or b is None:
+        return (None,)
+    m, k = (a[-1], a[-2]) if node.attrs["adj_x"] else a[-2:]
+    k2, n = (b[-1], b[-2]) if node.attrs["adj_y"] else b[-2:]
+    check_inner(k, k2, a, b)
+    lead = broadcast_dims(a[:-2], b[:-2])
+    return (None if lead is None else (*lead, m, n),)
+
+
+# --------------------------------------------------------------------------- makers of rules
+
+
+def fixed(*shapes: Dims) -> ShapeRule:
+    """Outputs of shapes that depend on nothing."""
+
+    def rule(node: NodeSpec) -> Sequence[Dims]:
+        return shapes
+
+    return rule
+
+
+def unknown(count: int = 1) -> ShapeRule:
+    """`count` outputs of unknown rank."""
+    return fixed(*(None,) * count)
+
+
+def same_as(*inputs: int) -> ShapeRule:
+    """One output per position given, with the shape of the input there."""
+
+    def rule(node: NodeSpec) -> Sequence[Dims]:
+        return [node.inputs[i].dims for i in inputs]
+
+    return rule
+
+
+def merged_with(*inputs: int) -> ShapeRule:
+    """One output with the shape that the inputs at these positions must share."""
+
+    def rule(node: NodeSpec) -> Sequence[Dims]:
+        return (_fold(merge_dims, [node.inputs[i].dims for i in inputs]),)
+
+    return rule
+
+
+def checked(rule: ShapeRule, **ranks: int) -> ShapeRule:
+    """`rule` after a check that the named inputs, `_0`, `_1`, …, have these ranks."""
+    wanted = [(int(key.lstrip("_")), rank) for key, rank in ranks.items()]
+
+    def with_ranks(node: NodeSpec) -> Sequence[Dims]:
+        for i, rank in wanted:
+            with_rank(node.inputs[i].dims, rank, f"input {i}")
+        return rule(node)
+
+    return with_ranks
+
+
+# --------------------------------------------------------------------------- parts of rules
+
+
+def with_rank(dims: Dims, rank: int, what: str) -> tuple[int | None, ...]:
+    """`dims`, all sizes unknown where nothing was known.
+
+    Raises: InvalidArgumentError: the rank is another one; the message starts with `what`.
+    """
+    if dims is None:
+        return (None,) * rank
+    if len(dims) != rank:
+        raise errors.InvalidArgumentError(
+            f"{what} must have rank {rank}, got shape {format_dims(dims)}"
+        )
+    return dims
+
+
+def with_rank_at_least(dims: Dims, rank: int, what: str) -> Dims:
+    """`dims` when their rank is `rank` or more, or unknown.
+
+    Raises: InvalidArgumentError: the rank is smaller; the message starts with `what`.
+    """
+    if dims is not None and len(dims) < rank:
+        raise errors.InvalidArgumentError(
+            f"{what} must have rank at least {rank}, got shape {format_dims(dims)}"
+        )
+    return dims
+
+
+def merge_size(a: int | None, b: int | None, what: str) -> int | None:
+    """The size that two axes must share.
+
+    Raises: InvalidArgumentError: both are known and differ; the message starts with `what`.
+    """
+    if a is None or a == b:
+        return b
+    if b is None:
+        return a
+    raise errors.InvalidArgumentError(f"{what} must agree, got {a} and {b}")
+
+
+def check_inner(k: int | None, k2: int | None, a: Dims, b: Dims) -> None:
+    """Check the inner sizes of a matrix product.
+
+    Raises: InvalidArgumentError: both are known and differ.
+    """
+    if k is not None and k2 is not None and k != k2:
+        raise errors.InvalidArgumentError(
+            f"a matrix product requires equal inner sizes, got {k} and {k2} from shapes "
+            f"{format_dims(a)} and {format_dims(b)}"
+        )
+
+
+def normal_axis(axis: int, rank: int, what: str = "axis") -> int:
+    """`axis` counted from the front.
+
+    Raises: InvalidArgumentError: it is not in [-rank, rank).
+    """
+    if not -rank <= axis < rank:
+        raise errors.InvalidArgumentError(
+            f"{what} must be in [{-rank}, {rank}) for rank {rank}, got {axis}"
+        )
+    return axis + rank if axis < 0 else axis
+
+
+def normal_axes(axes: Iterable[int], rank: int) -> list[int]:
+    """The axes counted from the front, in order.
+
+    Raises: InvalidArgumentError: one is out of range or given twice.
+    """
+    found: list[int] = []
+    for axis in axes:
+        position = normal_axis(axis, rank)
+        if position in found:
+            raise errors.InvalidArgumentError(f"axis {axis} is given twice, rank is {rank}")
+        found.append(position)
+    return found
+
+
+def constant_array(value: Output) -> Array | None:
+    """The value of an output where it is known while the graph is built, else None."""
+    if value.node.type == "Const":
+        array: Array = value.node.attrs["value"]
+        return array
+    from weft_graph.constant_value import constant_value
+
+    return constant_value(value)
+
+
+def constant_int(value: Output) -> int | None:
+    """The value of an integer output of rank 0 where it is known while the graph is built.
+
+    Raises: InvalidArgumentError: it is known and has more than one element.
+    """
+    array = constant_array(value)
+    if array is None:
+        return None
+    if array.size != 1:
+        raise errors.InvalidArgumentError(
+            f"requires one integer, got an array of shape {list(array.shape)}"
+        )
+    return int(array.reshape(-1)[0])
+
+
+def map_sizes(dims: Dims, function: Callable[[int], int]) -> Dims:
+    """`function` of every known size."""
+    if dims is None:
+        return None
+    return tuple([None if size is None else function(size) for size in dims])

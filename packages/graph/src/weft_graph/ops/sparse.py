@@ -1,0 +1,158 @@
+"""Sparse tensors made dense, products with them, and placeholders for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import constant_of, out
+from weft_graph.constant_value import constant_value_as_dims
+from weft_graph.indexed_slices import SparseTensor
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import check_inner, with_rank
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, as_dims, format_dims
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _to_dense_shape(node: NodeSpec) -> Sequence[Dims]:
+    indices, shape, values, default = node.inputs
+    if default.dims not in ((), None):
+        raise errors.InvalidArgumentError(
+            f"default_value must have rank 0, got shape {format_dims(default.dims)}"
+        )
+    for value, most, what in ((indices, 2, "sparse_indices"), (values, 1, "sparse_values")):
+        if value.dims is not None and len(value.dims) > most:
+            raise errors.InvalidArgumentError(
+                f"{what} must have rank at most {most}, got shape {format_dims(value.dims)}"
+            )
+    return (constant_value_as_dims(shape),)
+
+
+def _product_shape(node: NodeSpec) -> Sequence[Dims]:
+    indices, values, shape, b = node.inputs
+    with_rank(indices.dims, 2, "a_indices")
+    with_rank(values.dims, 1, "a_values")
+    sizes = constant_value_as_dims(shape)
+    a = with_rank(sizes, 2, "a_shape, as a shape,")
+    dims = with_rank(b.dims, 2, "b")
+    m, k = (a[1], a[0]) if node.attrs["adjoint_a"] else a
+    k2, n = (dims[1], dims[0]) if node.attrs["adjoint_b"] else dims
+    check_inner(k, k2, a, dims)
+    return ((m, n),)
+
+
+# ------------------------------------------------------------------------------ declarations
+
+register_op(
+    "SparseToDense",
+    (
+        "sparse_indices: Tindices",
+        "output_shape: Tindices",
+        "sparse_values: T",
+        "default_value: T",
+    ),
+    ("dense: T",),
+    {"validate_indices": "bool = true", "T": "type", "Tindices": "{int32, int64}"},
+    _to_dense_shape,
+)
+register_op(
+    "SparseTensorDenseMatMul",
+    ("a_indices: Tindices", "a_values: T", "a_shape: int64", "b: T"),
+    ("product: T",),
+    {
+        "T": "{inexact, integral}",
+        "Tindices": "{int32, int64} = int64",
+        "adjoint_a": "bool = false",
+        "adjoint_b": "bool = false",
+    },
+    _product_shape,
+)
+
+# ---------------------------------------------------------------------------------- functions
+
+
+def sparse_to_dense(
+    sparse_indices: Any,
+    output_shape: Any,
+    sparse_values: Any,
+    default_value: Any = 0,
+    validate_indices: bool = True,
+    name: str | None = None,
+) -> Output:
+    """A tensor of `default_value` with values at indices.
+
+    Args:
+      sparse_indices: integers, shape (n, rank), or (n,) or () for vectors.
+      output_shape: integers of that type, shape (rank,).
+      sparse_values: any type, shape (n,), or () for all indices alike.
+      default_value: same type, rank 0.
+      validate_indices: require indices to be sorted and distinct.
+    """
+    inputs = [sparse_indices, output_shape, sparse_values, default_value]
+    return out("SparseToDense", inputs, {"validate_indices": validate_indices}, name)
+
+
+def sparse_tensor_to_dense(
+    sp_input: Any,
+    default_value: Any = None,
+    validate_indices: bool = True,
+    name: str | None = None,
+) -> Output:
+    """A SparseTensor as a dense one; elements not stored are `default_value`, 0 by default."""
+    sparse = SparseTensor.from_value(sp_input)
+    if default_value is None:
+        default_value = b"" if sparse.dtype.base_dtype is dtypes.string else 0
+        if sparse.dtype.is_bool:
+            default_value = False
+    return sparse_to_dense(
+        sparse.indices, sparse.dense_shape, sparse.values, default_value, validate_indices, name
+    )
+
+
+def sparse_tensor_dense_matmul(
+    sp_a: Any, b: Any, adjoint_a: bool = False, adjoint_b: bool = False, name: str | None = None
+) -> Output:
+    """The product of a sparse matrix and a dense one.
+
+    Args:
+      sp_a: SparseTensor, shape (M, K).
+      b: same type, shape (K, N).
+      adjoint_a, adjoint_b: take the conjugate transpose of the operand.
+    Returns: dense, shape (M, N).
+    """
+    sparse = SparseTensor.from_value(sp_a)
+    inputs = [sparse.indices, sparse.values, sparse.dense_shape, b]
+    return out(
+        "SparseTensorDenseMatMul", inputs, {"adjoint_a": adjoint_a, "adjoint_b": adjoint_b}, name
+    )
+
+
+def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -> SparseTensor:
+    """A SparseTensor that must be fed with a SparseTensorValue.
+
+    Args:
+      dtype: element type of the values.
+      shape: static shape; None is anything. Where it is fully known it need not be fed.
+    """
+    prefix = "" if name is None else f"{name}/"
+    dims = None if shape is None or isinstance(shape, Output) else as_dims(shape)
+    rank = None if dims is None else len(dims)
+    if isinstance(shape, Output):
+        dense = shape
+        rank = None if shape.dims is None else shape.dims[0]
+    elif dims is not None and None not in dims:
+        dense = constant_of(np.array(dims, np.int64), name=f"{prefix}shape")
+    else:
+        dense = out("Placeholder", (), {"dtype": dtypes.int64, "shape": (rank,)}, f"{prefix}shape")
+    return SparseTensor(
+        values=out("Placeholder", (), {"dtype": dtype, "shape": (None,)}, f"{prefix}values"),
+        indices=out(
+            "Placeholder", (), {"dtype": dtypes.int64, "shape": (None, rank)}, f"{prefix}indices"
+        ),
+        dense_shape=dense,
+    )

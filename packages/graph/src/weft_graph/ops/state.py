@@ -1,0 +1,365 @@
+"""Variables, their updates, and mutexes: the ops with state.
+
+A reference variable (VariableV2) hands out a reference, which updates take; everybody else gets a
+snapshot of its value. A resource variable (VarHandleOp) hands out a handle, and is read by
+ReadVariableOp. Both are over the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+from weft_graph.builder import out
+from weft_graph.node import Node, Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.resource_state import (
+    SCATTER_TYPES,
+    SCATTERS,
+    check_points,
+    check_rows,
+    current_container,
+    resource_scatter,
+    same_dims,
+)
+from weft_graph.ops.shape_rules import scalar, with_rank
+from weft_tensor import dtypes
+from weft_tensor.shape import Dims, as_dims
+
+# --------------------------------------------------------------------------- shape rules
+
+
+def _declared(node: NodeSpec) -> Sequence[Dims]:
+    return (node.attrs["shape"],)
+
+
+def _assign_shape(node: NodeSpec) -> Sequence[Dims]:
+    ref, value = node.inputs[0].dims, node.inputs[1].dims
+    if not node.attrs["validate_shape"]:
+        return (value,)
+    return (same_dims(ref, value, "the value assigned"),)
+
+
+def _update_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (same_dims(node.inputs[0].dims, node.inputs[1].dims, "the update"),)
+
+
+def _scatter_shape(node: NodeSpec) -> Sequence[Dims]:
+    ref, indices, updates = node.inputs
+    check_rows(ref.dims, indices.dims, updates.dims)
+    return (ref.dims,)
+
+
+def _scatter_nd_shape(node: NodeSpec) -> Sequence[Dims]:
+    ref, indices, updates = node.inputs
+    check_points(ref.dims, indices.dims, updates.dims)
+    return (ref.dims,)
+
+
+def _count_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "CountUpTo: ref")
+    return ((),)
+
+
+# --------------------------------------------------------------------------- declarations
+
+_HOLDER = {
+    "shape": "shape",
+    "dtype": "type",
+    "container": "string = ''",
+    "shared_name": "string = ''",
+}
+_LOCK = "bool = false"
+
+for _op in ("Variable", "VariableV2"):
+    register_op(
+        _op,
+        (),
+        ("ref: Ref(dtype)",),
+        _HOLDER,
+        _declared,
+        stateful=True,
+        doc="A variable that keeps its value between steps, in a container.",
+    )
+
+register_op(
+    "IsVariableInitialized",
+    ("ref: Ref(dtype)",),
+    ("is_initialized: bool",),
+    {"dtype": "type"},
+    scalar,
+    stateful=True,
+    doc="Whether the variable has a value.",
+)
+register_op(
+    "InitializedValue",
+    ("ref: Ref(T)", "initial: T"),
+    ("value: T",),
+    {"T": "type"},
+    lambda node: (same_dims(node.inputs[0].dims, node.inputs[1].dims, "the initial value"),),
+    stateful=True,
+    doc="The variable's value, or `initial` where it has none yet.",
+)
+register_op(
+    "Assign",
+    ("ref: Ref(T)", "value: T"),
+    ("output_ref: Ref(T)",),
+    {"T": "type", "validate_shape": "bool = true", "use_locking": "bool = true"},
+    _assign_shape,
+    stateful=True,
+    doc="Replaces the variable's value; the output is the same reference.",
+)
+for _op, _doc in (("AssignAdd", "Adds to"), ("AssignSub", "Subtracts from")):
+    register_op(
+        _op,
+        ("ref: Ref(T)", "value: T"),
+        ("output_ref: Ref(T)",),
+        {"T": "{numbertype}", "use_locking": _LOCK},
+        _update_shape,
+        stateful=True,
+        doc=f"{_doc} the variable; the output is the same reference.",
+    )
+
+for _how, _doc in SCATTERS.items():
+    register_op(
+        f"Scatter{_how}",
+        ("ref: Ref(T)", "indices: Tindices", "updates: T"),
+        ("output_ref: Ref(T)",),
+        {
+            "T": SCATTER_TYPES.get(_how, "{numbertype}"),
+            "Tindices": "{index_type}",
+            "use_locking": "bool = true" if _how == "Update" else _LOCK,
+        },
+        _scatter_shape,
+        stateful=True,
+        doc=_doc,
+    )
+for _how in ("Update", "Add", "Sub"):
+    _doc = SCATTERS[_how].replace("rows", "slices")
+    _type = "type" if _how == "Update" else "{numbertype}"
+    register_op(
+        f"ScatterNd{_how}",
+        ("ref: Ref(T)", "indices: Tindices", "updates: T"),
+        ("output_ref: Ref(T)",),
+        {
+            "T": _type,
+            "Tindices": "{index_type}",
+            "use_locking": "bool = true" if _how == "Update" else _LOCK,
+        },
+        _scatter_nd_shape,
+        stateful=True,
+        doc=_doc,
+    )
+
+register_op(
+    "CountUpTo",
+    ("ref: Ref(T)",),
+    ("output: T",),
+    {"limit": "int", "T": "{int32, int64}"},
+    _count_shape,
+    stateful=True,
+    doc="The variable's value before adding 1; OutOfRangeError at the limit.",
+)
+# --------------------------------------------------------------------------- making variables
+
+
+def variable_op_v2(
+    shape: Any, dtype: Any, name: str = "Variable", container: str = "", shared_name: str = ""
+) -> Output:
+    """The bare node of a reference variable, without initial value.
+
+    Args:
+      shape: of the values; unknown sizes allowed.
+      dtype: element type.
+      container: where its state is kept.
+      shared_name: name of the state; the node's by default.
+    """
+    attrs = {
+        "shape": as_dims(shape),
+        "dtype": dtypes.as_dtype(dtype).base_dtype,
+        "container": current_container(container),
+        "shared_name": shared_name,
+    }
+    return out("VariableV2", (), attrs, name)
+
+
+def is_variable_initialized(ref: Any, name: str | None = None) -> Output:
+    """Whether a variable has a value: bool, shape ()."""
+    if _is_ref(ref):
+        with _beside(ref):
+            return out("IsVariableInitialized", [ref], None, name)
+    result: Output = ref.is_initialized(name=name)
+    return result
+
+
+# --------------------------------------------------------------------------- updates
+
+
+def _is_ref(ref: Any) -> bool:
+    return bool(ref.dtype.is_ref)
+
+
+def _beside(ref: Any) -> AbstractContextManager[None]:
+    """Colocation with the variable, as TensorFlow asks for whatever takes a reference."""
+    node = ref.op if hasattr(ref, "op") else None
+    if isinstance(node, Node):
+        return node.graph.colocate_with(node)
+    return nullcontext()
+
+
+def _update(op: str, ref: Any, rest: Sequence[Any], attrs: dict[str, Any], name: Any) -> Output:
+    with _beside(ref):
+        return out(op, [ref, *rest], attrs, name)
+
+
+def assign(
+    ref: Any,
+    value: Any,
+    validate_shape: bool | None = None,
+    use_locking: bool | None = None,
+    name: str | None = None,
+) -> Any:
+    """Replace a variable's value.
+
+    Args:
+      ref: a variable.
+      value: of the variable's type, and shape unless `validate_shape` is False.
+      use_locking: accepted for compatibility; an update is never torn.
+    Returns: the variable after the assignment.
+    Raises: InvalidArgumentError: the shapes differ.
+    """
+    if not _is_ref(ref):
+        return ref.assign(value, name=name)
+    attrs = {
+        "validate_shape": True if validate_shape is None else validate_shape,
+        "use_locking": True if use_locking is None else use_locking,
+    }
+    return _update("Assign", ref, [value], attrs, name)
+
+
+def assign_add(
+    ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
+) -> Any:
+    """Add `value`, of the variable's type and shape; returns the variable after that."""
+    if not _is_ref(ref):
+        return ref.assign_add(value, name=name)
+    return _update("AssignAdd", ref, [value], {"use_locking": bool(use_locking)}, name)
+
+
+def assign_sub(
+    ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
+) -> Any:
+    """Subtract `value`, of the variable's type and shape; returns the variable after that."""
+    if not _is_ref(ref):
+        return ref.assign_sub(value, name=name)
+    return _update("AssignSub", ref, [value], {"use_locking": bool(use_locking)}, name)
+
+
+def count_up_to(ref: Any, limit: int, name: str | None = None) -> Output:
+    """The value of an integer variable of rank 0 before it is incremented.
+
+    Raises (when it runs): OutOfRangeError: the value has reached `limit`.
+    """
+    if not _is_ref(ref):
+        attrs = {"limit": limit, "T": ref.dtype.base_dtype}
+        return out("ResourceCountUpTo", [ref.handle], attrs, name)
+    return _update("CountUpTo", ref, [], {"limit": limit}, name)
+
+
+def _scatter(
+    op: str, ref: Any, indices: Any, updates: Any, use_locking: bool | None, name: str | None
+) -> Any:
+    if _is_ref(ref):
+        attrs = {} if use_locking is None else {"use_locking": use_locking}
+        return _update(f"Scatter{op}", ref, [indices, updates], attrs, name)
+    node = resource_scatter(op, ref.handle, indices, updates, ref.dtype, name)
+    return ref._lazy_read(node)
+
+
+def scatter_update(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
+) -> Any:
+    """Replace rows of a variable: `ref[indices[i]] = updates[i]`.
+
+    Args:
+      ref: a variable of shape (N, ...).
+      indices: int32 or int64, any shape; each in [0, N). Of equal ones the last counts.
+      updates: shape `indices.shape + ref.shape[1:]`, or ().
+      use_locking: accepted for compatibility; an update is never torn.
+    Returns: the variable after that.
+    Raises (when it runs): InvalidArgumentError: an index is out of range.
+    """
+    return _scatter("Update", ref, indices, updates, use_locking, name)
+
+
+def scatter_add(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Any:
+    """Add to rows of a variable; equal indices add up. See `scatter_update`."""
+    return _scatter("Add", ref, indices, updates, use_locking, name)
+
+
+def scatter_sub(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Any:
+    """Subtract from rows of a variable; equal indices add up. See `scatter_update`."""
+    return _scatter("Sub", ref, indices, updates, use_locking, name)
+
+
+def scatter_mul(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Any:
+    """Multiply rows of a variable. See `scatter_update`."""
+    return _scatter("Mul", ref, indices, updates, use_locking, name)
+
+
+def scatter_div(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Any:
+    """Divide rows of a variable; integers floor. See `scatter_update`."""
+    return _scatter("Div", ref, indices, updates, use_locking, name)
+
+
+def scatter_min(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Any:
+    """Lower rows of a variable to the minimum with the updates. See `scatter_update`."""
+    return _scatter("Min", ref, indices, updates, use_locking, name)
+
+
+def scatter_max(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Any:
+    """Raise rows of a variable to the maximum with the updates. See `scatter_update`."""
+    return _scatter("Max", ref, indices, updates, use_locking, name)
+
+
+def scatter_nd_update(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = True, name: str | None = None
+) -> Any:
+    """Replace slices of a variable: `ref[tuple(indices[i])] = updates[i]`.
+
+    Args:
+      ref: a variable of shape (N0, N1, ...).
+      indices: int32 or int64, shape (..., K) with K at most the variable's rank.
+      updates: shape `indices.shape[:-1] + ref.shape[K:]`.
+      use_locking: accepted for compatibility; an update is never torn.
+    Returns: the variable after that.
+    Raises (when it runs): InvalidArgumentError: an index is out of range.
+    """
+    return _scatter("NdUpdate", ref, indices, updates, use_locking, name)
+
+
+def scatter_nd_add(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Any:
+    """Add to slices of a variable; equal indices add up. See `scatter_nd_update`."""
+    return _scatter("NdAdd", ref, indices, updates, use_locking, name)
+
+
+def scatter_nd_sub(
+    ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
+) -> Any:
+    """Subtract from slices of a variable; equal indices add up. See `scatter_nd_update`."""
+    return _scatter("NdSub", ref, indices, updates, use_locking, name)

@@ -1,0 +1,449 @@
+"""Operations on strings, which are sequences of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, create, out
+from weft_graph.indexed_slices import SparseTensor
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import constant_array, normal_axes, scalar, unchanged, with_rank
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _join_shape(node: NodeSpec) -> Sequence[Dims]:
+    # Inputs of rank 0 are repeated; all others must have one shape.
+    shapes = [value.dims for value in node.inputs if value.dims != ()]
+    if not shapes:
+        return ((),)
+    dims: Dims = None
+    for shape in shapes:
+        dims = merge_dims(dims, shape)
+    return (None if None in shapes else dims,)
+
+
+def _reduce_join_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    axes = constant_array(node.inputs[1])
+    keep: bool = node.attrs["keep_dims"]
+    if dims is None:
+        return (None,)
+    if axes is None:
+        return ((None,) * len(dims) if keep else None,)
+    gone = set(normal_axes(axes.reshape(-1).tolist(), len(dims)))
+    if keep:
+        return (tuple([1 if i in gone else size for i, size in enumerate(dims)]),)
+    return (tuple([size for i, size in enumerate(dims) if i not in gone]),)
+
+
+def _substr_shape(node: NodeSpec) -> Sequence[Dims]:
+    text, pos, length = [value.dims for value in node.inputs]
+    if pos is not None and length is not None and pos != length and None not in (*pos, *length):
+        raise errors.InvalidArgumentError(
+            f"pos and len must have one shape, got {format_dims(pos)} and {format_dims(length)}"
+        )
+    return (broadcast_dims(text, pos),)
+
+
+def _split_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 1, "the input")
+    return (None, 2), (None,), (2,)
+
+
+def _decode_raw_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    return (None if dims is None else (*dims, None),)
+
+
+# ------------------------------------------------------------------------------ declarations
+
+_UNIT = "{'BYTE', 'UTF8_CHAR'} = 'BYTE'"
+_SPLIT = ("indices: int64", "values: string", "shape: int64")
+
+register_op(
+    "StringJoin",
+    ("inputs: N * string",),
+    ("output: string",),
+    {"N": "int >= 1", "separator": "string = ''"},
+    _join_shape,
+)
+register_op(
+    "ReduceJoin",
+    ("inputs: string", "reduction_indices: int32"),
+    ("output: string",),
+    {"keep_dims": "bool = false", "separator": "string = ''"},
+    _reduce_join_shape,
+)
+register_op("StringLength", ("input: string",), ("output: int32",), {"unit": _UNIT}, unchanged)
+register_op(
+    "Substr",
+    ("input: string", "pos: T", "len: T"),
+    ("output: string",),
+    {"T": "{int32, int64}", "unit": _UNIT},
+    _substr_shape,
+)
+register_op(
+    "StringSplit",
+    ("input: string", "delimiter: string"),
+    _SPLIT,
+    {"skip_empty": "bool = true"},
+    _split_shape,
+)
+register_op(
+    "StringSplitV2",
+    ("input: string", "sep: string"),
+    _SPLIT,
+    {"maxsplit": "int = -1"},
+    _split_shape,
+)
+for _name in ("StringLower", "StringUpper"):
+    register_op(
+        _name, ("input: string",), ("output: string",), {"encoding": "string = ''"}, unchanged
+    )
+register_op("StringStrip", ("input: string",), ("output: string",), shape=unchanged)
+register_op(
+    "StringToNumber",
+    ("string_tensor: string",),
+    ("output: out_type",),
+    {"out_type": "{float32, float64, int32, int64} = float32"},
+    unchanged,
+)
+register_op(
+    "AsString",
+    ("input: T",),
+    ("output: string",),
+    {
+        "T": "{floating, complex, integral, bool}",
+        "precision": "int = -1",
+        "scientific": "bool = false",
+        "shortest": "bool = false",
+        "width": "int = -1",
+        "fill": "string = ''",
+    },
+    unchanged,
+)
+register_op(
+    "StringToHashBucketFast",
+    ("input: string",),
+    ("output: int64",),
+    {"num_buckets": "int >= 1"},
+    unchanged,
+    doc="FarmHash's 64-bit fingerprint, modulo the number of buckets.",
+)
+register_op(
+    "StringToHashBucketStrong",
+    ("input: string",),
+    ("output: int64",),
+    {"num_buckets": "int >= 1", "key": "list(int)"},
+    unchanged,
+    doc="SipHash with the key, modulo the number of buckets.",
+)
+register_op(
+    "RegexReplace",
+    ("input: string", "pattern: string", "rewrite: string"),
+    ("output: string",),
+    {"replace_global": "bool = true"},
+    unchanged,
+)
+register_op(
+    "StaticRegexReplace",
+    ("input: string",),
+    ("output: string",),
+    {"pattern": "string", "rewrite": "string", "replace_global": "bool = true"},
+    unchanged,
+)
+register_op(
+    "RegexFullMatch", ("input: string", "pattern: string"), ("output: bool",), shape=unchanged
+)
+register_op(
+    "StaticRegexFullMatch",
+    ("input: string",),
+    ("output: bool",),
+    {"pattern": "string"},
+    unchanged,
+)
+register_op(
+    "EncodeBase64", ("input: string",), ("output: string",), {"pad": "bool = false"}, unchanged
+)
+register_op("DecodeBase64", ("input: string",), ("output: string",), shape=unchanged)
+register_op(
+    "StringFormat",
+    ("inputs: T",),
+    ("output: string",),
+    {
+        "T": "list(type) >= 0",
+        "template": "string = '%s'",
+        "placeholder": "string = '%s'",
+        "summarize": "int = 3",
+    },
+    scalar,
+)
+register_op(
+    "DecodeRaw",
+    ("bytes: string",),
+    ("output: out_type",),
+    {
+        "out_type": "{floating, int8, int16, int32, int64, uint8, uint16, complex, bool}",
+        "little_endian": "bool = true",
+    },
+    _decode_raw_shape,
+)
+
+# ---------------------------------------------------------------------------------- functions
+
+
+def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = None) -> Output:
+    """Strings put after each other, element by element.
+
+    Args:
+      inputs: strings of one shape, or of rank 0, which are repeated.
+      separator: what comes between them.
+    """
+    return out("StringJoin", [list(inputs)], {"separator": separator}, name)
+
+
+def reduce_join(
+    inputs: Any,
+    axis: Any = None,
+    keep_dims: bool | None = None,
+    separator: str = "",
+    name: str | None = None,
+    reduction_indices: Any = None,
+    keepdims: bool | None = None,
+) -> Output:
+    """Strings joined along axes, in the order in which the axes are given.
+
+    Args:
+      inputs: strings of any shape.
+      axis: axes to join along; by default all, the last first.
+      keepdims: keep them with size 1; `keep_dims` is a former name.
+      separator: what comes between the strings.
+      reduction_indices: former name of `axis`.
+    """
+    value = convert_to_tensor(inputs, dtypes.string)
+    axes = reduction_indices if axis is None else axis
+    if axes is None:
+        if value.dims is None:
+            first = out("Sub", [out("Rank", [value]), 1])
+            axes = out("Range", [first, -1, -1])
+        else:
+            axes = list(range(len(value.dims) - 1, -1, -1))
+    keep = bool(keepdims if keepdims is not None else keep_dims)
+    if isinstance(axes, list) and not axes:
+        axes = convert_to_tensor([], dtypes.int32)
+    return out("ReduceJoin", [value, axes], {"keep_dims": keep, "separator": separator}, name)
+
+
+def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Output:
+    """The number of bytes, or with unit "UTF8_CHAR" of code points: int32."""
+    return out("StringLength", [input], {"unit": unit}, name)
+
+
+def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = "BYTE") -> Output:
+    """`len` bytes (or code points) of each string from `pos` on; negative `pos` is from the end.
+
+    Args:
+      input: strings; broadcast with `pos`.
+      pos, len: integers of one type and shape.
+    Raises: InvalidArgumentError: at run time, if `pos` is outside of a string.
+    """
+    return out("Substr", [input, pos, len], {"unit": unit}, name)
+
+
+def string_split(
+    source: Any,
+    sep: Any = None,
+    skip_empty: bool = True,
+    delimiter: Any = None,
+    name: str | None = None,
+) -> SparseTensor:
+    """Strings split at any of the bytes of a delimiter; each byte by itself where it is empty.
+
+    Args:
+      source: strings, shape (n,).
+      sep: string of rank 0, a space by default; `delimiter` is its former name.
+      skip_empty: leave out parts that are empty.
+    Returns: strings of dense shape (n, most parts).
+    """
+    sep = delimiter if sep is None else sep
+    inputs = [source, " " if sep is None else sep]
+    indices, values, shape = create("StringSplit", inputs, {"skip_empty": skip_empty}, name).outputs
+    return SparseTensor(indices, values, shape)
+
+
+def string_split_v2(
+    source: Any, sep: Any = None, maxsplit: int = -1, name: str | None = None
+) -> SparseTensor:
+    """Strings split at a separator as Python's `str.split` does.
+
+    Args:
+      source: strings, shape (n,).
+      sep: string of rank 0; whitespace where it is empty or not given.
+      maxsplit: the most splits; -1 for all.
+    Returns: strings of dense shape (n, most parts).
+    """
+    inputs = [source, "" if sep is None else sep]
+    indices, values, shape = create("StringSplitV2", inputs, {"maxsplit": maxsplit}, name).outputs
+    return SparseTensor(indices, values, shape)
+
+
+def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Output:
+    """Lower case: of ASCII letters, or with encoding "utf-8" of all."""
+    return out("StringLower", [input], {"encoding": encoding}, name)
+
+
+def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Output:
+    """Upper case: of ASCII letters, or with encoding "utf-8" of all."""
+    return out("StringUpper", [input], {"encoding": encoding}, name)
+
+
+def string_strip(input: Any, name: str | None = None) -> Output:
+    """Whitespace removed at both ends."""
+    return out("StringStrip", [input], name=name)
+
+
+def string_to_number(
+    string_tensor: Any = None,
+    out_type: Any = dtypes.float32,
+    name: str | None = None,
+    input: Any = None,
+) -> Output:
+    """Numbers from their decimal notation.
+
+    Args:
+      string_tensor: strings of any shape; `input` is its newer name.
+      out_type: float32, float64, int32 or int64.
+    Raises: InvalidArgumentError: at run time, if a string is no number or out of range.
+    """
+    value = string_tensor if input is None else input
+    return out("StringToNumber", [value], {"out_type": out_type}, name)
+
+
+def as_string(
+    input: Any,
+    precision: int = -1,
+    scientific: bool = False,
+    shortest: bool = False,
+    width: int = -1,
+    fill: str = "",
+    name: str | None = None,
+) -> Output:
+    """Numbers in decimal notation.
+
+    Args:
+      input: numbers or bools of any shape.
+      precision: digits after the point, for floats.
+      scientific, shortest: exponents always, or where shorter; not both.
+      width, fill: pad at the left with `fill` (a space, or "0") to `width`.
+    Raises: InvalidArgumentError: `scientific` and `shortest`, or a fill that is no single byte.
+    """
+    if scientific and shortest:
+        raise errors.InvalidArgumentError("as_string takes scientific or shortest, not both")
+    if len(fill) > 1:
+        raise errors.InvalidArgumentError(f"fill must be one character, got {fill!r}")
+    attrs = {
+        "precision": precision,
+        "scientific": scientific,
+        "shortest": shortest,
+        "width": width,
+        "fill": fill,
+    }
+    return out("AsString", [input], attrs, name)
+
+
+def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Output:
+    """A bucket in [0, num_buckets) for each string: int64, stable over processes and time."""
+    return out("StringToHashBucketFast", [input], {"num_buckets": num_buckets}, name)
+
+
+def string_to_hash_bucket_strong(
+    input: Any, num_buckets: int, key: Sequence[int], name: str | None = None
+) -> Output:
+    """A bucket for each string that nobody can foresee without the key of two integers."""
+    if len(key) != 2:
+        raise errors.InvalidArgumentError(f"the key must be two integers, got {list(key)}")
+    attrs = {"num_buckets": num_buckets, "key": list(key)}
+    return out("StringToHashBucketStrong", [input], attrs, name)
+
+
+def regex_replace(
+    input: Any, pattern: Any, rewrite: Any, replace_global: bool = True, name: str | None = None
+) -> Output:
+    r"""Matches of a regular expression replaced.
+
+    Args:
+      input: strings of any shape.
+      pattern: string, in the syntax that RE2 and Python's `re` share.
+      rewrite: string; \1 to \9 are groups, \0 is the match.
+      replace_global: all matches, not only the first.
+    """
+    attrs: dict[str, Any] = {"replace_global": replace_global}
+    if isinstance(pattern, str | bytes) and isinstance(rewrite, str | bytes):
+        attrs |= {"pattern": pattern, "rewrite": rewrite}
+        return out("StaticRegexReplace", [input], attrs, name)
+    return out("RegexReplace", [input, pattern, rewrite], attrs, name)
+
+
+def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Output:
+    """Whether each string matches a regular expression as a whole: bool."""
+    if isinstance(pattern, str | bytes):
+        return out("StaticRegexFullMatch", [input], {"pattern": pattern}, name)
+    return out("RegexFullMatch", [input, pattern], name=name)
+
+
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Output:
+    """The web-safe base64 form, with `=` at the end if `pad`."""
+    return out("EncodeBase64", [input], {"pad": pad}, name)
+
+
+def decode_base64(input: Any, name: str | None = None) -> Output:
+    """The bytes of web-safe base64, padded or not."""
+    return out("DecodeBase64", [input], name=name)
+
+
+def string_format(
+    template: str,
+    inputs: Any,
+    placeholder: str = "{}",
+    summarize: int = 3,
+    name: str | None = None,
+) -> Output:
+    """A template with tensors put in for its placeholders: string, rank 0.
+
+    Args:
+      template: text with one placeholder per tensor.
+      inputs: a tensor or a list of them.
+      summarize: how many elements at each end of every axis are shown; -1 for all.
+    Raises: InvalidArgumentError: there are more or fewer tensors than placeholders.
+    """
+    tensors = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    if template.count(placeholder) != len(tensors):
+        raise errors.InvalidArgumentError(
+            f"the template {template!r} has {template.count(placeholder)} placeholders "
+            f"{placeholder!r}, got {len(tensors)} inputs"
+        )
+    attrs = {"template": template, "placeholder": placeholder, "summarize": summarize}
+    return out("StringFormat", [tensors], attrs, name)
+
+
+def decode_raw(
+    input_bytes: Any = None,
+    out_type: Any = None,
+    little_endian: bool = True,
+    name: str | None = None,
+    bytes: Any = None,
+) -> Output:
+    """The bytes of strings as numbers: a last axis of (length / size of the type) elements.
+
+    Args:
+      input_bytes: strings of one length, any shape; `bytes` is the former name.
+      out_type: element type.
+    Raises: InvalidArgumentError: at run time, if lengths differ or are no multiple of the size.
+    """
+    value = bytes if input_bytes is None else input_bytes
+    return out("DecodeRaw", [value], {"out_type": out_type, "little_endian": little_endian}, name)

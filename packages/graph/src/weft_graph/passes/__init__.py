@@ -1,0 +1,13 @@
+"""Passes over the part of a graph that a step runs.
+
+Each pass is a function from a StepGraph to the number of changes it made.  It edits the step's own
+copy with a reason for each change, keeps names and semantics, and takes time near-linear in the
+number of nodes.
+"""
+
+from weft_graph.passes.cse import eliminate_common_subexpressions
+from weft_graph.passes.prune import prune
+from weft_graph.passes.simplify import simplify
+from weft_graph.passes.step_graph import StepGraph
+
+__all__ = ["StepGraph", "eliminate_common_subexpressions", "prune", "simplify"]

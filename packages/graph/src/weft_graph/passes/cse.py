@@ -1,0 +1,75 @@
+"""Common-subexpression elimination (paper, section 5.1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.node import Node
+from weft_graph.passes.step_graph import StepGraph
+
+_LARGEST_COMPARED = 1 << 16
+
+
+def eliminate_common_subexpressions(step: StepGraph) -> int:
+    """Let the first of several equal nodes stand for all of them.
+
+    Nodes are equal when op, inputs, control inputs, attributes and device request are; stateful
+    ones and those that touch references are never merged.
+
+    Returns: the number of nodes made superfluous.
+    Source: paper, section 5.1.
+    """
+    first: dict[Any, Node] = {}
+    twins: dict[Node, Node] = {}
+    for node in step.graph.nodes:
+        if node.control_inputs and not twins.keys().isdisjoint(node.control_inputs):
+            controls = [twins.get(control, control) for control in node.control_inputs]
+            step.graph.set_control_inputs(node, controls, reason="cse")
+        if node.op_def.stateful or not node.outputs or _touches_reference(node):
+            continue
+        key = _key(node)
+        other = first.setdefault(key, node)
+        if other is not node:
+            for mine, same in zip(node.outputs, other.outputs, strict=True):
+                step.replace(mine, same, reason="cse")
+            twins[node] = other
+    step.targets = [twins.get(target, target) for target in step.targets]
+    step.drop_unused(twins)
+    return len(twins)
+
+
+def _touches_reference(node: Node) -> bool:
+    for output in node.outputs:
+        if output.dtype.is_ref:
+            return True
+    return any([source.dtype.is_ref for source in node.inputs])
+
+
+def _key(node: Node) -> Any:
+    attrs = node.attrs
+    if node.type == "Const":
+        value = attrs["value"]
+        return ("Const", attrs["dtype"], _array_key(value), node.device, node.control_inputs)
+    parts = tuple([(name, _hashable(attrs[name])) for name in sorted(attrs)])
+    return (node.type, node.inputs, parts, node.device, node.control_inputs)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return _array_key(value)
+    if isinstance(value, bool | float):
+        return (type(value), str(value))
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
+
+
+def _array_key(value: np.ndarray) -> Any:
+    if value.nbytes > _LARGEST_COMPARED:
+        return id(value)
+    content = tuple(value.ravel()) if value.dtype.hasobject else value.tobytes()
+    return (value.dtype, value.shape, content)

@@ -1,0 +1,68 @@
+"""Pruning: the nodes that fetches and targets need, with fed outputs cut off (paper, 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft_graph.graph import Graph
+from weft_graph.node import Node, Output
+from weft_graph.op_def import lookup_op
+from weft_graph.passes.step_graph import StepGraph, ordered, reachable
+
+
+def prune(
+    feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[Node]
+) -> StepGraph:
+    """A copy of what the signature needs.
+
+    Args:
+      feeds: outputs whose values come from the caller; what only they need is left out.
+      fetches: outputs to return.
+      targets: nodes to run for their effects.
+    Raises: InvalidArgumentError: the nodes form a cycle.
+    Source: paper, section 4.2.
+    """
+    fed = set(feeds)
+    roots = [output.node for output in fetches if output not in fed] + list(targets)
+    nodes = ordered(reachable(roots, fed), fed)
+    copy = Graph()
+    arg_def = lookup_op("_Arg")
+    outputs: dict[Output, Output] = {}
+    args: list[Output] = []
+    for i, feed in enumerate(feeds):
+        dtype = feed.dtype.base_dtype
+        attrs = {"T": dtype, "index": i, "shape": feed.dims}
+        name = f"_arg{i}_{feed.node.name}_{feed.index}"
+        arg = copy.add_node(
+            arg_def, name, (), attrs, [dtype], [feed.dims], feed.node._code, feed.node._line
+        )
+        outputs[feed] = arg.outputs[0]
+        args.append(arg.outputs[0])
+    twins: dict[Node, Node] = {}
+    for node in nodes:
+        twin = _copy(node, copy, outputs, twins)
+        twins[node] = twin
+        for mine, other in zip(node.outputs, twin.outputs, strict=True):
+            outputs.setdefault(mine, other)
+    return StepGraph(copy, args, [outputs[f] for f in fetches], [twins[t] for t in targets])
+
+
+def _copy(
+    node: Node, graph: Graph, outputs: dict[Output, Output], twins: dict[Node, Node]
+) -> Node:
+    twin = graph.add_node(
+        node.op_def,
+        node.name,
+        tuple([outputs[source] for source in node.inputs]),
+        node.attrs,
+        [output.dtype for output in node.outputs],
+        [output.dims for output in node.outputs],
+        node._code,
+        node._line,
+    )
+    twin.device = node.device
+    if node.forward is not None:
+        twin.forward = twins.get(node.forward)
+    if node.control_inputs:
+        graph.set_control_inputs(twin, [twins[c] for c in node.control_inputs], reason="copy")
+    return twin

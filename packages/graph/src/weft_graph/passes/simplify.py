@@ -1,0 +1,65 @@
+"""Algebraic simplification: rewrites that give bit-equal results for every input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft_graph.node import Node, Output
+from weft_graph.passes.step_graph import StepGraph
+
+
+def simplify(step: StepGraph) -> int:
+    """Apply every rule once to every node, inputs first.
+
+    Returns: the number of nodes made superfluous.
+    """
+    replaced: list[Node] = []
+    for node in step.graph.nodes:
+        rule = _RULES.get(node.type)
+        if rule is None or node.control_inputs:
+            continue
+        replacement = rule(node)
+        if replacement is not None and replacement is not node.outputs[0]:
+            step.replace(node.outputs[0], replacement, reason=f"simplify {node.type}")
+            replaced.append(node)
+    step.drop_unused(replaced)
+    return len(replaced)
+
+
+def _identity(node: Node) -> Output | None:
+    source = node.inputs[0]
+    return None if source.dtype.is_ref else source
+
+
+def _involution(node: Node) -> Output | None:
+    inner = node.inputs[0].node
+    if inner.type == node.type and not inner.control_inputs:
+        return _identity(inner)
+    return None
+
+
+def _reshape(node: Node) -> Output | None:
+    source = node.inputs[0]
+    dims = node.outputs[0].dims
+    if dims is not None and None not in dims and source.dims == dims and not source.dtype.is_ref:
+        return source
+    return None
+
+
+def _cast(node: Node) -> Output | None:
+    source = node.inputs[0]
+    return source if source.dtype is node.outputs[0].dtype else None
+
+
+_RULES: dict[str, Callable[[Node], Output | None]] = {
+    "Identity": _identity,
+    "StopGradient": _identity,
+    "PreventGradient": _identity,
+    "Neg": _involution,
+    "LogicalNot": _involution,
+    "Invert": _involution,
+    "Conj": _involution,
+    "Reshape": _reshape,
+    "BroadcastTo": _reshape,
+    "Cast": _cast,
+}

@@ -1,0 +1,111 @@
+"""Registries that other packages extend: ops, gradients, kernels, commands.
+
+A registry is a table with two later sources: the modules of its own package, imported at the first
+miss, and then the entry points of a group, imported at the first miss after that.  Importing weft
+therefore costs nothing for tables that are not used, and a package that only declares an entry
+point is found exactly when something of its is asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import threading
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from weft_tensor import errors
+
+V = TypeVar("V")
+
+
+class Registry(Generic[V]):
+    """A named table from string keys to values, filled on demand.
+
+    Args:
+      kind: what is registered, for messages ("op", "gradient").
+      package: package whose modules, all of them, register when imported.
+      group: entry-point group whose modules register when imported, or None.
+    """
+
+    def __init__(self, kind: str, package: str | None = None, group: str | None = None) -> None:
+        self.kind = kind
+        self._table: dict[str, V] = {}
+        self._package = package
+        self._group = group
+        self._builtin_loaded = package is None
+        self._entry_points_loaded = group is None
+        self._lock = threading.RLock()
+
+    def register(self, key: str, value: V) -> None:
+        """Add one entry.
+
+        Raises: AlreadyExistsError: the key is taken.
+        """
+        with self._lock:
+            if key in self._table:
+                raise errors.AlreadyExistsError(f"the {self.kind} {key!r} is registered already")
+            self._table[key] = value
+
+    def get(self, key: str) -> V | None:
+        """The entry of `key`, or None when no source has it."""
+        value = self._table.get(key)
+        if value is None and not (self._builtin_loaded and self._entry_points_loaded):
+            value = self._load_until(key)
+        return value
+
+    def lookup(self, key: str) -> V:
+        """The entry of `key`.
+
+        Raises: NotFoundError: no source has it; the message names near misses.
+        """
+        value = self.get(key)
+        if value is None:
+            raise errors.NotFoundError(self._missing(key))
+        return value
+
+    def keys(self) -> list[str]:
+        """All keys of all sources, sorted."""
+        self._load_until(None)
+        return sorted(self._table)
+
+    def __contains__(self, key: str) -> bool:
+        return self.get(key) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def _load_until(self, key: str | None) -> V | None:
+        with self._lock:
+            if not self._builtin_loaded:
+                self._builtin_loaded = True
+                assert self._package is not None
+                package = importlib.import_module(self._package)
+                for module in pkgutil.iter_modules(package.__path__):
+                    importlib.import_module(f"{self._package}.{module.name}")
+            if key is not None and key in self._table:
+                return self._table[key]
+            if not self._entry_points_loaded:
+                self._entry_points_loaded = True
+                self._load_entry_points()
+            return self._table.get(key) if key is not None else None
+
+    def _load_entry_points(self) -> None:
+        from importlib.metadata import entry_points
+
+        for entry in sorted(entry_points(group=self._group), key=lambda e: e.name):
+            try:
+                entry.load()
+            except (ImportError, AttributeError) as cause:
+                raise errors.InternalError(
+                    f"the entry point {entry.name} = {entry.value} of group {self._group} "
+                    f"cannot be imported: {cause}"
+                ) from cause
+
+    def _missing(self, key: str) -> str:
+        import difflib
+
+        near = difflib.get_close_matches(key, self._table, n=3)
+        hint = f"; near misses: {', '.join(near)}" if near else ""
+        group = f" and no package in the entry-point group {self._group!r}" if self._group else ""
+        return f"no {self.kind} named {key!r} is registered by weft{group}{hint}"

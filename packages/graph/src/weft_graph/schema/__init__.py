@@ -1,0 +1,1 @@
+"""The flatbuffers schema of graphs, and access to its columns."""

@@ -1,0 +1,11 @@
+"""Graphs as files: columnar flatbuffers with large constants behind them.
+
+The format is described in `weft_graph/schema/graph.fbs`.
+"""
+
+from __future__ import annotations
+
+from weft_graph.serialize.reader import graph_from_bytes, read_graph
+from weft_graph.serialize.writer import graph_to_bytes, write_graph
+
+__all__ = ["graph_from_bytes", "graph_to_bytes", "read_graph", "write_graph"]

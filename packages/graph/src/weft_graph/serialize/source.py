@@ -1,0 +1,77 @@
+"""Reading bytes of a file or of memory, never more than there are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.serialize.layout import ALIGNMENT
+from weft_tensor import errors
+
+_CHUNK = 16 << 20
+
+
+class Source:
+    """A stream of bytes with a position, for messages, and a limit.
+
+    Args:
+      data: bytes-like object, whose parts are views, or a binary file with `readinto`.
+      limit: refuse to read beyond so many bytes; None for no limit.
+    """
+
+    def __init__(self, data: Any, limit: int | None = None) -> None:
+        self.position = 0
+        self._limit = limit
+        self._file: Any = data if hasattr(data, "readinto") else None
+        if self._file is None:
+            try:
+                self._memory = np.frombuffer(data, np.uint8)
+            except (TypeError, ValueError, BufferError) as cause:
+                raise errors.InvalidTypeError(
+                    f"a graph is read from bytes or a binary file, got {type(data).__name__}"
+                ) from cause
+
+    def take(self, count: int, what: str, *, at_end: bool = False) -> np.ndarray:
+        """The next `count` bytes as an array of uint8; with `at_end`, none if there are none left.
+
+        Raises:
+          ResourceExhaustedError: the limit is passed.
+          DataLossError: there are fewer.
+        """
+        if self._limit is not None and self.position + count > self._limit:
+            raise errors.ResourceExhaustedError(
+                f"{what} would end at byte {self.position + count}; "
+                f"the limit is {self._limit} bytes"
+            )
+        if self._file is None:
+            taken = self._memory[self.position : self.position + count]
+        else:
+            taken = self._read(count)
+        if taken.size < count and not (at_end and taken.size == 0):
+            raise errors.DataLossError(
+                f"byte {self.position}: {what} takes {count} bytes, {taken.size} are left"
+            )
+        self.position += taken.size
+        return taken
+
+    def _read(self, count: int) -> np.ndarray:
+        """Up to `count` bytes; memory is taken as they come, since `count` may be a lie."""
+        buffer = _aligned_empty(min(count, _CHUNK))
+        filled = 0
+        while filled < count:
+            if filled == buffer.size:
+                larger = _aligned_empty(min(count, 2 * buffer.size))
+                larger[:filled] = buffer
+                buffer = larger
+            got = self._file.readinto(buffer[filled:].data)
+            if not got:
+                break
+            filled += got
+        return buffer[:filled]
+
+
+def _aligned_empty(size: int) -> np.ndarray:
+    buffer = np.empty(size + ALIGNMENT, np.uint8)
+    start = -buffer.ctypes.data % ALIGNMENT
+    return buffer[start : start + size]

@@ -1,0 +1,346 @@
+"""Writes graphs: one pass over the nodes that fills the columns of the schema."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import numpy as np
+
+from weft_graph.attr_value import kind_of, tensor_dtype
+from weft_graph.func_attr import NameAttrs, as_name_attrs
+from weft_graph.schema import columns
+from weft_graph.serialize.layout import (
+    ALIGNMENT,
+    HEADER_SIZE,
+    INLINE_LIMIT,
+    INLINE_TOTAL,
+    VERSION,
+    Kind,
+    aligned,
+    pack_header,
+)
+from weft_graph.tensor_proto import little_endian
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, TensorShape, as_dims
+
+if TYPE_CHECKING:
+    from weft_graph.graph import Graph
+    from weft_graph.node import Node
+    from weft_graph.op_def import OpDef
+
+_INLINE_ALIGNMENT = 8
+_DOUBLE = struct.Struct("<d")
+_LONG = struct.Struct("<q")
+
+_UNIQUE_TYPES = frozenset(
+    {"type", "int", "bool", "string", "shape"}
+    | {f"list({name})" for name in ("type", "int", "bool", "string", "shape")}
+)
+"""Attribute types whose values are equal only if they are the same, unlike 0.0 and -0.0."""
+
+
+def write_graph(graph: Graph, file: BinaryIO, from_node: int = 0) -> int:
+    """Write the nodes from `from_node` on as one segment; returns the number of bytes.
+
+    The constants are written from where they are, so no copy of the graph is made. Segments written
+    one after another to one file make one graph. The library of functions is in every segment;
+    collections are in none.
+
+    Raises:
+      InvalidArgumentError: an attribute has no durable form, or the columns take over 2 GiB.
+    """
+    writer = _Writer(graph, from_node)
+    metadata = columns.build(writer.columns())
+    size = aligned(len(metadata))
+    blobs = sum(aligned(blob.nbytes) for blob in writer.blobs)
+    file.write(pack_header(len(metadata), blobs, zlib.crc32(metadata)))
+    file.write(metadata)
+    file.write(bytes(size - len(metadata)))
+    for blob in writer.blobs:
+        file.write(blob.data)
+        file.write(bytes(-blob.nbytes % ALIGNMENT))
+    return HEADER_SIZE + size + blobs
+
+
+def graph_to_bytes(graph: Graph, from_node: int = 0) -> bytes:
+    """As `write_graph`, into bytes."""
+    file = io.BytesIO()
+    write_graph(graph, file, from_node)
+    return file.getvalue()
+
+
+class _Writer:
+    """The columns of one segment while they are filled; ids are given at the first use."""
+
+    def __init__(self, graph: Graph, from_node: int) -> None:
+        self._graph = graph
+        self._first = from_node
+        self._strings: dict[str, int] = {}
+        self._shapes: dict[tuple[int | None, ...], int] = {}
+        self._sources: dict[tuple[str, str, int], int] = {}
+        self._values: dict[tuple[Kind, int], int] = {}
+        self._arrays: dict[tuple[int, int], int] = {}
+        self._lists: dict[tuple[int, ...], int] = {}
+        self._funcs: dict[tuple[int, int], int] = {}
+        self._sets: dict[tuple[tuple[int, int], ...], int] = {}
+        self._known_sets: dict[Any, int] = {}
+        self._plain: dict[str, bool] = {}
+        self._tensors: list[tuple[int, int, int]] = []
+        self._data: list[tuple[int, int, int, int]] = []
+        self._inline = bytearray()
+        self._blob_bytes = 0
+        self.blobs: list[np.ndarray] = []
+
+    def columns(self) -> dict[str, Any]:
+        """All columns, for `schema.columns.build`."""
+        result: dict[str, Any] = {
+            "version": VERSION,
+            "min_reader": VERSION,
+            "first_node": self._first,
+        }
+        self._add_nodes(result)
+        self._add_functions(result)
+        result["value_kind"] = [kind for kind, _ in self._values]
+        result["value_arg"] = [arg for _, arg in self._values]
+        _add_rows(result, ("func_name", "func_attrs"), list(self._funcs))
+        lists = [[(item,) for item in row] for row in self._lists]
+        _add_lists(result, "list_offsets", ("list_items",), lists)
+        _add_lists(result, "attr_offsets", ("attr_key", "attr_value"), list(self._sets))
+        _add_rows(result, ("tensor_type", "tensor_shape", "tensor_data"), self._tensors)
+        names = ("data_external", "data_offset", "data_length", "data_crc")
+        _add_rows(result, names, self._data)
+        result["inline_bytes"] = np.frombuffer(self._inline, np.uint8)
+        sizes = [[(-1 if s is None else s,) for s in shape] for shape in self._shapes]
+        _add_lists(result, "shape_offsets", ("shape_sizes",), sizes)
+        self._add_strings(result)
+        return result
+
+    # ------------------------------------------------------------------------- nodes
+
+    def _add_nodes(self, result: dict[str, Any]) -> None:
+        names: list[int] = []
+        ops: list[int] = []
+        devices: list[int] = []
+        attrs: list[int] = []
+        forward: list[int] = []
+        sources: list[int] = []
+        inputs: list[int] = []
+        ports: list[int] = []
+        controls: list[int] = []
+        types: list[int] = []
+        shapes: list[int] = []
+        input_ends, control_ends, output_ends = [0], [0], [0]
+        nodes = self._graph.nodes[self._first :]
+        string, shape_id = self._string, self._shape
+        for node in nodes:
+            names.append(string(node.name))
+            ops.append(string(node.type))
+            devices.append(string(node.device))
+            attrs.append(self._attr_set(node))
+            forward.append(-1 if node.forward is None else node.forward.index)
+            sources.append(self._source(node))
+            for source in node.inputs:
+                inputs.append(source.node.index)
+                ports.append(source.index)
+            input_ends.append(len(inputs))
+            for control in node.control_inputs:
+                controls.append(control.index)
+            control_ends.append(len(controls))
+            for output in node.outputs:
+                types.append(output.dtype.as_datatype_enum)
+                shapes.append(shape_id(output.dims))
+            output_ends.append(len(types))
+        for name, column in (
+            ("node_op", ops),
+            ("node_name", names),
+            ("node_device", devices),
+            ("node_attrs", attrs),
+            ("node_forward", forward),
+            ("node_source", sources),
+            ("input_offsets", input_ends),
+            ("input_node", inputs),
+            ("input_port", ports),
+            ("control_offsets", control_ends),
+            ("control_node", controls),
+            ("output_offsets", output_ends),
+            ("output_type", types),
+            ("output_shape", shapes),
+        ):
+            result[name] = column
+        rows = [(string(file), string(function), line) for file, function, line in self._sources]
+        _add_rows(result, ("source_file", "source_function", "source_line"), rows)
+
+    def _add_functions(self, result: dict[str, Any]) -> None:
+        rows = []
+        for name, function in self._graph.functions.items():
+            serialize = getattr(function, "SerializeToString", None)
+            if serialize is None:
+                raise errors.UnimplementedError(f"the function {name!r} has no durable form")
+            rows.append((self._string(name), self._bytes(serialize(deterministic=True))))
+        _add_rows(result, ("function_name", "function_data"), rows)
+
+    def _add_strings(self, result: dict[str, Any]) -> None:
+        try:
+            texts = [text.encode() for text in self._strings]
+        except UnicodeEncodeError as cause:
+            raise errors.InvalidArgumentError(f"a text is not Unicode: {cause}") from None
+        result["string_bytes"] = np.frombuffer(b"".join(texts), np.uint8)
+        result["string_offsets"] = _offsets(texts)
+
+    def _source(self, node: Node) -> int:
+        code = node._code
+        if code is None:
+            return -1
+        key = (code.co_filename, code.co_qualname, node._line)
+        return self._sources.setdefault(key, len(self._sources))
+
+    def _string(self, text: str) -> int:
+        return self._strings.setdefault(text, len(self._strings))
+
+    def _shape(self, dims: Dims) -> int:
+        return -1 if dims is None else self._shapes.setdefault(dims, len(self._shapes))
+
+    # -------------------------------------------------------------------- attributes
+
+    def _attr_set(self, node: Node) -> int:
+        attrs = node.attrs
+        key: Any = None
+        if attrs.keys() == node.op_def.attrs.keys() and self._is_plain(node.op_def):
+            key = (node.type, tuple(attrs), tuple(attrs.values()))
+            known = self._known_sets.get(key)
+            if known is not None:
+                return known
+        try:
+            found = self._intern_set(node, attrs)
+        except (errors.OpError, TypeError, ValueError) as cause:
+            raise errors.InvalidArgumentError(
+                f"an attribute has no durable form: {cause}",
+                op=node.type,
+                node=node.name,
+                line=node.line,
+            ) from cause
+        if key is not None:
+            self._known_sets[key] = found
+        return found
+
+    def _is_plain(self, op_def: OpDef) -> bool:
+        plain = self._plain.get(op_def.name)
+        if plain is None:
+            plain = all(attr.type in _UNIQUE_TYPES for attr in op_def.attrs.values())
+            self._plain[op_def.name] = plain
+        return plain
+
+    def _intern_set(self, node: Node, attrs: dict[str, Any]) -> int:
+        pairs = []
+        for name, value in attrs.items():
+            declared = node.op_def.attrs.get(name)
+            kind = kind_of(value) if declared is None else declared.type
+            loose = declared is None
+            pairs.append((self._string(name), self._value(value, kind, loose, attrs)))
+        return self._sets.setdefault(tuple(pairs), len(self._sets))
+
+    def _value(self, value: Any, kind: str, loose: bool, attrs: dict[str, Any]) -> int:
+        if kind.startswith("list("):
+            items = tuple([self._value(item, kind[5:-1], loose, attrs) for item in value])
+            return self._intern(Kind.LIST, self._lists.setdefault(items, len(self._lists)))
+        if kind == "tensor":
+            return self._tensor(value, attrs)
+        if kind == "func":
+            return self._func(as_name_attrs(value))
+        if kind == "string":
+            if isinstance(value, bytes):
+                return self._intern(Kind.BYTES, self._bytes(value))
+            return self._intern(Kind.STRING, self._string(value))
+        if kind == "shape":
+            dims = as_dims(value) if isinstance(value, TensorShape) else value
+            return self._intern(Kind.LOOSE_SHAPE if loose else Kind.SHAPE, self._shape(dims))
+        if kind == "type":
+            return self._intern(Kind.TYPE, value.as_datatype_enum)
+        if kind == "float":
+            return self._intern(Kind.FLOAT, _LONG.unpack(_DOUBLE.pack(value))[0])
+        if kind == "bool":
+            return self._intern(Kind.BOOL, int(value))
+        if not -(2**63) <= value < 2**63:
+            raise errors.InvalidArgumentError(f"{value} takes more than 64 bits")
+        return self._intern(Kind.INT, int(value))
+
+    def _intern(self, kind: Kind, arg: int) -> int:
+        return self._values.setdefault((kind, arg), len(self._values))
+
+    def _func(self, func: NameAttrs) -> int:
+        pairs = tuple(
+            [
+                (self._string(name), self._value(value, kind_of(value), True, func.attrs))
+                for name, value in func.attrs.items()
+            ]
+        )
+        row = (self._string(func.name), self._sets.setdefault(pairs, len(self._sets)))
+        return self._intern(Kind.FUNC, self._funcs.setdefault(row, len(self._funcs)))
+
+    # -------------------------------------------------------------------------- data
+
+    def _tensor(self, array: np.ndarray, attrs: dict[str, Any]) -> int:
+        dtype = tensor_dtype(array, attrs)
+        key = (id(array), dtype.as_datatype_enum)
+        known = self._arrays.get(key)
+        if known is not None:
+            return known
+        if dtype is dtypes.string:
+            data = _pack_strings(array)
+        elif array.dtype.kind == "O":
+            raise errors.InvalidArgumentError(f"tensors of {dtype.name} have no durable form")
+        else:
+            flat = np.ascontiguousarray(little_endian(array)).reshape(-1)
+            data = flat.view(np.uint8)
+        row = (dtype.as_datatype_enum, self._shape(array.shape), self._add_data(data))
+        self._tensors.append(row)
+        value = self._arrays[key] = self._intern(Kind.TENSOR, len(self._tensors) - 1)
+        return value
+
+    def _bytes(self, value: bytes) -> int:
+        return self._add_data(np.frombuffer(value, np.uint8))
+
+    def _add_data(self, data: np.ndarray) -> int:
+        size = data.nbytes
+        if size <= INLINE_LIMIT and len(self._inline) + size <= INLINE_TOTAL:
+            self._inline += bytes(-len(self._inline) % _INLINE_ALIGNMENT)
+            self._data.append((0, len(self._inline), size, 0))
+            self._inline += data.data
+        else:
+            self._data.append((1, self._blob_bytes, size, zlib.crc32(data.data)))
+            self.blobs.append(data)
+            self._blob_bytes += aligned(size)
+        return len(self._data) - 1
+
+
+def _pack_strings(array: np.ndarray) -> np.ndarray:
+    items = array.reshape(-1).tolist()
+    if not all(isinstance(item, bytes) for item in items):
+        raise errors.InvalidTypeError("the elements of a string tensor must be bytes")
+    return np.frombuffer(_offsets(items, "<u8").tobytes() + b"".join(items), np.uint8)
+
+
+def _offsets(items: Sequence[Any], dtype: str = "<u4") -> np.ndarray:
+    ends = np.zeros(len(items) + 1, np.int64)
+    np.cumsum([len(item) for item in items], out=ends[1:])
+    if dtype == "<u4" and ends[-1] >= 2**32:
+        raise errors.InvalidArgumentError(f"a column of {ends[-1]} items takes more than 32 bits")
+    return ends.astype(dtype)
+
+
+def _add_rows(result: dict[str, Any], names: tuple[str, ...], rows: Sequence[Any]) -> None:
+    """Spread rows over the columns `names`."""
+    for name, column in zip(names, zip(*rows, strict=True), strict=bool(rows)):
+        result[name] = column
+
+
+def _add_lists(
+    result: dict[str, Any], offsets: str, names: tuple[str, ...], rows: Sequence[Any]
+) -> None:
+    """Spread lists of tuples over the columns `names`, with a column of offsets."""
+    result[offsets] = _offsets(rows)
+    _add_rows(result, names, [item for row in rows for item in row])

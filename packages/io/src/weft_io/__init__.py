@@ -1,0 +1,38 @@
+"""Checkpoints: Saver, the latest checkpoint of a directory, and looking into one."""
+
+from __future__ import annotations
+
+from weft_io.checkpoint.reader import CheckpointReader
+from weft_io.checkpoint.state import (
+    checkpoint_exists,
+    generate_checkpoint_state_proto,
+    get_checkpoint_mtimes,
+    get_checkpoint_state,
+    latest_checkpoint,
+    list_variables,
+    load_checkpoint,
+    load_variable,
+    remove_checkpoint,
+    update_checkpoint_state,
+)
+from weft_io.meta_graph import export_meta_graph
+from weft_io.saveables import SaveableObject, SaveSpec
+from weft_io.saver import Saver
+
+__all__ = [
+    "CheckpointReader",
+    "SaveSpec",
+    "SaveableObject",
+    "Saver",
+    "checkpoint_exists",
+    "export_meta_graph",
+    "generate_checkpoint_state_proto",
+    "get_checkpoint_mtimes",
+    "get_checkpoint_state",
+    "latest_checkpoint",
+    "list_variables",
+    "load_checkpoint",
+    "load_variable",
+    "remove_checkpoint",
+    "update_checkpoint_state",
+]

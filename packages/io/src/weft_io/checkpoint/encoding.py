@@ -1,0 +1,132 @@
+"""Element types on disk: what safetensors calls them, and how strings become bytes.
+
+Numbers are stored as they are, least significant byte first. safetensors has no complex numbers and
+no strings: these are stored as bytes, and the index holds the true type and shape. A string tensor
+is the end of each element (uint64, counted from the first byte of the first element), then all the
+bytes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from weft_io.checkpoint.regions import Shape, count
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+Array = np.ndarray[Any, Any]
+Empty = Callable[[Shape, "np.dtype[Any]"], Any]
+
+_NAMES: Final = {
+    dtypes.bool_: "BOOL",
+    dtypes.uint8: "U8",
+    dtypes.int8: "I8",
+    dtypes.uint16: "U16",
+    dtypes.int16: "I16",
+    dtypes.uint32: "U32",
+    dtypes.int32: "I32",
+    dtypes.uint64: "U64",
+    dtypes.int64: "I64",
+    dtypes.float16: "F16",
+    dtypes.bfloat16: "BF16",
+    dtypes.float32: "F32",
+    dtypes.float64: "F64",
+    dtypes.quint8: "U8",
+    dtypes.qint8: "I8",
+    dtypes.quint16: "U16",
+    dtypes.qint16: "I16",
+    dtypes.qint32: "I32",
+}
+_SWAP: Final = sys.byteorder == "big"
+_ENDS: Final = np.dtype("<u8")
+
+
+def check_saveable(dtype: DType, name: str) -> None:
+    """Raise InvalidTypeError for what cannot be stored: handles."""
+    if not dtype.is_numpy_compatible:
+        raise errors.InvalidTypeError(
+            f"{name} cannot be saved: it is a {dtype.name}, which has no value outside its process"
+        )
+
+
+def stored_size(dtype: DType, shape: Shape) -> int | None:
+    """Bytes that a tensor takes on disk; None where that depends on the elements."""
+    return None if dtype is dtypes.string else count(shape) * dtype.numpy.itemsize
+
+
+def stored_as(dtype: DType, shape: Shape, size: int) -> tuple[str, Shape]:
+    """What safetensors is told: its name for the type, and a shape."""
+    name = _NAMES.get(dtype)
+    return ("U8", (size,)) if name is None else (name, shape)
+
+
+def encode(value: Any, dtype: DType) -> memoryview:
+    """The bytes of a tensor; those of `value` itself where that is possible.
+
+    Args:
+      value: array or scalar of the type's NumPy dtype.
+    Raises: InvalidTypeError: a string tensor holds something else than bytes.
+    """
+    array = np.asarray(value)
+    if dtype is dtypes.string:
+        return _encode_strings(array)
+    flat = np.ascontiguousarray(array).reshape(-1)
+    if _SWAP:
+        flat = flat.byteswap()
+    return _memory(flat)
+
+
+def _encode_strings(array: Array) -> memoryview:
+    items = array.reshape(-1).tolist()
+    try:
+        ends = np.cumsum([len(item) for item in items], dtype=_ENDS)
+        return memoryview(b"".join([ends.tobytes(), *items]))
+    except TypeError as cause:
+        raise errors.InvalidTypeError(f"a string tensor must hold bytes: {cause}") from cause
+
+
+def _memory(flat: Any) -> memoryview:
+    return memoryview(flat.view(np.uint8))
+
+
+def allocate(dtype: DType, shape: Shape, size: int, empty: Empty) -> tuple[Array, memoryview]:
+    """Room for `size` stored bytes: an array, and its memory to read into."""
+    if dtype is dtypes.string:
+        array: Array = np.empty(size, np.uint8)
+        return array, _memory(array)
+    array = empty(shape, dtype.numpy)
+    return array, _memory(array.reshape(-1))
+
+
+def decode(array: Array, dtype: DType, shape: Shape) -> Array:
+    """The tensor whose bytes were read into an array of `allocate`.
+
+    Raises: ValueError: no tensor has such bytes.
+    """
+    if dtype is dtypes.string:
+        return _decode_strings(array, shape)
+    if _SWAP:
+        array.byteswap(inplace=True)
+    if dtype is dtypes.bool_ and array.size and array.view(np.uint8).max() > 1:
+        raise ValueError("a bool is neither 0 nor 1")
+    return array
+
+
+def _decode_strings(array: Array, shape: Shape) -> Array:
+    number = count(shape)
+    if number * _ENDS.itemsize > array.size:
+        raise ValueError(f"{number} strings do not fit into {array.size} bytes")
+    ends = array[: number * _ENDS.itemsize].view(_ENDS)
+    data = array[number * _ENDS.itemsize :].tobytes()
+    if (ends[1:] < ends[:-1]).any() or (int(ends[-1]) if number else 0) != len(data):
+        raise ValueError("the ends of the strings do not fit their bytes")
+    result: Array = np.empty(number, np.object_)
+    start = 0
+    for i, end in enumerate(ends.tolist()):
+        result[i] = data[start:end]
+        start = end
+    return result.reshape(shape)

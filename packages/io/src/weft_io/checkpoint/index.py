@@ -1,0 +1,307 @@
+r"""The index of a checkpoint: what it holds, and where the bytes are.
+
+`<prefix>.index` is JSON with one checksum over all of it, in four lines:
+
+    {"format":"weft-checkpoint","version":1,"checksum":"crc32:89abcdef","index":
+    {"save":"0123456789abcdef","shards":[...],"tensors":{...}}
+    }
+
+The checksum covers the version, a newline and the third line without its newline. A shard is
+
+    {"suffix":".data-00000-of-00001-0123456789abcdef.safetensors","size":1088,"header":64,
+     "crc32":"89abcdef"}
+
+where `size` is the file's, `header` the bytes before the first tensor, and the checksum theirs. A
+tensor is
+
+    {"dtype":"float32","shape":[10,20],"parts":[
+      {"shard":0,"begin":64,"end":864,"crc32":"89abcdef"}]}
+
+with the place of its bytes in the file; a part of a tensor in several parts also says which, by
+"start" and "shape". Files are named by what follows the prefix, so that a checkpoint can be renamed
+as a whole. Readers ignore keys that they do not know.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+from weft_io.checkpoint import encoding, regions
+from weft_io.checkpoint.regions import Region, Shape
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+VERSION: Final = 1
+INDEX_SUFFIX: Final = ".index"
+SHARD_SUFFIX: Final = re.compile(r"\.data-\d{5,}-of-\d{5,}-[0-9a-f]{16}\.safetensors")
+
+_ENVELOPE: Final = re.compile(
+    rb'\{"format":"weft-checkpoint","version":(\d{1,9}),"checksum":"crc32:([0-9a-f]{8})",'
+    rb'"index":\n(.*)\n\}\n',
+    re.DOTALL,
+)
+_LARGEST: Final = 2**63
+_CRC: Final = re.compile(r"[0-9a-f]{8}")
+
+
+def index_path(prefix: str) -> str:
+    """The file whose presence makes a checkpoint."""
+    return prefix + INDEX_SUFFIX
+
+
+def shard_suffix(number: int, total: int, save: str) -> str:
+    """What follows the prefix in the name of a shard, which no other save has."""
+    return f".data-{number:05d}-of-{total:05d}-{save}.safetensors"
+
+
+class Shard:
+    """One file of tensors.
+
+    Attributes:
+      suffix: its name, after the prefix.
+      size: in bytes.
+      header: bytes before the first tensor.
+      crc: CRC-32 of these.
+    """
+
+    __slots__ = ("crc", "header", "size", "suffix")
+
+    def __init__(self, suffix: str, size: int, header: int, crc: int) -> None:
+        self.suffix = suffix
+        self.size = size
+        self.header = header
+        self.crc = crc
+
+
+class Part:
+    """A box of a tensor, in one shard.
+
+    Attributes:
+      region: the box.
+      shard: number of the shard.
+      begin, end: its bytes in the file.
+      crc: CRC-32 of these.
+    """
+
+    __slots__ = ("begin", "crc", "end", "region", "shard")
+
+    def __init__(self, region: Region, shard: int, begin: int, end: int, crc: int) -> None:
+        self.region = region
+        self.shard = shard
+        self.begin = begin
+        self.end = end
+        self.crc = crc
+
+
+class Entry:
+    """One tensor.
+
+    Attributes:
+      dtype, shape: those of the whole.
+      parts: boxes that cover it, each element once.
+    """
+
+    __slots__ = ("dtype", "parts", "shape")
+
+    def __init__(self, dtype: DType, shape: Shape, parts: Sequence[Part]) -> None:
+        self.dtype = dtype
+        self.shape = shape
+        self.parts = tuple(parts)
+
+
+class Index:
+    """The table of contents of a checkpoint.
+
+    Attributes:
+      save: name of the save that wrote it; every save has its own.
+      shards: its files.
+      tensors: by name.
+    """
+
+    __slots__ = ("save", "shards", "tensors")
+
+    def __init__(self, save: str, shards: Sequence[Shard], tensors: Mapping[str, Entry]) -> None:
+        self.save = save
+        self.shards = tuple(shards)
+        self.tensors = dict(tensors)
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        body = json.dumps(
+            {
+                "save": self.save,
+                "shards": [_shard_to_json(shard) for shard in self.shards],
+                "tensors": {name: _entry_to_json(e) for name, e in self.tensors.items()},
+            },
+            separators=(",", ":"),
+        ).encode()
+        head = (
+            f'{{"format":"weft-checkpoint","version":{VERSION},'
+            f'"checksum":"crc32:{_checksum(str(VERSION).encode(), body):08x}","index":\n'
+        )
+        return head.encode() + body + b"\n}\n"
+
+    @staticmethod
+    def from_bytes(data: bytes, path: str) -> Index:
+        """The index in a file's bytes, which may come from a stranger.
+
+        Args:
+          path: the file, for messages.
+        Raises:
+          DataLossError: the bytes are damaged, or contradict themselves.
+          UnimplementedError: a later version wrote it.
+        """
+        match = _ENVELOPE.fullmatch(data)
+        if match is None:
+            raise errors.DataLossError(f"{path} is damaged, or is no index of a weft checkpoint")
+        version, crc, body = match.groups()
+        if _checksum(version, body) != int(crc, 16):
+            raise errors.DataLossError(f"{path} is damaged: its checksum differs")
+        if int(version) != VERSION:
+            raise errors.UnimplementedError(
+                f"{path} has version {int(version)} of the format; version {VERSION} is understood"
+            )
+        try:
+            return _index_from_json(json.loads(body))
+        except (_MalformedError, ValueError, RecursionError) as cause:
+            raise errors.DataLossError(f"{path} is malformed: {cause}") from cause
+
+
+def _checksum(version: bytes, body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(version + b"\n"))
+
+
+# --------------------------------------------------------------------------- to JSON
+
+
+def _shard_to_json(shard: Shard) -> dict[str, Any]:
+    return {
+        "suffix": shard.suffix,
+        "size": shard.size,
+        "header": shard.header,
+        "crc32": f"{shard.crc:08x}",
+    }
+
+
+def _entry_to_json(entry: Entry) -> dict[str, Any]:
+    parts = []
+    for part in entry.parts:
+        item: dict[str, Any] = {
+            "shard": part.shard,
+            "begin": part.begin,
+            "end": part.end,
+            "crc32": f"{part.crc:08x}",
+        }
+        if len(entry.parts) > 1:
+            item |= {"start": part.region.start, "shape": part.region.shape}
+        parts.append(item)
+    return {"dtype": entry.dtype.name, "shape": entry.shape, "parts": parts}
+
+
+# --------------------------------------------------------------------------- from JSON
+
+
+class _MalformedError(Exception):
+    """The index says something that cannot be."""
+
+
+def _index_from_json(data: Any) -> Index:
+    shards = [_shard_from_json(item) for item in _field(data, "shards", list)]
+    tensors = {
+        name: _entry_from_json(name, item, shards)
+        for name, item in _field(data, "tensors", dict).items()
+    }
+    _check_places(tensors, len(shards))
+    return Index(_field(data, "save", str), shards, tensors)
+
+
+def _shard_from_json(data: Any) -> Shard:
+    suffix = _field(data, "suffix", str)
+    if not SHARD_SUFFIX.fullmatch(suffix):
+        raise _MalformedError(f"{suffix!r} is no name of a shard")
+    size, header = _size(_field(data, "size", int)), _size(_field(data, "header", int))
+    if header > size:
+        raise _MalformedError(f"the header of {suffix!r} is longer than the file")
+    return Shard(suffix, size, header, _crc(data))
+
+
+def _entry_from_json(name: str, data: Any, shards: Sequence[Shard]) -> Entry:
+    try:
+        dtype = dtypes.as_dtype(_field(data, "dtype", str))
+    except errors.InvalidTypeError as cause:
+        raise _MalformedError(f"tensor {name!r}: {cause}") from cause
+    shape = _shape(_field(data, "shape", list))
+    items = _field(data, "parts", list)
+    if dtype.is_ref or not dtype.is_numpy_compatible:
+        raise _MalformedError(f"tensor {name!r} cannot have the type {dtype.name}")
+    parts = []
+    for item in items:
+        region = Region.whole(shape)
+        if len(items) > 1:
+            region = Region(
+                _shape(_field(item, "start", list)), _shape(_field(item, "shape", list))
+            )
+        parts.append(_part_from_json(name, item, region, dtype, shards))
+    if not regions.tile([part.region for part in parts], shape):
+        raise _MalformedError(f"the parts of tensor {name!r} do not cover it, each element once")
+    return Entry(dtype, shape, parts)
+
+
+def _part_from_json(
+    name: str, data: Any, region: Region, dtype: DType, shards: Sequence[Shard]
+) -> Part:
+    number = _size(_field(data, "shard", int))
+    begin, end = _size(_field(data, "begin", int)), _size(_field(data, "end", int))
+    if number >= len(shards) or not shards[number].header <= begin <= end <= shards[number].size:
+        raise _MalformedError(f"bytes {begin} to {end} of tensor {name!r} are outside its shard")
+    size = encoding.stored_size(dtype, region.shape)
+    least = 8 * regions.count(region.shape) if size is None else size
+    if end - begin < least or (size is not None and end - begin > size):
+        raise _MalformedError(
+            f"tensor {name!r}, {dtype.name}{list(region.shape)}, cannot take {end - begin} bytes"
+        )
+    return Part(region, number, begin, end, _crc(data))
+
+
+def _check_places(tensors: Mapping[str, Entry], number: int) -> None:
+    """No byte belongs to two tensors: so what a restore allocates is bounded by the files."""
+    places: list[list[tuple[int, int]]] = [[] for _ in range(number)]
+    for entry in tensors.values():
+        for part in entry.parts:
+            if part.end > part.begin:
+                places[part.shard].append((part.begin, part.end))
+    for ranges in places:
+        ranges.sort()
+        if any(after[0] < before[1] for before, after in pairwise(ranges)):
+            raise _MalformedError("two tensors share bytes")
+
+
+def _field(data: Any, key: str, kind: type[Any]) -> Any:
+    if not isinstance(data, dict) or type(data.get(key)) is not kind:
+        raise _MalformedError(f"{key!r} is missing, or is no {kind.__name__}")
+    return data[key]
+
+
+def _size(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _LARGEST:
+        raise _MalformedError(f"{value!r} is no size")
+    return value
+
+
+def _shape(sizes: list[Any]) -> Shape:
+    shape = tuple([_size(size) for size in sizes])
+    if len(shape) > 64 or regions.count(shape) >= _LARGEST:
+        raise _MalformedError(f"no tensor has the shape {sizes}")
+    return shape
+
+
+def _crc(data: Any) -> int:
+    text = _field(data, "crc32", str)
+    if not _CRC.fullmatch(text):
+        raise _MalformedError(f"{text!r} is no checksum")
+    return int(text, 16)

@@ -1,0 +1,125 @@
+"""Notes of what is being written and removed, by which the next save tidies up after a killed one.
+
+A save writes down the files that it is going to create and to replace before it touches any. The
+note is locked while its writer lives (`files.Saving`). When the next save in the directory finds
+one whose writer died, it removes those of the noted files that no index refers to: after a crash
+before the new index was in place the new shards, after one later the old shards. Nothing else is
+ever removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from weft_io.checkpoint import files
+from weft_io.checkpoint.index import SHARD_SUFFIX, Index, index_path
+from weft_tensor import errors
+
+_FIRST_LINE: Final = b"weft checkpoint journal 1\n"
+
+
+class Journal:
+    """The note of one save or removal.
+
+    Args:
+      directory, base: the checkpoint's prefix.
+      names: files that will be created or removed.
+    Raises: OSError.
+    """
+
+    def __init__(self, directory: str, base: str, names: Iterable[str]) -> None:
+        self._prefix = os.path.join(directory, base)
+        self._names: list[str] = []
+        self._saving = files.Saving(directory, base)
+        try:
+            self._saving.write(_FIRST_LINE)
+            self.add(names)
+        except BaseException:  # because nothing may stay behind, whatever it is
+            self._saving.discard()
+            raise
+
+    def add(self, names: Iterable[str]) -> None:
+        """Note more files. Raises: OSError."""
+        names = list(names)
+        if not names:
+            return
+        self._names += names
+        self._saving.write(json.dumps(names).encode() + b"\n", flush=True)
+
+    def settle(self) -> None:
+        """Remove the noted files that no index refers to, then the note."""
+        if settle(self._prefix, self._names):
+            self._saving.discard()
+        else:
+            self._saving.abandon()
+
+    def abandon(self) -> None:
+        """Leave the note for the next save."""
+        self._saving.abandon()
+
+
+def recover(directory: str) -> None:
+    """Tidy up after saves and removals in `directory` whose processes died. Raises: OSError."""
+    for found in files.abandoned(directory):
+        if found.data.startswith(_FIRST_LINE):
+            if settle(os.path.join(directory, found.base), _names(found.data)):
+                found.remove()
+        elif not found.data.startswith(b"weft "):  # a file that was being written, or nothing yet
+            found.remove()
+
+
+def _names(data: bytes) -> list[str]:
+    names: list[str] = []
+    for line in data[len(_FIRST_LINE) :].splitlines():
+        try:
+            item: Any = json.loads(line)
+        except ValueError:  # killed while it wrote this line, before it did what the line says
+            break
+        names += [name for name in item if isinstance(name, str)]
+    return names
+
+
+def settle(prefix: str, names: Iterable[str]) -> bool:
+    """Remove those of the files that the checkpoint at `prefix` does not consist of.
+
+    Returns: False when its index cannot be read, so that nobody knows. Raises: OSError.
+    """
+    try:
+        needed = names_of(prefix)
+    except errors.OpError:
+        return False
+    directory, base = files.split(prefix)
+    for name in names:
+        if is_part_name(base, name) and name not in needed:
+            files.remove(os.path.join(directory, name))
+    return True
+
+
+def is_part_name(base: str, name: str) -> bool:
+    """Whether a file belongs to a checkpoint at `base` and is not its index."""
+    rest = name.removeprefix(base)
+    return rest != name and (rest == ".meta" or SHARD_SUFFIX.fullmatch(rest) is not None)
+
+
+def names_of(prefix: str) -> set[str]:
+    """The files beside the index that a checkpoint consists of; none when there is no index.
+
+    Raises: DataLossError: the index cannot be read.
+    """
+    path = index_path(prefix)
+    base = os.path.basename(prefix)
+    try:
+        index = Index.from_bytes(files.read_file(path), path)
+    except FileNotFoundError:
+        return set()
+    return {base + shard.suffix for shard in index.shards} | {base + ".meta"}
+
+
+def shards_by_name(directory: str, base: str) -> set[str]:
+    """The files in `directory` whose names are those of shards of `base`, from any save."""
+    pattern = re.compile(re.escape(base) + SHARD_SUFFIX.pattern)
+    return {name for name in os.listdir(directory) if pattern.fullmatch(name)}

@@ -1,0 +1,235 @@
+"""Reading checkpoints: nothing is handed out before everything asked for was verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft_io.checkpoint import files
+from weft_io.checkpoint.encoding import Array, Empty
+from weft_io.checkpoint.index import Entry, Index, Part, index_path
+from weft_io.checkpoint.regions import Region, Shape, parse_spec
+from weft_io.checkpoint.shards import ShardReader, opened
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, compatible_dims, format_dims
+
+_ATTEMPTS = 5
+
+
+class CheckpointNotFoundError(errors.NotFoundError, ValueError):
+    """There is no checkpoint of that name.
+
+    Check the path: it is the one that `Saver.save` returned, without a file's suffix. It is a
+    ValueError too, since that is what TensorFlow's `Saver.restore` raises.
+    """
+
+
+class Wanted(NamedTuple):
+    """A tensor to read.
+
+    Attributes:
+      name: in the checkpoint.
+      spec: which part of it, "10 20 0,5:-"; "" for the whole.
+      dtype: required element type, or None for any.
+      dims: required static shape of what is read; None for any.
+    """
+
+    name: str
+    spec: str = ""
+    dtype: DType | None = None
+    dims: Dims = None
+
+
+def read_index(prefix: str) -> Index:
+    """The index of a checkpoint.
+
+    Raises:
+      NotFoundError: there is none.
+      DataLossError: it is damaged.
+    """
+    path = index_path(prefix)
+    try:
+        with files.reported(f"reading {path}"):
+            return Index.from_bytes(files.read_file(path), path)
+    except errors.NotFoundError as cause:
+        raise CheckpointNotFoundError(
+            f"there is no valid checkpoint at {prefix}: {path} does not exist"
+        ) from cause
+
+
+def read_tensors(prefix: str, wanted: Sequence[Wanted], empty: Empty = np.empty) -> list[Array]:
+    """Tensors of a checkpoint, all of them verified.
+
+    Names, types and shapes are compared before anything is read, and every byte of what is wanted
+    is verified before anything is returned.
+
+    Args:
+      empty: `empty(shape, numpy dtype)`, where the memory comes from.
+    Raises:
+      NotFoundError: there is no such checkpoint, or it lacks a tensor or a file; all missing
+        tensors are named.
+      InvalidArgumentError: a tensor has another type or shape than is required.
+      DataLossError: a file is damaged; tensor and place are named.
+    """
+    index = read_index(prefix)
+    for _ in range(_ATTEMPTS):
+        try:
+            return _read(prefix, index, wanted, empty)
+        except errors.NotFoundError:
+            # Someone may have replaced the checkpoint and removed the shards of this index.
+            again = read_index(prefix)
+            if again.save == index.save:
+                raise
+            index = again
+    raise errors.AbortedError(f"{prefix} was replaced each of the {_ATTEMPTS} times it was read")
+
+
+def _read(prefix: str, index: Index, wanted: Sequence[Wanted], empty: Empty) -> list[Array]:
+    check_names(prefix, index, [want.name for want in wanted])
+    boxes = [_check(prefix, index.tensors[want.name], want) for want in wanted]
+    by_shard: dict[int, list[tuple[int, Part]]] = {}
+    for i, (want, box) in enumerate(zip(wanted, boxes, strict=True)):
+        parts = index.tensors[want.name].parts
+        for part in parts:
+            if len(parts) == 1 or part.region.overlap(box) is not None:
+                by_shard.setdefault(part.shard, []).append((i, part))
+    results: list[Any] = [None] * len(wanted)
+    for number, needs in sorted(by_shard.items()):
+        names = list(dict.fromkeys(wanted[i].name for i, _ in needs))
+        with (
+            files.reported(f"reading {prefix}"),
+            opened(prefix, index.shards[number], names) as shard,
+        ):
+            for i, part in needs:
+                entry, box = index.tensors[wanted[i].name], boxes[i]
+                results[i] = _add(shard, wanted[i].name, entry, part, box, results[i], empty)
+    return [
+        empty(box.shape, index.tensors[want.name].dtype.numpy) if result is None else result
+        for result, box, want in zip(results, boxes, wanted, strict=True)
+    ]
+
+
+def _add(
+    shard: ShardReader, name: str, entry: Entry, part: Part, box: Region, result: Any, empty: Empty
+) -> Any:
+    """`result` with what a part holds of the box; the first part may be the result itself."""
+    if part.region == box:
+        return shard.read(name, entry.dtype, part, empty)
+    value = shard.read(name, entry.dtype, part, np.empty)
+    shared = part.region.overlap(box)
+    if result is None:
+        result = empty(box.shape, entry.dtype.numpy)
+    if shared is not None:
+        result[shared.slices(box.start)] = value[shared.slices(part.region.start)]
+    return result
+
+
+def check_names(prefix: str, index: Index, names: Iterable[str]) -> None:
+    """Raise NotFoundError, naming all that are missing and what is near, unless all are there."""
+    missing = [name for name in dict.fromkeys(names) if name not in index.tensors]
+    if not missing:
+        return
+    import difflib
+
+    said = []
+    for name in missing[:10]:
+        near = difflib.get_close_matches(name, index.tensors, n=3)
+        said.append(f"{name} (near names: {', '.join(near)})" if near else name)
+    if len(missing) > 10:
+        said.append(f"and {len(missing) - 10} more")
+    raise errors.NotFoundError(
+        f"{prefix} lacks {len(missing)} of the tensors wanted: {', '.join(said)}; "
+        f"it has {len(index.tensors)} tensors",
+        details={"missing": missing},
+    )
+
+
+def _check(prefix: str, entry: Entry, want: Wanted) -> Region:
+    """The box that is wanted of a tensor, after comparing its type and shape."""
+    parsed = parse_spec(want.spec)
+    if want.dtype is not None and want.dtype.base_dtype is not entry.dtype:
+        raise errors.InvalidArgumentError(
+            f"tensor {want.name!r} of {prefix} must be {want.dtype.base_dtype.name}, "
+            f"got {entry.dtype.name}"
+        )
+    full, box = (entry.shape, Region.whole(entry.shape)) if parsed is None else parsed
+    if full != entry.shape:
+        raise errors.InvalidArgumentError(
+            f"tensor {want.name!r} of {prefix} must have shape {format_dims(full)}, "
+            f"got {format_dims(entry.shape)}"
+        )
+    if not compatible_dims(want.dims, box.shape):
+        raise errors.InvalidArgumentError(
+            f"tensor {want.name!r} of {prefix} must have shape {format_dims(want.dims)}, "
+            f"got {format_dims(box.shape)}"
+        )
+    return box
+
+
+class CheckpointReader:
+    """What a checkpoint holds, read when it is asked for.
+
+    Args:
+      prefix: path without suffix, as `Saver.save` returns it.
+    Raises:
+      NotFoundError: there is none.
+      DataLossError: its index is damaged.
+    """
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self._index = read_index(prefix)
+
+    def get_variable_to_shape_map(self) -> dict[str, list[int]]:
+        """The shape of each tensor by name."""
+        return {name: list(entry.shape) for name, entry in self._index.tensors.items()}
+
+    def get_variable_to_dtype_map(self) -> dict[str, DType]:
+        """The element type of each tensor by name."""
+        return {name: entry.dtype for name, entry in self._index.tensors.items()}
+
+    def has_tensor(self, tensor_str: str) -> bool:
+        """Whether there is a tensor of that name."""
+        return tensor_str in self._index.tensors
+
+    def get_tensor(self, tensor_str: str) -> Any:
+        """A tensor: an array, or a scalar for rank 0.
+
+        Raises: NotFoundError, DataLossError: it is not there, or is damaged.
+        """
+        return _read(self._prefix, self._index, [Wanted(tensor_str)], np.empty)[0][()]
+
+    def shape(self, tensor_str: str) -> Shape:
+        """The shape of a tensor. Raises: NotFoundError."""
+        check_names(self._prefix, self._index, [tensor_str])
+        return self._index.tensors[tensor_str].shape
+
+    def debug_string(self) -> bytes:
+        """One line per tensor: name, type and shape."""
+        lines = [
+            f"{name} ({entry.dtype.name}) {list(entry.shape)}"
+            for name, entry in self._index.tensors.items()
+        ]
+        return "\n".join(lines).encode()
+
+    def verify(self) -> None:
+        """Read everything and compare the checksums.
+
+        Raises: NotFoundError, DataLossError: the first thing that is missing or damaged.
+        """
+        for number, shard in enumerate(self._index.shards):
+            needs = [
+                (name, entry.dtype, part)
+                for name, entry in self._index.tensors.items()
+                for part in entry.parts
+                if part.shard == number
+            ]
+            with (
+                files.reported(f"reading {self._prefix}"),
+                opened(self._prefix, shard, [name for name, _, _ in needs]) as reader,
+            ):
+                for name, dtype, part in needs:
+                    reader.read(name, dtype, part, np.empty)

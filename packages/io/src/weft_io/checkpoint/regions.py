@@ -1,0 +1,105 @@
+"""Boxes within a tensor: the parts it is stored in, and the slice of it that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from weft_tensor import errors
+
+Shape = tuple[int, ...]
+
+
+class Region(NamedTuple):
+    """A box: where it starts on each axis, and how far it goes."""
+
+    start: Shape
+    shape: Shape
+
+    @staticmethod
+    def whole(shape: Shape) -> Region:
+        """All of a tensor."""
+        return Region((0,) * len(shape), shape)
+
+    def within(self, shape: Shape) -> bool:
+        """Whether it lies inside a tensor of that shape."""
+        return len(self.start) == len(self.shape) == len(shape) and all(
+            start + size <= full
+            for start, size, full in zip(self.start, self.shape, shape, strict=True)
+        )
+
+    def overlap(self, other: Region) -> Region | None:
+        """What two boxes share; None where that is nothing."""
+        start = tuple(map(max, self.start, other.start))
+        ends = [
+            min(a + m, b + n)
+            for a, m, b, n in zip(self.start, self.shape, other.start, other.shape, strict=True)
+        ]
+        shape = tuple([end - first for first, end in zip(start, ends, strict=True)])
+        return Region(start, shape) if all(size > 0 for size in shape) else None
+
+    def slices(self, origin: Shape) -> tuple[slice, ...]:
+        """Index of this box in an array that starts at `origin`."""
+        return tuple(
+            [
+                slice(start - first, start - first + size)
+                for start, first, size in zip(self.start, origin, self.shape, strict=True)
+            ]
+        )
+
+
+def parse_spec(spec: str) -> tuple[Shape, Region] | None:
+    """The shape of the whole and the box that TensorFlow's text "10 20 0,5:-" describes.
+
+    The sizes of the whole come first, then "start,length" per axis, or "-" for all of it.
+
+    Returns: None for "", which means the whole, whatever its shape.
+    Raises: InvalidArgumentError: it is malformed, or the box leaves the tensor.
+    """
+    if not spec:
+        return None
+    *sizes, box = spec.split(" ")
+    try:
+        full = tuple([int(size) for size in sizes])
+        axes = box.split(":") if full else []
+        pairs = [
+            (0, size) if axis == "-" else tuple(map(int, axis.split(",")))
+            for axis, size in zip(axes, full, strict=True)
+        ]
+        start, shape = tuple([a for a, _ in pairs]), tuple([n for _, n in pairs])
+    except ValueError as cause:
+        raise errors.InvalidArgumentError(
+            f"a slice is written like '10 20 0,5:-' (sizes of the whole, then start,length or - "
+            f"per axis), got {spec!r}"
+        ) from cause
+    region = Region(start, shape)
+    if min((*full, *start, *shape), default=0) < 0 or not region.within(full):
+        raise errors.InvalidArgumentError(f"the slice {spec!r} leaves the tensor")
+    return full, region
+
+
+def count(shape: Sequence[int]) -> int:
+    """Number of elements."""
+    total = 1
+    for size in shape:
+        total *= size
+    return total
+
+
+def tile(regions: Sequence[Region], shape: Shape) -> bool:
+    """Whether the boxes cover a tensor of that shape, each element once."""
+    if not all(region.within(shape) for region in regions):
+        return False
+    if sum(count(region.shape) for region in regions) != count(shape):
+        return False
+    if len(regions) == 1 or not shape:
+        return len(regions) == 1
+    starts = np.array([region.start for region in regions], np.int64)
+    ends = starts + np.array([region.shape for region in regions], np.int64)
+    for i in range(len(regions) - 1):
+        apart = (starts[i + 1 :] >= ends[i]) | (ends[i + 1 :] <= starts[i])
+        if not apart.any(axis=1).all():
+            return False
+    return True

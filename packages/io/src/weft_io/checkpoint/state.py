@@ -1,0 +1,263 @@
+"""The file `checkpoint`, which says what the latest checkpoints of a directory are.
+
+It is a `CheckpointState` in protobuf's text format, as TensorFlow writes it, behind a comment with
+a checksum. A file without that comment is read as well.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import zlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_io.checkpoint import files, writer
+from weft_io.checkpoint.index import index_path
+from weft_io.checkpoint.reader import CheckpointNotFoundError, CheckpointReader
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+
+_log = logging.getLogger("weft")
+
+STATE_FILE: Final = "checkpoint"
+
+_CHECKED: Final = re.compile(rb"# crc32:([0-9a-f]{8}) [^\n]*\n(.*)", re.DOTALL)
+_REMARK: Final = "of what follows; delete this line after an edit by hand"
+
+
+# --------------------------------------------------------------------------- the message
+
+
+def generate_checkpoint_state_proto(
+    save_dir: str,
+    model_checkpoint_path: str,
+    all_model_checkpoint_paths: Sequence[str] | None = None,
+    all_model_checkpoint_timestamps: Sequence[float] | None = None,
+    last_preserved_timestamp: float | None = None,
+) -> proto.CheckpointState:
+    """The `CheckpointState` that says what the latest checkpoints are.
+
+    Args:
+      save_dir: directory of the state file; when it is relative, so are the paths in the message.
+      model_checkpoint_path: prefix of the latest.
+      all_model_checkpoint_paths: prefixes of all that are kept, oldest first; the latest is added
+        when it is not the last of them.
+      all_model_checkpoint_timestamps: when each was written, in seconds since the epoch.
+      last_preserved_timestamp: when the last one was written that is kept for good.
+    Raises: InvalidArgumentError: as many timestamps as paths are required.
+    """
+    from weft_graph import proto
+
+    paths = list(all_model_checkpoint_paths or ())
+    if not paths or paths[-1] != model_checkpoint_path:
+        paths.append(model_checkpoint_path)
+    times = list(all_model_checkpoint_timestamps or ())
+    if times and len(times) != len(paths):
+        raise errors.InvalidArgumentError(
+            f"one timestamp per checkpoint is required, got {len(times)} for {len(paths)}"
+        )
+    if not os.path.isabs(save_dir):
+        paths = [p if os.path.isabs(p) else os.path.relpath(p, save_dir) for p in paths]
+    try:
+        return proto.CheckpointState(
+            model_checkpoint_path=paths[-1],
+            all_model_checkpoint_paths=paths,
+            all_model_checkpoint_timestamps=times,
+            last_preserved_timestamp=last_preserved_timestamp,
+        )
+    except (UnicodeError, ValueError) as cause:
+        raise errors.InvalidArgumentError(f"paths must be UTF-8, got {paths}") from cause
+
+
+def update_checkpoint_state(
+    save_dir: str,
+    model_checkpoint_path: str,
+    all_model_checkpoint_paths: Sequence[str] | None = None,
+    latest_filename: str | None = None,
+    all_model_checkpoint_timestamps: Sequence[float] | None = None,
+    last_preserved_timestamp: float | None = None,
+    save_relative_paths: bool = False,
+) -> None:
+    """Write the state file, atomically; arguments as of `generate_checkpoint_state_proto`.
+
+    Args:
+      latest_filename: name of the file; "checkpoint" by default.
+      save_relative_paths: name the checkpoints relative to `save_dir`, so that the directory can
+        be moved.
+    """
+    if save_relative_paths:
+        given = [model_checkpoint_path, *(all_model_checkpoint_paths or ())]
+        model_checkpoint_path, *paths = [os.path.relpath(path, save_dir) for path in given]
+        base = os.path.abspath(save_dir)  # absolute: the paths are relative to it already
+    else:
+        paths, base = list(all_model_checkpoint_paths or ()), save_dir
+    message = generate_checkpoint_state_proto(
+        base,
+        model_checkpoint_path,
+        paths,
+        all_model_checkpoint_timestamps,
+        last_preserved_timestamp,
+    )
+    path = state_path(save_dir, latest_filename)
+    with files.reported(f"writing {path}"), files.locked_directory(save_dir or "."):
+        files.write_atomically(path, _to_bytes(message))
+
+
+def state_path(directory: str, latest_filename: str | None = None) -> str:
+    """The state file of a directory.
+
+    Raises: InvalidArgumentError: `latest_filename` is more than a name.
+    """
+    name = latest_filename or STATE_FILE
+    if os.path.basename(name) != name:
+        raise errors.InvalidArgumentError(
+            f"latest_filename must be a name without directories, got {name!r}"
+        )
+    return os.path.join(directory, name)
+
+
+def _to_bytes(message: proto.CheckpointState) -> bytes:
+    from google.protobuf import text_format
+
+    untyped: Any = message
+    text: bytes = text_format.MessageToString(untyped).encode()
+    return f"# crc32:{zlib.crc32(text):08x} {_REMARK}\n".encode() + text
+
+
+def _from_bytes(data: bytes, path: str) -> proto.CheckpointState:
+    from google.protobuf import text_format
+
+    from weft_graph import proto
+
+    match = _CHECKED.fullmatch(data)
+    if match is not None:
+        crc, data = match.groups()
+        if zlib.crc32(data) != int(crc, 16):
+            raise errors.DataLossError(
+                f"{path} is damaged: its checksum differs; if it was edited by hand, delete its "
+                "first line"
+            )
+    message = proto.CheckpointState()
+    untyped: Any = message
+    try:
+        text_format.Merge(data.decode(), untyped)
+    except (text_format.ParseError, UnicodeDecodeError) as cause:
+        raise errors.DataLossError(f"{path} is damaged: {cause}") from cause
+    if not message.model_checkpoint_path:
+        raise errors.DataLossError(f"{path} is damaged: it names no checkpoint")
+    return message
+
+
+# --------------------------------------------------------------------------- reading it
+
+
+def get_checkpoint_state(
+    checkpoint_dir: str, latest_filename: str | None = None
+) -> proto.CheckpointState | None:
+    """What the state file says, with relative paths completed by the directory.
+
+    Returns: None when there is no such file.
+    Raises: DataLossError: the file is damaged.
+    """
+    checkpoint_dir = os.fspath(checkpoint_dir)
+    path = state_path(checkpoint_dir, latest_filename)
+    with files.reported(f"reading {path}"):
+        try:
+            data = files.read_file(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+    message = _from_bytes(data, path)
+    message.model_checkpoint_path = os.path.join(checkpoint_dir, message.model_checkpoint_path)
+    paths = message.all_model_checkpoint_paths
+    for i, each in enumerate(paths):
+        paths[i] = os.path.join(checkpoint_dir, each)
+    return message
+
+
+def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -> str | None:
+    """The prefix of the latest checkpoint of a directory.
+
+    A directory that was moved still has its checkpoints, whatever its old paths say. Where the
+    latest one was removed, the one before it is the latest, with a warning.
+
+    Returns: None when there is no state file, or none of the checkpoints it names exists.
+    Raises: DataLossError: the state file is damaged.
+    """
+    checkpoint_dir = os.fspath(checkpoint_dir)
+    message = get_checkpoint_state(checkpoint_dir, latest_filename)
+    if message is None:
+        return None
+    newest = message.model_checkpoint_path
+    for path in [newest, *reversed(message.all_model_checkpoint_paths)]:
+        for place in (path, os.path.join(checkpoint_dir, os.path.basename(path))):
+            if checkpoint_exists(place):
+                if path != newest:
+                    _log.warning("%s does not exist; the latest checkpoint is %s", newest, place)
+                return place
+    _log.warning("none of the checkpoints exists that %s names", state_path(checkpoint_dir))
+    return None
+
+
+def checkpoint_exists(checkpoint_prefix: str) -> bool:
+    """Whether there is a checkpoint of that prefix."""
+    return files.exists(index_path(os.fspath(checkpoint_prefix)))
+
+
+def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
+    """When the checkpoints that exist were written, in seconds since the epoch."""
+    times = []
+    for prefix in checkpoint_prefixes:
+        try:
+            times.append(os.stat(index_path(prefix)).st_mtime)
+        except FileNotFoundError:
+            continue
+    return times
+
+
+def remove_checkpoint(
+    checkpoint_prefix: str,
+    checkpoint_format_version: int = 2,
+    meta_graph_suffix: str = "meta",
+) -> None:
+    """Remove a checkpoint and its graph, if they are there.
+
+    Args:
+      checkpoint_format_version: accepted for compatibility.
+      meta_graph_suffix: of the file with the graph.
+    """
+    prefix = os.fspath(checkpoint_prefix)
+    writer.remove_checkpoint(prefix, [f"{os.path.basename(prefix)}.{meta_graph_suffix}"])
+
+
+# --------------------------------------------------------------------------- looking into one
+
+
+def load_checkpoint(ckpt_dir_or_file: str) -> CheckpointReader:
+    """A reader of a checkpoint, or of the latest one of a directory.
+
+    Raises: NotFoundError, DataLossError: there is none, or it is damaged.
+    """
+    path = os.fspath(ckpt_dir_or_file)
+    if not os.path.isdir(path):
+        return CheckpointReader(path)
+    found = latest_checkpoint(path)
+    if found is None:
+        raise CheckpointNotFoundError(f"the directory {path} has no checkpoint")
+    return CheckpointReader(found)
+
+
+def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
+    """The names and shapes of what a checkpoint holds, sorted by name."""
+    return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())
+
+
+def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
+    """One tensor of a checkpoint; `name` may end in ":0".
+
+    Raises: NotFoundError, DataLossError: it is not there, or is damaged.
+    """
+    return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))

@@ -1,0 +1,176 @@
+"""Writing and removing checkpoints, so that a crash at any moment leaves the old one or the new.
+
+The order is: a note of what will be done, the shards under names that no other save has, the index
+over the old one, which is the moment the new checkpoint replaces the old, then the removal of the
+old shards. Everything is flushed before anything refers to it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from weft_io.checkpoint import encoding, files, journal, regions
+from weft_io.checkpoint.index import Entry, Index, Part, Shard, index_path, shard_suffix
+from weft_io.checkpoint.regions import Region, Shape
+from weft_io.checkpoint.shards import Piece, write_shard
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+
+class Item(NamedTuple):
+    """A tensor to save, or a part of one.
+
+    Attributes:
+      name: of the tensor.
+      dtype: element type.
+      value: array or scalar of its NumPy dtype; only read.
+      spec: which part of which whole, "10 20 0,5:-"; "" for the whole.
+      shard: the number of the file it goes to.
+    """
+
+    name: str
+    dtype: DType
+    value: Any
+    spec: str = ""
+    shard: int = 0
+
+
+def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
+    """Save tensors under `prefix`, replacing the checkpoint that is there.
+
+    On return all of it would survive a loss of power. On failure, and after a crash, what was
+    there before is there still.
+
+    Args:
+      prefix: path without suffix; its directory is made if it is missing.
+      items: in any order.
+    Raises:
+      InvalidArgumentError: a name occurs twice, or the parts of a tensor do not make it up.
+      ResourceExhaustedError: the disk is full.
+      PermissionDeniedError, ...: by what the operating system says.
+    """
+    directory, base = files.split(prefix)
+    if not base:
+        raise errors.InvalidArgumentError(f"the checkpoint's path {prefix!r} ends in no name")
+    plan = _Plan(items)
+    save = files.new_save_id()
+    suffixes = [shard_suffix(i, len(plan.shards), save) for i in range(len(plan.shards))]
+    with files.reported(f"saving {prefix}"):
+        os.makedirs(directory, exist_ok=True)
+        with files.locked_directory(directory):
+            journal.recover(directory)
+        note = journal.Journal(directory, base, [base + suffix for suffix in suffixes])
+        try:
+            written = [
+                write_shard(prefix, suffix, i, pieces)
+                for i, (suffix, pieces) in enumerate(zip(suffixes, plan.shards, strict=True))
+            ]
+            index = plan.index(save, written)
+            files.sync_directory(directory)
+            with files.locked_directory(directory):
+                note.add(_replaced(directory, base) - {base + ".meta"})
+                files.write_atomically(index_path(prefix), index.to_bytes())
+                note.settle()
+        except BaseException:  # because the files have to go, whatever stopped the save
+            _give_up(note)
+            raise
+    return index
+
+
+def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
+    """Remove a checkpoint, if there is one: its index first, so that none is left in part.
+
+    Args:
+      others: names of further files that go with it.
+    Raises: PermissionDeniedError, ...: by what the operating system says.
+    """
+    directory, base = files.split(prefix)
+    with files.reported(f"removing {prefix}"):
+        if not os.path.isdir(directory):
+            return
+        with files.locked_directory(directory):
+            names = _replaced(directory, base) | set(others)
+            present = [name for name in names if os.path.lexists(os.path.join(directory, name))]
+            if not present and not files.exists(index_path(prefix)):
+                return
+            note = journal.Journal(directory, base, sorted(present))
+            try:
+                files.remove(index_path(prefix))
+                for name in others:
+                    files.remove(os.path.join(directory, name))
+                note.settle()
+            except BaseException:  # because the note has to go, whatever stopped the removal
+                _give_up(note)
+                raise
+
+
+def _replaced(directory: str, base: str) -> set[str]:
+    try:
+        return journal.names_of(os.path.join(directory, base))
+    except errors.DataLossError:  # an index that nobody can read any more is replaced as well
+        return journal.shards_by_name(directory, base)
+
+
+def _give_up(note: journal.Journal) -> None:
+    try:
+        note.settle()
+    except OSError:  # the next save will try again
+        note.abandon()
+
+
+class _Plan:
+    """Which piece goes to which shard, checked."""
+
+    def __init__(self, items: Sequence[Item]) -> None:
+        self._wholes: dict[str, tuple[DType, Shape]] = {}
+        used = sorted({item.shard for item in items}) or [0]
+        self.shards: list[list[Piece]] = [[] for _ in used]
+        numbers = {shard: i for i, shard in enumerate(used)}
+        found: dict[str, list[Region]] = {}
+        for item in items:
+            region = self._check(item)
+            found.setdefault(item.name, []).append(region)
+            piece = Piece(item.name, item.dtype, region, item.value)
+            self.shards[numbers[item.shard]].append(piece)
+        for name, parts in found.items():
+            shape = self._wholes[name][1]
+            if not regions.tile(parts, shape):
+                raise errors.InvalidArgumentError(
+                    f"what is saved as {name!r} must cover a tensor of shape {list(shape)}, each "
+                    f"element once; got (start, shape): {[tuple(map(list, p)) for p in parts]}"
+                )
+
+    def _check(self, item: Item) -> Region:
+        name, dtype, value, spec, _ = item
+        try:
+            name.encode()
+        except UnicodeEncodeError as cause:
+            raise errors.InvalidArgumentError(
+                f"a tensor's name must be UTF-8, got {name!r}"
+            ) from cause
+        encoding.check_saveable(dtype, name)
+        shape = tuple(value.shape)
+        parsed = regions.parse_spec(spec)
+        full, region = (shape, Region.whole(shape)) if parsed is None else parsed
+        if region.shape != shape:
+            raise errors.InvalidArgumentError(
+                f"{name!r}: the slice {spec!r} has shape {list(region.shape)}, "
+                f"got a value of shape {list(shape)}"
+            )
+        if self._wholes.setdefault(name, (dtype, full)) != (dtype, full):
+            raise errors.InvalidArgumentError(
+                f"{name!r} is saved in parts of different tensors: {self._wholes[name][0].name}"
+                f"{list(self._wholes[name][1])} and {dtype.name}{list(full)}"
+            )
+        return region
+
+    def index(self, save: str, written: Sequence[tuple[Shard, list[Part]]]) -> Index:
+        """The index of the shards once they are written."""
+        parts: dict[str, list[Part]] = {name: [] for name in self._wholes}
+        for pieces, (_, places) in zip(self.shards, written, strict=True):
+            for piece, part in zip(pieces, places, strict=True):
+                parts[piece.name].append(part)
+        tensors = {name: Entry(*self._wholes[name], parts[name]) for name in sorted(parts)}
+        return Index(save, [shard for shard, _ in written], tensors)

@@ -1,0 +1,1 @@
+"""Kernels of weft-io's ops."""

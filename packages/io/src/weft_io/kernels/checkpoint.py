@@ -1,0 +1,95 @@
+"""Kernels that save and restore checkpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import new_array
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_io.checkpoint.encoding import check_saveable
+from weft_io.checkpoint.reader import Wanted, read_tensors
+from weft_io.checkpoint.writer import Item, write_checkpoint
+from weft_tensor import errors
+from weft_tensor.shape import Dims
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node, Output
+
+
+@kernel("SaveV2", heavy=True)
+def _save(node: Node, device: Device) -> KernelFunction:
+    types = node.attrs["dtypes"]
+    shards = node.attrs.get("_shards") or (0,) * len(types)
+    for dtype in types:
+        check_saveable(dtype, "a tensor")
+    if len(shards) != len(types):
+        raise errors.InvalidArgumentError(
+            f"_shards must name a file for each of {len(types)} tensors, got {len(shards)}"
+        )
+
+    def run(prefix: Any, names: Any, specs: Any, *tensors: Any) -> None:
+        _check_lengths(len(types), names, specs)
+        items = [
+            Item(_text(name), dtype, tensor, _text(spec), shard)
+            for name, spec, tensor, dtype, shard in zip(
+                names, specs, tensors, types, shards, strict=True
+            )
+        ]
+        write_checkpoint(_text(prefix), items)
+
+    return run
+
+
+@kernel("RestoreV2", heavy=True)
+def _restore(node: Node, device: Device) -> KernelFunction:
+    outputs = [(output.dtype, _required(output)) for output in node.outputs]
+
+    def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        return np.empty(shape, dtype) if dtype.hasobject else new_array(device, shape, dtype)
+
+    def run(prefix: Any, names: Any, specs: Any) -> Any:
+        _check_lengths(len(outputs), names, specs)
+        wanted = [
+            Wanted(_text(name), _text(spec), dtype, dims)
+            for name, spec, (dtype, dims) in zip(names, specs, outputs, strict=True)
+        ]
+        tensors = read_tensors(_text(prefix), wanted, empty)
+        return tensors[0] if len(tensors) == 1 else tuple(tensors)
+
+    return run
+
+
+def _required(output: Output) -> Dims:
+    """The shape that an output must have: its static one, or that of the variable it goes to.
+
+    A graph that was imported says the shape only there; found out by the assignment, it would be
+    too late for the variables that were assigned before.
+    """
+    if output.dims is not None:
+        return output.dims
+    for node in output.consumers():
+        if node.type == "Assign" and node.attrs["validate_shape"]:
+            return node.inputs[0].dims
+        if node.type == "AssignVariableOp" and node.inputs[0].node.type == "VarHandleOp":
+            dims: Dims = node.inputs[0].node.attrs["shape"]
+            return dims
+    return None
+
+
+def _check_lengths(number: int, names: Any, specs: Any) -> None:
+    if names.shape != (number,) or specs.shape != (number,):
+        raise errors.InvalidArgumentError(
+            f"tensor_names and shape_and_slices must have shape [{number}], "
+            f"got {list(names.shape)} and {list(specs.shape)}"
+        )
+
+
+def _text(value: Any) -> str:
+    """A string element as text; paths may hold what is not UTF-8."""
+    if isinstance(value, np.ndarray):
+        value = value.item()
+    text: str = value.decode("utf-8", "surrogateescape")
+    return text

@@ -1,0 +1,1 @@
+"""Declarations of weft-io's ops."""

@@ -1,0 +1,114 @@
+"""SaveV2 and RestoreV2: the nodes that variables are saved and restored by (paper, section 3.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import create
+from weft_graph.constant_value import constant_value
+from weft_graph.node import Node, Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import with_rank
+from weft_io.checkpoint.regions import parse_spec
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims
+
+
+def _check_lists(node: NodeSpec, op: str) -> None:
+    with_rank(node.inputs[0].dims, 0, f"{op}: prefix")
+    number = len(node.attrs["dtypes"])
+    for i, what in ((1, "tensor_names"), (2, "shape_and_slices")):
+        dims = with_rank(node.inputs[i].dims, 1, f"{op}: {what}")
+        if dims is not None and dims[0] not in (None, number):
+            raise errors.InvalidArgumentError(
+                f"{op}: {what} must have shape [{number}], one per tensor, got [{dims[0]}]"
+            )
+
+
+def _save_shape(node: NodeSpec) -> Sequence[Dims]:
+    _check_lists(node, "SaveV2")
+    return ()
+
+
+def _restore_shape(node: NodeSpec) -> Sequence[Dims]:
+    _check_lists(node, "RestoreV2")
+    specs = constant_value(node.inputs[2])
+    if specs is None:
+        return [None] * len(node.attrs["dtypes"])
+    return [_dims_of(spec.decode()) for spec in specs]
+
+
+def _dims_of(spec: str) -> Dims:
+    parsed = parse_spec(spec)
+    return None if parsed is None else parsed[1].shape
+
+
+register_op(
+    "SaveV2",
+    ("prefix: string", "tensor_names: string", "shape_and_slices: string", "tensors: dtypes"),
+    (),
+    {"dtypes": "list(type) >= 1"},
+    _save_shape,
+    stateful=True,
+    doc="Saves tensors as one checkpoint, which replaces what was there, or is not there at all.",
+)
+register_op(
+    "RestoreV2",
+    ("prefix: string", "tensor_names: string", "shape_and_slices: string"),
+    ("tensors: dtypes",),
+    {"dtypes": "list(type) >= 1"},
+    _restore_shape,
+    stateful=True,
+    doc="Tensors of a checkpoint, after all of them were verified.",
+)
+
+
+def save_v2(
+    prefix: Any,
+    tensor_names: Sequence[str],
+    shape_and_slices: Sequence[str],
+    tensors: Sequence[Any],
+    shards: Sequence[int] | None = None,
+    name: str | None = None,
+) -> Node:
+    """Save tensors as one checkpoint.
+
+    Args:
+      prefix: string, shape (): path of the checkpoint.
+      tensor_names: a name per tensor.
+      shape_and_slices: per tensor "", or which part of which whole it is: "10 20 0,5:-".
+      tensors: of any type but handles.
+      shards: per tensor the number of the file that it goes to; one file by default.
+    """
+    attrs = {} if shards is None else {"_shards": tuple(shards)}
+    inputs = [prefix, _strings(tensor_names), _strings(shape_and_slices), list(tensors)]
+    return create("SaveV2", inputs, attrs, name)
+
+
+def restore_v2(
+    prefix: Any,
+    tensor_names: Sequence[str],
+    shape_and_slices: Sequence[str],
+    types: Sequence[Any],
+    name: str | None = None,
+) -> tuple[Output, ...]:
+    """Tensors of a checkpoint.
+
+    The static shapes of the outputs, which may be refined, are compared with the checkpoint's too.
+
+    Args:
+      prefix: string, shape (): path of the checkpoint.
+      tensor_names: which tensors.
+      shape_and_slices: per tensor "", or which part of which whole is wanted.
+      types: their element types.
+    Raises (when it runs): NotFoundError, InvalidArgumentError, DataLossError: a tensor is missing,
+      has another type or shape, or is damaged; nothing was handed out.
+    """
+    inputs = [prefix, _strings(tensor_names), _strings(shape_and_slices)]
+    wanted = tuple([dtypes.as_dtype(dtype).base_dtype for dtype in types])
+    return create("RestoreV2", inputs, {"dtypes": wanted}, name).outputs
+
+
+def _strings(values: Sequence[str]) -> list[bytes]:
+    return [value.encode() for value in values]

@@ -1,0 +1,150 @@
+"""Which checkpoints are kept: the last N, and one every so many hours; and what a crash left."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from weft_io.checkpoint import files, state
+
+_FIRST_LINE: Final = b"weft retention journal 1\n"
+
+
+class Retention:
+    """The checkpoints that a saver knows, oldest first. It touches no files.
+
+    Args:
+      max_to_keep: number to keep; all, and without a list of them, for None and 0.
+      keep_every_n_hours: of those that would go, keep for good one per so many hours.
+      clock: seconds since the epoch.
+    Attributes:
+      last: (prefix, time written) of the checkpoints, oldest first.
+    """
+
+    def __init__(
+        self,
+        max_to_keep: int | None,
+        keep_every_n_hours: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._max_to_keep = max_to_keep or 0
+        self._seconds = keep_every_n_hours * 3600
+        self._clock = clock
+        self._keep_next_after = clock() + self._seconds
+        self.last: list[tuple[str, float]] = []
+
+    def record(self, prefix: str) -> list[str]:
+        """Note a new checkpoint; returns those that are to be removed."""
+        if not self._max_to_keep:
+            return []
+        self.last = [item for item in self.last if item[0] != prefix]
+        self.last.append((prefix, self._clock()))
+        number = max(0, len(self.last) - self._max_to_keep)
+        gone, self.last = self.last[:number], self.last[number:]
+        return [path for path, written in gone if not self._keep_for_good(written)]
+
+    def _keep_for_good(self, written: float) -> bool:
+        if not written > self._keep_next_after:
+            return False
+        # The next one is due an interval after this one, however long nothing was saved.
+        missed = (written - self._keep_next_after) // self._seconds if self._seconds else 0
+        self._keep_next_after += (missed + 1) * self._seconds
+        return True
+
+    def adopt(self, prefixes: Iterable[str]) -> None:
+        """Add checkpoints that exist, as the oldest."""
+        known = {prefix for prefix, _ in self.last}
+        found = [
+            (p, t) for p in prefixes if p not in known for t in state.get_checkpoint_mtimes([p])
+        ]
+        self.last = found + self.last
+
+
+class RetentionJournal:
+    """A note of what a save adds to and removes from the list of checkpoints.
+
+    Killed between the parts of a save, a process may leave a whole checkpoint that no list names;
+    the next save in the directory finds it by this note.
+
+    Args:
+      directory: where the state file is.
+      state_file: its name.
+      prefix: the checkpoint about to be written.
+    Raises: OSError.
+    """
+
+    def __init__(self, directory: str, state_file: str, prefix: str) -> None:
+        self._saving = files.Saving(directory, state_file)
+        try:
+            self._saving.write(_FIRST_LINE)
+            self._note("adds", [prefix])
+        except BaseException:  # because nothing may stay behind, whatever it is
+            self._saving.discard()
+            raise
+
+    def removes(self, prefixes: Sequence[str]) -> None:
+        """Note checkpoints that the list will no longer name. Raises: OSError."""
+        if prefixes:
+            self._note("removes", prefixes)
+
+    def _note(self, what: str, prefixes: Sequence[str]) -> None:
+        paths = [os.path.abspath(prefix) for prefix in prefixes]
+        self._saving.write(json.dumps({what: paths}).encode() + b"\n")
+
+    def done(self) -> None:
+        """The list and the files agree again."""
+        self._saving.discard()
+
+    def abandon(self) -> None:
+        """Leave it to the next save."""
+        self._saving.abandon()
+
+
+def recover(directory: str, state_file: str) -> list[str]:
+    """Finish what savers did not that died while they saved to a directory.
+
+    Removes the checkpoints that were about to be removed.
+
+    Returns: prefixes of the whole checkpoints that no list names, oldest first.
+    Raises: OSError, DataLossError: the state file is damaged.
+    """
+    if not os.path.isdir(directory):
+        return []
+    found: list[str] = []
+    for left in files.abandoned(directory):
+        if left.base != state_file or not left.data.startswith(_FIRST_LINE):
+            continue
+        listed = _listed(directory, state_file)
+        adds, removes = _read(left.data)
+        for path in removes:
+            if path not in listed and os.path.dirname(path) == os.path.abspath(directory):
+                state.remove_checkpoint(path)
+        found += [
+            os.path.join(directory, os.path.basename(path))
+            for path in adds
+            if path not in listed and state.checkpoint_exists(path)
+        ]
+        left.remove()
+    return found
+
+
+def _listed(directory: str, state_file: str) -> set[str]:
+    message = state.get_checkpoint_state(directory, state_file)
+    if message is None:
+        return set()
+    return {os.path.abspath(path) for path in message.all_model_checkpoint_paths}
+
+
+def _read(data: bytes) -> tuple[list[str], list[str]]:
+    notes: dict[str, list[str]] = {"adds": [], "removes": []}
+    for line in data[len(_FIRST_LINE) :].splitlines():
+        try:
+            item: Any = json.loads(line)
+        except ValueError:  # killed while it wrote this line
+            break
+        for what, paths in item.items():
+            notes[what] += paths
+    return notes["adds"], notes["removes"]

@@ -1,0 +1,529 @@
+"""Allocators: pooled memory for arrays, with a limit and statistics.
+
+How a block lives. The pool maps regions of address space. A request is cut from the smallest free
+range that holds it and handed out as an ordinary array whose `base` is a `_Block`, a thin array
+with a finaliser. NumPy keeps the chain view -> array -> block for any view of a view, because the
+types along it differ, so the block's finaliser runs when the last array over it dies, in whatever
+thread and at whatever moment that is, perhaps while that very thread is inside the allocator.
+Hence it only appends to a deque, which is atomic, and the next request drains the deque.
+
+A freed block stays whole at first, in a list of its exact size: a training step asks for the same
+sizes again and again, and gets them back in a microsecond. Only when nothing fits are these blocks
+merged with their free neighbours, before any new region is mapped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import math
+import mmap
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
+
+import numpy as np
+
+from weft_tensor.buffer import Buffer
+from weft_tensor.dtypes import as_dtype
+from weft_tensor.errors import InternalError, InvalidArgumentError, ResourceExhaustedError
+from weft_tensor.ranges import FreeRanges
+from weft_tensor.shape import as_dims, format_dims
+
+ALIGNMENT = 64
+
+_FIRST_REGION = 1 << 20
+_LARGEST_REGION = 1 << 28
+_HUGE = 1 << 25
+_HUGE_PAGE = 1 << 21
+_PAGE = mmap.PAGESIZE
+_BYTE = np.dtype(np.uint8)
+_REPORTED_HOLDERS = 8
+
+# Not shared: a forked child must not write into its parent's arrays.
+_PRIVATE: dict[str, int] = {"flags": mmap.MAP_PRIVATE} if hasattr(mmap, "MAP_PRIVATE") else {}
+_ADVISE_HUGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
+_ADVISE_DROP: int | None = getattr(mmap, "MADV_DONTNEED", None)
+
+_T = TypeVar("_T")
+
+
+class AllocatorStatistics(NamedTuple):
+    """Counters of an allocator; sizes in bytes, rounded up to the alignment."""
+
+    bytes_in_use: int
+    """In blocks that some array stands on."""
+    peak_bytes_in_use: int
+    """The most that `bytes_in_use` was."""
+    bytes_reserved: int
+    """Address space mapped; pages become memory when they are first touched."""
+    bytes_limit: int | None
+    """The most that may be reserved, None without a limit."""
+    largest_free_block: int
+    """The largest request that can be served without merging or mapping."""
+    num_allocs: int
+    """Requests served from the pool so far."""
+    largest_alloc: int
+    """The largest of them."""
+
+
+class Holder(NamedTuple):
+    """A block in use."""
+
+    nbytes: int
+    shape: tuple[int, ...]
+    dtype: str
+    label: str | None
+
+
+class Allocator(Protocol):
+    """What a device needs of an allocator."""
+
+    def empty(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], label: str | None = None
+    ) -> np.ndarray[Any, Any]:
+        """Return an uninitialised array; its memory returns when the last view of it dies."""
+        ...
+
+    def allocate(self, nbytes: int, label: str | None = None) -> Buffer:
+        """Return an uninitialised buffer."""
+        ...
+
+    def statistics(self) -> AllocatorStatistics:
+        """Return the counters now."""
+        ...
+
+    def trim(self) -> int:
+        """Return unused memory to the system; return how many bytes."""
+        ...
+
+
+class _Region(np.ndarray[Any, Any]):
+    """A mapped region as bytes. Its type keeps NumPy from making it the base of users' arrays."""
+
+    __slots__ = ("memory",)
+
+    memory: mmap.mmap
+
+
+class _Span:
+    """A range cut from a region: who uses it, or used it last."""
+
+    __slots__ = ("dead", "index", "offset", "region", "size", "use")
+
+    def __init__(
+        self, region: _Region, index: int, offset: int, size: int, dead: deque[_Span]
+    ) -> None:
+        self.region = region
+        self.index = index
+        self.offset = offset
+        self.size = size
+        self.dead = dead
+        self.use: tuple[tuple[int, ...], np.dtype[Any], str | None] = ((), _BYTE, None)
+
+
+class _Block(np.ndarray[Any, Any]):
+    """A span in use: the base of the array that was handed out."""
+
+    __slots__ = ("span",)
+
+    span: _Span
+
+    def __del__(self) -> None:
+        try:
+            span = self.span
+        except AttributeError:  # a view or copy that a user made of the block itself
+            return
+        span.dead.append(span)
+
+
+class CpuAllocator:
+    """Pooled best-fit allocator of CPU memory, with coalescing; safe to use from any thread.
+
+    With a limit, one region of that size is mapped at the first request, so that a request fails
+    only when no gap between the blocks in use is large enough. Without one, regions grow by
+    powers of two, and a huge request gets a region of its own; regions that become free are
+    returned by `trim`, or when the system refuses another.
+
+    Arrays of no elements, and arrays of Python objects (strings), are ordinary NumPy arrays that
+    the pool neither holds nor counts.
+    """
+
+    def __init__(self, limit_bytes: int | None = None, name: str = "cpu") -> None:
+        """Make an empty pool; nothing is mapped yet.
+
+        Args:
+          limit_bytes: the most to reserve, at least 64; None for no limit.
+          name: how messages call it.
+        Raises:
+          InvalidArgumentError: the limit is too small to hold anything.
+        """
+        if limit_bytes is not None and limit_bytes < ALIGNMENT:
+            raise InvalidArgumentError(f"limit_bytes must be at least 64, got {limit_bytes}")
+        self.name = name
+        self._limit = None if limit_bytes is None else limit_bytes // ALIGNMENT * ALIGNMENT
+        # Re-entered when the collector runs finalisers that allocate; _busy marks those calls.
+        self._lock = threading.RLock()
+        self._busy = False
+        self._dead: deque[_Span] = deque()
+        self._recent: dict[int, list[_Span]] = {}
+        self._spans: set[_Span] = set()
+        self._ranges = FreeRanges()
+        self._regions: dict[int, _Region] = {}
+        self._next_index = 0
+        self._reserved = 0
+        self._in_use = 0
+        self._peak = 0
+        self._num_allocs = 0
+        self._largest = 0
+        _ALLOCATORS.add(self)
+
+    def empty(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], label: str | None = None
+    ) -> np.ndarray[Any, Any]:
+        """Return an uninitialised, C-contiguous array, 64-byte aligned.
+
+        Args:
+          shape: sizes, each at least 0.
+          dtype: NumPy dtype (or what `as_dtype` takes, more slowly).
+          label: who asks, for the report of the largest holders.
+        Raises:
+          ResourceExhaustedError: the limit, or the system's memory, does not allow it.
+          InvalidArgumentError: a size is negative.
+        """
+        try:
+            size = (math.prod(shape) * dtype.itemsize + 63) & -64
+        except (AttributeError, TypeError):
+            return self.empty(_as_shape(shape), as_dtype(dtype).numpy, label)
+        if size <= 0 or dtype.hasobject:
+            return _ordinary(shape, dtype)
+        span = None
+        with self._lock:
+            if self._dead:
+                self._drain()
+            spans = self._recent.get(size)
+            if spans:
+                span = spans.pop()
+                self._in_use = in_use = self._in_use + size
+                if in_use > self._peak:
+                    self._peak = in_use
+                self._num_allocs += 1
+        if span is None:
+            span = self._cut(size, shape, dtype)
+            if span is None:
+                return _unpooled(shape, dtype, size)
+        span.use = (shape, dtype, label)
+        block = _Block(size, _BYTE, span.region, span.offset)
+        block.span = span
+        try:
+            return np.ndarray(shape, dtype, block)
+        except ValueError as error:
+            raise InvalidArgumentError(f"no array has the shape {shape}: {error}") from None
+
+    def allocate(self, nbytes: int, label: str | None = None) -> Buffer:
+        """Return an uninitialised buffer of `nbytes` bytes, 64-byte aligned.
+
+        Raises:
+          ResourceExhaustedError: the limit, or the system's memory, does not allow it.
+          InvalidArgumentError: `nbytes` is negative.
+        """
+        return Buffer(self.empty((nbytes,), _BYTE, label))
+
+    def statistics(self) -> AllocatorStatistics:
+        """Return the counters now."""
+        with self._lock:
+            largest = self._ranges.largest()
+            if not self._busy:
+                self._drain()
+                cached = sum(size * len(spans) for size, spans in self._recent.items())
+                self._in_use = self._reserved - self._ranges.free_bytes - cached
+                largest = max([largest, *(size for size, spans in self._recent.items() if spans)])
+            return AllocatorStatistics(
+                bytes_in_use=self._in_use,
+                peak_bytes_in_use=self._peak,
+                bytes_reserved=self._reserved,
+                bytes_limit=self._limit,
+                largest_free_block=largest,
+                num_allocs=self._num_allocs,
+                largest_alloc=self._largest,
+            )
+
+    def reset_peak(self) -> None:
+        """Let `peak_bytes_in_use` start again from what is in use now."""
+        with self._lock:
+            self._drain()
+            self._peak = self._in_use
+
+    def holders(self, count: int | None = None) -> list[Holder]:
+        """Return the blocks in use, the largest first; at most `count` of them."""
+        with self._lock:
+            self._drain()
+            free = {span for spans in self._recent.values() for span in spans}
+            spans = sorted(self._spans - free, key=_by_size)[:count]
+            return [_holder(span) for span in spans]
+
+    def coalesce(self) -> None:
+        """Merge recently freed blocks with their free neighbours.
+
+        Requests do so by themselves when nothing else fits.
+        """
+        with self._lock:
+            if not self._busy:
+                self._exclusively(self._merge)
+
+    def trim(self) -> int:
+        """Return unused memory to the system.
+
+        Regions that are wholly free are unmapped; whole pages of other free ranges lose their
+        content and their memory, but stay reserved.
+
+        Returns: bytes of both.
+        """
+        with self._lock:
+            return 0 if self._busy else self._exclusively(self._trim)
+
+    def check_integrity(self) -> None:
+        """Recompute what the tables say from scratch and compare.
+
+        Raises:
+          InternalError: they disagree.
+        """
+        with self._lock:
+            self._drain()
+            self._ranges.check_integrity()
+            places = self._ranges.ranges()
+            places += [(span.index, span.offset, span.size) for span in self._spans]
+            ends = {index: 0 for index in self._regions}
+            for index, offset, size in sorted(places):
+                if ends[index] != offset:
+                    raise InternalError(f"region {index} has a gap or overlap at {offset}")
+                ends[index] = offset + size
+            if ends != {index: region.nbytes for index, region in self._regions.items()}:
+                raise InternalError("the ranges of a region do not add up to its size")
+
+    def __repr__(self) -> str:
+        used = self.statistics()
+        limit = "no limit" if used.bytes_limit is None else f"limit {used.bytes_limit}"
+        return f"<CpuAllocator {self.name!r}: {used.bytes_in_use} bytes in use, {limit}>"
+
+    def _drain(self) -> None:
+        dead, recent = self._dead, self._recent
+        while dead:
+            span = dead.popleft()
+            self._in_use -= span.size
+            try:
+                recent[span.size].append(span)
+            except KeyError:
+                recent[span.size] = [span]
+
+    def _exclusively(self, work: Callable[[], _T]) -> _T:
+        self._busy = True
+        try:
+            return work()
+        finally:
+            self._busy = False
+
+    def _cut(self, size: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> _Span | None:
+        """Find a span when no recent one has the size; None for a finaliser inside the pool."""
+        for attempt in range(2):
+            with self._lock:
+                if self._busy:
+                    return None
+                span = self._exclusively(lambda: self._carve(size))
+                if span is not None:
+                    self._in_use += size
+                    self._peak = max(self._peak, self._in_use)
+                    self._num_allocs += 1
+                    return span
+            if attempt == 0:
+                gc.collect()  # arrays may hang on reference cycles; outside the lock, it runs code
+        raise self._exhausted(size, shape, dtype)
+
+    def _carve(self, size: int) -> _Span | None:
+        place = self._ranges.take(size)
+        if place is None:
+            self._merge()
+            place = self._ranges.take(size)
+        if place is None and self._grow(size):
+            place = self._ranges.take(size)
+        if place is None:
+            return None
+        index, offset = place
+        span = _Span(self._regions[index], index, offset, size, self._dead)
+        self._spans.add(span)
+        self._largest = max(self._largest, size)
+        return span
+
+    def _merge(self) -> None:
+        self._drain()
+        while self._recent:
+            _, spans = self._recent.popitem()
+            for span in spans:
+                self._spans.discard(span)
+                self._ranges.give(span.index, span.offset, span.size)
+
+    def _grow(self, size: int) -> bool:
+        """Map a region that holds `size` bytes; False if limit or system refuse."""
+        free = self._ranges.free_regions()
+        if sum(self._regions[index].nbytes for index in free) >= size:
+            self._unmap_free()  # enough is free, but in pieces: remap rather than grow
+        if self._map(self._region_size(size)):
+            return True
+        self._unmap_free()
+        return self._map(size)
+
+    def _region_size(self, size: int) -> int:
+        if self._limit is not None:
+            return max(size, self._limit - self._reserved)
+        if size >= _HUGE:
+            return -(-size // _PAGE) * _PAGE
+        wanted = max(size, _FIRST_REGION, min(self._reserved, _LARGEST_REGION))
+        return 1 << (wanted - 1).bit_length()
+
+    def _map(self, size: int) -> bool:
+        if self._limit is not None and self._reserved + size > self._limit:
+            return False
+        try:
+            memory = mmap.mmap(-1, size, **_PRIVATE)
+        except (OSError, ValueError, OverflowError):
+            return False
+        if size >= 2 * _HUGE_PAGE and _ADVISE_HUGE is not None:
+            with contextlib.suppress(OSError):  # a kernel without huge pages
+                memory.madvise(_ADVISE_HUGE)
+        region = _Region(size, _BYTE, memory)
+        region.memory = memory
+        self._regions[self._next_index] = region
+        self._ranges.add_region(self._next_index, size)
+        self._next_index += 1
+        self._reserved += size
+        return True
+
+    def _unmap_free(self) -> int:
+        released = 0
+        for index in self._ranges.free_regions():
+            self._ranges.remove_region(index)
+            released += self._regions.pop(index).nbytes
+        self._reserved -= released
+        return released
+
+    def _trim(self) -> int:
+        self._merge()
+        released = self._unmap_free()
+        if _ADVISE_DROP is None:
+            return released
+        for index, offset, size in self._ranges.ranges():
+            start = -(-offset // _PAGE) * _PAGE
+            length = (offset + size) // _PAGE * _PAGE - start
+            if length > 0:
+                self._regions[index].memory.madvise(_ADVISE_DROP, start, length)
+                released += length
+        return released
+
+    def _exhausted(
+        self, size: int, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> ResourceExhaustedError:
+        stats, holders = self.statistics(), self.holders(_REPORTED_HOLDERS)
+        limit = (
+            "the system gives no more"
+            if stats.bytes_limit is None
+            else f"the limit is {_human(stats.bytes_limit)}"
+        )
+        lines = [
+            f"the {self.name} allocator has no room for {_human(size)} "
+            f"({dtype.name}{format_dims(shape)}): {limit}, {_human(stats.bytes_in_use)} in use in "
+            f"{len(self._spans)} blocks (peak {_human(stats.peak_bytes_in_use)}), largest free "
+            f"block {_human(stats.largest_free_block)}, {stats.num_allocs} allocations so far"
+        ]
+        if holders:
+            lines.append("largest holders:")
+            lines += ["  " + _describe(holder) for holder in holders]
+        return ResourceExhaustedError(
+            "\n".join(lines),
+            details={
+                "allocator": self.name,
+                "requested": size,
+                "statistics": stats._asdict(),
+                "holders": [{**h._asdict(), "shape": list(h.shape)} for h in holders],
+            },
+        )
+
+
+def _holder(span: _Span) -> Holder:
+    shape, dtype, label = span.use
+    return Holder(span.size, tuple(shape), dtype.name, label)
+
+
+def _by_size(span: _Span) -> tuple[int, int, int]:
+    return -span.size, span.index, span.offset
+
+
+def _describe(holder: Holder) -> str:
+    by = "" if holder.label is None else f" for {holder.label}"
+    return f"{_human(holder.nbytes)}: {holder.dtype}{format_dims(holder.shape)}{by}"
+
+
+def _human(nbytes: int) -> str:
+    """Return a size as people write it: 640 bytes, 1.5 MiB."""
+    if nbytes < 1024:
+        return f"{nbytes} bytes"
+    power = min((nbytes.bit_length() - 1) // 10, 6)
+    return f"{nbytes / (1 << 10 * power):.4g} {'KMGTPE'[power - 1]}iB"
+
+
+def _as_shape(shape: Any) -> tuple[int, ...]:
+    sizes = as_dims(shape)
+    if sizes is None or None in sizes:
+        raise InvalidArgumentError(f"memory needs a known shape, got {format_dims(sizes)}")
+    return cast("tuple[int, ...]", sizes)
+
+
+def _ordinary(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array that the pool has no part in: without elements, or of Python objects."""
+    try:
+        if dtype.kind == "O":
+            return np.full(shape, b"", dtype)
+        return np.empty(shape, dtype)
+    except ValueError as error:
+        raise InvalidArgumentError(f"no array has the shape {shape}: {error}") from None
+
+
+def _unpooled(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> np.ndarray[Any, Any]:
+    """An aligned array for a finaliser that asks while its thread is inside the pool."""
+    memory = np.empty(size + ALIGNMENT, _BYTE)
+    return np.ndarray(shape, dtype, memory, -memory.ctypes.data % ALIGNMENT)
+
+
+_ALLOCATORS: weakref.WeakSet[CpuAllocator] = weakref.WeakSet()
+_HELD: list[CpuAllocator] = []
+_DEFAULT_LOCK = threading.Lock()
+_default: CpuAllocator | None = None
+
+
+def cpu_allocator() -> CpuAllocator:
+    """Return the allocator that the whole process shares; it has no limit."""
+    global _default
+    if _default is None:
+        with _DEFAULT_LOCK:
+            if _default is None:
+                _default = CpuAllocator()
+    return _default
+
+
+def _before_fork() -> None:
+    _HELD.extend(_ALLOCATORS)
+    for allocator in _HELD:
+        allocator._lock.acquire()
+
+
+def _after_fork() -> None:
+    while _HELD:
+        _HELD.pop()._lock.release()
+
+
+if hasattr(os, "register_at_fork"):  # a child must not inherit a lock that nobody will release
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork
+    )

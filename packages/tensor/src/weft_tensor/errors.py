@@ -1,0 +1,464 @@
+"""The error classes of weft: TensorFlow's canonical codes, with the place where it went wrong.
+
+Every error that a program can meet while it builds or runs a graph is an `OpError`. Its subclasses
+stand for one cause each; their docstrings say when they are raised and what to do. An error carries
+the op, the node, the device, the inputs and the user's line, as far as they are known, and crosses
+process borders whole through `OpError.to_dict` and `OpError.from_dict`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+OK = 0
+CANCELLED = 1
+UNKNOWN = 2
+INVALID_ARGUMENT = 3
+DEADLINE_EXCEEDED = 4
+NOT_FOUND = 5
+ALREADY_EXISTS = 6
+PERMISSION_DENIED = 7
+RESOURCE_EXHAUSTED = 8
+FAILED_PRECONDITION = 9
+ABORTED = 10
+OUT_OF_RANGE = 11
+UNIMPLEMENTED = 12
+INTERNAL = 13
+UNAVAILABLE = 14
+DATA_LOSS = 15
+UNAUTHENTICATED = 16
+
+_E = TypeVar("_E", bound="OpError")
+
+_CLASSES: dict[str, type[OpError]] = {}
+
+
+class OpError(Exception):
+    """A node of a graph could not be built or run, for a cause that has no class of its own.
+
+    Raised as itself only for codes that this version does not know; catch it to catch every error
+    of this package. Read `message`, then `node` and `line` to find the place in the program.
+
+    Both constructors work: `InvalidArgumentError("message", op="MatMul")` and TensorFlow's
+    positional `InvalidArgumentError(node_def, op, message)`.
+
+    Attributes:
+      message: what was required and what was got.
+      op: op type, such as "MatMul", or None.
+      node: node name, such as "dense/MatMul", or None.
+      device: device name, or None.
+      line: the user's line that made the node, such as "train.py:12 in main", or None.
+      inputs: the inputs of the node, such as ("float32[2,3]", "float32[4,5]").
+      details: plain data about the cause (numbers, strings, lists and dicts of them).
+      node_def: what TensorFlow's positional form was given, or None; does not cross the wire.
+    """
+
+    code: ClassVar[int] = UNKNOWN
+
+    message: str
+    op: str | None
+    node: str | None
+    device: str | None
+    line: str | None
+    inputs: tuple[str, ...]
+    details: dict[str, Any]
+    node_def: Any
+
+    def __init__(
+        self,
+        *args: Any,
+        message: str | None = None,
+        op: Any = None,
+        node: str | None = None,
+        device: str | None = None,
+        line: str | None = None,
+        inputs: Iterable[str] = (),
+        details: Mapping[str, Any] | None = None,
+        node_def: Any = None,
+    ) -> None:
+        """Take a message (first or by name), or TensorFlow's `(node_def, op, message)`.
+
+        Args:
+          *args: `(message,)`, or `(node_def, op, message)` with an error code after it or not.
+          message: the text, when not in `args`.
+          op: op type name; an operation (with `type` and `name`) gives the node's name as well.
+          node: node name.
+          device: device name.
+          line: "file.py:12 in f".
+          inputs: descriptions of the inputs, "float32[2,3]".
+          details: plain data about the cause.
+          node_def: a node definition with `name`, `op` and `device`, as TensorFlow passes it.
+        """
+        if len(args) == 1:
+            message = args[0]
+        elif args:
+            node_def, op, message = _positional(type(self), args)
+        if node_def is not None:
+            op = op or getattr(node_def, "op", None)
+            node = node or getattr(node_def, "name", None)
+            device = device or getattr(node_def, "device", None) or None
+        if op is not None and not isinstance(op, str):
+            node = node or getattr(op, "name", None)
+            op = getattr(op, "type", None)
+        self.message = "" if message is None else str(message)
+        self.args = (self.message,)
+        self.op = op
+        self.node = node
+        self.device = device
+        self.line = line
+        self.inputs = tuple(inputs)
+        self.details = dict(details) if details else {}
+        self.node_def = node_def
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _CLASSES.setdefault(cls.__name__, cls)
+
+    @property
+    def error_code(self) -> int:
+        """The canonical code, TensorFlow's name for `code`."""
+        return self.code
+
+    def with_context(
+        self: _E,
+        op: str | None = None,
+        node: str | None = None,
+        device: str | None = None,
+        line: str | None = None,
+        inputs: Iterable[str] = (),
+    ) -> _E:
+        """Fill in what is not known yet and return the error itself; what is known stays."""
+        self.op = self.op or op
+        self.node = self.node or node
+        self.device = self.device or device
+        self.line = self.line or line
+        self.inputs = self.inputs or tuple(inputs)
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the error as plain data: strings, numbers, lists and dicts."""
+        return {
+            "code": self.code,
+            "type": type(self).__name__,
+            "message": self.message,
+            "op": self.op,
+            "node": self.node,
+            "device": self.device,
+            "line": self.line,
+            "inputs": list(self.inputs),
+            "details": dict(self.details),
+        }
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> OpError:
+        """Rebuild an error from `to_dict`'s data, which may come from a stranger.
+
+        A type that this process does not know becomes the class of its code.
+
+        Args:
+          data: a mapping with at least "code" (int) and "message" (str).
+        Raises:
+          DataLossError: a field is missing or has the wrong type.
+        """
+        code = _field(data, "code", int)
+        known = _CLASSES.get(_field(data, "type", str, default=""))
+        cls = known if known is not None and known.code == code else from_code(code)
+        inputs = _field(data, "inputs", (list, tuple), default=())
+        if not all(isinstance(item, str) for item in inputs):
+            raise DataLossError(f"an error's inputs must be strings, got {inputs!r}")
+        error = cls.__new__(cls)
+        OpError.__init__(
+            error,
+            _field(data, "message", str),
+            inputs=inputs,
+            details=_field(data, "details", Mapping, default={}),
+            **{key: _field(data, key, str, default=None) for key in _PLACES},
+        )
+        if cls is OpError and code != UNKNOWN:
+            error.details.setdefault("code", code)
+        return error
+
+    def __str__(self) -> str:
+        context = self._context()
+        return f"{self.message}\n\n{context}" if context else self.message
+
+    def __repr__(self) -> str:
+        known = "".join(
+            f", {key}={value!r}" for key in _PLACES if (value := getattr(self, key)) is not None
+        )
+        return f"{type(self).__name__}({self.message!r}{known})"
+
+    def __reduce__(self) -> tuple[Callable[[Mapping[str, Any]], OpError], tuple[dict[str, Any]]]:
+        return OpError.from_dict, (self.to_dict(),)
+
+    def _context(self) -> str:
+        where = []
+        if self.node is not None:
+            where.append(f"node {self.node!r}")
+        if self.op is not None:
+            where.append(f"op {self.op}" if self.node is None else f"(op {self.op})")
+        if self.device is not None:
+            where.append(f"on {self.device}")
+        lines = [" ".join(where)] if where else []
+        if self.inputs:
+            lines.append("inputs: " + ", ".join(self.inputs))
+        if self.line is not None:
+            lines.append(f"made at {self.line}")
+        return "\n".join("  " + line for line in lines)
+
+
+_CLASSES["OpError"] = OpError
+
+_PLACES = ("op", "node", "device", "line")
+
+_REQUIRED = object()
+
+
+def _positional(cls: type[OpError], args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    if len(args) in (3, 4):
+        return args[0], args[1], args[2]
+    raise TypeError(
+        f"{cls.__name__} takes (message) or (node_def, op, message), got {len(args)} arguments"
+    )
+
+
+def _field(data: Mapping[str, Any], key: str, kind: Any, default: Any = _REQUIRED) -> Any:
+    value = data.get(key, default)
+    if value is default and default is not _REQUIRED:
+        return default
+    if not isinstance(value, kind):
+        got = "nothing" if value is _REQUIRED else repr(value)
+        raise DataLossError(f"an error's {key!r} must be {kind}, got {got}")
+    return value
+
+
+class CancelledError(OpError):
+    """The work was cancelled before it was done.
+
+    Raised by a step whose session was closed, by waiting queue operations when the queue is closed
+    with `cancel_pending_enqueues`, and by a step that was asked to stop. Usually expected during
+    shutdown: stop the loop that met it.
+    """
+
+    code = CANCELLED
+
+
+class UnknownError(OpError):
+    """A kernel or a peer failed in a way that fits no other class.
+
+    Raised when foreign code (a Python function in the graph, a server's status) fails with an
+    exception that says nothing about its kind. The message carries the original text.
+    """
+
+    code = UNKNOWN
+
+
+class InvalidArgumentError(OpError, ValueError):
+    """An argument is wrong whatever the state of the system: a value, a shape, a name.
+
+    Raised at construction wherever the mistake can be seen there, otherwise by the kernel. The
+    message gives what was required and what was got; correct the program at `line`.
+    """
+
+    code = INVALID_ARGUMENT
+
+
+class InvalidTypeError(InvalidArgumentError, TypeError):
+    """An argument has the wrong element type, or is no element type at all.
+
+    Raised at construction: tensors are never promoted implicitly, so `float32 + float64` or
+    `int32 * float32` ends here. Cast one operand, or give the constant the other's dtype.
+    """
+
+
+class DeadlineExceededError(OpError):
+    """The time allowed ran out before the work was done.
+
+    Raised by a step past its `timeout_in_ms` and by remote calls. The step has stopped; variables
+    may have been updated by the part that ran. Allow more time, or find what waits: often a queue
+    that nobody fills.
+    """
+
+    code = DEADLINE_EXCEEDED
+
+
+class NotFoundError(OpError, KeyError):
+    """Something asked for by name does not exist: a file, a checkpoint's tensor, a resource.
+
+    Check the name; for checkpoints, compare the graph's variables with the file's.
+    """
+
+    code = NOT_FOUND
+
+
+class AlreadyExistsError(OpError):
+    """Something to be created exists already: a file, a resource in a container.
+
+    Choose another name, share the existing one through `shared_name`, or reset the container.
+    """
+
+    code = ALREADY_EXISTS
+
+
+class PermissionDeniedError(OpError):
+    """The caller is known but may not do this: write a file, use a device.
+
+    Change the permissions or the path; trying again does not help.
+    """
+
+    code = PERMISSION_DENIED
+
+
+class ResourceExhaustedError(OpError):
+    """No room is left: memory under an allocator's limit, a quota, the disk.
+
+    Raised by allocators with the request, the statistics and the largest holders in the message
+    and, as numbers, in `details`. Make the batch smaller, raise the limit, or free what the list
+    of holders shows.
+    """
+
+    code = RESOURCE_EXHAUSTED
+
+
+class FailedPreconditionError(OpError):
+    """The system is not in the state that the operation needs.
+
+    Raised most often by reading a variable that was not initialized: run its initializer first.
+    Trying again without changing the state does not help.
+    """
+
+    code = FAILED_PRECONDITION
+
+
+class AbortedError(OpError):
+    """The operation was aborted by another's doing, such as a failure elsewhere in the step.
+
+    Trying again at a higher level (restore the checkpoint, run the step again) may succeed.
+    """
+
+    code = ABORTED
+
+
+class OutOfRangeError(OpError):
+    """The end was reached: of a queue that is closed and empty, of a dataset, of a file.
+
+    It is how an input pipeline says that the epoch is over; loops catch it and stop.
+    """
+
+    code = OUT_OF_RANGE
+
+
+class UnimplementedError(OpError, NotImplementedError):
+    """The operation exists but not for these dtypes, shapes, attributes or this device.
+
+    The message names what is supported. Place the node elsewhere, cast, or register a kernel.
+    """
+
+    code = UNIMPLEMENTED
+
+
+class InternalError(OpError):
+    """An invariant of weft itself is broken.
+
+    It is a defect of this software and not of the program; report it with the message and, if
+    possible, with the graph.
+    """
+
+    code = INTERNAL
+
+
+class UnavailableError(OpError):
+    """A task or service cannot be reached now.
+
+    Raised for lost connections and tasks that restarted. Trying again later, from the last
+    checkpoint, may succeed.
+    """
+
+    code = UNAVAILABLE
+
+
+class DataLossError(OpError):
+    """Stored or received data is damaged: a checksum differs, a file is cut short.
+
+    Nothing of the damaged part was used. Restore an older checkpoint or fetch the file again.
+    """
+
+    code = DATA_LOSS
+
+
+class UnauthenticatedError(OpError):
+    """The caller did not prove who it is: no certificate, no token, or a wrong one.
+
+    Give the credentials that the server was started with.
+    """
+
+    code = UNAUTHENTICATED
+
+
+_BY_CODE: dict[int, type[OpError]] = {
+    cls.code: cls for cls in OpError.__subclasses__() if "code" in cls.__dict__
+}
+
+
+def from_code(code: int) -> type[OpError]:
+    """Return the class for a canonical code (1 to 16), or `OpError` itself for any other."""
+    return _BY_CODE.get(code, OpError)
+
+
+def exception_type_from_error_code(code: int) -> type[OpError]:
+    """Return the class for a canonical code, as TensorFlow's function of this name does.
+
+    Raises:
+      NotFoundError: the code has no class.
+    """
+    if code not in _BY_CODE:
+        raise NotFoundError(f"no error class has the code {code!r}; codes are 1 to 16")
+    return _BY_CODE[code]
+
+
+def error_code_from_exception_type(cls: type[OpError]) -> int:
+    """Return the canonical code of an error class."""
+    return cls.code
+
+
+__all__ = [
+    "ABORTED",
+    "ALREADY_EXISTS",
+    "CANCELLED",
+    "DATA_LOSS",
+    "DEADLINE_EXCEEDED",
+    "FAILED_PRECONDITION",
+    "INTERNAL",
+    "INVALID_ARGUMENT",
+    "NOT_FOUND",
+    "OK",
+    "OUT_OF_RANGE",
+    "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED",
+    "UNAUTHENTICATED",
+    "UNAVAILABLE",
+    "UNIMPLEMENTED",
+    "UNKNOWN",
+    "AbortedError",
+    "AlreadyExistsError",
+    "CancelledError",
+    "DataLossError",
+    "DeadlineExceededError",
+    "FailedPreconditionError",
+    "InternalError",
+    "InvalidArgumentError",
+    "InvalidTypeError",
+    "NotFoundError",
+    "OpError",
+    "OutOfRangeError",
+    "PermissionDeniedError",
+    "ResourceExhaustedError",
+    "UnauthenticatedError",
+    "UnavailableError",
+    "UnimplementedError",
+    "UnknownError",
+    "error_code_from_exception_type",
+    "exception_type_from_error_code",
+    "from_code",
+]

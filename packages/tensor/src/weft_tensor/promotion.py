@@ -1,0 +1,179 @@
+"""Promotion and casting rules.
+
+Between tensors nothing is promoted: the operands of an op have the same element type or the op is
+refused. Python scalars and nested lists have no type of their own: next to a tensor they take its
+type, alone they take `default_dtype`. A cast between tensors is explicit and follows `can_cast`.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
+
+# (bits of the significand, exponent of the largest power of two), IEEE 754 and bfloat16
+_FLOAT_FORMATS = {
+    dtypes.float16: (11, 15),
+    dtypes.bfloat16: (8, 127),
+    dtypes.float32: (24, 127),
+    dtypes.float64: (53, 1023),
+}
+
+
+def can_cast(source: Any, target: Any, lossless: bool = True) -> bool:
+    """Whether elements of type `source` may be cast to `target`.
+
+    Args:
+      source: an element type, or what `as_dtype` takes; references count as their base.
+      target: the same.
+      lossless: True asks whether every value arrives exactly; False asks whether the Cast op takes
+        the pair at all: any two of the numeric types and bool, and a quantised type with the plain
+        integer that stores it.
+    """
+    a, b = dtypes.as_dtype(source).base_dtype, dtypes.as_dtype(target).base_dtype
+    if a is b:
+        return True
+    if not (_is_number(a) and _is_number(b)):
+        stored_alike = a.numpy == b.numpy and a.is_quantized != b.is_quantized
+        return stored_alike and not lossless
+    if not lossless or a.is_bool:
+        return True
+    if b.is_bool or (a.is_complex and not b.is_complex):
+        return False
+    return _fits(a.real_dtype, b.real_dtype)
+
+
+def _is_number(dtype: DType) -> bool:
+    return dtype.is_bool or dtype.is_integer or dtype.is_floating or dtype.is_complex
+
+
+def _fits(a: DType, b: DType) -> bool:
+    """Whether each value of the integer or float `a` is one of the integer or float `b`."""
+    if b.is_integer:
+        return a.is_integer and b.min <= a.min and a.max <= b.max
+    digits, exponent = _FLOAT_FORMATS[b]
+    if a.is_integer:
+        bits = a.size * 8 - (0 if a.is_unsigned else 1)
+        return bits <= digits and bits <= exponent
+    return _FLOAT_FORMATS[a][0] <= digits and _FLOAT_FORMATS[a][1] <= exponent
+
+
+def common_dtype(operands: Iterable[Any], what: str = "operands") -> DType:
+    """Return the one base type that all operands have.
+
+    Args:
+      operands: element types, or anything with a `dtype`; at least one.
+      what: how the message calls them.
+    Raises:
+      InvalidTypeError: they differ, or there are none.
+    """
+    found = [dtypes.as_dtype(operand).base_dtype for operand in operands]
+    if not found:
+        raise InvalidTypeError(f"{what} must have one element type, got none")
+    for dtype in found:
+        if dtype is not found[0]:
+            names = ", ".join(each.name for each in found)
+            raise InvalidTypeError(
+                f"{what} must have the same element type, got {names}; "
+                "nothing is promoted between tensors, cast one of them"
+            )
+    return found[0]
+
+
+def default_dtype(value: Any) -> DType:
+    """Return the type of a Python value that stands alone.
+
+    float is float32; int is int32, or int64 or uint64 when it does not fit; bool is bool; complex
+    is complex128; str and bytes are string. An array, a NumPy scalar or a tensor keeps its own
+    type. A nested list has the type that holds all its leaves, counted as Python values: a float
+    among integers makes it float32. An empty list is float32.
+
+    Raises:
+      InvalidTypeError: a leaf is none of these, or the leaves do not go together.
+      InvalidArgumentError: the list is ragged.
+    """
+    dtype = getattr(value, "dtype", None)
+    if dtype is not None:
+        return dtypes.as_dtype(dtype)
+    if isinstance(value, (list, tuple)):
+        return _default_of_list(value)
+    if isinstance(value, bool):
+        return dtypes.bool_
+    if isinstance(value, numbers.Integral):
+        return _narrowest_int(int(value), int(value))
+    if isinstance(value, numbers.Real):
+        return dtypes.float32
+    if isinstance(value, numbers.Complex):
+        return dtypes.complex128
+    if isinstance(value, (str, bytes)):
+        return dtypes.string
+    raise InvalidTypeError(
+        f"expected a number, a string or lists of them, got {value!r} of type "
+        f"{type(value).__name__!r}"
+    )
+
+
+def _narrowest_int(low: int, high: int) -> DType:
+    for dtype in (dtypes.int32, dtypes.int64, dtypes.uint64):
+        if dtype.min <= low and high <= dtype.max:
+            return dtype
+    raise InvalidTypeError(f"the integers {low} to {high} fit in no element type")
+
+
+def _default_of_list(values: Any) -> DType:
+    array = nested_array(values)
+    kind = array.dtype.kind
+    if kind in "SU" or (kind == "O" and _all_strings(array)):
+        return dtypes.string
+    if kind == "O":
+        return _default_of_leaves(array)
+    if array.dtype == np.float64:
+        if array.size and np.abs(array).max() >= 2.0**63 and _all_integers(values):
+            leaves = [int(leaf) for leaf in np.asarray(values, dtype=object).flat]
+            return _narrowest_int(min(leaves), max(leaves))
+        return dtypes.float32
+    if array.dtype == np.int64 and array.size:
+        return _narrowest_int(int(array.min()), int(array.max()))
+    return dtypes.from_numpy(array.dtype)
+
+
+def nested_array(values: Any) -> np.ndarray[Any, Any]:
+    """Return a nested list as NumPy sees it, with strings and mixtures as an object array.
+
+    Raises:
+      InvalidArgumentError: the list is ragged.
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "SU":  # NumPy turns numbers beside strings into strings
+            array = np.asarray(values, dtype=object)
+    except OverflowError as error:
+        raise InvalidTypeError(f"the list has an integer that fits in no type: {error}") from None
+    except ValueError as error:
+        raise InvalidArgumentError(f"the list is no rectangular array: {error}") from None
+    return array
+
+
+def _all_strings(array: np.ndarray[Any, Any]) -> bool:
+    return all(isinstance(leaf, (str, bytes)) for leaf in array.flat)
+
+
+def _all_integers(values: Any) -> bool:
+    """Whether a list that NumPy made floats of has integers only, some beyond int64."""
+    leaves = np.asarray(values, dtype=object)
+    return all(isinstance(leaf, numbers.Integral) for leaf in leaves.flat)
+
+
+def _default_of_leaves(array: np.ndarray[Any, Any]) -> DType:
+    """Type of leaves that NumPy has no common type for: it exists if all have the same one."""
+    found = {default_dtype(leaf) for leaf in array.flat}
+    if len(found) != 1:
+        names = ", ".join(sorted(dtype.name for dtype in found))
+        raise InvalidTypeError(f"a list has one element type, got leaves of {names}")
+    return found.pop()

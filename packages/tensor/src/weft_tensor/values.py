@@ -1,0 +1,125 @@
+"""From Python values to arrays: the strict conversion behind constants and tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
+from weft_tensor.promotion import default_dtype, nested_array
+
+
+def to_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
+    """Return `value` as an array of an element type.
+
+    A float or complex is no integer, a complex no float, a number no bool, nor a bool a number, and
+    an integer must fit: who wants that casts explicitly. Floats round. A string array becomes
+    objects of bytes. Where nothing needs to change the result is the array itself, not a copy.
+
+    Args:
+      value: an array, a Python value, nested lists of them, or anything with `__array__`.
+      dtype: the type wanted; None takes `default_dtype`.
+    Raises:
+      InvalidTypeError: the value is not of that type.
+      InvalidArgumentError: a list is ragged, or an integer does not fit.
+    """
+    if isinstance(value, (np.ndarray, np.generic)):
+        return _from_array(np.asarray(value), dtype)
+    if hasattr(value, "__array__"):
+        return _from_array(np.asarray(value), dtype)
+    found = default_dtype(value) if dtype is None else dtype.base_dtype
+    if found is dtypes.string:
+        return to_bytes(nested_array(value))
+    if not found.is_numpy_compatible:
+        raise InvalidTypeError(f"a Python value can not become a {found.name}")
+    return _from_numbers(nested_array(value), found)
+
+
+def to_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return an array of strings as objects of bytes; text is encoded as UTF-8.
+
+    An object array that holds bytes only is returned as it is.
+
+    Raises:
+      InvalidTypeError: an element is neither bytes nor text.
+    """
+    if array.dtype.kind == "U":
+        return _map_objects(array.astype(object))
+    if array.dtype.kind == "S":
+        return array.astype(object)
+    if array.dtype.kind != "O":
+        raise InvalidTypeError(f"expected strings, got an array of {array.dtype.name}")
+    if all(type(leaf) is bytes for leaf in array.flat):
+        return array
+    return _map_objects(array)
+
+
+def _map_objects(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    result = np.empty(array.shape, object)
+    flat = result.reshape(-1)
+    for index, leaf in enumerate(array.flat):
+        flat[index] = _encode(leaf)
+    return result
+
+
+def _encode(leaf: Any) -> bytes:
+    if isinstance(leaf, str):
+        return leaf.encode()
+    if isinstance(leaf, bytes):
+        return bytes(leaf)
+    raise InvalidTypeError(f"expected bytes or text, got {leaf!r} of type {type(leaf).__name__!r}")
+
+
+def _from_array(array: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[Any, Any]:
+    own = dtypes.from_numpy(array.dtype)
+    wanted = own if dtype is None else dtype.base_dtype
+    if wanted is dtypes.string:
+        return to_bytes(array)
+    if own is wanted:
+        return array
+    if own is dtypes.string or not wanted.is_numpy_compatible:
+        raise InvalidTypeError(f"expected {wanted.name}, got an array of {own.name}")
+    return _from_numbers(array, wanted)
+
+
+def _from_numbers(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    kind = array.dtype.kind
+    accepted = (
+        "b"
+        if dtype.is_bool
+        else "iu"
+        if dtype.is_integer or dtype.is_quantized
+        else "iufc"
+        if dtype.is_complex
+        else "iuf"
+    )
+    if kind == "O" and accepted != "b" and all(type(leaf) is int for leaf in array.flat):
+        kind = "i"  # integers beyond 64 bits
+    if array.dtype == dtypes.bfloat16.numpy:
+        kind = "f"  # NumPy calls it V
+    if kind not in accepted and array.size:
+        raise InvalidTypeError(f"expected {dtype.name}, got {_odd_leaf(array, accepted)}")
+    if (dtype.is_integer or dtype.is_quantized) and array.size:
+        _check_range(array, dtype)
+    return array.astype(dtype.numpy, copy=False)
+
+
+def _odd_leaf(array: np.ndarray[Any, Any], accepted: str) -> str:
+    for leaf in array.flat:
+        item = leaf.item() if isinstance(leaf, np.generic) else leaf
+        if np.asarray(item).dtype.kind not in accepted:
+            return f"{item!r} of type {type(item).__name__!r}"
+    return f"an array of {array.dtype.name}"
+
+
+def _check_range(array: np.ndarray[Any, Any], dtype: DType) -> None:
+    info = np.iinfo(dtype.numpy)
+    low, high = array.min(), array.max()
+    if int(low) < info.min or int(high) > info.max:
+        odd = int(low) if int(low) < info.min else int(high)
+        raise InvalidArgumentError(
+            f"{odd} does not fit in {dtype.name}, which holds {info.min} to {info.max}"
+        )

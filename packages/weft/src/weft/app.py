@@ -1,0 +1,19 @@
+"""`wf.app`: running a program with its flags parsed, through absl."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from absl import app as _absl_app
+
+
+def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
+    """Parse the flags and call `main` with what is left of the command line; exits with its result.
+
+    Args:
+      main: `main` of the program's main module by default.
+      argv: `sys.argv` by default.
+    """
+    _absl_app.run(main or sys.modules["__main__"].main, argv)

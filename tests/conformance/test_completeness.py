@@ -1,0 +1,78 @@
+"""Every declared op has a kernel, a gradient or none on purpose, cases, and a shape rule."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import cache
+
+import pytest
+import weft_graph.ops
+from weft_autodiff.registry import registered_gradients
+from weft_exec.kernels.registry import registered_kernels
+from weft_graph.op_def import OpDef, lookup_op, registered_ops
+from weft_tensor import dtypes
+from weft_testing.cases import load_cases
+
+OF_OTHERS = ("Test", "Stranger", "_")
+"""Prefixes of ops that tests declare, and of nodes that only executables contain."""
+
+NO_KERNEL: dict[str, str] = {}
+"""Op type to the reason why no device has a kernel for it."""
+
+NO_GRADIENT = {
+    "IgammaGradA": "it is the derivative of Igamma for a; TensorFlow has no further one either",
+}
+"""Op type to the reason why asking for its gradient is an error rather than None."""
+
+NO_CASES = {
+    "NoOp": "no inputs and no outputs",
+    "Placeholder": "its value is fed",
+    "PlaceholderV2": "its value is fed",
+}
+"""Op type to the reason why a row of inputs and a reference value cannot show it."""
+
+NO_SHAPE_RULE = {
+    "PyFunc": "the shapes are known to the Python function alone",
+    "PyFuncStateless": "the shapes are known to the Python function alone",
+}
+"""Op type to the reason why nothing is known of the shapes of its outputs."""
+
+
+@cache
+def all_ops() -> list[str]:
+    for module in pkgutil.iter_modules(weft_graph.ops.__path__):
+        importlib.import_module(f"weft_graph.ops.{module.name}")
+    return [op for op in registered_ops() if not op.startswith(OF_OTHERS)]
+
+
+def has_state(op_def: OpDef) -> bool:
+    """Whether an op reads or writes state, which its tests must set up around it."""
+    handles = (dtypes.resource, dtypes.variant)
+    args = (*op_def.inputs, *op_def.outputs)
+    return op_def.stateful or any(arg.is_ref or arg.dtype in handles for arg in args)
+
+
+def test_every_op_has_a_kernel() -> None:
+    have = {op for op, _ in registered_kernels()}
+    assert [op for op in all_ops() if op not in have and op not in NO_KERNEL] == []
+
+
+def test_every_op_has_a_gradient_or_none_on_purpose() -> None:
+    have = set(registered_gradients())
+    assert [op for op in all_ops() if op not in have and op not in NO_GRADIENT] == []
+
+
+def test_every_op_without_state_has_cases() -> None:
+    have = {case.op for cases in load_cases().values() for case in cases} | set(NO_CASES)
+    assert [op for op in all_ops() if op not in have and not has_state(lookup_op(op))] == []
+
+
+def test_every_op_has_a_shape_rule() -> None:
+    without = [op for op in all_ops() if lookup_op(op).shape_rule is None]
+    assert [op for op in without if lookup_op(op).outputs and op not in NO_SHAPE_RULE] == []
+
+
+@pytest.mark.parametrize("table", [NO_KERNEL, NO_GRADIENT, NO_CASES, NO_SHAPE_RULE])
+def test_exceptions_are_ops(table: dict[str, str]) -> None:
+    assert set(table) <= set(all_ops())

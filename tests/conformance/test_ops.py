@@ -1,0 +1,175 @@
+"""Every case: values, element types and static shapes; gradients against finite differences."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.cases import Array, Case, load_cases, widen
+from weft_testing.differentiate import directional_error, random_like, vector_jacobian
+from weft_testing.evaluate import evaluate
+
+from weft_autodiff.registry import gradient_of, not_differentiable
+from weft_graph.builder import constant_of, create, out
+from weft_graph.graph import Graph
+from weft_graph.node import Node, Output
+from weft_tensor import dtypes
+from weft_tensor.shape import is_fully_defined
+
+KNOWLEDGE = ("static", "ranked", "unknown")
+
+
+def _forward_rows() -> list[Any]:
+    return [
+        pytest.param(case, dtype, id=f"{family}-{case.name}-{dtype}")
+        for family, cases in load_cases().items()
+        for case in cases
+        for dtype in case.dtypes
+    ]
+
+
+def _gradient_rows() -> list[Any]:
+    return [
+        pytest.param(case, dtype, id=f"{family}-{case.name}-{dtype}")
+        for family, cases in load_cases().items()
+        for case in cases
+        if case.grad is not False
+        for dtype in ("float64", "complex128")
+        if dtype in case.dtypes
+    ]
+
+
+class _Built:
+    """A case as a graph of one node with fed inputs."""
+
+    def __init__(self, case: Case, dtype: str, knowledge: str) -> None:
+        constant = iter(case.is_constant())
+        self.point: dict[Output, Any] = {}
+        self.flat: list[Output] = []
+        self.arrays = case.arrays(dtype)
+
+        def place(array: Array) -> Output:
+            folded = next(constant) and knowledge == "static"
+            value = constant_of(array.copy()) if folded else _feed(array, knowledge)
+            if not folded:
+                self.point[value] = array
+            prepare = case.prepare.get(len(self.flat))
+            self.flat.append(value)
+            return value if prepare is None else prepare(value)
+
+        inputs = [[place(a) for a in x] if isinstance(x, list) else place(x) for x in self.arrays]
+        attrs = dict(case.attrs)
+        if dtype and case.type_attr in case.op_def.attrs:
+            attrs[case.type_attr] = dtypes.as_dtype(dtype)
+        self.node: Node = create(case.op, inputs, attrs)
+
+    def evaluate(self) -> tuple[list[Any], list[Any]]:
+        """The outputs, and what the node took as inputs, arranged as its arguments."""
+        outputs, inputs = self.node.outputs, self.node.inputs
+        values = evaluate([*outputs, *inputs], self.point)
+        taken = iter([np.asarray(value) for value in values[len(outputs) :]])
+        arrays = [
+            [next(taken) for _ in x] if isinstance(x, list) else next(taken) for x in self.arrays
+        ]
+        return values[: len(outputs)], arrays
+
+
+def _feed(array: Array, knowledge: str) -> Output:
+    element = dtypes.string if array.dtype.kind == "O" else dtypes.from_numpy(array.dtype)
+    shape: Any = array.shape
+    if knowledge == "ranked":
+        shape = (None,) * array.ndim
+    elif knowledge == "unknown":
+        shape = None
+    return out("TestInput", (), {"dtype": element, "shape": shape})
+
+
+@pytest.mark.parametrize("knowledge", KNOWLEDGE)
+@pytest.mark.parametrize(("case", "dtype"), _forward_rows())
+def test_forward(case: Case, dtype: str, knowledge: str) -> None:
+    if knowledge not in case.knowledge:
+        return
+    with Graph().as_default():
+        built = _Built(case, dtype, knowledge)
+        outputs = built.node.outputs
+        results, arrays = built.evaluate()
+        if knowledge == "static" and case.static:
+            assert all(is_fully_defined(output.dims) for output in outputs), outputs
+    if case.expected is None:
+        return
+    wide = [[widen(a) for a in x] if isinstance(x, list) else widen(x) for x in arrays]
+    with np.errstate(all="ignore"):
+        wanted = case.expected(*wide)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    assert len(wanted) == len(results)
+    for output, got, want in zip(outputs, results, wanted, strict=True):
+        _compare(case, output, got, np.asarray(want))
+
+
+def _compare(case: Case, output: Output, got: Any, want: Array) -> None:
+    assert got.shape == want.shape, f"{output!r}: shape {got.shape}, expected {want.shape}"
+    limits = case.tolerance.get(output.dtype.name)
+    if limits is None:
+        np.testing.assert_array_equal(got, want.astype(got.dtype))
+        return
+    relative, absolute = limits
+    np.testing.assert_allclose(widen(np.asarray(got)), want, rtol=relative, atol=absolute)
+
+
+@pytest.mark.parametrize("knowledge", ("static", "unknown"))
+@pytest.mark.parametrize(("case", "dtype"), _gradient_rows())
+def test_gradient(case: Case, dtype: str, knowledge: str) -> None:
+    if knowledge not in case.knowledge:
+        return
+    rng = np.random.default_rng(zlib.crc32(case.name.encode()))
+    with Graph().as_default():
+        built = _Built(case, dtype, knowledge)
+        if case.grad is None and gradient_of(built.node).function is not_differentiable:
+            return
+        ys = [y for y in built.node.outputs if y.dtype.is_floating or y.dtype.is_complex]
+        xs = [built.flat[i] for i in _positions(case)]
+        grads, seeds = _differentiate(ys, xs, built.point, rng)
+        _check_direction(case, ys, grads, xs, built.point, seeds, rng)
+        if case.order < 2:
+            return
+        ys = [grad for grad in grads if grad is not None]
+        if not ys:
+            return
+        grads, more = _differentiate(ys, xs, built.point | seeds, rng)
+        _check_direction(case, ys, grads, xs, built.point | seeds, more, rng)
+
+
+def _positions(case: Case) -> list[int]:
+    if case.grad is None or case.grad is True:
+        return case.varied()
+    assert not isinstance(case.grad, bool)
+    return list(case.grad)
+
+
+def _differentiate(
+    ys: list[Output], xs: list[Output], point: dict[Output, Any], rng: np.random.Generator
+) -> tuple[list[Output | None], dict[Output, Any]]:
+    """Gradients of the outputs for random seeds, which are fed like any input."""
+    values = evaluate(ys, point)
+    seeds = [random_like(rng, np.asarray(value)) for value in values]
+    fed = [_feed(seed, "static") for seed in seeds]
+    return vector_jacobian(ys, fed, xs), dict(zip(fed, seeds, strict=True))
+
+
+def _check_direction(
+    case: Case,
+    ys: list[Output],
+    grads: list[Output | None],
+    xs: list[Output],
+    point: dict[Output, Any],
+    fed: dict[Output, Any],
+    rng: np.random.Generator,
+) -> None:
+    seeds = dict(zip(ys, fed.values(), strict=True))
+    expected, found = directional_error(ys, grads, xs, point | fed, seeds, rng)
+    scale = max(abs(expected), abs(found), 1.0)
+    assert abs(expected - found) <= case.grad_tolerance * scale, (
+        f"derivative {expected} by differences, {found} by gradients"
+    )

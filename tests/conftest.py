@@ -1,0 +1,41 @@
+"""Settings that every test shares: hypothesis profiles and the skipping of GPU tests."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A shared machine may stall any single example, so there is no deadline per example; the
+# timeout per test stays. Examples are derandomised: a failure in one run fails in the next.
+settings.register_profile(
+    "suite",
+    deadline=None,
+    derandomize=True,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("long", settings.get_profile("suite"), max_examples=2000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
+
+
+@cache
+def missing_gpu() -> str | None:
+    """Why there is no usable CUDA device, or None where there is one."""
+    try:
+        import cupy
+    except ImportError:
+        return "CuPy is not installed"
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return f"no CUDA device: {error}"
+    return None if count else "no CUDA device"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("gpu") and (reason := missing_gpu()):
+            item.add_marker(pytest.mark.skip(reason=reason))

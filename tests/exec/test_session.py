@@ -1,0 +1,343 @@
+"""Session.run as its callers see it."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft import errors
+
+
+@pytest.fixture(autouse=True)
+def graph() -> wf.Graph:
+    with wf.Graph().as_default() as made:
+        yield made
+
+
+class TestFetches:
+    def test_structures_keep_their_types(self) -> None:
+        Pair = collections.namedtuple("Pair", "a b")
+        x = wf.constant(2.0, name="x")
+        y = wf.constant([1, 2], name="y")
+        with wf.Session() as session:
+            result = session.run({"p": Pair(x, [y, x]), "t": (x,), "n": x.op})
+        assert isinstance(result["p"], Pair)
+        assert result["p"].a == 2.0 and result["p"].b[1] == 2.0
+        np.testing.assert_array_equal(result["p"].b[0], [1, 2])
+        assert result["t"] == (2.0,) and result["n"] is None
+
+    def test_names_and_ports(self) -> None:
+        parts = wf.split(wf.constant([1.0, 2.0]), 2, name="bar")
+        with wf.Session() as session:
+            assert session.run("bar:1")[0] == 2.0
+            assert session.run(parts[0].op.name) is None
+
+    def test_rank_zero_results_are_scalars(self) -> None:
+        with wf.Session() as session:
+            assert type(session.run(wf.constant(1.5) + 1.0)) is np.float32
+            assert session.run(wf.constant("text")) == b"text"
+
+    def test_an_unknown_fetch_says_what_is_near(self) -> None:
+        wf.constant(1.0, name="weights")
+        with wf.Session() as session:
+            with pytest.raises(errors.NotFoundError, match="weights"):
+                session.run("weight:0")
+            with pytest.raises(errors.NotFoundError, match="1 outputs"):
+                session.run("weights:1")
+            with pytest.raises(TypeError):
+                session.run(None)
+            with pytest.raises(TypeError):
+                session.run(3.5)
+            assert session.run("weights:0") == 1.0
+
+    def test_a_tensor_of_another_graph_is_refused(self) -> None:
+        with wf.Graph().as_default():
+            other = wf.constant(1.0)
+        mine = wf.constant(1.0)
+        with wf.Session() as session:
+            with pytest.raises(ValueError, match="different graph"):
+                session.run(other)
+            with pytest.raises(ValueError, match="different graph"):
+                session.run(mine, {other: 1.0})
+            assert session.run(mine) == 1.0
+
+
+class TestFeeds:
+    def test_any_edge_can_be_fed(self) -> None:
+        x = wf.placeholder(wf.float32, [])
+        y = wf.square(x, name="y")
+        z = y + 1.0
+        with wf.Session() as session:
+            assert session.run(z, {y: 10.0}) == 11.0
+            assert session.run(z, {"y:0": 10.0}) == 11.0
+            assert session.run(z, {x: 3.0}) == 10.0
+            assert session.run([y, z], {y: 5.0}) == [5.0, 6.0]
+
+    @pytest.mark.parametrize("optimize", [True, False])
+    def test_a_fed_constant_is_not_folded(self, optimize: bool) -> None:
+        level = 0 if optimize else -1
+        config = wf.ConfigProto()
+        config.graph_options.optimizer_options.opt_level = level
+        c = wf.constant(2.0)
+        y = c * 3.0
+        with wf.Session(config=config) as session:
+            assert session.run(y) == 6.0
+            assert session.run(y, {c: 5.0}) == 15.0
+
+    def test_wrong_feeds_say_required_and_got(self) -> None:
+        x = wf.placeholder(wf.float32, [None, 3], name="x")
+        n = wf.placeholder(wf.int32, [], name="n")
+        y = wf.reduce_sum(x) + wf.cast(n, wf.float32)
+        with wf.Session() as session:
+            with pytest.raises(ValueError, match=r"\[\?,3\].*\[2,2\]"):
+                session.run(y, {x: np.zeros([2, 2]), n: 1})
+            with pytest.raises(TypeError, match="int32"):
+                session.run(y, {x: np.zeros([2, 3]), n: 1.5})
+            with pytest.raises(ValueError, match="does not fit in int32"):
+                session.run(y, {x: np.zeros([2, 3]), n: 2**40})
+            with pytest.raises(errors.InvalidArgumentError, match="must.*fe|fed") as caught:
+                session.run(y, {n: 1})
+            assert caught.value.node == "x" and "test_session.py" in str(caught.value.line)
+            with pytest.raises(ValueError, match="node:port"):
+                session.run(y, {"nonsense": 1})
+            assert session.run(y, {x: [[1, 2, 3]], n: 1}) == 7.0
+
+    def test_a_fed_array_is_borrowed_and_copied_when_stored(self) -> None:
+        x = wf.placeholder(wf.float32, [2])
+        v = wf.Variable([0.0, 0.0])
+        assign = wf.assign(v, x)
+        value = np.array([1.0, 2.0], np.float32)
+        with wf.Session() as session:
+            session.run(assign.op, {x: value})
+            value[:] = 9
+            np.testing.assert_array_equal(session.run(v), [1.0, 2.0])
+
+    def test_what_is_fetched_belongs_to_the_caller(self) -> None:
+        v = wf.Variable(np.ones([4, 4], np.float32))
+        c = wf.constant(np.ones([4, 4], np.float32))
+        x = wf.placeholder(wf.float32, [4, 4])
+        shared = [v, v.value(), wf.reshape(v, [16]), c, wf.transpose(c), x, wf.identity(x)]
+        fed = np.ones([4, 4], np.float32)
+        with wf.Session() as session:
+            session.run(v.initializer)
+            for result in session.run(shared, {x: fed}):
+                result[...] = 7
+            for result in session.run(shared, {x: fed}):
+                assert (result == 1).all()
+        assert (fed == 1).all()
+
+
+class TestErrors:
+    def test_a_kernel_error_says_where_and_the_session_goes_on(self) -> None:
+        a = wf.placeholder(wf.int32, [None], name="a")
+        b = wf.placeholder(wf.int32, [None], name="b")
+        quotient = wf.floordiv(a, b, name="quotient")
+        with wf.Session() as session:
+            with pytest.raises(errors.InvalidArgumentError, match="zero") as caught:
+                session.run(quotient, {a: [1, 2], b: [1, 0]})
+            error = caught.value
+            assert error.op == "FloorDiv" and error.node == "quotient"
+            assert error.device and "CPU:0" in error.device
+            assert list(error.inputs) == ["int32[2]", "int32[2]"]
+            assert "test_session.py" in str(error.line)
+            np.testing.assert_array_equal(session.run(quotient, {a: [5], b: [2]}), [2])
+
+    def test_shapes_that_only_the_step_knows(self) -> None:
+        a = wf.placeholder(wf.float32, [None, None])
+        product = wf.matmul(a, wf.ones([3, 2]))
+        with wf.Session() as session:
+            with pytest.raises(errors.InvalidArgumentError) as caught:
+                session.run(product, {a: np.ones([2, 4])})
+            assert caught.value.op == "MatMul"
+            assert list(caught.value.inputs) == ["float32[2,4]", "float32[3,2]"]
+
+    def test_an_uninitialised_variable_is_named(self) -> None:
+        v = wf.Variable(1.0, name="weights")
+        with wf.Session() as session:
+            with pytest.raises(errors.FailedPreconditionError, match="uninitialized value weights"):
+                session.run(v * 2.0)
+            with pytest.raises(errors.FailedPreconditionError, match="weights"):
+                session.run(v)
+            session.run(v.initializer)
+            assert session.run(v * 2.0) == 2.0
+
+    def test_a_cycle_without_loop_ops_is_named(self, graph: wf.Graph) -> None:
+        a = wf.placeholder(wf.float32, [], name="a")
+        b = wf.negative(a, name="b")
+        c = wf.exp(b, name="c")
+        graph.replace_input(b.op, 0, c, reason="test")
+        with wf.Session() as session:
+            with pytest.raises(errors.InvalidArgumentError, match="cycle.*b.*c"):
+                session.run(c)
+
+    def test_a_closed_session_refuses(self) -> None:
+        x = wf.constant(1.0)
+        session = wf.Session()
+        call = session.make_callable(x)
+        assert session.run(x) == 1.0 and call() == 1.0
+        session.close()
+        session.close()
+        for refused in (lambda: session.run(x), call, session.list_devices):
+            with pytest.raises(errors.FailedPreconditionError, match="closed"):
+                refused()
+
+    def test_an_edit_of_a_node_that_a_session_has_is_refused(self, graph: wf.Graph) -> None:
+        a = wf.constant(1.0)
+        b = wf.negative(a, name="b")
+        with wf.Session() as session:
+            session.run(b)
+            with pytest.raises(errors.FailedPreconditionError, match="b"):
+                graph.replace_input(b.op, 0, wf.constant(2.0), reason="test")
+
+    def test_a_step_past_its_timeout(self) -> None:
+        slow = wf.py_func(lambda: time.sleep(0.05) or np.float32(1), [], wf.float32, name="slow")
+        y = slow
+        for _ in range(5):
+            with wf.control_dependencies([y]):
+                y = y + wf.py_func(
+                    lambda: time.sleep(0.05) or np.float32(1), [], wf.float32
+                )
+        options = wf.RunOptions(timeout_in_ms=60)
+        with wf.Session() as session:
+            with pytest.raises(errors.DeadlineExceededError):
+                session.run(y, options=options)
+            assert session.run(y) == 6.0
+
+
+class TestGrowth:
+    def test_ops_added_between_runs_are_said_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        x = wf.constant(1.0)
+        with wf.Session() as session, caplog.at_level(logging.WARNING, "weft"):
+            for _ in range(30):
+                session.run(x + 1.0)
+        said = [r.getMessage() for r in caplog.records if "grows between runs" in r.getMessage()]
+        assert len(said) == 1 and "test_session.py" in said[0]
+
+
+class TestConcurrency:
+    def test_many_clients_run_steps_at_once(self) -> None:
+        x = wf.placeholder(wf.float32, [64, 64])
+        y = wf.reduce_sum(wf.matmul(x, x) + wf.matmul(x, x, transpose_b=True))
+        wrong: list[float] = []
+        with wf.Session() as session:
+
+            def client(value: float) -> None:
+                for _ in range(50):
+                    got = session.run(y, {x: np.full([64, 64], value, np.float32)})
+                    if got != np.float32(2 * 64**3 * value * value):
+                        wrong.append(float(got))
+
+            threads = [threading.Thread(target=client, args=(float(i),)) for i in range(1, 9)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert not wrong
+
+    def test_concurrent_updates_are_each_counted(self) -> None:
+        v = wf.Variable(np.zeros([1000], np.float32))
+        add = wf.assign_add(v, np.ones([1000], np.float32), use_locking=True)
+        with wf.Session() as session:
+            session.run(v.initializer)
+            threads = [
+                threading.Thread(target=lambda: [session.run(add.op) for _ in range(100)])
+                for _ in range(4)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            np.testing.assert_array_equal(session.run(v), np.full([1000], 400, np.float32))
+
+    def test_closing_cancels_what_runs(self) -> None:
+        started = threading.Event()
+
+        def wait() -> np.float32:
+            started.set()
+            time.sleep(0.02)
+            return np.float32(1)
+
+        y = wf.constant(0.0)
+        for _ in range(200):
+            with wf.control_dependencies([y]):
+                y = y + wf.py_func(wait, [], wf.float32)
+        session = wf.Session()
+        outcome: list[BaseException] = []
+
+        def client() -> None:
+            try:
+                session.run(y, options=wf.RunOptions(timeout_in_ms=60_000))
+            except errors.OpError as error:
+                outcome.append(error)
+
+        thread = threading.Thread(target=client)
+        thread.start()
+        assert started.wait(30)
+        session.close()
+        thread.join(30)
+        assert len(outcome) == 1 and isinstance(outcome[0], errors.CancelledError)
+
+
+class TestContainers:
+    def test_state_is_private_by_default_and_shared_by_target_or_name(self) -> None:
+        v = wf.Variable(1.0, name="v")
+        with wf.container("shared-in-test"):
+            w = wf.Variable(1.0, name="w")
+        first, second = wf.Session(), wf.Session()
+        first.run([v.initializer, w.initializer])
+        assert second.run(w) == 1.0
+        with pytest.raises(errors.FailedPreconditionError):
+            second.run(v)
+        wf.Session.reset("", ["shared-in-test"])
+        with pytest.raises(errors.FailedPreconditionError):
+            first.run(w)
+        first.run(w.initializer)
+        assert second.run(w) == 1.0
+        third, fourth = wf.Session("inproc://test-a"), wf.Session("inproc://test-a")
+        third.run(v.initializer)
+        assert fourth.run(v) == 1.0
+        wf.Session.reset("inproc://test-a")
+        with pytest.raises(errors.FailedPreconditionError):
+            fourth.run(v)
+        with pytest.raises(errors.InvalidArgumentError, match="target"):
+            wf.Session("nowhere")
+
+
+class TestCallables:
+    def test_it_runs_like_run(self) -> None:
+        x = wf.placeholder(wf.float32, [2])
+        y = x * 2.0
+        with wf.Session() as session:
+            call = session.make_callable([y, {"x": x}], [x])
+            doubled, rest = call([1.0, 2.0])
+            np.testing.assert_array_equal(doubled, [2.0, 4.0])
+            np.testing.assert_array_equal(rest["x"], [1.0, 2.0])
+            with pytest.raises(errors.InvalidArgumentError, match="1 values"):
+                call()
+
+    def test_eval_and_run_use_the_default_session(self) -> None:
+        v = wf.Variable(3.0)
+        with pytest.raises(ValueError if False else errors.FailedPreconditionError):
+            v.eval()
+        with wf.Session():
+            v.initializer.run()
+            assert v.eval() == 3.0
+            assert (v + 1.0).eval({v.value(): 5.0}) in (4.0, 6.0)
+
+
+class TestTrace:
+    def test_run_metadata_names_every_node(self) -> None:
+        x = wf.placeholder(wf.float32, [8, 8])
+        y = wf.matmul(x, x, name="product") + wf.matmul(x, x, transpose_a=True, name="other")
+        metadata = wf.RunMetadata()
+        options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+        with wf.Session() as session:
+            session.run(y, {x: np.eye(8)}, options=options, run_metadata=metadata)
+        names = {n.node_name for d in metadata.step_stats.dev_stats for n in d.node_stats}
+        assert {"product", "other"} <= names

@@ -1,0 +1,38 @@
+"""Old files are read as what they were written from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from weft_testing.graphs import assert_same_graph, sample_graph, segmented_graph
+
+from weft_graph import serialize
+from weft_graph.graph import Graph
+
+FOLDER = Path(__file__).parent
+
+
+def _read(name: str) -> Graph:
+    with (FOLDER / name).open("rb") as file:
+        return serialize.read_graph(file)
+
+
+def _assert_same(graph: Graph, back: Graph) -> None:
+    assert_same_graph(graph, back, durable=False)
+    for a, b in zip(graph.nodes, back.nodes, strict=True):
+        assert (a.forward and a.forward.name) == (b.forward and b.forward.name)
+        # Lines move when the helper is edited; that it was the helper stays true.
+        assert "weft_testing/graphs.py:" in b.line
+
+
+def test_everything_v1() -> None:
+    _assert_same(sample_graph(), _read("everything_v1.weft"))
+
+
+def test_segments_v1() -> None:
+    _assert_same(segmented_graph()[0], _read("segments_v1.weft"))
+
+
+def test_there_is_a_test_for_every_file() -> None:
+    names = {path.stem for path in FOLDER.glob("*.weft")}
+    assert names == {"everything_v1", "segments_v1"}

@@ -1,0 +1,52 @@
+"""The benchmark harness runs, with every row of weft's in it, if only for a moment each."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RUN = Path(__file__).parents[2] / "benchmarks" / "run.py"
+
+ROWS = {
+    ("import", "size", "trivial", "chain", "memory", "plan_tanh_1000", "plan_negative_1000"): {
+        "import",
+        "import_above_numpy",
+        "installed_size",
+        "null_run",
+        "null_callable",
+        "chain1000",
+        "memory_reuse_16MB",
+        "memory_reuse_touched_16MB",
+        "memory_fresh_16MB",
+        "plan_tanh_1000",
+        "plan_negative_1000",
+    },
+    ("build", "mlp", "cnn", "lstm", "word2vec", "elementwise", "two_products"): {
+        "build_6000",
+        "mlp_train",
+        "cnn_train",
+        "cnn_infer",
+        "lstm_train",
+        "word2vec_train",
+        "fused_ewise_1M",
+        "two_products_in_turn",
+        "two_products_at_once",
+    },
+}
+
+
+@pytest.mark.parametrize("programs", ROWS, ids=lambda names: names[0])
+def test_every_row_runs(programs: tuple[str, ...], tmp_path: Path) -> None:
+    command = [sys.executable, RUN, *programs, "--rounds", "1", "--budget", "0", "--out", tmp_path]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert not results["failures"]
+    (measured,) = results["rounds"]
+    assert measured.keys() == ROWS[programs]
+    assert all(values["weft"] > 0 for values in measured.values())
+    assert (tmp_path / "results.md").read_text(encoding="utf-8").startswith("# Results\n")

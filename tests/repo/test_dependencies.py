@@ -1,0 +1,104 @@
+"""What a package imports is what its pyproject.toml declares, in both directions."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[2]
+PROJECTS = sorted(ROOT.glob("packages/*/pyproject.toml"))
+
+# Import names of optional dependencies, which need not be installed here.
+OPTIONAL_MODULES = {"cupy": {"cupy-cuda12x", "cupy-cuda13x"}, "llvmlite": {"llvmlite"}}
+
+
+def load(project: Path) -> dict[str, Any]:
+    return tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+
+
+def names(requirements: list[str]) -> set[str]:
+    return {canonicalize_name(Requirement(text).name) for text in requirements}
+
+
+def imported_modules(source: Path) -> Iterator[str]:
+    """Every absolute import, at the top or lazy, also those made through `import_module`."""
+    for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module
+        elif isinstance(node, ast.Call) and node.args:
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            first = node.args[0]
+            if (
+                name in {"import_module", "__import__"}
+                and isinstance(first, ast.Constant)
+                and isinstance(first.value, str)
+            ):
+                yield first.value
+
+
+def distributions_used(project: Path) -> dict[str, tuple[set[str], Path]]:
+    """Module -> (distributions that provide it, a file that imports it), without its own."""
+    providers = packages_distributions()
+    own = {path.name for path in (project.parent / "src").iterdir()}
+    used: dict[str, tuple[set[str], Path]] = {}
+    for source in sorted((project.parent / "src").rglob("*.py")):
+        for module in imported_modules(source):
+            top = module.partition(".")[0]
+            if top in sys.stdlib_module_names or top in own or top in used:
+                continue
+            found = {canonicalize_name(name) for name in providers.get(top, [])}
+            used[top] = (
+                found | OPTIONAL_MODULES.get(top, set()) or {canonicalize_name(top)},
+                source,
+            )
+    return used
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.parent.name)
+def test_imports_match_declared_dependencies(project: Path) -> None:
+    table = load(project)
+    required = names(table.get("dependencies", []))
+    extras = table.get("optional-dependencies", {}).values()
+    declared = required.union(*(names(extra) for extra in extras))
+    used = distributions_used(project)
+
+    missing = {
+        f"{module} (in {source.relative_to(ROOT)})"
+        for module, (providers, source) in used.items()
+        if not providers & declared
+    }
+    assert not missing, f"imported, but not declared in {project.relative_to(ROOT)}: {missing}"
+    idle = required - set().union(*(providers for providers, _ in used.values()))
+    assert not idle, f"declared in {project.relative_to(ROOT)}, but never imported: {idle}"
+
+
+@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.parent.name)
+def test_ranges_on_siblings_hold_their_versions(project: Path) -> None:
+    versions = {load(path)["name"]: load(path)["version"] for path in PROJECTS}
+    for text in load(project)["dependencies"]:
+        requirement = Requirement(text)
+        if requirement.name in versions:
+            assert re.search(r"<\d", str(requirement.specifier)), f"no upper bound: {text}"
+            assert requirement.specifier.contains(versions[requirement.name]), text
+
+
+def test_mypy_and_the_linters_know_every_package() -> None:
+    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
+    modules = {load(path)["name"].replace("-", "_") for path in PROJECTS}
+    assert set(tools["importlinter"]["root_packages"]) == modules
+    assert set(tools["ruff"]["lint"]["isort"]["known-first-party"]) == modules
+    assert {Path(path).parent.name for path in tools["mypy"]["mypy_path"]} == {
+        path.parent.name for path in PROJECTS
+    }
