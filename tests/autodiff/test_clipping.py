@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft_autodiff import clipping
-from weft_autodiff.gradients import gradients
+from weft_autodiff.backprop import gradients
 from weft_exec import Session
 from weft_graph.graph import Graph
 from weft_graph.indexed_slices import IndexedSlices

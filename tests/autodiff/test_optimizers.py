@@ -13,6 +13,7 @@ from weft_autodiff import optimizers
 from weft_autodiff.optimizers import Optimizer
 from weft_autodiff.training_util import get_or_create_global_step
 from weft_exec import Session
+from weft_exec.resources import VariableState
 from weft_graph.collections_keys import GraphKeys
 from weft_graph.graph import Graph
 from weft_graph.indexed_slices import IndexedSlices
@@ -572,6 +573,26 @@ def test_wrong_types() -> None:
 def test_wrong_hyperparameters(make: Callable[[], Optimizer]) -> None:
     with pytest.raises(ValueError):
         make()
+
+
+@pytest.mark.parametrize("use_resource", [False, True], ids=["ref", "resource"])
+def test_training_writes_into_the_same_memory(use_resource: bool) -> None:
+    x = array.placeholder(dtypes.float32, [8, 64])
+    var = make_variable(np.ones((64, 64), np.float32), name="W", use_resource=use_resource)
+    loss = math.reduce_sum(math.square(math.matmul(x, var)))
+    train = optimizers.AdamOptimizer(0.01).minimize(loss)
+
+    def addresses() -> dict[str, int]:
+        states = session.resources.resources(VariableState)
+        return {state.name: state._value.ctypes.data for state in states if state.dims == (64, 64)}
+
+    with Session() as session:
+        session.run(global_variables_initializer())
+        before = addresses()
+        assert before.keys() == {"W", "W/Adam", "W/Adam_1"}
+        for _ in range(3):
+            session.run(train, {x: np.ones((8, 64))})
+        assert addresses() == before
 
 
 def test_uninitialised_slot_names_itself() -> None:

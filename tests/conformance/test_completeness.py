@@ -7,12 +7,13 @@ import pkgutil
 from functools import cache
 
 import pytest
+from weft_testing.cases import load_cases
+
 import weft_graph.ops
 from weft_autodiff.registry import registered_gradients
 from weft_exec.kernels.registry import registered_kernels
 from weft_graph.op_def import OpDef, lookup_op, registered_ops
 from weft_tensor import dtypes
-from weft_testing.cases import load_cases
 
 OF_OTHERS = ("Test", "Stranger", "_")
 """Prefixes of ops that tests declare, and of nodes that only executables contain."""

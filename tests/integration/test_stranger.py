@@ -77,6 +77,5 @@ def test_a_failure_elsewhere_cancels_what_waits() -> None:
     reached = weft_stranger.tally_await("unreached", np.int64(5))
     zero = wf.placeholder(wf.int32, [])
     broken = wf.floordiv(1, zero, name="broken")
-    with wf.Session() as session:
-        with pytest.raises(errors.InvalidArgumentError, match="broken"):
-            session.run([reached, broken], {zero: 0})
+    with wf.Session() as session, pytest.raises(errors.InvalidArgumentError, match="broken"):
+        session.run([reached, broken], {zero: 0})

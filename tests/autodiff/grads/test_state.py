@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft_autodiff.gradients import gradients
+from weft_autodiff.backprop import gradients
 from weft_exec.session import Session
 from weft_graph import builder
 from weft_graph.graph import Graph

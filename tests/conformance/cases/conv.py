@@ -143,129 +143,85 @@ def _trio(
     ]
 
 
-def _all() -> Iterator[Case]:
-    one = [1, 1, 1, 1]
-    yield from _trio(
-        "Conv2D", (2, 5, 6, 3), (3, 3, 3, 4), "same", FLOATS, strides=one, padding="SAME"
-    )
-    yield from _trio("Conv2D", (2, 5, 6, 3), (3, 2, 3, 4), "valid", strides=one, padding="VALID")
-    yield from _trio(
-        "Conv2D", (2, 6, 7, 2), (3, 3, 2, 3), "stride", strides=[1, 2, 3, 1], padding="SAME"
-    )
-    yield from _trio(
-        "Conv2D", (1, 7, 6, 2), (2, 3, 2, 3), "gaps", strides=[1, 3, 2, 1], padding="VALID"
-    )
-    yield from _trio(
-        "Conv2D",
-        (2, 5, 6, 3),
-        (3, 3, 3, 2),
-        "channels-first",
-        FLOATS,
-        strides=[1, 1, 2, 2],
-        padding="SAME",
-        data_format="NCHW",
-    )
-    yield from _trio(
-        "Conv2D",
-        (2, 5, 6, 3),
-        (3, 3, 3, 2),
-        "channels-first-unit",
-        strides=one,
-        padding="VALID",
-        data_format="NCHW",
-    )
-    yield from _trio(
-        "Conv2D",
+ONE = [1, 1, 1, 1]
+FIRST = {"data_format": "NCHW"}
+ROWS: tuple[tuple[tuple[int, ...], tuple[int, ...], str, dict[str, Any]], ...] = (
+    ((2, 5, 6, 3), (3, 3, 3, 4), "same", {"strides": ONE, "padding": "SAME"}),
+    ((2, 5, 6, 3), (3, 2, 3, 4), "valid", {"strides": ONE, "padding": "VALID"}),
+    ((2, 6, 7, 2), (3, 3, 2, 3), "stride", {"strides": [1, 2, 3, 1], "padding": "SAME"}),
+    ((1, 7, 6, 2), (2, 3, 2, 3), "gaps", {"strides": [1, 3, 2, 1], "padding": "VALID"}),
+    ((2, 5, 6, 3), (3, 3, 3, 2), "first", {"strides": [1, 1, 2, 2], "padding": "SAME"} | FIRST),
+    ((2, 5, 6, 3), (3, 3, 3, 2), "first-unit", {"strides": ONE, "padding": "VALID"} | FIRST),
+    (
         (1, 8, 9, 2),
         (3, 2, 2, 3),
         "dilated",
-        strides=one,
-        padding="SAME",
-        dilations=[1, 2, 3, 1],
-    )
-    yield from _trio(
-        "Conv2D",
+        {"strides": ONE, "padding": "SAME", "dilations": [1, 2, 3, 1]},
+    ),
+    (
         (1, 9, 9, 2),
         (3, 3, 2, 2),
         "dilated-stride",
-        strides=[1, 2, 1, 1],
-        padding="VALID",
-        dilations=[1, 2, 2, 1],
-    )
-    yield from _trio(
-        "Conv2D",
+        {"strides": [1, 2, 1, 1], "padding": "VALID", "dilations": [1, 2, 2, 1]},
+    ),
+    (
         (2, 5, 4, 2),
         (3, 3, 2, 2),
         "explicit",
-        strides=[1, 2, 1, 1],
-        padding="EXPLICIT",
-        explicit_paddings=[0, 0, 2, 1, 0, 3, 0, 0],
-    )
-    yield from _trio(
-        "Conv2D",
+        {
+            "strides": [1, 2, 1, 1],
+            "padding": "EXPLICIT",
+            "explicit_paddings": [0, 0, 2, 1, 0, 3, 0, 0],
+        },
+    ),
+    (
         (2, 4, 4, 2),
         (2, 2, 2, 3),
         "wide-explicit",
-        strides=one,
-        padding="EXPLICIT",
-        explicit_paddings=[0, 0, 3, 2, 1, 4, 0, 0],
-    )
-    yield from _trio("Conv2D", (2, 4, 5, 3), (1, 1, 3, 2), "point", strides=one, padding="SAME")
-    yield from _trio(
-        "Conv2D", (2, 5, 5, 3), (1, 1, 3, 2), "point-stride", strides=[1, 2, 2, 1], padding="SAME"
-    )
-    yield from _trio(
-        "Conv2D", (2, 2, 3, 2), (4, 5, 2, 2), "large-kernel", strides=one, padding="SAME"
-    )
-    for multiplier in (1, 2):
-        yield from _trio(
-            "DepthwiseConv2dNative",
-            (2, 5, 6, 3),
-            (3, 2, 3, multiplier),
-            f"same-{multiplier}",
-            FLOATS,
-            strides=[1, 2, 2, 1],
-            padding="SAME",
-        )
-    yield from _trio(
-        "DepthwiseConv2dNative",
-        (1, 6, 5, 2),
-        (3, 3, 2, 2),
-        "channels-first",
-        strides=one,
-        padding="VALID",
-        data_format="NCHW",
-    )
-    yield from _trio(
-        "DepthwiseConv2dNative",
+        {"strides": ONE, "padding": "EXPLICIT", "explicit_paddings": [0, 0, 3, 2, 1, 4, 0, 0]},
+    ),
+    ((2, 4, 5, 3), (1, 1, 3, 2), "point", {"strides": ONE, "padding": "SAME"}),
+    ((2, 5, 5, 3), (1, 1, 3, 2), "point-stride", {"strides": [1, 2, 2, 1], "padding": "SAME"}),
+    ((2, 2, 3, 2), (4, 5, 2, 2), "large-kernel", {"strides": ONE, "padding": "SAME"}),
+)
+DEPTHWISE_ROWS: tuple[tuple[tuple[int, ...], tuple[int, ...], str, dict[str, Any]], ...] = (
+    ((2, 5, 6, 3), (3, 2, 3, 1), "same", {"strides": [1, 2, 2, 1], "padding": "SAME"}),
+    ((2, 5, 6, 3), (3, 2, 3, 2), "several", {"strides": [1, 2, 2, 1], "padding": "SAME"}),
+    ((1, 6, 5, 2), (3, 3, 2, 2), "first", {"strides": ONE, "padding": "VALID"} | FIRST),
+    (
         (1, 8, 8, 2),
         (3, 3, 2, 1),
         "dilated",
-        strides=one,
-        padding="SAME",
-        dilations=[1, 2, 3, 1],
-    )
-    five = [1, 1, 1, 1, 1]
-    yield from _trio(
-        "Conv3D", (1, 3, 4, 5, 2), (2, 3, 2, 2, 3), "same", strides=five, padding="SAME"
-    )
-    yield from _trio(
-        "Conv3D",
+        {"strides": ONE, "padding": "SAME", "dilations": [1, 2, 3, 1]},
+    ),
+)
+VOLUME_ROWS: tuple[tuple[tuple[int, ...], tuple[int, ...], str, dict[str, Any]], ...] = (
+    ((1, 3, 4, 5, 2), (2, 3, 2, 2, 3), "same", {"strides": [1] * 5, "padding": "SAME"}),
+    (
         (1, 4, 5, 4, 2),
         (2, 2, 3, 2, 2),
         "stride",
-        strides=[1, 2, 1, 2, 1],
-        padding="VALID",
-    )
-    yield from _trio(
-        "Conv3D",
+        {"strides": [1, 2, 1, 2, 1], "padding": "VALID"},
+    ),
+    (
         (1, 3, 4, 4, 2),
         (2, 2, 2, 2, 2),
-        "channels-first",
-        strides=[1, 1, 2, 1, 2],
-        padding="SAME",
-        data_format="NCDHW",
-    )
+        "first",
+        {"strides": [1, 1, 2, 1, 2], "padding": "SAME", "data_format": "NCDHW"},
+    ),
+)
+NARROW_TOO = ("same", "first")
+
+
+def _all() -> Iterator[Case]:
+    for kind, rows in (
+        ("Conv2D", ROWS),
+        ("DepthwiseConv2dNative", DEPTHWISE_ROWS),
+        ("Conv3D", VOLUME_ROWS),
+    ):
+        for x, kernel, label, attrs in rows:
+            dtypes = FLOATS if label in NARROW_TOO else ("float32", "float64")
+            yield from _trio(kind, x, kernel, label, dtypes, **attrs)
 
 
 CASES = list(_all())

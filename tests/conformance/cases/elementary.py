@@ -126,6 +126,13 @@ def _igamma_grad_a(a: Array, x: Array) -> Array:
     return (8 * near - far) / (12 * h)
 
 
+def _bessel(order: int, x: Array) -> Array:
+    """By the integral of exp(x * (cos(t) - 1)) * cos(order * t) over a period."""
+    t = 2 * np.pi * np.arange(400) / 400
+    integrand = np.exp(np.abs(x)[:, None] * (np.cos(t) - 1)) * np.cos(order * t)
+    return np.copysign(1, x) ** order * integrand.mean(1)
+
+
 SHAPES = np.array([[0.3, 1.0, 2.5], [7.0, 12.5, 40.0]])
 POINTS = np.array([[0.1, 1.5, 2.0], [11.0, 9.0, 44.0]])
 LOOSE = {"float32": (2e-5, 1e-6), "float64": (1e-11, 1e-12)}
@@ -218,8 +225,50 @@ GAMMA_FUNCTIONS = [
     ),
 ]
 
+SCALED_BESSEL = [
+    Case(
+        op,
+        [np.array([-30.0, -8.5, -2.0, -0.3, 0.1, 1.0, 7.9, 8.1, 50.0])],
+        {},
+        function,
+        tolerance=NARROW | {"float64": (1e-12, 1e-13)},
+    )
+    for op, function in (
+        ("BesselI0e", lambda x: _bessel(0, x)),
+        ("BesselI1e", lambda x: _bessel(1, x)),
+    )
+]
+RATIOS = [
+    Case(op, [plane, ABOVE * 0.7 + 0.3j], {}, function, dtypes=INEXACT, tolerance=NARROW)
+    for plane in (X,)
+    for op, function in (("Xlogy", lambda x, y: x * np.log(y)), ("Xdivy", lambda x, y: x / y))
+]
 ODD = np.array([0.0, -1.5, np.inf, -np.inf, np.nan])
 CASES = [
+    *SCALED_BESSEL,
+    *RATIOS,
+    *(
+        Case(
+            op,
+            [np.array([0.0, 0.0, 2.0]), np.array([0.0, np.nan, 1.0])],
+            {},
+            lambda x, y, last=last: np.array([0.0, 0.0, last]),
+            grad=False,
+            label="zeros",
+        )
+        for op, last in (("Xlogy", 0.0), ("Xdivy", 2.0))
+    ),
+    Case("Xlogy", [np.array(2.0), np.array(3.0)], {}, lambda x, y: x * np.log(y), label="scalars"),
+    Case("NextAfter", [X.real, X.imag], {}, np.nextafter, dtypes=("float64",), grad=[0]),
+    Case(
+        "NextAfter",
+        [X.real, X.imag],
+        {},
+        lambda x, y: x,
+        dtypes=("float32",),
+        grad=False,
+        label="near",
+    ),
     *_elementary(),
     *GAMMA_FUNCTIONS,
     Case(

@@ -7,16 +7,12 @@ from typing import Any
 import numpy as np
 from weft_testing.cases import (
     COMPLEXES,
-    INEXACT,
-    INTEGERS,
-    NUMBERS,
     WIDE_FLOATS,
     WIDE_INEXACT,
     Array,
     Case,
     Raw,
     complex_normal,
-    integers,
     normal,
 )
 
@@ -168,6 +164,42 @@ def _values(x: Array) -> tuple[Array, Array, Array]:
     return np.linalg.svd(x, compute_uv=False), np.zeros(0), np.zeros(0)
 
 
+def _expm(x: Array) -> Array:
+    """By the power series of a scaled matrix, squared back."""
+    scaled = x / 2**8
+    total = term = np.broadcast_to(np.eye(x.shape[-1]), x.shape).astype(x.dtype)
+    for k in range(1, 20):
+        term = term @ scaled / k
+        total = total + term
+    for _ in range(8):
+        total = total @ total
+    return total
+
+
+EXPONENTIALS = [
+    Case("MatrixExponential", [SQUARE], {}, _expm, dtypes=WIDE_INEXACT, tolerance=LOOSE),
+    Case(
+        "MatrixExponential",
+        [SQUARE[0] * 5],
+        {},
+        _expm,
+        dtypes=WIDE_INEXACT,
+        tolerance=LOOSE,
+        grad=False,
+        label="scaled",
+    ),
+    Case("MatrixExponential", [np.zeros((2, 2))], {}, _expm, dtypes=WIDE_FLOATS, label="zero"),
+    Case(
+        "MatrixExponential",
+        [np.zeros((2, 0, 0))],
+        {},
+        lambda x: x,
+        dtypes=WIDE_FLOATS,
+        grad=False,
+        label="empty",
+    ),
+]
+
 FACTORS = [
     Case(
         "SelfAdjointEigV2",
@@ -250,91 +282,11 @@ FACTORS = [
 ]
 
 
-def _matrix_diag(x: Array) -> Array:
-    return x[..., None] * np.eye(x.shape[-1], dtype=x.dtype)
-
-
-def _set_diag(x: Array, d: Array) -> Array:
-    result = x.copy()
-    at = np.arange(d.shape[-1])
-    result[..., at, at] = d
-    return result
-
-
-def _band(lower: int, upper: int) -> Any:
-    def reference(x: Array, *_: Array) -> Array:
-        low = x if lower < 0 else np.triu(x, -lower)
-        return low if upper < 0 else np.tril(low, upper)
-
-    return reference
-
-
-ANY = (*NUMBERS, "bool")
-DIAGONALS = [
-    Case("Diag", [complex_normal(3)], {}, np.diag, dtypes=INEXACT),
-    Case(
-        "Diag",
-        [integers(0, 9, 2, 3)],
-        {},
-        lambda x: np.diag(x.reshape(-1)).reshape(2, 3, 2, 3),
-        dtypes=INTEGERS,
-        label="rank-2",
-    ),
-    Case("DiagPart", [complex_normal(3, 3)], {}, np.diag, dtypes=INEXACT),
-    Case(
-        "DiagPart",
-        [integers(0, 9, 2, 3, 2, 3)],
-        {},
-        lambda x: np.diag(x.reshape(6, 6)).reshape(2, 3),
-        dtypes=INTEGERS,
-        label="rank-4",
-    ),
-    Case("MatrixDiag", [integers(0, 9, 2, 3)], {}, _matrix_diag, dtypes=ANY),
-    *(
-        Case(
-            "MatrixDiagPart",
-            [complex_normal(*shape)],
-            {},
-            lambda x: np.diagonal(x, axis1=-2, axis2=-1),
-            dtypes=INEXACT,
-            label=str(shape[-1]),
-        )
-        for shape in ((2, 3, 3), (2, 3, 4), (4, 2))
-    ),
-    Case(
-        "MatrixSetDiag",
-        [complex_normal(2, 3, 4), complex_normal(2, 3)],
-        {},
-        _set_diag,
-        dtypes=INEXACT,
-    ),
-    Case(
-        "MatrixSetDiag",
-        [integers(0, 5, 3, 3), integers(0, 5, 3)],
-        {},
-        _set_diag,
-        dtypes=INTEGERS,
-        label="int",
-    ),
-    *(
-        Case(
-            "MatrixBandPart",
-            [complex_normal(2, 3, 4), Raw(lower, kind), Raw(upper, kind)],
-            {},
-            _band(lower, upper),
-            dtypes=INEXACT if kind == "int64" else ("float32",),
-            label=f"{lower}-{upper}-{kind}",
-        )
-        for lower, upper in ((0, -1), (-1, 0), (1, 1), (0, 0))
-        for kind in ("int64", "int32")
-    ),
-]
-
 CASES = [
     *_inverses(),
     *_triangular_rows(),
     *LEAST_SQUARES,
     *DETERMINANTS,
     *FACTORS,
-    *DIAGONALS,
+    *EXPONENTIALS,
 ]

@@ -11,6 +11,7 @@ from weft_autodiff.registry import Gradient, register_in_graph
 from weft_graph import builder
 from weft_graph.node import Node, Output
 from weft_graph.op_def import lookup_op
+from weft_graph.stacks import get_default_graph
 from weft_tensor import errors
 
 
@@ -29,7 +30,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(f)
     def decorated(*args: Any, **kwargs: Any) -> Any:
         inputs = [builder.out("Identity", [arg]) for arg in args]
-        graph = inputs[0].graph if inputs else builder.stacks.get_default_graph()
+        graph = inputs[0].graph if inputs else get_default_graph()
         start = len(graph.nodes)
         pair = f(*inputs, **kwargs)
         if not (isinstance(pair, tuple) and len(pair) == 2 and callable(pair[1])):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_autodiff.gradients import gradients
+from weft_autodiff.backprop import gradients
 from weft_graph import builder
 from weft_graph.indexed_slices import IndexedSlices
 from weft_graph.node import Output

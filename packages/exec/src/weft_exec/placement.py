@@ -60,8 +60,8 @@ class Placer:
             raise self._no_kernel(node)
         for name in node.colocation:
             pinned = self._pinned.get(name)
-            if pinned in able:
-                return pinned  # type: ignore[return-value]
+            if pinned is not None and pinned in able:
+                return pinned
         if not node.device:
             return able[0]
         request = DeviceSpec.from_string(node.device)

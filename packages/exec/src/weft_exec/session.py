@@ -68,8 +68,6 @@ class BaseSession:
     """
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
-        if isinstance(target, bytes):
-            target = target.decode()
         if target and not target.startswith("inproc://"):
             raise errors.InvalidArgumentError(
                 f"a session's target must be '' or inproc://NAME, got {target!r}"

@@ -326,7 +326,7 @@ def _output_types(op_def: OpDef, known: dict[str, Any]) -> list[DType]:
         if arg.list_attr is not None:
             types.extend(known[arg.list_attr])
             continue
-        dtype: DType = known[arg.type_attr] if arg.type_attr is not None else arg.dtype
+        dtype: DType = arg.dtype or known[arg.type_attr or ""]
         if arg.is_ref:
             dtype = dtype.as_ref
         if arg.number_attr is not None:

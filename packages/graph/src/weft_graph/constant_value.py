@@ -150,9 +150,6 @@ def _walk(root: Output) -> Array | None:
         if top in known:
             stack.pop()
             continue
-        budget -= 1
-        if budget < 0:
-            return _unknown(root)
         if top in _cache:
             known[top] = _cache[top]
             final.add(top)
@@ -162,6 +159,9 @@ def _walk(root: Output) -> Array | None:
         needed = _needed(top, entry)
         missing = [source for source in needed if source not in known]
         if missing and not _is_hopeless(top):
+            budget -= 1
+            if budget < 0:
+                return _unknown(root)
             stack.append(missing[0])
             continue
         stack.pop()
@@ -210,7 +210,7 @@ def _evaluate(output: Output, entry: _Evaluator, known: dict[Output, Array | Non
         result = entry.evaluate(node, output.index, values)
     except (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError):
         return None  # the kernel reports bad values, with the step's context
-    if result is None or result.size > MAX_ELEMENTS:
+    if result is None or np.size(result) > MAX_ELEMENTS:
         return None
     return _normal(output, np.asarray(result))
 
@@ -460,10 +460,15 @@ def _binary(function: Callable[[Any, Any], Any], on_object: Callable[[Any, Any],
             if _is_object(node.inputs[0]):
                 return None
             return np.asarray(lifted(a, b))
+        if function in _DIVISIONS and a.dtype.kind in "iu" and not b.all():
+            return None
         with np.errstate(all="ignore"):
             return np.asarray(function(a, b))
 
     return evaluate
+
+
+_DIVISIONS = (np.floor_divide, np.remainder)
 
 
 def _register_arithmetic() -> None:

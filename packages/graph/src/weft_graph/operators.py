@@ -42,10 +42,10 @@ class Operators:
         return _binary("Mul", other, self, "mul")
 
     def __truediv__(self, other: Any) -> Output:
-        return _math().truediv(self, other)
+        return _math("truediv", self, other)
 
     def __rtruediv__(self, other: Any) -> Output:
-        return _math().truediv(other, self)
+        return _math("truediv", other, self)
 
     def __floordiv__(self, other: Any) -> Output:
         return _binary("FloorDiv", self, other, "floordiv")
@@ -66,10 +66,10 @@ class Operators:
         return _binary("Pow", other, self, "pow")
 
     def __matmul__(self, other: Any) -> Output:
-        return _math().matmul(self, other)
+        return _math("matmul", self, other)
 
     def __rmatmul__(self, other: Any) -> Output:
-        return _math().matmul(other, self)
+        return _math("matmul", other, self)
 
     def __lt__(self, other: Any) -> Output:
         return _binary("Less", self, other)
@@ -96,10 +96,10 @@ class Operators:
         return _logical("LogicalOr", "BitwiseOr", other, self)
 
     def __xor__(self, other: Any) -> Output:
-        return _math().bitwise_or_logical_xor(self, other)
+        return _math("bitwise_or_logical_xor", self, other)
 
     def __rxor__(self, other: Any) -> Output:
-        return _math().bitwise_or_logical_xor(other, self)
+        return _math("bitwise_or_logical_xor", other, self)
 
     def __invert__(self) -> Output:
         value = _builder.convert_to_tensor(self)
@@ -109,7 +109,7 @@ class Operators:
         return _builder.out("Neg", [self])
 
     def __abs__(self) -> Output:
-        return _math().abs(self)
+        return _math("abs", self)
 
     def __getitem__(self, key: Any) -> Output:
         from weft_graph.ops import slicing
@@ -127,7 +127,8 @@ def _logical(on_bool: str, on_integers: str, a: Any, b: Any) -> Output:
     return _builder.out(on_bool if is_bool else on_integers, (a, b))
 
 
-def _math() -> Any:
+def _math(function: str, *operands: Any) -> Output:
     from weft_graph.ops import math
 
-    return math
+    result: Output = getattr(math, function)(*operands)
+    return result

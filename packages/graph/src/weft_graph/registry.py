@@ -93,6 +93,7 @@ class Registry(Generic[V]):
     def _load_entry_points(self) -> None:
         from importlib.metadata import entry_points
 
+        assert self._group is not None
         for entry in sorted(entry_points(group=self._group), key=lambda e: e.name):
             try:
                 entry.load()

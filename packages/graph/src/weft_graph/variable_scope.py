@@ -176,14 +176,36 @@ class _ScopeStore(threading.local):
     def __init__(self) -> None:
         self.current = VariableScope(False)
         self.counts: dict[str, int] = {}
+        self._children: dict[str, set[str]] = {}
 
     def open(self, name: str) -> None:
-        self.counts[name] = self.counts.get(name, 0) + 1
+        self.set_count(name, self.counts.get(name, 0) + 1)
+
+    def set_count(self, name: str, count: int) -> None:
+        self.counts[name] = count
+        while name:
+            parent = name.rpartition("/")[0]
+            siblings = self._children.setdefault(parent, set())
+            if name in siblings:
+                break
+            siblings.add(name)
+            name = parent
+
+    def inner(self, name: str) -> dict[str, int]:
+        """The counts of all scopes inside one."""
+        found: dict[str, int] = {}
+        stack = list(self._children.get(name, ()))
+        while stack:
+            child = stack.pop()
+            found[child] = self.counts.get(child, 0)
+            stack.extend(self._children.get(child, ()))
+        return found
 
     def close_inner(self, name: str) -> None:
-        for key in self.counts:
-            if not name or key.startswith(name + "/"):
-                self.counts[key] = 0
+        """Count the scopes inside one from the start again; work only for those there are."""
+        for child in self._children.pop(name, ()):
+            self.counts.pop(child, None)
+            self.close_inner(child)
 
 
 class _Stores:
@@ -418,7 +440,6 @@ def pure_variable_scope(
     if isinstance(name_or_scope, VariableScope):
         parent, name = name_or_scope, name_or_scope.name
         reuse = settings.get("reuse") or parent.reuse
-        counts: dict[str, int] | None = None
         original = parent.original_name_scope
     else:
         parent = before
@@ -426,14 +447,14 @@ def pure_variable_scope(
         reuse = settings.get("reuse") or before.reuse
         original = name_or_scope if name_scope is None else name_scope
     store.open(name)
-    counts = dict(store.counts) if isinstance(name_or_scope, VariableScope) else None
+    outer = store.inner(name) if isinstance(name_or_scope, VariableScope) else {}
     store.current = _derived(parent, name, reuse, original, settings)
     try:
         yield store.current
     finally:
         store.close_inner(name)
-        if counts is not None:
-            store.counts = counts
+        for inside, count in outer.items():
+            store.set_count(inside, count)
         store.current = before
 
 

@@ -148,15 +148,15 @@ class RefVariable(Variable):
         from weft_graph.initial_values import guard_initial_value
 
         assert self._initial_value is not None
-        graph, ref = self._graph, self._variable
         value = guard_initial_value(self._graph, self.op, self._initial_value)
-        self._initializer = state.assign(ref, value, validate_shape=validate_shape).node
-        if self._caching_device is not None:
-            with graph.device(self._caching_device):
-                self._snapshot = builder.out("Identity", [ref], None, "read")
-        else:
-            with graph.colocate_with(ref.node):
-                self._snapshot = builder.out("Identity", [ref], None, "read")
+        self._initializer = state.assign(self._variable, value, validate_shape=validate_shape).node
+        self._snapshot = self._read()
+
+    def _read(self) -> Output:
+        graph, caching = self._graph, self._caching_device
+        near = graph.colocate_with(self.op) if caching is None else graph.device(caching)
+        with near, graph.name_scope(self.op.name + "/"):
+            return builder.out("Identity", [self._variable], None, "read")
 
     @property
     def op(self) -> Node:
@@ -183,8 +183,12 @@ class RefVariable(Variable):
         self._snapshot.set_shape(shape)
 
     def value(self) -> Output:
-        """The snapshot that all readers share: the output of the node `read`."""
-        return self._snapshot
+        """The snapshot that all readers share: the output of the node `read`.
+
+        Inside `control_dependencies` it is one of its own, taken after the nodes given there.
+        """
+        ordered = any(scope.nodes for scope in self._graph.scopes.controls)
+        return self._read() if ordered else self._snapshot
 
     def read_value(self) -> Output:
         """A new snapshot, taken where control dependencies put it."""
@@ -194,7 +198,7 @@ class RefVariable(Variable):
         return self._variable
 
     def _as_output(self, as_ref: bool = False) -> Output:
-        return self._variable if as_ref else self._snapshot
+        return self._variable if as_ref else self.value()
 
     def _as_graph_element(self) -> Output:
         return self._variable

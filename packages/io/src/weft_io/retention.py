@@ -55,12 +55,21 @@ class Retention:
         return True
 
     def adopt(self, prefixes: Iterable[str]) -> None:
-        """Add checkpoints that exist, as the oldest."""
-        known = {prefix for prefix, _ in self.last}
-        found = [
-            (p, t) for p in prefixes if p not in known for t in state.get_checkpoint_mtimes([p])
-        ]
-        self.last = found + self.last
+        """Add checkpoints that exist, where their age puts them."""
+        for prefix in prefixes:
+            if any(prefix == known for known, _ in self.last):
+                continue
+            for written in state.get_checkpoint_mtimes([prefix]):
+                younger = [i for i, (_, time) in enumerate(self.last) if time > written]
+                self.last.insert(younger[0] if younger else len(self.last), (prefix, written))
+
+    def snapshot(self) -> tuple[list[tuple[str, float]], float]:
+        """What it knows now, for `rollback`."""
+        return list(self.last), self._keep_next_after
+
+    def rollback(self, before: tuple[list[tuple[str, float]], float]) -> None:
+        """Forget what was recorded since a snapshot."""
+        self.last, self._keep_next_after = before
 
 
 class RetentionJournal:
@@ -77,6 +86,7 @@ class RetentionJournal:
     """
 
     def __init__(self, directory: str, state_file: str, prefix: str) -> None:
+        self._prefix = prefix
         self._saving = files.Saving(directory, state_file)
         try:
             self._saving.write(_FIRST_LINE)
@@ -102,6 +112,16 @@ class RetentionJournal:
         """Leave it to the next save."""
         self._saving.abandon()
 
+    def give_up(self) -> None:
+        """The save failed: leave the note only if there may be a checkpoint that no list names."""
+        if state.checkpoint_exists(self._prefix):
+            self.abandon()
+            return
+        try:
+            self.done()
+        except OSError:
+            self.abandon()
+
 
 def recover(directory: str, state_file: str) -> list[str]:
     """Finish what savers did not that died while they saved to a directory.
@@ -116,7 +136,7 @@ def recover(directory: str, state_file: str) -> list[str]:
     found: list[str] = []
     for left in files.abandoned(directory):
         if left.base != state_file or not left.data.startswith(_FIRST_LINE):
-            continue
+            continue  # another's, or one that says nothing yet, which the next save removes
         listed = _listed(directory, state_file)
         adds, removes = _read(left.data)
         for path in removes:

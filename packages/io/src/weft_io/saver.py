@@ -225,7 +225,7 @@ class Saver:
         _check_session(sess)
         self.build()
         prefix = self._prefix(sess, os.fspath(save_path), global_step)
-        directory, base = files.split(prefix)
+        directory, base = files.split_prefix(prefix)
         if not base:
             raise errors.InvalidArgumentError(f"the path {save_path!r} ends in no name")
         state.state_path(directory, latest_filename)
@@ -263,6 +263,7 @@ class Saver:
             os.makedirs(directory, exist_ok=True)
             self._retention.adopt(retention.recover(directory, name))
             note = retention.RetentionJournal(directory, name, prefix)
+        before = self._retention.snapshot()
         try:
             written = self._run(sess, prefix)
             doomed = self._retention.record(written)
@@ -275,12 +276,19 @@ class Saver:
                 name,
                 save_relative_paths=self._save_relative_paths,
             )
+        except BaseException:  # because the list has to go on saying what there is
+            self._retention.rollback(before)
+            self._retention.adopt([prefix])  # if it is there
+            note.give_up()
+            raise
+        try:
             for path in doomed:
                 state.remove_checkpoint(path)
-        except BaseException:  # because the next save has to know, whatever stopped this one
+        except BaseException:  # because the next save has to go on, whatever stopped this one
             note.abandon()
             raise
-        note.done()
+        with files.reported(f"saving {prefix}"):
+            note.done()
         return written
 
     def export_meta_graph(

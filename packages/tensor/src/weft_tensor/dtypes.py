@@ -326,10 +326,14 @@ def _find(value: Any) -> DType | None:
         value = getattr(value, "dtype", None)
         if isinstance(value, DType):
             return value
-    if not isinstance(value, (np.dtype, str)):
-        return None
+    if isinstance(value, str):
+        return None if len(value) < 2 else _find_named(value)
+    return _find_numpy(value) if isinstance(value, np.dtype) else None
+
+
+def _find_named(name: str) -> DType | None:
     try:
-        return _find_numpy(np.dtype(value))
+        return _find_numpy(np.dtype(name))
     except TypeError:
         return None
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from weft_autodiff.backprop import gradients as gradients
 from weft_autodiff.clipping import clip_by_average_norm as clip_by_average_norm
 from weft_autodiff.clipping import clip_by_global_norm as clip_by_global_norm
 from weft_autodiff.clipping import clip_by_norm as clip_by_norm
 from weft_autodiff.clipping import global_norm as global_norm
 from weft_autodiff.custom_gradient import custom_gradient as custom_gradient
-from weft_autodiff.gradients import gradients as gradients
 from weft_autodiff.registry import NotDifferentiable as NoGradient
 from weft_autodiff.registry import NotDifferentiable as NotDifferentiable
 from weft_autodiff.registry import RegisterGradient as RegisterGradient
@@ -24,7 +24,9 @@ from weft_exec.session import InteractiveSession as InteractiveSession
 from weft_exec.session import Session as Session
 from weft_graph.builder import constant as constant
 from weft_graph.builder import convert_to_tensor as convert_to_tensor
-from weft_graph.builder import register_tensor_conversion_function as register_tensor_conversion_function
+from weft_graph.builder import (
+    register_tensor_conversion_function as register_tensor_conversion_function,
+)
 from weft_graph.collections_keys import GraphKeys as GraphKeys
 from weft_graph.device_spec import DeviceSpec as DeviceSpec
 from weft_graph.framework import add_to_collection as add_to_collection
@@ -53,8 +55,12 @@ from weft_graph.import_graph_def import import_graph_def as import_graph_def
 from weft_graph.indexed_slices import IndexedSlices as IndexedSlices
 from weft_graph.indexed_slices import SparseTensor as SparseTensor
 from weft_graph.indexed_slices import SparseTensorValue as SparseTensorValue
-from weft_graph.indexed_slices import convert_to_tensor_or_indexed_slices as convert_to_tensor_or_indexed_slices
-from weft_graph.indexed_slices import convert_to_tensor_or_sparse_tensor as convert_to_tensor_or_sparse_tensor
+from weft_graph.indexed_slices import (
+    convert_to_tensor_or_indexed_slices as convert_to_tensor_or_indexed_slices,
+)
+from weft_graph.indexed_slices import (
+    convert_to_tensor_or_sparse_tensor as convert_to_tensor_or_sparse_tensor,
+)
 from weft_graph.initializers import constant_initializer as constant_initializer
 from weft_graph.initializers import glorot_normal_initializer as glorot_normal_initializer
 from weft_graph.initializers import glorot_uniform_initializer as glorot_uniform_initializer
@@ -63,9 +69,12 @@ from weft_graph.initializers import orthogonal_initializer as orthogonal_initial
 from weft_graph.initializers import random_normal_initializer as random_normal_initializer
 from weft_graph.initializers import random_uniform_initializer as random_uniform_initializer
 from weft_graph.initializers import truncated_normal_initializer as truncated_normal_initializer
-from weft_graph.initializers import uniform_unit_scaling_initializer as uniform_unit_scaling_initializer
+from weft_graph.initializers import (
+    uniform_unit_scaling_initializer as uniform_unit_scaling_initializer,
+)
 from weft_graph.initializers import variance_scaling_initializer as variance_scaling_initializer
 from weft_graph.initializers import zeros_initializer as zeros_initializer
+from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
 from weft_graph.node import Node as Operation
 from weft_graph.node import Output as Tensor
 from weft_graph.ops.arithmetic import abs as abs
@@ -165,13 +174,24 @@ from weft_graph.ops.comparison import logical_not as logical_not
 from weft_graph.ops.comparison import logical_or as logical_or
 from weft_graph.ops.comparison import logical_xor as logical_xor
 from weft_graph.ops.comparison import not_equal as not_equal
+from weft_graph.ops.contraction import einsum as einsum
+from weft_graph.ops.contraction import tensordot as tensordot
 from weft_graph.ops.control import Assert as Assert
 from weft_graph.ops.control import Print as Print
 from weft_graph.ops.control import group as group
 from weft_graph.ops.control import no_op as no_op
 from weft_graph.ops.control import numpy_function as numpy_function
+from weft_graph.ops.control import print as print
 from weft_graph.ops.control import py_func as py_func
+from weft_graph.ops.control import timestamp as timestamp
 from weft_graph.ops.control import tuple as tuple
+from weft_graph.ops.diagonals import diag as diag
+from weft_graph.ops.diagonals import diag_part as diag_part
+from weft_graph.ops.diagonals import eye as eye
+from weft_graph.ops.diagonals import matrix_band_part as matrix_band_part
+from weft_graph.ops.diagonals import matrix_diag as matrix_diag
+from weft_graph.ops.diagonals import matrix_diag_part as matrix_diag_part
+from weft_graph.ops.diagonals import matrix_set_diag as matrix_set_diag
 from weft_graph.ops.elementary import acos as acos
 from weft_graph.ops.elementary import acosh as acosh
 from weft_graph.ops.elementary import asin as asin
@@ -240,15 +260,8 @@ from weft_graph.ops.layout import space_to_depth as space_to_depth
 from weft_graph.ops.layout import transpose as transpose
 from weft_graph.ops.linalg import cholesky as cholesky
 from weft_graph.ops.linalg import cholesky_solve as cholesky_solve
-from weft_graph.ops.linalg import diag as diag
-from weft_graph.ops.linalg import diag_part as diag_part
-from weft_graph.ops.linalg import eye as eye
-from weft_graph.ops.linalg import matrix_band_part as matrix_band_part
 from weft_graph.ops.linalg import matrix_determinant as matrix_determinant
-from weft_graph.ops.linalg import matrix_diag as matrix_diag
-from weft_graph.ops.linalg import matrix_diag_part as matrix_diag_part
 from weft_graph.ops.linalg import matrix_inverse as matrix_inverse
-from weft_graph.ops.linalg import matrix_set_diag as matrix_set_diag
 from weft_graph.ops.linalg import matrix_solve as matrix_solve
 from weft_graph.ops.linalg import matrix_solve_ls as matrix_solve_ls
 from weft_graph.ops.linalg import matrix_triangular_solve as matrix_triangular_solve
@@ -261,14 +274,15 @@ from weft_graph.ops.masks import boolean_mask as boolean_mask
 from weft_graph.ops.masks import meshgrid as meshgrid
 from weft_graph.ops.masks import parallel_stack as parallel_stack
 from weft_graph.ops.masks import repeat as repeat
-from weft_graph.ops.masks import required_space_to_batch_paddings as required_space_to_batch_paddings
+from weft_graph.ops.masks import (
+    required_space_to_batch_paddings as required_space_to_batch_paddings,
+)
 from weft_graph.ops.masks import sequence_mask as sequence_mask
 from weft_graph.ops.masks import where as where
+from weft_graph.ops.masks import where_v2 as where_v2
 from weft_graph.ops.matmul import cross as cross
-from weft_graph.ops.matmul import einsum as einsum
 from weft_graph.ops.matmul import matmul as matmul
 from weft_graph.ops.matmul import sparse_matmul as sparse_matmul
-from weft_graph.ops.matmul import tensordot as tensordot
 from weft_graph.ops.matmul import trace as trace
 from weft_graph.ops.random import multinomial as multinomial
 from weft_graph.ops.random import random_crop as random_crop
@@ -348,14 +362,21 @@ from weft_graph.ops.strings import regex_replace as regex_replace
 from weft_graph.ops.strings import string_join as string_join
 from weft_graph.ops.strings import string_split as string_split
 from weft_graph.ops.strings import string_strip as string_strip
+from weft_graph.ops.strings import string_to_hash_bucket as string_to_hash_bucket
 from weft_graph.ops.strings import string_to_hash_bucket_fast as string_to_hash_bucket_fast
 from weft_graph.ops.strings import string_to_hash_bucket_strong as string_to_hash_bucket_strong
 from weft_graph.ops.strings import string_to_number as string_to_number
 from weft_graph.ops.strings import substr as substr
-from weft_graph.partitioned_variables import create_partitioned_variables as create_partitioned_variables
+from weft_graph.partitioned_variables import (
+    create_partitioned_variables as create_partitioned_variables,
+)
 from weft_graph.partitioned_variables import fixed_size_partitioner as fixed_size_partitioner
-from weft_graph.partitioned_variables import min_max_variable_partitioner as min_max_variable_partitioner
-from weft_graph.partitioned_variables import variable_axis_size_partitioner as variable_axis_size_partitioner
+from weft_graph.partitioned_variables import (
+    min_max_variable_partitioner as min_max_variable_partitioner,
+)
+from weft_graph.partitioned_variables import (
+    variable_axis_size_partitioner as variable_axis_size_partitioner,
+)
 from weft_graph.random_seed import get_seed as get_seed
 from weft_graph.random_seed import set_random_seed as set_random_seed
 from weft_graph.stacks import get_default_graph as get_default_graph
@@ -393,8 +414,6 @@ from weft_graph.variables import moving_average_variables as moving_average_vari
 from weft_graph.variables import report_uninitialized_variables as report_uninitialized_variables
 from weft_graph.variables import trainable_variables as trainable_variables
 from weft_graph.variables import variables_initializer as variables_initializer
-from weft_io.checkpoint.files import read_file as read_file
-from weft_io.checkpoint.index import VERSION as VERSION
 from weft_tensor.dtypes import DType as DType
 from weft_tensor.dtypes import QUANTIZED_DTYPES as QUANTIZED_DTYPES
 from weft_tensor.dtypes import as_dtype as as_dtype
@@ -428,7 +447,6 @@ from weft_tensor.shape import Dimension as Dimension
 from weft_tensor.shape import TensorShape as TensorShape
 from weft_tensor.shape import dimension_at_index as dimension_at_index
 from weft_tensor.shape import dimension_value as dimension_value
-from weft_tensor.tensor import Tensor as Tensor
 
 if _TYPE_CHECKING:
     from weft import app as app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
 from weft_graph.nn.activation import zero_fraction as zero_fraction
 from weft_graph.nn.statistics import l2_normalize as l2_normalize
 from weft_graph.ops.arithmetic import abs as abs
@@ -54,6 +55,10 @@ from weft_graph.ops.elementary import asinh as asinh
 from weft_graph.ops.elementary import atan as atan
 from weft_graph.ops.elementary import atan2 as atan2
 from weft_graph.ops.elementary import atanh as atanh
+from weft_graph.ops.elementary import bessel_i0 as bessel_i0
+from weft_graph.ops.elementary import bessel_i0e as bessel_i0e
+from weft_graph.ops.elementary import bessel_i1 as bessel_i1
+from weft_graph.ops.elementary import bessel_i1e as bessel_i1e
 from weft_graph.ops.elementary import cos as cos
 from weft_graph.ops.elementary import cosh as cosh
 from weft_graph.ops.elementary import digamma as digamma
@@ -71,6 +76,7 @@ from weft_graph.ops.elementary import lgamma as lgamma
 from weft_graph.ops.elementary import log as log
 from weft_graph.ops.elementary import log1p as log1p
 from weft_graph.ops.elementary import log_sigmoid as log_sigmoid
+from weft_graph.ops.elementary import nextafter as nextafter
 from weft_graph.ops.elementary import polygamma as polygamma
 from weft_graph.ops.elementary import polyval as polyval
 from weft_graph.ops.elementary import sigmoid as sigmoid
@@ -78,6 +84,8 @@ from weft_graph.ops.elementary import sin as sin
 from weft_graph.ops.elementary import sinh as sinh
 from weft_graph.ops.elementary import tan as tan
 from weft_graph.ops.elementary import tanh as tanh
+from weft_graph.ops.elementary import xdivy as xdivy
+from weft_graph.ops.elementary import xlogy as xlogy
 from weft_graph.ops.elementary import zeta as zeta
 from weft_graph.ops.layout import invert_permutation as invert_permutation
 from weft_graph.ops.nn import log_softmax as log_softmax

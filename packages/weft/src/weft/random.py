@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from weft_graph.ops.candidates import all_candidate_sampler as all_candidate_sampler
-from weft_graph.ops.candidates import fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler
-from weft_graph.ops.candidates import learned_unigram_candidate_sampler as learned_unigram_candidate_sampler
+from weft_graph.ops.candidates import (
+    fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
+)
+from weft_graph.ops.candidates import (
+    learned_unigram_candidate_sampler as learned_unigram_candidate_sampler,
+)
 from weft_graph.ops.candidates import log_uniform_candidate_sampler as log_uniform_candidate_sampler
 from weft_graph.ops.candidates import uniform_candidate_sampler as uniform_candidate_sampler
 from weft_graph.ops.join import split as split

@@ -9,10 +9,10 @@ from weft_graph.ops.arithmetic import minimum as minimum
 from weft_graph.ops.array import expand_dims as expand_dims
 from weft_graph.ops.array import placeholder as placeholder
 from weft_graph.ops.array import reshape as reshape
+from weft_graph.ops.diagonals import eye as eye
 from weft_graph.ops.join import concat as concat
 from weft_graph.ops.join import split as split
 from weft_graph.ops.layout import transpose as transpose
-from weft_graph.ops.linalg import eye as eye
 from weft_graph.ops.matmul import cross as cross
 from weft_graph.ops.matmul import matmul as matmul
 from weft_graph.ops.nn import softmax as softmax

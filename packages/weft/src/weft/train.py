@@ -19,8 +19,12 @@ from weft_autodiff.optimizers.adagrad import AdagradOptimizer as AdagradOptimize
 from weft_autodiff.optimizers.adagrad import ProximalAdagradOptimizer as ProximalAdagradOptimizer
 from weft_autodiff.optimizers.adam import AdamOptimizer as AdamOptimizer
 from weft_autodiff.optimizers.ftrl import FtrlOptimizer as FtrlOptimizer
-from weft_autodiff.optimizers.gradient_descent import GradientDescentOptimizer as GradientDescentOptimizer
-from weft_autodiff.optimizers.gradient_descent import ProximalGradientDescentOptimizer as ProximalGradientDescentOptimizer
+from weft_autodiff.optimizers.gradient_descent import (
+    GradientDescentOptimizer as GradientDescentOptimizer,
+)
+from weft_autodiff.optimizers.gradient_descent import (
+    ProximalGradientDescentOptimizer as ProximalGradientDescentOptimizer,
+)
 from weft_autodiff.optimizers.momentum import MomentumOptimizer as MomentumOptimizer
 from weft_autodiff.optimizers.optimizer import Optimizer as Optimizer
 from weft_autodiff.optimizers.rmsprop import RMSPropOptimizer as RMSPropOptimizer
@@ -30,7 +34,9 @@ from weft_autodiff.training_util import get_global_step as get_global_step
 from weft_autodiff.training_util import get_or_create_global_step as get_or_create_global_step
 from weft_autodiff.training_util import global_step as global_step
 from weft_io.checkpoint.state import checkpoint_exists as checkpoint_exists
-from weft_io.checkpoint.state import generate_checkpoint_state_proto as generate_checkpoint_state_proto
+from weft_io.checkpoint.state import (
+    generate_checkpoint_state_proto as generate_checkpoint_state_proto,
+)
 from weft_io.checkpoint.state import get_checkpoint_mtimes as get_checkpoint_mtimes
 from weft_io.checkpoint.state import get_checkpoint_state as get_checkpoint_state
 from weft_io.checkpoint.state import latest_checkpoint as latest_checkpoint
@@ -39,3 +45,5 @@ from weft_io.checkpoint.state import load_checkpoint as load_checkpoint
 from weft_io.checkpoint.state import load_variable as load_variable
 from weft_io.checkpoint.state import remove_checkpoint as remove_checkpoint
 from weft_io.checkpoint.state import update_checkpoint_state as update_checkpoint_state
+from weft_io.meta_graph import export_meta_graph as export_meta_graph
+from weft_io.saver import Saver as Saver

@@ -7,7 +7,7 @@ from typing import Any
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
 from weft_graph.node import Node
 
-for _op in ("NoOp", "Assert", "PrintV2", "PyFunc", "PyFuncStateless"):
+for _op in ("NoOp", "Assert", "PrintV2", "Timestamp", "PyFunc", "PyFuncStateless"):
     NotDifferentiable(_op)
 
 

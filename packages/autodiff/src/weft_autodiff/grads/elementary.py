@@ -179,6 +179,48 @@ def _digamma(node: Node, grad: Output) -> Output:
     return _mul(grad, out("Cast", [slope], {"DstT": dtype}))
 
 
+@RegisterGradient("BesselI0e")
+def _bessel_i0e(node: Node, grad: Output) -> Output:
+    x = node.inputs[0]
+    turn = _mul(out("Sign", [x]), node.outputs[0])
+    return _mul(grad, out("Sub", [out("BesselI1e", [x]), turn]))
+
+
+@RegisterGradient("BesselI1e")
+def _bessel_i1e(node: Node, grad: Output) -> Output:
+    x, y = node.inputs[0], node.outputs[0]
+    # i1e(x) / x is 1 / 2 at 0.
+    is_zero = out("Equal", [x, scalar_like(0, x)])
+    safe = out("SelectV2", [is_zero, scalar_like(1, x), x])
+    ratio = out("SelectV2", [is_zero, scalar_like(0.5, x), _div(y, safe)])
+    slope = out("Sub", [out("BesselI0e", [x]), _mul(out("Sign", [x]), y)])
+    return _mul(grad, out("Sub", [slope, ratio]))
+
+
+def _nonzero(x: Output) -> Output:
+    """1 where x is not 0, and 0 where it is."""
+    return out("Cast", [out("NotEqual", [x, scalar_like(0, x)])], {"DstT": x.dtype})
+
+
+@RegisterGradient("Xlogy")
+def _xlogy(node: Node, grad: Output) -> Pair:
+    x, y = conj(node.inputs[0]), conj(node.inputs[1])
+    to_x = _mul(grad, out("Xlogy", [_nonzero(x), y]))
+    return sum_to_shapes(node, to_x, _mul(grad, out("Xdivy", [x, y])))
+
+
+@RegisterGradient("Xdivy")
+def _xdivy(node: Node, grad: Output) -> Pair:
+    x, y = conj(node.inputs[0]), conj(node.inputs[1])
+    to_x = _mul(grad, out("Xdivy", [_nonzero(x), y]))
+    return sum_to_shapes(node, to_x, _mul(grad, out("Xdivy", [_neg(x), _square(y)])))
+
+
+@RegisterGradient("NextAfter")
+def _next_after(node: Node, grad: Output) -> Pair:
+    return sum_to_shapes(node, grad, None)
+
+
 @RegisterGradient("Polygamma")
 def _polygamma(node: Node, grad: Output) -> Pair:
     a, x = node.inputs  # the order is an integer: nothing flows to it

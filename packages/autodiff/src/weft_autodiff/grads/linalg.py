@@ -107,6 +107,20 @@ def _cholesky(node: Node, grad: Output) -> Output:
     return _mul(scalar_like(0.5, whole), _add(whole, _adjoint(whole)))
 
 
+@RegisterGradient("MatrixExponential")
+def _exponential(node: Node, grad: Output) -> Output:
+    # The exponential of [[A, G], [0, A]] holds the derivative along G in its upper right block.
+    a = _adjoint(node.inputs[0])
+    last = constant_of(np.array(-1, np.int32))
+    upper = out("ConcatV2", [[a, grad], last])
+    lower = out("ConcatV2", [[zeros_like(a), a], last])
+    whole = out("ConcatV2", [[upper, lower], constant_of(np.array(-2, np.int32))])
+    power = out("MatrixExponential", [whole])
+    size = out("Shape", [a])[-1]
+    block: Output = power[..., :size, size:]
+    return block
+
+
 # ------------------------------------------------------------------------------- solutions
 
 
@@ -270,43 +284,3 @@ def _tall_qr(q: Output, r: Output, to_q: Output, to_r: Output) -> Output:
 def _divided(x: Output, r: Output) -> Output:
     """`x @ adjoint(r)^-1` for upper triangular r."""
     return _adjoint(out("MatrixTriangularSolve", [r, _adjoint(x)], {"lower": False}))
-
-
-# --------------------------------------------------------------------- diagonals and bands
-
-
-@RegisterGradient("Diag")
-def _diag(node: Node, grad: Output) -> Output:
-    return out("DiagPart", [grad])
-
-
-@RegisterGradient("DiagPart")
-def _diag_part(node: Node, grad: Output) -> Output:
-    return out("Diag", [grad])
-
-
-@RegisterGradient("MatrixDiag")
-def _matrix_diag(node: Node, grad: Output) -> Output:
-    return out("MatrixDiagPart", [grad])
-
-
-@RegisterGradient("MatrixDiagPart")
-def _matrix_diag_part(node: Node, grad: Output) -> Output:
-    x = node.inputs[0]
-    if x.dims is not None and x.dims[-1] is not None and x.dims[-1] == x.dims[-2]:
-        return out("MatrixDiag", [grad])
-    return out("MatrixSetDiag", [zeros_like(x), grad])
-
-
-@RegisterGradient("MatrixSetDiag")
-def _matrix_set_diag(node: Node, grad: Output) -> Gradients:
-    diagonal = node.inputs[1]
-    return [
-        out("MatrixSetDiag", [grad, zeros_like(diagonal)]),
-        out("MatrixDiagPart", [grad]),
-    ]
-
-
-@RegisterGradient("MatrixBandPart")
-def _band_part(node: Node, grad: Output) -> Gradients:
-    return [out("MatrixBandPart", [grad, *node.inputs[1:]]), None, None]

@@ -11,7 +11,12 @@ Pair = list[Output | None]
 
 
 def _matmul(x: Output, y: Output, tx: bool, ty: bool) -> Output:
-    return out("MatMul", [x, y], {"transpose_a": tx, "transpose_b": ty})
+    attrs = {}
+    if tx:
+        attrs["transpose_a"] = True
+    if ty:
+        attrs["transpose_b"] = True
+    return out("MatMul", [x, y], attrs)
 
 
 @RegisterGradient("MatMul")

@@ -60,7 +60,7 @@ def _with_statistics(
     node: Node, by_x: Output | None, grads: tuple[Output | None, ...]
 ) -> Output | None:
     """Adds what flows back into the batch's mean and variance to the gradient by x."""
-    view = _Pixels(node)
+    view = _Pixels(node, *node.inputs[:2])
     count = None
     for position, grad in enumerate(grads):
         if grad is None:
@@ -90,14 +90,15 @@ class _Pixels:
     """The input of a batch normalization as pixels with channels, in the statistics' type.
 
     Args:
-      node: the forward node or its gradient.
-      position: of the input `x`.
+      node: the forward node or its gradient, for the layout.
+      x: the images.
+      scale: has the statistics' type.
     """
 
-    def __init__(self, node: Node, position: int = 0, scale: int = 1) -> None:
+    def __init__(self, node: Node, x: Output, scale: Output) -> None:
         data_format = node.attrs["data_format"]
-        self.like = node.inputs[scale]
-        self.x = _cast(node.inputs[position], self.like)
+        self.like = scale
+        self.x = _cast(x, scale)
         channel = channel_axis(data_format)
         self.axes = ints(axis for axis in range(4) if axis != channel)
         self.shape = [1] * 4
@@ -126,34 +127,33 @@ def _backward(node: Node, *grads: Output | None) -> Grads:
 
     The statistics in the reserved inputs count as functions of x in training, as they are.
     """
-    from weft_autodiff.gradients import gradients
+    from weft_autodiff.backprop import gradients
 
-    upstream, x, scale = node.inputs[:3]
-    outputs = _composed(node)
+    # Through identities, so that inputs that depend on each other are told apart.
+    inputs = [out("Identity", [source]) for source in node.inputs[:5]]
+    outputs = _composed(node, inputs)
     pairs = [(y, g) for y, g in zip(outputs, grads[:3], strict=True) if g is not None]
     results: Grads = [None] * len(node.inputs)
     if not pairs:
         return results
-    sources = [upstream, x, scale]
-    if not node.attrs["is_training"]:
-        sources += node.inputs[3:5]
+    sources = inputs[:3] if node.attrs["is_training"] else inputs
     found: Any = gradients([y for y, _ in pairs], sources, [g for _, g in pairs])
     results[: len(found)] = found
     return results
 
 
-def _composed(node: Node) -> list[Output]:
+def _composed(node: Node, inputs: list[Output]) -> list[Output]:
     """x_backprop, scale_backprop and offset_backprop made of elementary nodes."""
-    view = _Pixels(node, position=1, scale=2)
-    scale = node.inputs[2]
-    upstream = _cast(node.inputs[0], scale)
+    scale = inputs[2]
+    view = _Pixels(node, inputs[1], scale)
+    upstream = _cast(inputs[0], scale)
     count = view.count()
     if node.attrs["is_training"]:
         mean = out("RealDiv", [view.sum(view.x), count])
         centred = view.centred(mean)
         variance = out("RealDiv", [view.sum(out("Square", [centred])), count])
     else:
-        mean, variance = node.inputs[3:5]
+        mean, variance = inputs[3:5]
         centred = view.centred(mean)
     shifted = out("AddV2", [variance, scalar_like(node.attrs["epsilon"], variance)])
     inverse = out("Rsqrt", [shifted])
@@ -165,7 +165,7 @@ def _composed(node: Node) -> list[Output]:
         inner = out("Sub", [inner, view.spread(out("RealDiv", [by_offset, count]))])
         inner = out("Sub", [inner, out("Mul", [centred, view.spread(share)])])
     by_x = out("Mul", [inner, view.spread(out("Mul", [scale, inverse]))])
-    return [_cast(by_x, node.inputs[1]), by_scale, by_offset]
+    return [_cast(by_x, inputs[1]), by_scale, by_offset]
 
 
 for _version in ("", "V2", "V3"):
@@ -187,9 +187,10 @@ def _lrn(node: Node, grad: Output) -> Output:
 @RegisterGradient("LRNGrad")
 def _lrn_grad(node: Node, grad: Output) -> Grads:
     """The gradient's gradient, from its formula written as a composition."""
-    from weft_autodiff.gradients import gradients
+    from weft_autodiff.backprop import gradients
 
-    upstream, x, y = node.inputs
+    # Through identities, since y depends on x.
+    upstream, x, y = sources = [out("Identity", [source]) for source in node.inputs]
     attrs = node.attrs
     norms = out("Mul", [_near(out("Square", [x]), x, node), scalar_like(attrs["alpha"], x)])
     norms = out("AddV2", [norms, scalar_like(attrs["bias"], x)])
@@ -197,15 +198,15 @@ def _lrn_grad(node: Node, grad: Output) -> Grads:
     shares = _near(out("RealDiv", [out("Mul", [upstream, y]), norms]), x, node)
     factor = scalar_like(2 * attrs["alpha"] * attrs["beta"], x)
     result = out("Sub", [direct, out("Mul", [out("Mul", [factor, x]), shares])])
-    found: Any = gradients([result], [upstream, x, y], [grad])
+    found: Any = gradients([result], sources, [grad])
     return list(found)
 
 
 def _near(value: Output, like: Output, node: Node) -> Output:
     """Sums over the window of each channel, by a product with a band matrix."""
-    radius = node.attrs["depth_radius"]
     channels = out("GatherV2", [out("Shape", [like]), ints([3, 3]), 0])
     ones = out("Fill", [channels, scalar_like(1, like)])
+    radius = out("Minimum", [channels[0], node.attrs["depth_radius"]])
     band = out("MatrixBandPart", [ones, radius, radius])
     rows = out("Reshape", [value, out("ConcatV2", [[ints([-1]), channels[1:]], 0])])
     return out("Reshape", [out("MatMul", [rows, band]), out("Shape", [like])])

@@ -16,6 +16,7 @@ for _op in (
     "StringStrip",
     "StringToNumber",
     "AsString",
+    "StringToHashBucket",
     "StringToHashBucketFast",
     "StringToHashBucketStrong",
     "RegexReplace",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from weft_autodiff import slot_creator
-from weft_autodiff.gradients import gradients
+from weft_autodiff.backprop import gradients
 from weft_graph import builder
 from weft_graph.collections_keys import GraphKeys
 from weft_graph.graph import Graph

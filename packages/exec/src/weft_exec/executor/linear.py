@@ -9,6 +9,7 @@ is not needed by every node of every step.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,7 @@ class Segment:
                 if trace is None:
                     slots[slot] = function(*take(slots))
                 else:
-                    slots[slot] = trace(node, device, lambda f=function, t=take: f(*t(slots)))
+                    slots[slot] = trace(node, device, partial(function, *take(slots)))
             except Exception as error:  # because a kernel may raise anything; it is passed on
                 found = self._located(error, instruction, slots)
                 raise found from found.__cause__

@@ -135,21 +135,6 @@ def _over(shape: tuple[int, ...], limit: int) -> bool:
     return count > limit
 
 
-def through(function: Function) -> KernelFactory:
-    """A factory for a function that allocates on its own; large results move to the pool."""
-
-    def make(node: Node, device: Device) -> KernelFunction:
-        if all((static_bytes(output) or LARGE + 1) <= LARGE for output in node.outputs):
-            return function
-
-        def run(*inputs: Any) -> Any:
-            return pooled(function(*inputs), device)
-
-        return run
-
-    return make
-
-
 def exact(function: Function) -> KernelFactory:
     """A factory for a function whose result may have another type than the output's.
 

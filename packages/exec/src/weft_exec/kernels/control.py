@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,14 @@ def _assert(node: Node, device: Device) -> KernelFunction:
         if not condition:
             shown = " ".join(f"[{summarize(value, limit)}]" for value in data)
             raise errors.InvalidArgumentError(f"assertion failed: {shown}")
+
+    return run
+
+
+@kernel("Timestamp")
+def _timestamp(node: Node, device: Device) -> KernelFunction:
+    def run() -> Any:
+        return np.float64(time.time())
 
     return run
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels import special
+from weft_exec.kernels import bessel, special
 from weft_exec.kernels.arithmetic import conjugated, in_place_gradient
 from weft_exec.kernels.common import (
     LARGE,
@@ -49,6 +49,24 @@ _NUMPY: dict[str, Function] = {
 }
 register_unary({op: (function, None) for op, function in _NUMPY.items()})
 kernel("Atan2")(binary(np.arctan2))
+kernel("NextAfter")(binary(np.nextafter))
+
+
+@kernel("Xlogy", "Xdivy")
+def _where_nonzero(node: Node, device: Device) -> KernelFunction:
+    is_log = node.type == "Xlogy"
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(x: Any, y: Any) -> Any:
+        result = new_array(device, broadcast_shape(x, y), dtype)
+        if is_log:
+            np.multiply(x, np.log(y), out=result)
+        else:
+            np.divide(x, y, out=result)
+        np.copyto(result, 0, where=x == 0)
+        return result
+
+    return run
 
 
 def _sigmoid(x: Any, out: Array | None = None) -> Any:
@@ -86,7 +104,7 @@ kernel("SigmoidGrad")(in_place_gradient(_sigmoid_grad))
 
 
 def _special(function: Function) -> KernelFactory:
-    """A factory for a function of `special`, which knows float32 and float64 only."""
+    """A factory for a function of `special` or `bessel`, which know float32 and float64 only."""
 
     def make(node: Node, device: Device) -> KernelFunction:
         output = node.outputs[0]
@@ -119,5 +137,7 @@ for _op, _function in (
     ("Igamma", special.igamma),
     ("Igammac", special.igammac),
     ("IgammaGradA", special.igamma_grad_a),
+    ("BesselI0e", bessel.i0e),
+    ("BesselI1e", bessel.i1e),
 ):
     kernel(_op)(_special(_function))

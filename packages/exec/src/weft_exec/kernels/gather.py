@@ -116,7 +116,7 @@ def columns_of(indices: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
             f"indices must address at most {len(shape)} axes of shape {format_dims(shape)}, got "
             f"shape {format_dims(indices.shape)}"
         )
-    columns = [np.ascontiguousarray(indices[..., i]) for i in range(indices.shape[-1])]
+    columns = [indices[..., i].copy() for i in range(indices.shape[-1])]
     for i, (column, size) in enumerate(zip(columns, shape, strict=False)):
         if column.size and column.view(_UNSIGNED[column.dtype.itemsize]).max() >= size:
             check_bounds(column, size, f"indices[..., {i}]")

@@ -1,4 +1,4 @@
-"""Hashes of strings that are the same in every process: FarmHash's fingerprint and SipHash."""
+"""Hashes of strings that are the same in every process: FarmHash, SipHash and MurmurHash."""
 
 from __future__ import annotations
 
@@ -140,6 +140,23 @@ def _block(
     v = _weak(text, at, v[1] * mul, x + w[0])
     w = _weak(text, at + 32, z + w[1], y + _word(text, at + 16))
     return z, y, x, v, w
+
+
+_MURMUR = 0xC6A4A7935BD1E995
+_MURMUR_SEED = 0xDECAFCAFFE
+
+
+def murmur64(text: bytes) -> int:
+    """MurmurHash64A with TensorFlow's seed, an unsigned number of 64 bits."""
+    size = len(text)
+    whole = size - size % 8
+    h = _MURMUR_SEED ^ (size * _MURMUR & _MASK)
+    for at in range(0, whole, 8):
+        k = _shift_mix(_word(text, at) * _MURMUR) * _MURMUR & _MASK
+        h = (h ^ k) * _MURMUR & _MASK
+    if size > whole:
+        h = (h ^ int.from_bytes(text[whole:], "little")) * _MURMUR & _MASK
+    return _shift_mix(_shift_mix(h) * _MURMUR)
 
 
 def siphash(text: bytes, key: tuple[int, int]) -> int:

@@ -1,4 +1,4 @@
-"""CPU kernels of linear algebra: LAPACK through NumPy, and diagonals and bands of matrices."""
+"""CPU kernels of linear algebra: LAPACK through NumPy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import Array, Function, as_exact, new_array
-from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
+from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -172,6 +172,48 @@ def _normal_equations(a: Array, b: Array, regularizer: float) -> Any:
     return adjoint(a) @ np.linalg.solve(a @ adjoint(a) + unit, b)
 
 
+@kernel("MatrixExponential", heavy=True)
+def _exponential(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(x: Any) -> Any:
+        _square(x)
+        result = new_array(device, x.shape, dtype)
+        n = x.shape[-1]
+        if result.size:
+            for matrix, into in zip(x.reshape(-1, n, n), result.reshape(-1, n, n), strict=True):
+                into[...] = _expm(matrix)
+        return result
+
+    return run
+
+
+def _expm(a: Array) -> Any:
+    """The Padé approximant of order 13 of a scaled matrix, squared back (Higham, 2005)."""
+    size = float(np.abs(a).sum(0).max())
+    if not np.isfinite(size):
+        return np.full_like(a, np.nan)
+    squarings = max(0, int(np.ceil(np.log2(size / 5.37)))) if size else 0
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    scaled = a.astype(wide) / 2.0**squarings
+    # The numerator's coefficients: (26 - k)! / (k! (13 - k)!), up to a factor.
+    b = [1.0]
+    for k in range(1, 14):
+        b.append(b[-1] * (14 - k) / (k * (27 - k)))
+    power = np.eye(len(a), dtype=wide)
+    square = scaled @ scaled
+    even, odd = b[0] * power, b[1] * power
+    for k in range(1, 7):
+        power = power @ square
+        even = even + b[2 * k] * power
+        odd = odd + b[2 * k + 1] * power
+    odd = scaled @ odd
+    result = np.linalg.solve(even - odd, even + odd)
+    for _ in range(squarings):
+        result = result @ result
+    return result
+
+
 # --------------------------------------------------------------------------- factorisations
 
 
@@ -214,90 +256,3 @@ def _qr(node: Node, device: Device) -> KernelFunction:
         return as_exact(q, dtype, device), as_exact(r, dtype, device)
 
     return run
-
-
-# --------------------------------------------------------------------- diagonals and bands
-
-
-def _filled(function: Function) -> KernelFactory:
-    """A factory for `function(device, *inputs)`."""
-
-    def make(node: Node, device: Device) -> KernelFunction:
-        return lambda *inputs: function(device, *inputs)
-
-    return make
-
-
-def _diag(device: Device, diagonal: Any) -> Any:
-    result = new_array(device, diagonal.shape * 2, diagonal.dtype)
-    result[...] = 0
-    result.reshape(-1)[:: diagonal.size + 1] = diagonal.reshape(-1)
-    return result
-
-
-def _diag_part(device: Device, x: Any) -> Any:
-    half = x.shape[: x.ndim // 2]
-    if half * 2 != x.shape:
-        raise errors.InvalidArgumentError(
-            f"diag_part requires a shape whose halves are equal, got {list(x.shape)}"
-        )
-    size = 1
-    for n in half:
-        size *= n
-    return x.reshape(-1)[:: size + 1].reshape(half).copy()
-
-
-def _matrix_diag(device: Device, diagonal: Any) -> Any:
-    size = diagonal.shape[-1]
-    result = new_array(device, (*diagonal.shape, size), diagonal.dtype)
-    result[...] = 0
-    at = np.arange(size)
-    result[..., at, at] = diagonal
-    return result
-
-
-def _matrix_diag_part(device: Device, x: Any) -> Any:
-    return np.diagonal(x, axis1=-2, axis2=-1).copy()
-
-
-def _matrix_set_diag(device: Device, x: Any, diagonal: Any) -> Any:
-    size = min(x.shape[-2:])
-    if diagonal.shape != (*x.shape[:-2], size):
-        raise errors.InvalidArgumentError(
-            f"the diagonal must have shape {[*x.shape[:-2], size]}, got {list(diagonal.shape)}"
-        )
-    result = new_array(device, x.shape, x.dtype)
-    result[...] = x
-    at = np.arange(size)
-    result[..., at, at] = diagonal
-    return result
-
-
-def _band_part(device: Device, x: Any, num_lower: Any, num_upper: Any) -> Any:
-    rows, columns = x.shape[-2:]
-    if num_lower > rows or num_upper > columns:
-        raise errors.InvalidArgumentError(
-            f"the numbers of diagonals must be at most {rows} and {columns}, got {num_lower} and "
-            f"{num_upper}"
-        )
-    offset = np.arange(columns) - np.arange(rows)[:, None]
-    outside = np.zeros((rows, columns), bool)
-    if num_lower >= 0:
-        outside |= -offset > num_lower
-    if num_upper >= 0:
-        outside |= offset > num_upper
-    result = new_array(device, x.shape, x.dtype)
-    result[...] = x
-    np.copyto(result, np.zeros((), x.dtype), where=outside)
-    return result
-
-
-for _op, _function in (
-    ("Diag", _diag),
-    ("DiagPart", _diag_part),
-    ("MatrixDiag", _matrix_diag),
-    ("MatrixDiagPart", _matrix_diag_part),
-    ("MatrixSetDiag", _matrix_set_diag),
-    ("MatrixBandPart", _band_part),
-):
-    kernel(_op)(_filled(_function))

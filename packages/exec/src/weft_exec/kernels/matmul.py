@@ -24,6 +24,7 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
     size = static_bytes(node.outputs[0])
     small = size is not None and size <= LARGE
     empty, element = device.empty, dtype.numpy
+    limit = LARGE // element.itemsize
     matmul: Any = np.matmul
 
     def run(a: Any, b: Any) -> Any:
@@ -36,6 +37,8 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
         if a.ndim != 2 or b.ndim != 2:
             raise _misfit(a, b)
         shape = (a.shape[0], b.shape[1])
+        if shape[0] * shape[1] <= limit:
+            return matmul(a, b)
         return matmul(a, b, out=empty(shape, element))
 
     return run

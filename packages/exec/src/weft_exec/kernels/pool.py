@@ -8,6 +8,7 @@ window which tap is its first maximum, by comparing views tap by tap, and adds u
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -27,8 +28,55 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 20
 
 
+class _Fit:
+    """A pool on inputs of one shape; immutable, since runs may share a kernel at the same time.
+
+    Attributes:
+      shape: of the input.
+      counts: of the output: the windows along each axis.
+      before: positions of the first window that are before the input, along each axis.
+    """
+
+    def __init__(self, pool: _Pool, shape: Sizes) -> None:
+        if len(shape) != len(pool.ksize):
+            raise errors.InvalidArgumentError(
+                f"{pool.op} requires an input of rank {len(pool.ksize)}, got shape {list(shape)}"
+            )
+        found = [
+            slide(n, k, s, 1, pool.padding)
+            for n, k, s in zip(shape, pool.ksize, pool.strides, strict=True)
+        ]
+        self.pool = pool
+        self.shape = shape
+        self.counts = tuple(count for count, _, _ in found)
+        self.before = tuple(before for _, before, _ in found)
+
+    @cached_property
+    def offsets(self) -> tuple[Array, Array]:
+        """Flat positions of taps from the window's origin, and of origins in an image.
+
+        The table's last entry, for windows without a maximum, is a position inside the input.
+        Origins are per image, or for the whole input where windows span images.
+        """
+        steps = [prod(self.shape[axis + 1 :]) for axis in range(len(self.shape))]
+        taps = [*self.pool.taps, self.before]
+        table = [sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in taps]
+        origins: Any = np.zeros((), np.intp)
+        for axis in range(1 if self.pool.per_image else 0, len(steps)):
+            at = np.arange(self.counts[axis]) * self.pool.strides[axis] - self.before[axis]
+            origins = origins[..., None] + at * steps[axis]
+        return np.array(table, np.intp), origins
+
+    def require(self, what: str, got: Sizes, wanted: Sizes) -> None:
+        """Raise InvalidArgumentError unless the shapes are equal."""
+        if got != wanted:
+            raise errors.InvalidArgumentError(
+                f"{self.pool.op} requires {what} of shape {list(wanted)}, got {list(got)}"
+            )
+
+
 class _Pool:
-    """The attributes of one pool, and what they mean for a shape."""
+    """The attributes of one pool."""
 
     def __init__(self, node: Node, device: Device) -> None:
         self.op = node.type
@@ -38,71 +86,32 @@ class _Pool:
         self.padding: str = node.attrs["padding"]
         self.taps = list(product(*map(range, self.ksize)))
         self.per_image = self.ksize[0] == 1 and self.strides[0] == 1
-        self._shape: Sizes | None = None
-        self._offsets: tuple[Array, Array] | None = None
-        self.counts: Sizes = ()
-        self.before: Sizes = ()
-
-    def fit(self, shape: Sizes) -> None:
-        """Work out `counts` and `before` for an input of this shape."""
-        if shape == self._shape:
-            return
-        if len(shape) != len(self.ksize):
-            raise errors.InvalidArgumentError(
-                f"{self.op} requires an input of rank {len(self.ksize)}, got shape {list(shape)}"
-            )
-        found = [
-            slide(n, k, s, 1, self.padding)
-            for n, k, s in zip(shape, self.ksize, self.strides, strict=True)
-        ]
-        self.counts = tuple(count for count, _, _ in found)
-        self.before = tuple(before for _, before, _ in found)
-        self._offsets = None
-        self._shape = shape
-
-    def offsets(self, shape: Sizes) -> tuple[Array, Array]:
-        """Flat positions of taps from the window's origin, and of origins in an image.
-
-        The table's last entry, for windows without a maximum, is a position inside the input.
-        Origins are per image, or for the whole input where windows span images.
-        """
-        if self._offsets is None:
-            steps = [prod(shape[axis + 1 :]) for axis in range(len(shape))]
-            table = [sum(t * s for t, s in zip(tap, steps, strict=True)) for tap in self.taps]
-            table.append(sum(b * s for b, s in zip(self.before, steps, strict=True)))
-            origins: Any = np.zeros((), np.intp)
-            for axis in range(1 if self.per_image else 0, len(shape)):
-                at = np.arange(self.counts[axis]) * self.strides[axis] - self.before[axis]
-                origins = origins[..., None] + at * steps[axis]
-            self._offsets = np.array(table, np.intp), origins
-        return self._offsets
-
-    def require(self, what: str, got: Sizes, wanted: Sizes) -> None:
-        """Raise InvalidArgumentError unless the shapes are equal."""
-        if got != wanted:
-            raise errors.InvalidArgumentError(
-                f"{self.op} requires {what} of shape {list(wanted)}, got {list(got)}"
-            )
-
-    def active(self) -> list[int]:
-        """The axes along which windows do anything."""
-        return [
+        self.active = [
             axis
             for axis, (k, s) in enumerate(zip(self.ksize, self.strides, strict=True))
             if k > 1 or s > 1
         ]
+        self._last: _Fit | None = None
+
+    def fit(self, shape: Sizes) -> _Fit:
+        """What the attributes mean for inputs of this shape; as a rule the same as last time."""
+        found = self._last
+        if found is None or found.shape != shape:
+            found = self._last = _Fit(self, shape)
+        return found
 
 
-def _fold(pool: _Pool, x: Array, function: Callable[..., Any]) -> Array:
+def _fold(fit: _Fit, x: Array, function: Callable[..., Any]) -> Array:
     """`function` (maximum or add) over each window, axis by axis; a view of x for no axes."""
-    for axis in pool.active():
-        x = _fold_axis(pool, x, axis, function)
+    for axis in fit.pool.active:
+        x = _fold_axis(fit, x, axis, function)
     return x
 
 
-def _fold_axis(pool: _Pool, x: Array, axis: int, function: Callable[..., Any]) -> Array:
+def _fold_axis(fit: _Fit, x: Array, axis: int, function: Callable[..., Any]) -> Array:
+    pool = fit.pool
     size, stride = x.shape[axis], pool.strides[axis]
-    before, count = pool.before[axis], pool.counts[axis]
+    before, count = fit.before[axis], fit.counts[axis]
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     result = new_array(pool.device, shape, x.dtype)
     lead = (slice(None),) * axis
@@ -127,10 +136,10 @@ def _make_max(node: Node, device: Device) -> KernelFunction:
     pool = _Pool(node, device)
 
     def run(x: Any) -> Any:
-        pool.fit(x.shape)
-        if 0 in pool.counts:
-            return np.empty(pool.counts, x.dtype)
-        result = _fold(pool, x, np.maximum)
+        fit = pool.fit(x.shape)
+        if 0 in fit.counts:
+            return np.empty(fit.counts, x.dtype)
+        result = _fold(fit, x, np.maximum)
         return x.copy() if result is x else result
 
     return run
@@ -151,15 +160,16 @@ class _Winners:
 
     __slots__ = ("lost", "places")
 
-    def __init__(self, pool: _Pool, x: Array, y: Array) -> None:
-        index, missing = _first_match(pool, x, y, np.not_equal)
+    def __init__(self, fit: _Fit, x: Array, y: Array) -> None:
+        pool = fit.pool
+        index, missing = _first_match(fit, x, y, np.not_equal)
         self.lost: Array | None = None
         if missing.any():
-            index, missing = _first_match(pool, x, y, _differ)  # a NaN is its window's maximum
+            index, missing = _first_match(fit, x, y, _differ)  # a NaN is its window's maximum
         rows = y.shape[0] if pool.per_image else 1
         if missing.any():
             self.lost = missing.reshape(rows, -1)
-        table, origins = pool.offsets(x.shape)
+        table, origins = fit.offsets
         places = new_array(pool.device, y.shape, table.dtype)
         np.take(table, index, out=places, mode="clip")
         np.add(places, origins, out=places)
@@ -191,11 +201,9 @@ def _differ(a: Array, b: Array, out: Array) -> None:
     out &= ~(np.isnan(a) & np.isnan(b))
 
 
-def _first_match(
-    pool: _Pool, x: Array, y: Array, differ: Callable[..., Any]
-) -> tuple[Array, Array]:
+def _first_match(fit: _Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tuple[Array, Array]:
     """The number of the first tap that equals the output, and where none does."""
-    device = pool.device
+    pool, device = fit.pool, fit.pool.device
     missing = new_array(device, y.shape, np.dtype(np.bool_))
     misses = new_array(device, y.shape, np.dtype(np.bool_))
     small = len(pool.taps) < 256
@@ -206,7 +214,7 @@ def _first_match(
     for tap in pool.taps:
         places = [
             tap_slices(t, n, s, b, c)
-            for t, n, s, b, c in zip(tap, x.shape, pool.strides, pool.before, y.shape, strict=True)
+            for t, n, s, b, c in zip(tap, x.shape, pool.strides, fit.before, y.shape, strict=True)
         ]
         outs = tuple(out for out, _ in places)
         ins = tuple(at for _, at in places)
@@ -217,11 +225,11 @@ def _first_match(
     return index, missing
 
 
-def _image_blocks(pool: _Pool, x: Array) -> list[tuple[slice, slice]]:
+def _image_blocks(fit: _Fit, x: Array) -> list[tuple[slice, slice]]:
     """Parts of input and output along the first axis that fit the cache."""
     batch = x.shape[0]
-    if not pool.per_image or x.nbytes <= _BLOCK_BYTES:
-        return [(slice(0, batch), slice(0, pool.counts[0]))]
+    if not fit.pool.per_image or x.nbytes <= _BLOCK_BYTES:
+        return [(slice(0, batch), slice(0, fit.counts[0]))]
     step = max(1, batch * _BLOCK_BYTES // x.nbytes)
     return [(slice(n, n + step), slice(n, n + step)) for n in range(0, batch, step)]
 
@@ -232,16 +240,16 @@ def _make_max_grad(node: Node, device: Device) -> KernelFunction:
     dtype, exact = wide(node.outputs[0].dtype), node.outputs[0].dtype.numpy
 
     def run(x: Any, y: Any, grad: Any) -> Any:
-        pool.fit(x.shape)
-        pool.require("orig_output", y.shape, pool.counts)
-        pool.require("grad", grad.shape, pool.counts)
+        fit = pool.fit(x.shape)
+        fit.require("orig_output", y.shape, fit.counts)
+        fit.require("grad", grad.shape, fit.counts)
         result = new_array(device, x.shape, dtype)
         result.fill(0)
         if not grad.size:
             return contiguous(result, exact, device)
         grad = contiguous(grad, dtype, device)
-        for ins, outs in _image_blocks(pool, x):
-            _Winners(pool, x[ins], y[outs]).scatter(grad[outs], result[ins])
+        for ins, outs in _image_blocks(fit, x):
+            _Winners(fit, x[ins], y[outs]).scatter(grad[outs], result[ins])
         return contiguous(result, exact, device)
 
     return run
@@ -252,15 +260,15 @@ def _make_max_grad_grad(node: Node, device: Device) -> KernelFunction:
     pool = _Pool(node, device)
 
     def run(x: Any, y: Any, grad: Any) -> Any:
-        pool.fit(x.shape)
-        pool.require("orig_output", y.shape, pool.counts)
-        pool.require("grad", grad.shape, x.shape)
+        fit = pool.fit(x.shape)
+        fit.require("orig_output", y.shape, fit.counts)
+        fit.require("grad", grad.shape, x.shape)
         result = new_array(device, y.shape, y.dtype)
         if not result.size:
             return result
         grad = contiguous(grad, y.dtype, device)
-        for ins, outs in _image_blocks(pool, x):
-            _Winners(pool, x[ins], y[outs]).gather(grad[ins], result[outs])
+        for ins, outs in _image_blocks(fit, x):
+            _Winners(fit, x[ins], y[outs]).gather(grad[ins], result[outs])
         return result
 
     return run
@@ -273,12 +281,12 @@ def _make_argmax(node: Node, device: Device) -> KernelFunction:
     with_batch = node.attrs["include_batch_in_index"]
 
     def run(x: Any) -> Any:
-        pool.fit(x.shape)
-        if 0 in pool.counts:
-            return np.empty(pool.counts, x.dtype), np.empty(pool.counts, exact)
-        y = _fold(pool, x, np.maximum)
+        fit = pool.fit(x.shape)
+        if 0 in fit.counts:
+            return np.empty(fit.counts, x.dtype), np.empty(fit.counts, exact)
+        y = _fold(fit, x, np.maximum)
         y = x.copy() if y is x else y
-        places = _Winners(pool, x, y).places.reshape(y.shape)
+        places = _Winners(fit, x, y).places.reshape(y.shape)
         image = prod(x.shape[1:])
         if not pool.per_image:
             places %= image
@@ -296,9 +304,9 @@ def _make_argmax_grad(node: Node, device: Device) -> KernelFunction:
     with_batch = node.attrs["include_batch_in_index"]
 
     def run(x: Any, grad: Any, argmax: Any) -> Any:
-        pool.fit(x.shape)
-        pool.require("grad", grad.shape, pool.counts)
-        pool.require("argmax", argmax.shape, pool.counts)
+        fit = pool.fit(x.shape)
+        fit.require("grad", grad.shape, fit.counts)
+        fit.require("argmax", argmax.shape, fit.counts)
         result = new_array(device, x.shape, dtype)
         result.fill(0)
         places = argmax.astype(np.intp)
@@ -320,15 +328,16 @@ def _make_argmax_grad(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------------- means
 
 
-def _window_sizes(pool: _Pool, shape: Sizes, dtype: np.dtype[Any]) -> Any:
+def _window_sizes(fit: _Fit, dtype: np.dtype[Any]) -> Any:
     """How many positions of each window are inside the input; broadcasts to the output."""
     total: Any = dtype.type(1)
-    for axis in pool.active():
-        positions = np.arange(pool.counts[axis]) * pool.strides[axis] - pool.before[axis]
+    pool, rank = fit.pool, len(fit.shape)
+    for axis in pool.active:
+        positions = np.arange(fit.counts[axis]) * pool.strides[axis] - fit.before[axis]
         low = np.maximum(positions, 0)
-        high = np.minimum(positions + pool.ksize[axis], shape[axis])
+        high = np.minimum(positions + pool.ksize[axis], fit.shape[axis])
         inside = (high - low).astype(dtype)
-        total = total * inside.reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+        total = total * inside.reshape((-1,) + (1,) * (rank - 1 - axis))
     if isinstance(total, np.ndarray) and total.size and (total == total.flat[0]).all():
         return dtype.type(total.flat[0])
     return total
@@ -340,13 +349,13 @@ def _make_avg(node: Node, device: Device) -> KernelFunction:
     exact = node.outputs[0].dtype.numpy
 
     def run(x: Any) -> Any:
-        pool.fit(x.shape)
-        if 0 in pool.counts:
-            return np.empty(pool.counts, x.dtype)
+        fit = pool.fit(x.shape)
+        if 0 in fit.counts:
+            return np.empty(fit.counts, x.dtype)
         x = widened(x)
-        total = _fold(pool, x, np.add)
+        total = _fold(fit, x, np.add)
         target = new_array(device, total.shape, total.dtype) if total is x else total
-        np.divide(total, _window_sizes(pool, x.shape, x.dtype), out=target)
+        np.divide(total, _window_sizes(fit, x.dtype), out=target)
         return contiguous(target, exact, device)
 
     return run
@@ -359,25 +368,26 @@ def _make_avg_grad(node: Node, device: Device) -> KernelFunction:
 
     def run(sizes: Any, grad: Any) -> Any:
         shape = tuple(int(n) for n in sizes)
-        pool.fit(shape)
-        pool.require("grad", grad.shape, pool.counts)
+        fit = pool.fit(shape)
+        fit.require("grad", grad.shape, fit.counts)
         grad = widened(grad)
-        part = np.divide(grad, _window_sizes(pool, shape, grad.dtype))
-        for axis in reversed(pool.active()):
-            part = _spread_axis(pool, part, axis, shape[axis])
+        part = np.divide(grad, _window_sizes(fit, grad.dtype))
+        for axis in reversed(pool.active):
+            part = _spread_axis(fit, part, axis)
         return contiguous(part, exact, device)
 
     return run
 
 
-def _spread_axis(pool: _Pool, grad: Array, axis: int, size: int) -> Array:
+def _spread_axis(fit: _Fit, grad: Array, axis: int) -> Array:
     """Each window's value added to all its positions along one axis."""
+    pool, size = fit.pool, fit.shape[axis]
     shape = (*grad.shape[:axis], size, *grad.shape[axis + 1 :])
     result = new_array(pool.device, shape, grad.dtype)
     result.fill(0)
     lead = (slice(None),) * axis
     for tap in range(pool.ksize[axis]):
-        outs, ins = tap_slices(tap, size, pool.strides[axis], pool.before[axis], pool.counts[axis])
+        outs, ins = tap_slices(tap, size, pool.strides[axis], fit.before[axis], fit.counts[axis])
         view = result[(*lead, ins)]
         np.add(view, grad[(*lead, outs)], out=view)
     return result

@@ -46,13 +46,14 @@ def _reducer(node: Node, device: Device, reduce: Reduce) -> KernelFunction:
     size = static_bytes(output)
     small = size is not None and size <= LARGE
     constant, dims = constant_input(node, 1), node.inputs[0].dims
+    fixed: Axes | None = None
     if constant is not None and dims is not None:
-        fixed = _axes_of(constant, len(dims))
+        known = fixed = _axes_of(constant, len(dims))
         if small and not narrow:
-            return lambda x, axes: reduce(x, fixed, keep, None)
+            return lambda x, axes: reduce(x, known, keep, None)
 
     def run(x: Any, axes: Any) -> Any:
-        where = _axes_of(axes, x.ndim)
+        where = _axes_of(axes, x.ndim) if fixed is None else fixed
         if narrow:
             return as_exact(reduce(widened(x), where, keep, None), dtype, device)
         if small:

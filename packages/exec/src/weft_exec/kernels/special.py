@@ -163,7 +163,7 @@ def _polynomial(coefficients: Sequence[float], x: Array, terms: int | None = Non
     return total
 
 
-def _chebyshev(coefficients: Sequence[float], t: Array, terms: int) -> Any:
+def chebyshev(coefficients: Sequence[float], t: Array, terms: int) -> Any:
     """Clenshaw's recurrence for a series over t in [0, 1]."""
     twice = 4 * t - 2
     last = np.zeros_like(t)
@@ -186,7 +186,7 @@ def _erfc_positive(x: Array) -> Any:
     # exp(-x * x) with the square split in two, so that its rounding error does not grow with x.
     head = _rounded(x)
     tail = -(x - head) * (x + head)
-    result = t * np.exp(_chebyshev(_ERFC, t, terms) + tail) * np.exp(-head * head)
+    result = t * np.exp(chebyshev(_ERFC, t, terms) + tail) * np.exp(-head * head)
     return np.where(x > 30, x.dtype.type(0), result)
 
 
@@ -201,7 +201,7 @@ def _erf_small(x: Array) -> Any:
 
 
 @blocked
-def erf(x: Array) -> Array:
+def erf(x: Array) -> Any:
     """The error function."""
     size = np.abs(x)
     small = _erf_small(np.clip(x, -1, 1))
@@ -212,7 +212,7 @@ def erf(x: Array) -> Array:
 
 
 @blocked
-def erfc(x: Array) -> Array:
+def erfc(x: Array) -> Any:
     """1 - erf(x)."""
     size = np.abs(x)
     tail = _erfc_positive(np.maximum(size, 0.5))
@@ -263,7 +263,7 @@ def _tan_pi(x: Array) -> Any:
 
 
 @blocked
-def lgamma(x: Array) -> Array:
+def lgamma(x: Array) -> Any:
     """log(|gamma(x)|)."""
     wide = x.astype(np.float64)
     negative = wide <= 0
@@ -276,7 +276,7 @@ def lgamma(x: Array) -> Array:
 
 
 @blocked
-def digamma(x: Array) -> Array:
+def digamma(x: Array) -> Any:
     """The derivative of log(gamma(x)); NaN at 0 and the negative integers."""
     wide = x.astype(np.float64)
     negative = wide <= 0
@@ -299,7 +299,7 @@ def digamma(x: Array) -> Array:
 
 
 @blocked
-def zeta(x: Array, q: Array) -> Array:
+def zeta(x: Array, q: Array) -> Any:
     """The Hurwitz zeta function by the Euler-Maclaurin sum."""
     s, a = x.astype(np.float64), q.astype(np.float64)
     whole = a == np.rint(a)
@@ -345,7 +345,7 @@ def _signed_power(base: Array, exponent: Array) -> Any:
 
 
 @blocked
-def polygamma(a: Array, x: Array) -> Array:
+def polygamma(a: Array, x: Array) -> Any:
     """The derivative of order a of digamma."""
     order, at = a.astype(np.float64), x.astype(np.float64)
     valid = (order == np.rint(order)) & (order >= 0)
@@ -418,19 +418,19 @@ def _incomplete(a: Array, x: Array, upper: bool) -> Any:
 
 
 @blocked
-def igamma(a: Array, x: Array) -> Array:
+def igamma(a: Array, x: Array) -> Any:
     """The regularised lower incomplete gamma function P(a, x)."""
     return _incomplete(a, x, upper=False)
 
 
 @blocked
-def igammac(a: Array, x: Array) -> Array:
+def igammac(a: Array, x: Array) -> Any:
     """The regularised upper incomplete gamma function Q(a, x)."""
     return _incomplete(a, x, upper=True)
 
 
 @blocked
-def igamma_grad_a(a: Array, x: Array) -> Array:
+def igamma_grad_a(a: Array, x: Array) -> Any:
     """The derivative of P(a, x) for a, term by term from its power series."""
     wide_a, wide_x = a.astype(np.float64), x.astype(np.float64)
     valid = (wide_a > 0) & (wide_x >= 0) & np.isfinite(wide_a) & np.isfinite(wide_x)

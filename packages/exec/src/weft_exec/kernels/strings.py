@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.hashing import fingerprint64, siphash
+from weft_exec.kernels.hashing import fingerprint64, murmur64, siphash
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.summaries import summarize_ends
 from weft_graph.ops.shape_rules import normal_axes
@@ -102,7 +102,8 @@ def _reduce_join(node: Node, device: Device) -> KernelFunction:
         if not gone:
             return x
         kept = [i for i in range(x.ndim) if i not in gone]
-        table = np.asarray(x, object).transpose(kept + gone)
+        # The axis named first is joined first, so it varies fastest.
+        table = np.asarray(x, object).transpose(kept + gone[::-1])
         shape = table.shape[: len(kept)]
         rows = table.reshape(math.prod(shape), -1) if x.size else table.reshape(-1, 0)
         joined = [separator.join(row) for row in rows.tolist()]
@@ -298,6 +299,12 @@ def _decode_raw(node: Node, device: Device) -> KernelFunction:
         return result != 0 if dtype.kind == "b" else np.array(result)
 
     return run
+
+
+@kernel("StringToHashBucket")
+def _hash(node: Node, device: Device) -> KernelFunction:
+    count: int = node.attrs["num_buckets"]
+    return _numbers(lambda item: murmur64(item) % count, np.dtype("i8"))
 
 
 @kernel("StringToHashBucketFast")

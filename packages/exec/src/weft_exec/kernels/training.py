@@ -513,7 +513,6 @@ def _register() -> None:
             op_type(rule.name, sparse, resource),
             device=("CPU", "GPU"),
             dtypes={"T": types},
-            heavy=True,
         )
         register(_factory(rule, sparse, resource))
 

@@ -71,6 +71,12 @@ from weft_graph.ops.elementary import (
     sigmoid,
     tanh,
 )
+from weft_graph.ops.layout import (
+    batch_to_space,
+    depth_to_space,
+    space_to_batch,
+    space_to_depth,
+)
 from weft_graph.ops.nn import (
     bias_add,
     elu,
@@ -119,6 +125,7 @@ __all__ = [
     "avg_pool_v2",
     "batch_norm_with_global_normalization",
     "batch_normalization",
+    "batch_to_space",
     "bias_add",
     "compute_accidental_hits",
     "conv1d",
@@ -133,6 +140,7 @@ __all__ = [
     "conv3d_transpose",
     "convolution",
     "crelu",
+    "depth_to_space",
     "depthwise_conv2d",
     "depthwise_conv2d_backprop_filter",
     "depthwise_conv2d_backprop_input",
@@ -178,6 +186,8 @@ __all__ = [
     "softmax_cross_entropy_with_logits_v2",
     "softplus",
     "softsign",
+    "space_to_batch",
+    "space_to_depth",
     "sparse_softmax_cross_entropy_with_logits",
     "sufficient_statistics",
     "swish",

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.builder import convert_to_tensor, out
+from weft_graph.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.node import Output
 from weft_graph.op_def import NodeSpec, register_op
 from weft_graph.ops import shape_rules
@@ -130,6 +131,8 @@ def pair(x: Any, y: Any) -> tuple[Output, Output]:
 
     Raises: InvalidTypeError: their element types differ.
     """
+    if type(x) is Output and type(y) is Output and x.dtype is y.dtype:
+        return x, y
     if isinstance(x, Output) or hasattr(x, "_as_output"):
         a = convert_to_tensor(x)
         return a, convert_to_tensor(y, a.dtype.base_dtype)
@@ -138,6 +141,13 @@ def pair(x: Any, y: Any) -> tuple[Output, Output]:
         return convert_to_tensor(x, b.dtype.base_dtype), b
     a = convert_to_tensor(x)
     return a, convert_to_tensor(y, a.dtype.base_dtype)
+
+
+def unary(op: str, x: Any, name: str | None) -> Any:
+    """An elementwise op that maps 0 to 0; of a sparse tensor it maps the values."""
+    if isinstance(x, SparseTensor):
+        return SparseTensor(x.indices, out(op, [x.values], name=name), x.dense_shape)
+    return out(op, [x], name=name)
 
 
 def add(x: Any, y: Any, name: str | None = None) -> Output:
@@ -276,13 +286,18 @@ def squared_difference(x: Any, y: Any, name: str | None = None) -> Output:
     return out("SquaredDifference", [x, y], name=name)
 
 
-def negative(x: Any, name: str | None = None) -> Output:
-    """-x; floating, complex or signed, any shape."""
-    return out("Neg", [x], name=name)
+def negative(x: Any, name: str | None = None) -> Any:
+    """-x; floating, complex or signed, any shape; of a sparse tensor a sparse one."""
+    return unary("Neg", x, name)
 
 
-def abs(x: Any, name: str | None = None) -> Output:
-    """|x|; numeric, any shape; of a complex number its magnitude, float32 or float64."""
+def abs(x: Any, name: str | None = None) -> Any:
+    """|x|; numeric, any shape; of a complex number its magnitude, float32 or float64.
+
+    Of a sparse tensor a sparse one.
+    """
+    if isinstance(x, SparseTensor):
+        return SparseTensor(x.indices, abs(x.values, name), x.dense_shape)
     value = convert_to_tensor(x)
     if value.dtype.is_complex:
         real = value.dtype.real_dtype
@@ -290,19 +305,25 @@ def abs(x: Any, name: str | None = None) -> Output:
     return out("Abs", [value], name=name)
 
 
-def sign(x: Any, name: str | None = None) -> Output:
-    """-1, 0 or 1, and 0 of NaN; x / |x| of a complex number; numeric, any shape."""
-    return out("Sign", [x], name=name)
+def sign(x: Any, name: str | None = None) -> Any:
+    """-1, 0 or 1, and 0 of NaN; x / |x| of a complex number; numeric, any shape.
+
+    Of a sparse tensor a sparse one.
+    """
+    return unary("Sign", x, name)
 
 
-def square(x: Any, name: str | None = None) -> Output:
-    """x * x; numeric, any shape."""
-    return out("Square", [x], name=name)
+def square(x: Any, name: str | None = None) -> Any:
+    """x * x; numeric, any shape; of a sparse tensor a sparse one."""
+    return unary("Square", x, name)
 
 
-def sqrt(x: Any, name: str | None = None) -> Output:
-    """The square root, NaN of a negative number; floating or complex, any shape."""
-    return out("Sqrt", [x], name=name)
+def sqrt(x: Any, name: str | None = None) -> Any:
+    """The square root, NaN of a negative number; floating or complex, any shape.
+
+    Of a sparse tensor a sparse one.
+    """
+    return unary("Sqrt", x, name)
 
 
 def rsqrt(x: Any, name: str | None = None) -> Output:
@@ -347,9 +368,8 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
       x: numeric, any shape; or indexed slices, whose values are multiplied.
     Raises: InvalidArgumentError: `scalar` has another rank.
     """
-    if hasattr(x, "values") and hasattr(x, "indices"):
-        values = scalar_mul(scalar, x.values, name)
-        return type(x)(values, x.indices, x.dense_shape)
+    if isinstance(x, IndexedSlices):
+        return IndexedSlices(scalar_mul(scalar, x.values, name), x.indices, x.dense_shape)
     value = convert_to_tensor(x)
     factor = convert_to_tensor(scalar, value.dtype.base_dtype, "scalar")
     if factor.dims is not None and factor.dims:
@@ -413,8 +433,8 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
       clip_value_max: likewise.
     Raises: InvalidArgumentError: a bound's shape does not broadcast to that of t.
     """
-    if hasattr(t, "values") and hasattr(t, "indices"):
+    if isinstance(t, IndexedSlices):
         values = clip_by_value(t.values, clip_value_min, clip_value_max, name)
-        return type(t)(values, t.indices, t.dense_shape)
+        return IndexedSlices(values, t.indices, t.dense_shape)
     name = name or "clip_by_value"
     return out("ClipByValue", [t, clip_value_min, clip_value_max], name=name)

@@ -642,3 +642,10 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
     Raises: InvalidArgumentError: they do not.
     """
     return TensorShape(broadcast_dims(as_dims(shape_x), as_dims(shape_y)))
+
+
+# Names of TensorFlow 1.15 for functions that have another name here.
+reverse_v2 = reverse
+tensor_scatter_update = tensor_scatter_nd_update
+tensor_scatter_add = tensor_scatter_nd_add
+tensor_scatter_sub = tensor_scatter_nd_sub

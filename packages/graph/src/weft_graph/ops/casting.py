@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft_graph.builder import convert_to_tensor, out
+from weft_graph.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.node import Output
 from weft_graph.op_def import NodeSpec, register_op
 from weft_graph.ops import shape_rules
@@ -109,15 +110,10 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     target = dtypes.as_dtype(dtype).base_dtype
     if isinstance(x, Output) and x.dtype is target:
         return x
-    values = getattr(x, "values", None)
-    if values is not None and hasattr(x, "indices"):
-        shape = x.dense_shape
-        cast_values = cast(values, target, name)
-        if hasattr(x, "with_values"):
-            return x.with_values(cast_values)
-        if type(x).__name__ == "SparseTensor":
-            return type(x)(x.indices, cast_values, shape)
-        return type(x)(cast_values, x.indices, shape)
+    if isinstance(x, SparseTensor):
+        return SparseTensor(x.indices, cast(x.values, target, name), x.dense_shape)
+    if isinstance(x, IndexedSlices):
+        return IndexedSlices(cast(x.values, target, name), x.indices, x.dense_shape)
     value = convert_to_tensor(x)
     if value.dtype.base_dtype is target:
         return value
@@ -166,7 +162,8 @@ def _range_within(target: DType, have: DType) -> tuple[Any, Any]:
     low, high = _as_number(target.min), _as_number(target.max)
     if not (have.is_floating and target.is_integer):
         return low, high
-    top = np.array(high).astype(have.numpy)
+    with np.errstate(over="ignore"):
+        top = np.array(high).astype(have.numpy)
     if _as_number(top) > high:
         bits = {2: np.uint16, 4: np.uint32, 8: np.uint64}[have.size]
         top = (top.view(bits) - np.array(1, bits)).view(have.numpy)

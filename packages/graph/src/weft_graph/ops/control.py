@@ -17,7 +17,7 @@ from weft_graph.indexed_slices import (
 )
 from weft_graph.node import Node, Output
 from weft_graph.op_def import NodeSpec, register_op
-from weft_graph.ops.shape_rules import unchanged
+from weft_graph.ops.shape_rules import scalar, unchanged
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
 
@@ -78,6 +78,14 @@ register_op(
     _no_outputs,
     stateful=True,
     doc="Print a string.",
+)
+register_op(
+    "Timestamp",
+    (),
+    ("ts: float64",),
+    shape=scalar,
+    stateful=True,
+    doc="The time in seconds since 1970.",
 )
 for _name, _stateful in (("PyFunc", True), ("PyFuncStateless", False)):
     register_op(
@@ -267,6 +275,14 @@ def print_v2(
     return create("PrintV2", [line], attrs, name or "PrintV2")
 
 
+print = print_v2
+
+
+def timestamp(name: str | None = None) -> Output:
+    """The time when the node runs, in seconds since 1970: float64, rank 0."""
+    return out("Timestamp", (), name=name)
+
+
 def _is_line(value: Any) -> bool:
     return isinstance(value, Output) and value.dtype == dtypes.string and value.dims == ()
 
@@ -303,6 +319,13 @@ _functions: WeakValueDictionary[str, PyFunction] = WeakValueDictionary()
 _tokens = itertools.count()
 
 
+def hold_function(function: Callable[..., Any]) -> PyFunction:
+    """Give a function a token, which stands for it as long as what is returned lives."""
+    token = f"pyfunc_{next(_tokens)}"
+    holder = _functions[token] = PyFunction(function, token)
+    return holder
+
+
 def py_function_of(token: str) -> Callable[..., Any]:
     """The function that a token stands for.
 
@@ -335,13 +358,12 @@ def py_func(
     """
     several = isinstance(Tout, list | builtins.tuple)
     types = list(Tout) if several else [Tout]
-    token = f"pyfunc_{next(_tokens)}"
     values = [convert_to_tensor(value) for value in inp]
     graph = values[0].graph if values else stacks.get_default_graph()
-    holder = _functions[token] = PyFunction(func, token)
+    holder = hold_function(func)
     graph.add_to_collection("_py_funcs", holder)
     op = "PyFunc" if stateful else "PyFuncStateless"
-    node = create(op, [values], {"token": token, "Tout": types}, name)
+    node = create(op, [values], {"token": holder.token, "Tout": types}, name)
     if not types:
         return node
     return list(node.outputs) if several else node.outputs[0]

@@ -9,6 +9,7 @@ from weft_graph.builder import convert_to_tensor, out
 from weft_graph.node import Output
 from weft_graph.op_def import register_op
 from weft_graph.ops import shape_rules
+from weft_graph.ops.arithmetic import unary
 from weft_tensor import errors
 
 
@@ -35,10 +36,15 @@ def _declare() -> None:
         ("Erfc", "{floating}", "1 - erf(x), accurate for large x."),
         ("Lgamma", "{floating}", "log(|gamma(x)|)."),
         ("Digamma", "{floating}", "The derivative of lgamma."),
+        ("BesselI0e", "{floating}", "exp(-|x|) times the modified Bessel function of order 0."),
+        ("BesselI1e", "{floating}", "exp(-|x|) times the modified Bessel function of order 1."),
     ):
         register_op(op, ("x: T",), ("y: T",), {"T": types}, shape_rules.unchanged, doc=doc)
     for op, types, doc in (
         ("Atan2", "{floating}", "The angle of the point (x, y) in (-pi, pi]."),
+        ("Xlogy", "{inexact}", "x * log(y), and 0 where x is 0."),
+        ("Xdivy", "{inexact}", "x / y, and 0 where x is 0."),
+        ("NextAfter", "{float32, float64}", "The next number after x1 in the direction of x2."),
         (
             "Igamma",
             "{float32, float64}",
@@ -84,7 +90,13 @@ def _declare() -> None:
         )
 
 
-_ARGUMENTS = {"Atan2": ("y", "x"), "Zeta": ("x", "q")}
+_ARGUMENTS = {
+    "Atan2": ("y", "x"),
+    "Zeta": ("x", "q"),
+    "Xlogy": ("x", "y"),
+    "Xdivy": ("x", "y"),
+    "NextAfter": ("x1", "x2"),
+}
 
 _declare()
 
@@ -149,9 +161,9 @@ def cosh(x: Any, name: str | None = None) -> Output:
     return out("Cosh", [x], name=name)
 
 
-def tanh(x: Any, name: str | None = None) -> Output:
-    """The hyperbolic tangent; floating or complex, any shape."""
-    return out("Tanh", [x], name=name)
+def tanh(x: Any, name: str | None = None) -> Any:
+    """The hyperbolic tangent; floating or complex, any shape; of a sparse tensor a sparse one."""
+    return unary("Tanh", x, name)
 
 
 def asinh(x: Any, name: str | None = None) -> Output:
@@ -186,9 +198,12 @@ def log_sigmoid(x: Any, name: str | None = None) -> Output:
     return out("Neg", [out("Softplus", [out("Neg", [x])])], name=name or "LogSigmoid")
 
 
-def erf(x: Any, name: str | None = None) -> Output:
-    """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x; floating."""
-    return out("Erf", [x], name=name)
+def erf(x: Any, name: str | None = None) -> Any:
+    """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x; floating.
+
+    Of a sparse tensor a sparse one.
+    """
+    return unary("Erf", x, name)
 
 
 def erfc(x: Any, name: str | None = None) -> Output:
@@ -227,6 +242,45 @@ def igamma(a: Any, x: Any, name: str | None = None) -> Output:
 def igammac(a: Any, x: Any, name: str | None = None) -> Output:
     """The regularised upper incomplete gamma function Q(a, x); floating, broadcast shape."""
     return out("Igammac", [a, x], name=name)
+
+
+def bessel_i0e(x: Any, name: str | None = None) -> Output:
+    """exp(-|x|) times the modified Bessel function of order 0; floating, any shape."""
+    return out("BesselI0e", [x], name=name)
+
+
+def bessel_i1e(x: Any, name: str | None = None) -> Output:
+    """exp(-|x|) times the modified Bessel function of order 1; floating, any shape."""
+    return out("BesselI1e", [x], name=name)
+
+
+def bessel_i0(x: Any, name: str | None = None) -> Output:
+    """The modified Bessel function of order 0; floating, any shape."""
+    value = convert_to_tensor(x)
+    scale = out("Exp", [out("Abs", [value])])
+    return out("Mul", [scale, bessel_i0e(value)], name=name or "bessel_i0")
+
+
+def bessel_i1(x: Any, name: str | None = None) -> Output:
+    """The modified Bessel function of order 1; floating, any shape."""
+    value = convert_to_tensor(x)
+    scale = out("Exp", [out("Abs", [value])])
+    return out("Mul", [scale, bessel_i1e(value)], name=name or "bessel_i1")
+
+
+def xlogy(x: Any, y: Any, name: str | None = None) -> Output:
+    """x * log(y), and 0 where x is 0 whatever y is; floating or complex, broadcast shape."""
+    return out("Xlogy", [x, y], name=name or "xlogy")
+
+
+def xdivy(x: Any, y: Any, name: str | None = None) -> Output:
+    """x / y, and 0 where x is 0 whatever y is; floating or complex, broadcast shape."""
+    return out("Xdivy", [x, y], name=name or "xdivy")
+
+
+def nextafter(x1: Any, x2: Any, name: str | None = None) -> Output:
+    """The next number after x1 towards x2; float32 or float64, broadcast shape."""
+    return out("NextAfter", [x1, x2], name=name)
 
 
 def lbeta(x: Any, name: str | None = None) -> Output:

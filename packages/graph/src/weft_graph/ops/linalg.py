@@ -15,6 +15,18 @@ from weft_graph.node import Output
 from weft_graph.op_def import NodeSpec, register_op
 from weft_graph.ops import reduction, shape_rules
 from weft_graph.ops.casting import cast
+from weft_graph.ops.diagonals import band_part as band_part
+from weft_graph.ops.diagonals import diag as diag
+from weft_graph.ops.diagonals import diag_part as diag_part
+from weft_graph.ops.diagonals import eye as eye
+from weft_graph.ops.diagonals import matrix_band_part as matrix_band_part
+from weft_graph.ops.diagonals import matrix_diag as matrix_diag
+from weft_graph.ops.diagonals import matrix_diag_part as matrix_diag_part
+from weft_graph.ops.diagonals import matrix_set_diag as matrix_set_diag
+from weft_graph.ops.diagonals import set_diag as set_diag
+from weft_graph.ops.diagonals import smaller
+from weft_graph.ops.diagonals import tensor_diag as tensor_diag
+from weft_graph.ops.diagonals import tensor_diag_part as tensor_diag_part
 from weft_graph.ops.matmul import trace as trace
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
@@ -75,16 +87,12 @@ def _eigh_shape(node: NodeSpec) -> Sequence[Dims]:
     return (values, vectors)
 
 
-def _smaller(m: int | None, n: int | None) -> int | None:
-    return None if m is None or n is None else min(m, n)
-
-
 def _svd_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
     if dims is None:
         return (None, None, None)
     lead, m, n = dims[:-2], dims[-2], dims[-1]
-    p = _smaller(m, n)
+    p = smaller(m, n)
     if not node.attrs["compute_uv"]:
         return ((*lead, p), (0,), (0,))
     full = node.attrs["full_matrices"]
@@ -96,52 +104,8 @@ def _qr_shape(node: NodeSpec) -> Sequence[Dims]:
     if dims is None:
         return (None, None)
     lead, m, n = dims[:-2], dims[-2], dims[-1]
-    p = m if node.attrs["full_matrices"] else _smaller(m, n)
+    p = m if node.attrs["full_matrices"] else smaller(m, n)
     return ((*lead, m, p), (*lead, p, n))
-
-
-def _diag_shape(node: NodeSpec) -> Sequence[Dims]:
-    dims = node.inputs[0].dims
-    if dims == ():
-        raise errors.InvalidArgumentError("diag requires rank at least 1, got a scalar")
-    return (None if dims is None else dims + dims,)
-
-
-def _diag_part_shape(node: NodeSpec) -> Sequence[Dims]:
-    dims = node.inputs[0].dims
-    if dims is None:
-        return (None,)
-    half = len(dims) // 2
-    if not dims or len(dims) % 2:
-        raise errors.InvalidArgumentError(
-            f"diag_part requires an even rank of at least 2, got shape {format_dims(dims)}"
-        )
-    return (merge_dims(dims[:half], dims[half:]),)
-
-
-def _matrix_diag_shape(node: NodeSpec) -> Sequence[Dims]:
-    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 1, "diagonal")
-    return (None if dims is None else (*dims, dims[-1]),)
-
-
-def _matrix_diag_part_shape(node: NodeSpec) -> Sequence[Dims]:
-    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
-    return (None if dims is None else (*dims[:-2], _smaller(dims[-2], dims[-1])),)
-
-
-def _matrix_set_diag_shape(node: NodeSpec) -> Sequence[Dims]:
-    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
-    diagonal = shape_rules.with_rank_at_least(node.inputs[1].dims, 1, "diagonal")
-    if dims is None or diagonal is None:
-        return (dims,)
-    wanted = (*dims[:-2], _smaller(dims[-2], dims[-1]))
-    lead = merge_dims(wanted, diagonal)
-    assert lead is not None
-    return ((*lead[:-1], *dims[-2:]),)
-
-
-def _band_shape(node: NodeSpec) -> Sequence[Dims]:
-    return (shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix"),)
 
 
 def _declare() -> None:
@@ -166,6 +130,14 @@ def _declare() -> None:
         "Cholesky", ("input: T",), ("output: T",), {"T": _TYPES}, _square_shape,
         doc="Lower triangular L with L @ adjoint(L) = input.",
     )  # fmt: skip
+    register_op(
+        "MatrixExponential",
+        ("input: T",),
+        ("output: T",),
+        {"T": _TYPES},
+        _square_shape,
+        doc="Exponentials of square matrices.",
+    )
     systems = ("matrix: T", "rhs: T")
     register_op(
         "MatrixSolve", systems, ("output: T",), inverse, _solve_shape,
@@ -206,32 +178,6 @@ def _declare() -> None:
         {"full_matrices": "bool = false", "T": _TYPES},
         _qr_shape,
         doc="Orthonormal q and upper triangular r with input = q @ r.",
-    )
-    _declare_diagonals()
-
-
-def _declare_diagonals() -> None:
-    numbers = {"T": "{inexact, integral}"}
-    register_op("Diag", ("diagonal: T",), ("output: T",), numbers, _diag_shape)
-    register_op("DiagPart", ("input: T",), ("diagonal: T",), numbers, _diag_part_shape)
-    anything = {"T": "{inexact, integral, bool}"}
-    register_op("MatrixDiag", ("diagonal: T",), ("output: T",), anything, _matrix_diag_shape)
-    register_op(
-        "MatrixDiagPart", ("input: T",), ("diagonal: T",), anything, _matrix_diag_part_shape
-    )
-    register_op(
-        "MatrixSetDiag",
-        ("input: T", "diagonal: T"),
-        ("output: T",),
-        anything,
-        _matrix_set_diag_shape,
-    )
-    register_op(
-        "MatrixBandPart",
-        ("input: T", "num_lower: Tindex", "num_upper: Tindex"),
-        ("band: T",),
-        {"T": "{inexact, integral, bool}", "Tindex": "{int32, int64} = int64"},
-        _band_shape,
     )
 
 
@@ -418,111 +364,71 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tupl
     return q, r
 
 
-# --------------------------------------------------------------------- diagonals and bands
-
-
-def diag(diagonal: Any, name: str | None = None) -> Output:
-    """A tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...)."""
-    return out("Diag", [diagonal], name=name)
-
-
-tensor_diag = diag
-
-
-def diag_part(input: Any, name: str | None = None) -> Output:
-    """The diagonal of a tensor; numeric, shape (D..., D...) to (D...)."""
-    return out("DiagPart", [input], name=name)
-
-
-tensor_diag_part = diag_part
-
-
-def matrix_diag(diagonal: Any, name: str | None = None) -> Output:
-    """Matrices with given diagonals, 0 elsewhere; any dtype, shape (..., N) to (..., N, N)."""
-    return out("MatrixDiag", [diagonal], name=name)
-
-
-def matrix_diag_part(input: Any, name: str | None = None) -> Output:
-    """Diagonals of matrices; any dtype, shape (..., M, N) to (..., min(M, N))."""
-    return out("MatrixDiagPart", [input], name=name)
-
-
-def matrix_set_diag(input: Any, diagonal: Any, name: str | None = None) -> Output:
-    """Matrices with other diagonals; any dtype, shapes (..., M, N) and (..., min(M, N))."""
-    return out("MatrixSetDiag", [input, diagonal], name=name)
-
-
-def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Output:
-    """Matrices with 0 outside a band around the diagonal.
+def expm(input: Any, name: str | None = None) -> Output:
+    """Exponentials of matrices: the sum of input ** k / k! over k.
 
     Args:
-      input: any dtype, shape (..., M, N).
-      num_lower: integer scalar, how many subdiagonals to keep; all if negative.
-      num_upper: likewise for superdiagonals.
-    Returns: shape of `input`.
-    Raises: InvalidArgumentError: when run, a number is greater than M or N.
+      input: float32, float64 or complex, shape (..., M, M).
+    Returns: shape (..., M, M).
+    Raises: InvalidArgumentError: not square.
     """
-    lower = convert_to_tensor(num_lower, None if isinstance(num_lower, Output) else dtypes.int64)
-    upper = convert_to_tensor(num_upper, None if isinstance(num_upper, Output) else dtypes.int64)
-    if lower.dtype is not upper.dtype:
-        lower, upper = cast(lower, dtypes.int64), cast(upper, dtypes.int64)
-    return out("MatrixBandPart", [input, lower, upper], name=name)
+    return out("MatrixExponential", [input], name=name)
 
 
-band_part = matrix_band_part
+def adjoint(matrix: Any, name: str | None = None) -> Output:
+    """Conjugate transposes; any dtype, shape (..., M, N) to (..., N, M)."""
+    from weft_graph.ops import layout
+
+    return layout.matrix_transpose(matrix, name or "adjoint", conjugate=True)
 
 
-def eye(
-    num_rows: Any,
-    num_columns: Any = None,
-    batch_shape: Any = None,
-    dtype: Any = dtypes.float32,
-    name: str | None = None,
+def _longest_side(value: Output, factor: float) -> Output:
+    """`factor` times the larger size of matrices times the precision of their real type."""
+    real = value.dtype.real_dtype
+    sizes = out("StridedSlice", [out("Shape", [value]), [-2], [0], [1]], {"end_mask": 1})
+    longest = cast(reduction.reduce_max(sizes), real)
+    return out("Mul", [longest, np.array(factor * np.finfo(real.numpy).eps, real.numpy)])
+
+
+def matrix_rank(
+    a: Any, tol: Any = None, validate_args: bool = False, name: str | None = None
 ) -> Output:
-    """Identity matrices.
+    """How many singular values exceed a threshold.
 
     Args:
-      num_rows: integer scalar M.
-      num_columns: integer scalar N; M by default.
-      batch_shape: a list of integers or an integer vector (...).
-      dtype: numeric or bool.
-    Returns: shape (..., M, N).
+      a: float32, float64 or complex, shape (..., M, N).
+      tol: real, shape (...); max(M, N) * eps * the largest singular value by default.
+      validate_args: has no effect, as shapes are checked always.
+    Returns: int32, shape (...).
     """
-    from weft_graph.ops import array
-
-    element = dtypes.as_dtype(dtype)
-    columns = num_rows if num_columns is None else num_columns
-    if _is_static(num_rows) and _is_static(columns) and not isinstance(batch_shape, Output):
-        lead = () if batch_shape is None else tuple(int(size) for size in batch_shape)
-        rows, columns = int(num_rows), int(columns)
-        if rows < 0 or columns < 0:
-            raise errors.InvalidArgumentError(
-                f"the sizes must be at least 0, got {rows} and {columns}"
-            )
-        if rows * columns * int(np.prod(lead)) <= _LARGEST_CONSTANT:
-            unit = np.eye(rows, columns, dtype=element.numpy)
-            return convert_to_tensor(np.tile(unit, (*lead, 1, 1)), name=name or "eye")
-    m = convert_to_tensor(num_rows, dtypes.int32 if _is_static(num_rows) else None)
-    n = convert_to_tensor(columns, dtypes.int32 if _is_static(columns) else None)
-    m, n = cast(m, dtypes.int32), cast(n, dtypes.int32)
-    head = np.zeros(0, np.int32) if batch_shape is None else batch_shape
-    head = cast(convert_to_tensor(head), dtypes.int32)
-    one = np.array(1, element.numpy)
-    if num_columns is None:
-        shape = out("ConcatV2", [[head, out("Pack", [[m]], {"axis": 0})], 0])
-        return matrix_diag(out("Fill", [shape, one]), name or "eye")
-    least = out("Pack", [[out("Minimum", [m, n])]], {"axis": 0})
-    diagonal = out("Fill", [out("ConcatV2", [[head, least], 0]), one])
-    whole = out("ConcatV2", [[head, out("Pack", [[m, n]], {"axis": 0})], 0])
-    zeros = array.zeros(whole, element)
-    return matrix_set_diag(zeros, diagonal, name or "eye")
+    value = convert_to_tensor(a)
+    s = svd(value, compute_uv=False)
+    if tol is None:
+        threshold = out("Mul", [reduction.reduce_max(s, -1), _longest_side(value, 1.0)])
+    else:
+        threshold = convert_to_tensor(tol, s.dtype)
+    above = cast(out("Greater", [s, out("ExpandDims", [threshold, -1])]), dtypes.int32)
+    return reduction.reduce_sum(above, -1, name=name or "matrix_rank")
 
 
-_LARGEST_CONSTANT = 1024
+def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | None = None) -> Output:
+    """Moore-Penrose inverses.
 
-
-def _is_static(value: Any) -> bool:
-    return not isinstance(value, Output) and np.ndim(value) == 0 and value is not None
+    Args:
+      a: float32, float64 or complex, shape (..., M, N).
+      rcond: real, shape (...); singular values below rcond times the largest count as 0;
+        10 * max(M, N) * eps by default.
+      validate_args: has no effect, as shapes are checked always.
+    Returns: shape (..., N, M).
+    """
+    value = convert_to_tensor(a)
+    s, u, v = svd(value)
+    ratio = _longest_side(value, 10.0) if rcond is None else convert_to_tensor(rcond, s.dtype)
+    cutoff = out("Mul", [ratio, reduction.reduce_max(s, -1)])
+    kept = out("Greater", [s, out("ExpandDims", [cutoff, -1])])
+    inverse = out("SelectV2", [kept, out("Reciprocal", [s]), out("ZerosLike", [s])])
+    factors = cast(out("ExpandDims", [inverse, -2]), value.dtype.base_dtype)
+    return out("BatchMatMulV2", [out("Mul", [v, factors]), u], {"adj_y": True}, name or "pinv")
 
 
 # -------------------------------------------------------------------------------- norms
@@ -559,6 +465,22 @@ def norm(
             f"ord must be one of {allowed}{'' if matrices else ' or positive'}, got {ord!r}"
         )
     return out("Identity", [_norm(value, ord, axis, keep, matrices)], name=name or "norm")
+
+
+def normalize(
+    tensor: Any, ord: Any = "euclidean", axis: Any = None, name: str | None = None
+) -> tuple[Output, Output]:
+    """A tensor divided by its `norm`, and the norm with the reduced axes kept.
+
+    Args:
+      tensor: float32, float64 or complex, any shape.
+      ord: see `norm`.
+      axis: see `norm`.
+    Returns: shape and dtype of `tensor`; the norm, of the same dtype.
+    """
+    value = convert_to_tensor(tensor)
+    size: Output = cast(norm(value, ord, axis, keepdims=True), value.dtype.base_dtype)
+    return out("RealDiv", [value, size], name=name or "normalize"), size
 
 
 def _norm(value: Output, ord: Any, axis: Any, keep: bool, matrices: bool) -> Output:

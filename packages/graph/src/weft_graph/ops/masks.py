@@ -97,6 +97,13 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
     return out("Select", [condition, x, y], name=name)
 
 
+def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Output:
+    """`where`, with condition, `x` and `y` broadcast to one shape."""
+    if x is None or y is None:
+        return where(condition, x, y, name)
+    return out("SelectV2", [condition, x, y], name=name)
+
+
 def sequence_mask(
     lengths: Any, maxlen: Any = None, dtype: Any = dtypes.bool_, name: str | None = None
 ) -> Output:

@@ -73,6 +73,8 @@ from weft_graph.ops.comparison import population_count as population_count
 from weft_graph.ops.comparison import right_shift as right_shift
 from weft_graph.ops.comparison import select as select
 from weft_graph.ops.comparison import select_v2 as select_v2
+from weft_graph.ops.contraction import einsum as einsum
+from weft_graph.ops.contraction import tensordot as tensordot
 from weft_graph.ops.elementary import acos as acos
 from weft_graph.ops.elementary import acosh as acosh
 from weft_graph.ops.elementary import asin as asin
@@ -80,6 +82,10 @@ from weft_graph.ops.elementary import asinh as asinh
 from weft_graph.ops.elementary import atan as atan
 from weft_graph.ops.elementary import atan2 as atan2
 from weft_graph.ops.elementary import atanh as atanh
+from weft_graph.ops.elementary import bessel_i0 as bessel_i0
+from weft_graph.ops.elementary import bessel_i0e as bessel_i0e
+from weft_graph.ops.elementary import bessel_i1 as bessel_i1
+from weft_graph.ops.elementary import bessel_i1e as bessel_i1e
 from weft_graph.ops.elementary import cos as cos
 from weft_graph.ops.elementary import cosh as cosh
 from weft_graph.ops.elementary import digamma as digamma
@@ -97,6 +103,7 @@ from weft_graph.ops.elementary import lgamma as lgamma
 from weft_graph.ops.elementary import log as log
 from weft_graph.ops.elementary import log1p as log1p
 from weft_graph.ops.elementary import log_sigmoid as log_sigmoid
+from weft_graph.ops.elementary import nextafter as nextafter
 from weft_graph.ops.elementary import polygamma as polygamma
 from weft_graph.ops.elementary import polyval as polyval
 from weft_graph.ops.elementary import sigmoid as sigmoid
@@ -104,14 +111,14 @@ from weft_graph.ops.elementary import sin as sin
 from weft_graph.ops.elementary import sinh as sinh
 from weft_graph.ops.elementary import tan as tan
 from weft_graph.ops.elementary import tanh as tanh
+from weft_graph.ops.elementary import xdivy as xdivy
+from weft_graph.ops.elementary import xlogy as xlogy
 from weft_graph.ops.elementary import zeta as zeta
 from weft_graph.ops.matmul import batch_matmul as batch_matmul
 from weft_graph.ops.matmul import cross as cross
-from weft_graph.ops.matmul import einsum as einsum
 from weft_graph.ops.matmul import matmul as matmul
 from weft_graph.ops.matmul import matvec as matvec
 from weft_graph.ops.matmul import sparse_matmul as sparse_matmul
-from weft_graph.ops.matmul import tensordot as tensordot
 from weft_graph.ops.matmul import trace as trace
 from weft_graph.ops.reduction import arg_max as arg_max
 from weft_graph.ops.reduction import arg_min as arg_min

@@ -241,7 +241,8 @@ def searchsorted(
     ops = {"left": "LowerBound", "right": "UpperBound"}
     if side not in ops:
         raise errors.InvalidArgumentError(f"side must be 'left' or 'right', got {side!r}")
-    keys, wanted = convert_to_tensor(sorted_sequence), convert_to_tensor(values)
+    keys = convert_to_tensor(sorted_sequence)
+    wanted = convert_to_tensor(values, keys.dtype)
     if keys.dims is not None and wanted.dims is not None:
         merge_dims(keys.dims[:-1], wanted.dims[:-1])
     rows = [_as_rows(value) for value in (keys, wanted)]

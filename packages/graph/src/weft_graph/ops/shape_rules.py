@@ -5,7 +5,7 @@ A rule takes a `NodeSpec` and returns one `Dims` per output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce as _fold
 from typing import Any
 
@@ -32,11 +32,6 @@ def broadcast(node: NodeSpec) -> Sequence[Dims]:
     return (a,) if a == b else (broadcast_dims(a, b),)
 
 
-def broadcast_all(node: NodeSpec) -> Sequence[Dims]:
-    """One output with the shape that all inputs broadcast to."""
-    return (_fold(broadcast_dims, [value.dims for value in node.inputs]),)
-
-
 def merged(node: NodeSpec) -> Sequence[Dims]:
     """One output with the shape that all inputs must have."""
     return (_fold(merge_dims, [value.dims for value in node.inputs]),)
@@ -50,21 +45,16 @@ def scalar(node: NodeSpec) -> Sequence[Dims]:
 def reduce(node: NodeSpec) -> Sequence[Dims]:
     """The first input reduced over the axes in the second, with the attribute keep_dims."""
     dims = node.inputs[0].dims
-    keep = bool(node.attrs.get("keep_dims", False))
     if dims is None:
-        axes = constant_array(node.inputs[1])
-        return ((),) if axes is None and _is_no_axis(node) else (None,)
+        return (None,)
+    keep = node.attrs["keep_dims"]
     axes = constant_array(node.inputs[1])
     if axes is None:
         return ((None,) * len(dims) if keep else None,)
-    gone = set(normal_axes(axes.reshape(-1).tolist(), len(dims)))
+    gone = normal_axes(axes.reshape(-1).tolist(), len(dims))
     if keep:
         return (tuple([1 if i in gone else size for i, size in enumerate(dims)]),)
     return (tuple([size for i, size in enumerate(dims) if i not in gone]),)
-
-
-def _is_no_axis(node: NodeSpec) -> bool:
-    return node.inputs[0].dims == ()
 
 
 def matmul(node: NodeSpec) -> Sequence[Dims]:
@@ -105,15 +95,6 @@ def fixed(*shapes: Dims) -> ShapeRule:
 def unknown(count: int = 1) -> ShapeRule:
     """`count` outputs of unknown rank."""
     return fixed(*(None,) * count)
-
-
-def same_as(*inputs: int) -> ShapeRule:
-    """One output per position given, with the shape of the input there."""
-
-    def rule(node: NodeSpec) -> Sequence[Dims]:
-        return [node.inputs[i].dims for i in inputs]
-
-    return rule
 
 
 def merged_with(*inputs: int) -> ShapeRule:
@@ -239,10 +220,3 @@ def constant_int(value: Output) -> int | None:
             f"requires one integer, got an array of shape {list(array.shape)}"
         )
     return int(array.reshape(-1)[0])
-
-
-def map_sizes(dims: Dims, function: Callable[[int], int]) -> Dims:
-    """`function` of every known size."""
-    if dims is None:
-        return None
-    return tuple([None if size is None else function(size) for size in dims])

@@ -128,6 +128,14 @@ register_op(
     unchanged,
 )
 register_op(
+    "StringToHashBucket",
+    ("string_tensor: string",),
+    ("output: int64",),
+    {"num_buckets": "int >= 1"},
+    unchanged,
+    doc="MurmurHash64A with a fixed seed, modulo the number of buckets.",
+)
+register_op(
     "StringToHashBucketFast",
     ("input: string",),
     ("output: int64",),
@@ -356,6 +364,14 @@ def as_string(
     return out("AsString", [input], attrs, name)
 
 
+def string_to_hash_bucket(
+    string_tensor: Any = None, num_buckets: int = 1, name: str | None = None, input: Any = None
+) -> Output:
+    """A bucket in [0, num_buckets) for each string: int64; new programs use the fast one."""
+    value = string_tensor if input is None else input
+    return out("StringToHashBucket", [value], {"num_buckets": num_buckets}, name)
+
+
 def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Output:
     """A bucket in [0, num_buckets) for each string: int64, stable over processes and time."""
     return out("StringToHashBucketFast", [input], {"num_buckets": num_buckets}, name)
@@ -447,3 +463,38 @@ def decode_raw(
     """
     value = bytes if input_bytes is None else input_bytes
     return out("DecodeRaw", [value], {"out_type": out_type, "little_endian": little_endian}, name)
+
+
+def split(
+    input: Any = None,
+    sep: Any = None,
+    maxsplit: int = -1,
+    result_type: str = "SparseTensor",
+    source: Any = None,
+    name: str | None = None,
+) -> SparseTensor:
+    """`string_split_v2` by its newer name.
+
+    Args:
+      source: former name of `input`.
+      result_type: "SparseTensor", the only kind there is.
+    Raises: InvalidArgumentError: another kind of result is asked for.
+    """
+    if result_type != "SparseTensor":
+        raise errors.InvalidArgumentError(
+            f"result_type must be 'SparseTensor', got {result_type!r}"
+        )
+    return string_split_v2(source if input is None else input, sep, maxsplit, name)
+
+
+# The names of the module `strings`.
+join = string_join
+length = string_length
+lower = string_lower
+upper = string_upper
+strip = string_strip
+to_number = string_to_number
+to_hash_bucket = string_to_hash_bucket
+to_hash_bucket_fast = string_to_hash_bucket_fast
+to_hash_bucket_strong = string_to_hash_bucket_strong
+format = string_format

@@ -67,7 +67,7 @@ def new_save_id() -> str:
     return secrets.token_hex(8)
 
 
-def split(path: str) -> tuple[str, str]:
+def split_prefix(path: str) -> tuple[str, str]:
     """Directory ("." where the path names none) and last part of a path."""
     directory, base = os.path.split(path)
     return directory or ".", base
@@ -231,7 +231,7 @@ class Saving:
 
 def write_atomically(path: str, data: Bytes) -> None:
     """Replace the file at `path` by `data`, so that a crash leaves one or the other, whole."""
-    directory, base = split(path)
+    directory, base = split_prefix(path)
     saving = Saving(directory, base)
     try:
         saving.write(data)
@@ -289,7 +289,7 @@ def _saving_names(directory: str) -> Sequence[tuple[str, str]]:
 # --------------------------------------------------------------------------- reading
 
 
-def read_file(path: str) -> bytes:
+def read_bytes(path: str) -> bytes:
     """All of a file."""
     descriptor = os.open(path, os.O_RDONLY | _BINARY)
     with open(descriptor, "rb", buffering=0) as file:

@@ -36,7 +36,7 @@ from weft_io.checkpoint.regions import Region, Shape
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
-VERSION: Final = 1
+FORMAT_VERSION: Final = 1
 INDEX_SUFFIX: Final = ".index"
 SHARD_SUFFIX: Final = re.compile(r"\.data-\d{5,}-of-\d{5,}-[0-9a-f]{16}\.safetensors")
 
@@ -141,8 +141,8 @@ class Index:
             separators=(",", ":"),
         ).encode()
         head = (
-            f'{{"format":"weft-checkpoint","version":{VERSION},'
-            f'"checksum":"crc32:{_checksum(str(VERSION).encode(), body):08x}","index":\n'
+            f'{{"format":"weft-checkpoint","version":{FORMAT_VERSION},'
+            f'"checksum":"crc32:{_checksum(str(FORMAT_VERSION).encode(), body):08x}","index":\n'
         )
         return head.encode() + body + b"\n}\n"
 
@@ -162,9 +162,9 @@ class Index:
         version, crc, body = match.groups()
         if _checksum(version, body) != int(crc, 16):
             raise errors.DataLossError(f"{path} is damaged: its checksum differs")
-        if int(version) != VERSION:
+        if int(version) != FORMAT_VERSION:
             raise errors.UnimplementedError(
-                f"{path} has version {int(version)} of the format; version {VERSION} is understood"
+                f"{path} has version {int(version)} of the format; this reads {FORMAT_VERSION}"
             )
         try:
             return _index_from_json(json.loads(body))
@@ -247,7 +247,7 @@ def _entry_from_json(name: str, data: Any, shards: Sequence[Shard]) -> Entry:
                 _shape(_field(item, "start", list)), _shape(_field(item, "shape", list))
             )
         parts.append(_part_from_json(name, item, region, dtype, shards))
-    if not regions.tile([part.region for part in parts], shape):
+    if not regions.tiles([part.region for part in parts], shape):
         raise _MalformedError(f"the parts of tensor {name!r} do not cover it, each element once")
     return Entry(dtype, shape, parts)
 

@@ -20,6 +20,8 @@ from weft_io.checkpoint.index import SHARD_SUFFIX, Index, index_path
 from weft_tensor import errors
 
 _FIRST_LINE: Final = b"weft checkpoint journal 1\n"
+_NOTE: Final = re.compile(rb"weft \w+ journal \d+\n")
+"""The first line of a note of any kind; the others are not dealt with here."""
 
 
 class Journal:
@@ -68,7 +70,7 @@ def recover(directory: str) -> None:
         if found.data.startswith(_FIRST_LINE):
             if settle(os.path.join(directory, found.base), _names(found.data)):
                 found.remove()
-        elif not found.data.startswith(b"weft "):  # a file that was being written, or nothing yet
+        elif not _NOTE.match(found.data):  # a file that was being written, or nothing yet
             found.remove()
 
 
@@ -92,7 +94,7 @@ def settle(prefix: str, names: Iterable[str]) -> bool:
         needed = names_of(prefix)
     except errors.OpError:
         return False
-    directory, base = files.split(prefix)
+    directory, base = files.split_prefix(prefix)
     for name in names:
         if is_part_name(base, name) and name not in needed:
             files.remove(os.path.join(directory, name))
@@ -113,7 +115,7 @@ def names_of(prefix: str) -> set[str]:
     path = index_path(prefix)
     base = os.path.basename(prefix)
     try:
-        index = Index.from_bytes(files.read_file(path), path)
+        index = Index.from_bytes(files.read_bytes(path), path)
     except FileNotFoundError:
         return set()
     return {base + shard.suffix for shard in index.shards} | {base + ".meta"}

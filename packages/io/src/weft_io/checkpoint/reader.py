@@ -53,7 +53,7 @@ def read_index(prefix: str) -> Index:
     path = index_path(prefix)
     try:
         with files.reported(f"reading {path}"):
-            return Index.from_bytes(files.read_file(path), path)
+            return Index.from_bytes(files.read_bytes(path), path)
     except errors.NotFoundError as cause:
         raise CheckpointNotFoundError(
             f"there is no valid checkpoint at {prefix}: {path} does not exist"

@@ -63,10 +63,9 @@ def parse_spec(spec: str) -> tuple[Shape, Region] | None:
     *sizes, box = spec.split(" ")
     try:
         full = tuple([int(size) for size in sizes])
-        axes = box.split(":") if full else []
         pairs = [
             (0, size) if axis == "-" else tuple(map(int, axis.split(",")))
-            for axis, size in zip(axes, full, strict=True)
+            for axis, size in zip(box.split(":"), full, strict=True)
         ]
         start, shape = tuple([a for a, _ in pairs]), tuple([n for _, n in pairs])
     except ValueError as cause:
@@ -88,7 +87,7 @@ def count(shape: Sequence[int]) -> int:
     return total
 
 
-def tile(regions: Sequence[Region], shape: Shape) -> bool:
+def tiles(regions: Sequence[Region], shape: Shape) -> bool:
     """Whether the boxes cover a tensor of that shape, each element once."""
     if not all(region.within(shape) for region in regions):
         return False

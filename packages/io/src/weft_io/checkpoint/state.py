@@ -167,7 +167,7 @@ def get_checkpoint_state(
     path = state_path(checkpoint_dir, latest_filename)
     with files.reported(f"reading {path}"):
         try:
-            data = files.read_file(path)
+            data = files.read_bytes(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
     message = _from_bytes(data, path)

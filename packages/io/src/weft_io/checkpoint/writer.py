@@ -51,7 +51,7 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
       ResourceExhaustedError: the disk is full.
       PermissionDeniedError, ...: by what the operating system says.
     """
-    directory, base = files.split(prefix)
+    directory, base = files.split_prefix(prefix)
     if not base:
         raise errors.InvalidArgumentError(f"the checkpoint's path {prefix!r} ends in no name")
     plan = _Plan(items)
@@ -86,7 +86,7 @@ def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
       others: names of further files that go with it.
     Raises: PermissionDeniedError, ...: by what the operating system says.
     """
-    directory, base = files.split(prefix)
+    directory, base = files.split_prefix(prefix)
     with files.reported(f"removing {prefix}"):
         if not os.path.isdir(directory):
             return
@@ -136,7 +136,7 @@ class _Plan:
             self.shards[numbers[item.shard]].append(piece)
         for name, parts in found.items():
             shape = self._wholes[name][1]
-            if not regions.tile(parts, shape):
+            if not regions.tiles(parts, shape):
                 raise errors.InvalidArgumentError(
                     f"what is saved as {name!r} must cover a tensor of shape {list(shape)}, each "
                     f"element once; got (start, shape): {[tuple(map(list, p)) for p in parts]}"

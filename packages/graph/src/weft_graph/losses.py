@@ -1,0 +1,443 @@
+"""Losses with weights, reductions and collections: the public `losses` namespace."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph import nn, stacks
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.collections_keys import GraphKeys, add_to_collection, get_collection
+from weft_graph.nn.scope import scope as _scope
+from weft_graph.node import Output
+from weft_graph.ops import array, casting, identity
+from weft_graph.ops.reduction import reduce_sum
+from weft_graph.weights import match_ranks, required_broadcast, spread
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import format_dims, merge_dims
+
+
+class Reduction:
+    """How a loss per element becomes the loss.
+
+    NONE keeps one per element; SUM adds; SUM_OVER_BATCH_SIZE divides the sum by the number of
+    elements; SUM_BY_NONZERO_WEIGHTS (and MEAN of all weights) by that of the elements that count.
+    """
+
+    NONE = "none"
+    SUM = "weighted_sum"
+    SUM_OVER_BATCH_SIZE = "weighted_sum_over_batch_size"
+    MEAN = "weighted_mean"
+    SUM_BY_NONZERO_WEIGHTS = "weighted_sum_by_nonzero_weights"
+    SUM_OVER_NONZERO_WEIGHTS = SUM_BY_NONZERO_WEIGHTS
+
+    @classmethod
+    def all(cls) -> tuple[str, ...]:
+        """All reductions."""
+        return (
+            cls.NONE,
+            cls.SUM,
+            cls.MEAN,
+            cls.SUM_OVER_BATCH_SIZE,
+            cls.SUM_OVER_NONZERO_WEIGHTS,
+            cls.SUM_BY_NONZERO_WEIGHTS,
+        )
+
+    @classmethod
+    def validate(cls, key: str) -> None:
+        """Raise InvalidArgumentError unless `key` is a reduction."""
+        if key not in cls.all():
+            raise errors.InvalidArgumentError(
+                f"reduction must be one of {sorted(set(cls.all()))}, got {key!r}"
+            )
+
+
+_DEFAULT = Reduction.SUM_BY_NONZERO_WEIGHTS
+_LOSSES = GraphKeys.LOSSES
+
+# --------------------------------------------------------------------------- weighting
+
+
+def compute_weighted_loss(
+    losses: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _DEFAULT,
+) -> Output:
+    """Losses times weights, reduced.
+
+    Args:
+      losses: floating, any shape.
+      weights: rank 0, or the rank of `losses` with each size that of `losses` or 1.
+      loss_collection: where the result is listed; None for nowhere.
+      reduction: see `Reduction`.
+    Returns: rank 0; for Reduction.NONE, the shape of `losses`. Dtype of `losses`.
+    Raises: InvalidArgumentError: weights that do not broadcast, or an unknown reduction.
+    """
+    Reduction.validate(reduction)
+    with _scope(scope, "weighted_loss"):
+        losses = convert_to_tensor(losses)
+        kind = losses.dtype.base_dtype
+        values = casting.cast(losses, dtypes.float32)
+        factor = casting.cast(convert_to_tensor(weights), dtypes.float32)
+        with stacks.get_default_graph().control_dependencies(required_broadcast(factor, values)):
+            result = out("Mul", [values, factor])
+        if reduction != Reduction.NONE:
+            result = _reduced(result, values, factor, reduction)
+        final: Output = casting.cast(result, kind)
+        add_loss(final, loss_collection)
+        return final
+
+
+def _reduced(weighted: Output, values: Output, weights: Output, how: str) -> Output:
+    total = reduce_sum(weighted)
+    if how == Reduction.SUM:
+        return total
+    if how == Reduction.SUM_OVER_BATCH_SIZE:
+        count = casting.cast(array.size(values), dtypes.float32)
+    elif how == Reduction.MEAN:
+        count = reduce_sum(spread(weights, values))
+    else:
+        present = casting.cast(out("NotEqual", [weights, 0.0]), dtypes.float32)
+        count = reduce_sum(spread(present, values))
+    return out("DivNoNan", [total, count], name="value")
+
+
+def add_loss(loss: Any, loss_collection: str | None = _LOSSES) -> None:
+    """List a loss in a collection; in none for None."""
+    if loss_collection:
+        add_to_collection(loss_collection, loss)
+
+
+def get_losses(scope: str | None = None, loss_collection: str = _LOSSES) -> list[Any]:
+    """The losses of a collection, or of those under a scope."""
+    return get_collection(loss_collection, scope)
+
+
+def get_regularization_losses(scope: str | None = None) -> list[Any]:
+    """The regularization losses, or those under a scope."""
+    return get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
+
+
+def get_regularization_loss(
+    scope: str | None = None, name: str = "total_regularization_loss"
+) -> Output:
+    """The sum of all regularization losses; 0 without any."""
+    found = get_regularization_losses(scope)
+    if not found:
+        return convert_to_tensor(0.0)
+    return out("AddN", [found], name=name)
+
+
+def get_total_loss(
+    add_regularization_losses: bool = True,
+    name: str = "total_loss",
+    scope: str | None = None,
+) -> Output:
+    """The sum of all losses.
+
+    Raises: InvalidArgumentError: there are none.
+    """
+    found = get_losses(scope)
+    if add_regularization_losses:
+        found += get_regularization_losses(scope)
+    if not found:
+        raise errors.InvalidArgumentError("get_total_loss needs at least one loss, there is none")
+    return out("AddN", [found], name=name)
+
+
+# --------------------------------------------------------------------------- arguments
+
+
+def _pair(function: str, labels: Any, predictions: Any) -> tuple[Output, Output]:
+    """Both as float32 outputs of one shape.
+
+    Raises: InvalidArgumentError: one is missing, or the shapes differ.
+    """
+    if labels is None or predictions is None:
+        raise errors.InvalidArgumentError(
+            f"{function} requires labels and predictions, got {labels!r} and {predictions!r}"
+        )
+    predictions = casting.cast(convert_to_tensor(predictions), dtypes.float32)
+    labels = casting.cast(convert_to_tensor(labels), dtypes.float32)
+    try:
+        merge_dims(labels.dims, predictions.dims)
+    except errors.InvalidArgumentError:
+        raise errors.InvalidArgumentError(
+            f"{function} requires labels and predictions of one shape, "
+            f"got {format_dims(labels.dims)} and {format_dims(predictions.dims)}"
+        ) from None
+    return labels, predictions
+
+
+# ------------------------------------------------------------------------------ losses
+
+
+def absolute_difference(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _DEFAULT,
+) -> Output:
+    """abs(predictions - labels), weighted and reduced as by `compute_weighted_loss`."""
+    with _scope(scope, "absolute_difference") as full:
+        labels, predictions = _pair("absolute_difference", labels, predictions)
+        losses = out("Abs", [out("Sub", [predictions, labels])])
+        return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
+
+
+def cosine_distance(
+    labels: Any,
+    predictions: Any,
+    axis: int | None = None,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _DEFAULT,
+    dim: int | None = None,
+) -> Output:
+    """1 - sum(labels * predictions) along an axis; both are unit vectors.
+
+    Args:
+      labels, predictions: floating, the same shape.
+      axis: of the vectors; also `dim`.
+      weights, loss_collection, reduction: as for `compute_weighted_loss`.
+    Raises: InvalidArgumentError: no axis, or shapes that differ.
+    """
+    axis = axis if dim is None else dim
+    if axis is None:
+        raise errors.InvalidArgumentError("cosine_distance requires an axis")
+    with _scope(scope, "cosine_distance_loss") as full:
+        labels, predictions = _pair("cosine_distance", labels, predictions)
+        products = out("Mul", [predictions, labels])
+        losses = out("Sub", [1.0, reduce_sum(products, axis, keepdims=True)])
+        return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
+
+
+def hinge_loss(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _DEFAULT,
+) -> Output:
+    """max(1 - z * logits, 0) with z = 2 * labels - 1, weighted and reduced.
+
+    Args:
+      labels: 0 or 1, the shape of `logits`.
+      logits: floating, any shape.
+      weights, loss_collection, reduction: as for `compute_weighted_loss`.
+    """
+    with _scope(scope, "hinge_loss") as full:
+        labels, logits = _pair("hinge_loss", labels, logits)
+        signs = out("Sub", [out("Mul", [2.0, labels]), array.ones_like(labels)])
+        losses = nn.relu(out("Sub", [1.0, out("Mul", [signs, logits])]))
+        return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
+
+
+def huber_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    delta: float = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _DEFAULT,
+) -> Output:
+    """x ** 2 / 2 where abs(x) <= delta, else delta * abs(x) - delta ** 2 / 2, of the error x.
+
+    Source: Huber 1964.
+    """
+    with _scope(scope, "huber_loss") as full:
+        labels, predictions = _pair("huber_loss", labels, predictions)
+        error = out("Abs", [out("Sub", [predictions, labels])])
+        near = out("Minimum", [error, delta])
+        square = out("Mul", [0.5, out("Mul", [near, near])])
+        linear = out("Mul", [delta, out("Sub", [error, near])])
+        losses = out("AddV2", [square, linear])
+        return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
+
+
+def log_loss(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    epsilon: float = 1e-7,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _DEFAULT,
+) -> Output:
+    """-z * log(p + epsilon) - (1 - z) * log(1 - p + epsilon), of probabilities p."""
+    with _scope(scope, "log_loss") as full:
+        labels, predictions = _pair("log_loss", labels, predictions)
+        present = out("Mul", [labels, out("Log", [out("AddV2", [predictions, epsilon])])])
+        other = out("AddV2", [out("Sub", [1.0, predictions]), epsilon])
+        absent = out("Mul", [out("Sub", [1.0, labels]), out("Log", [other])])
+        losses = out("Sub", [out("Neg", [present]), absent])
+        return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
+
+
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _DEFAULT,
+) -> Output:
+    """(predictions - labels) ** 2, weighted and reduced as by `compute_weighted_loss`."""
+    with _scope(scope, "mean_squared_error") as full:
+        labels, predictions = _pair("mean_squared_error", labels, predictions)
+        losses = out("SquaredDifference", [predictions, labels])
+        return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
+
+
+def mean_pairwise_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+) -> Output:
+    """Squared difference between pairwise differences of predictions and of labels.
+
+    The mean over the pairs of each example, summed over the examples.
+
+    Args:
+      labels, predictions: floating, shape (N, ...).
+      weights: rank 0, shape (N,), or (N, 1, ...).
+      loss_collection: where the result is listed.
+    Returns: rank 0.
+    Raises: InvalidArgumentError: shapes that differ.
+    """
+    with _scope(scope, "mean_pairwise_squared_error"):
+        labels, predictions = _pair("mean_pairwise_squared_error", labels, predictions)
+        factor = casting.cast(convert_to_tensor(weights), dtypes.float32)
+        difference = out("Sub", [predictions, labels])
+        rank = len(difference.dims or ())
+        axes = list(range(1, rank))
+        if factor.dims is not None and len(factor.dims) == 1 and rank > 1:
+            factor = array.reshape(factor, [-1] + [1] * (rank - 1))
+        one = array.ones_like(difference)
+        count = reduce_sum(one, axes, keepdims=True)
+        fewer = out("Maximum", [out("Sub", [count, 1.0]), 0.0])
+        squares = reduce_sum(out("Square", [difference]), axes, keepdims=True)
+        sums = out("Square", [reduce_sum(difference, axes, keepdims=True)])
+        first = out("Mul", [2.0, out("DivNoNan", [squares, fewer])])
+        second = out("Mul", [2.0, out("DivNoNan", [sums, out("Mul", [count, fewer])])])
+        with stacks.get_default_graph().control_dependencies(required_broadcast(factor, first)):
+            weighted = out("Mul", [out("Sub", [first, second]), factor])
+        result = reduce_sum(weighted, name="value")
+        add_loss(result, loss_collection)
+        return result
+
+
+def sigmoid_cross_entropy(
+    multi_class_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _DEFAULT,
+) -> Output:
+    """Sigmoid cross entropy, weighted and reduced.
+
+    Args:
+      multi_class_labels: in [0, 1], shape (N, C).
+      logits: floating, shape (N, C).
+      weights, loss_collection, reduction: as for `compute_weighted_loss`.
+      label_smoothing: moves labels towards 1/2.
+    Raises: InvalidArgumentError: shapes that differ.
+    """
+    with _scope(scope, "sigmoid_cross_entropy_loss") as full:
+        logits = convert_to_tensor(logits)
+        kind = logits.dtype.base_dtype
+        labels = casting.cast(convert_to_tensor(multi_class_labels), kind)
+        if label_smoothing > 0:
+            labels = out(
+                "AddV2", [out("Mul", [labels, 1 - label_smoothing]), 0.5 * label_smoothing]
+            )
+        losses = nn.sigmoid_cross_entropy_with_logits(labels=labels, logits=logits)
+        return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
+
+
+def softmax_cross_entropy(
+    onehot_labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    label_smoothing: float = 0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _DEFAULT,
+) -> Output:
+    """Softmax cross entropy, weighted and reduced; no gradient flows to the labels.
+
+    Args:
+      onehot_labels: rows that sum to 1, shape (N, C).
+      logits: floating, shape (N, C).
+      weights: rank 0 or shape (N,).
+      label_smoothing: moves labels towards 1/C.
+      loss_collection, reduction: as for `compute_weighted_loss`.
+    Raises: InvalidArgumentError: shapes that differ.
+    """
+    with _scope(scope, "softmax_cross_entropy_loss") as full:
+        logits = convert_to_tensor(logits)
+        kind = logits.dtype.base_dtype
+        labels = casting.cast(convert_to_tensor(onehot_labels), kind)
+        if label_smoothing > 0:
+            classes = casting.cast(array.shape(labels)[1], kind)
+            share = out("RealDiv", [label_smoothing, classes])
+            labels = out("AddV2", [out("Mul", [labels, 1 - label_smoothing]), share])
+        labels = identity.stop_gradient(labels)
+        losses = nn.softmax_cross_entropy_with_logits_v2(labels=labels, logits=logits)
+        return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
+
+
+def sparse_softmax_cross_entropy(
+    labels: Any,
+    logits: Any,
+    weights: Any = 1.0,
+    scope: str | None = None,
+    loss_collection: str | None = _LOSSES,
+    reduction: str = _DEFAULT,
+) -> Output:
+    """Softmax cross entropy with one class per row, weighted and reduced.
+
+    Args:
+      labels: int32 or int64, shape (N,) or (N, 1): classes in [0, C).
+      logits: floating, shape (N, C).
+      weights: rank 0, shape (N,) or (N, 1).
+      loss_collection, reduction: as for `compute_weighted_loss`.
+    Raises: InvalidArgumentError: shapes that do not fit.
+    """
+    with _scope(scope, "sparse_softmax_cross_entropy_loss") as full:
+        labels, logits = convert_to_tensor(labels), convert_to_tensor(logits)
+        weights = convert_to_tensor(weights)
+        labels, _, weights = match_ranks(labels, logits, weights, expected_difference=1)
+        losses = nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        return compute_weighted_loss(losses, weights, full, loss_collection, reduction)
+
+
+__all__ = [
+    "Reduction",
+    "absolute_difference",
+    "add_loss",
+    "compute_weighted_loss",
+    "cosine_distance",
+    "get_losses",
+    "get_regularization_loss",
+    "get_regularization_losses",
+    "get_total_loss",
+    "hinge_loss",
+    "huber_loss",
+    "log_loss",
+    "mean_pairwise_squared_error",
+    "mean_squared_error",
+    "sigmoid_cross_entropy",
+    "softmax_cross_entropy",
+    "sparse_softmax_cross_entropy",
+]

@@ -1,0 +1,323 @@
+"""Streaming means: local variables that accumulate, a value, and an update."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from weft_graph import stacks
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.collections_keys import GraphKeys, add_to_collections
+from weft_graph.node import Output
+from weft_graph.ops import array, casting, identity, state
+from weft_graph.ops.reduction import reduce_sum
+from weft_graph.variable_scope import variable_scope
+from weft_graph.variables import Variable
+from weft_graph.weights import match_ranks, required_broadcast, spread
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import format_dims, merge_dims
+
+Metric = tuple[Any, Any]
+
+
+def metric_variable(
+    shape: Sequence[int], dtype: Any, validate_shape: bool = True, name: str | None = None
+) -> Variable:
+    """A local variable of zeros, listed with those of all metrics.
+
+    Args:
+      shape: of the variable.
+      dtype: element type.
+      validate_shape: False leaves the variable's shape open.
+      name: under the current name scope.
+    """
+    return Variable(
+        lambda: array.zeros(list(shape), dtype),
+        trainable=False,
+        collections=[GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES],
+        validate_shape=validate_shape,
+        name=name,
+    )
+
+
+def accumulate(variable: Variable, value: Output) -> Output:
+    """The variable's value after adding `value`."""
+    updated: Output = state.assign_add(variable, value)
+    return updated
+
+
+def collect(value: Any, update: Any, metrics_collections: Any, updates_collections: Any) -> Metric:
+    """List a value and its update where the caller asked for."""
+    if metrics_collections:
+        add_to_collections(metrics_collections, value)
+    if updates_collections:
+        add_to_collections(updates_collections, update)
+    return value, update
+
+
+def aligned(
+    labels: Any, predictions: Any, weights: Any = None
+) -> tuple[Output, Output, Output | None]:
+    """Labels, predictions and weights of ranks that fit, after dropping a last axis of size 1.
+
+    Raises: InvalidArgumentError: labels and predictions differ in shape.
+    """
+    labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
+    factor = None if weights is None else convert_to_tensor(weights)
+    labels, predictions, factor = match_ranks(labels, predictions, factor, expand_weights=True)
+    try:
+        merge_dims(labels.dims, predictions.dims)
+    except errors.InvalidArgumentError:
+        raise errors.InvalidArgumentError(
+            f"labels and predictions must have one shape, got {format_dims(labels.dims)} and "
+            f"{format_dims(predictions.dims)}"
+        ) from None
+    return labels, predictions, factor
+
+
+def weighted(values: Output, weights: Any) -> tuple[Output, Output | None]:
+    """Values times weights, and the weights in the shape of the values; None for no weights."""
+    if weights is None:
+        return values, None
+    factor = casting.cast(convert_to_tensor(weights), values.dtype)
+    _, values, found = match_ranks(values, values, factor, expand_weights=True)
+    assert found is not None
+    with stacks.get_default_graph().control_dependencies(required_broadcast(found, values)):
+        full = spread(found, values)
+    return out("Mul", [values, full]), full
+
+
+def ratio(numerator: Any, denominator: Any, name: str) -> Output:
+    """A quotient, 0 where the denominator is."""
+    return out("DivNoNan", [numerator, denominator], name=name)
+
+
+def _after_check(products: Output, weights: Output | None) -> AbstractContextManager[Any]:
+    """Nothing is counted when weights turn out not to fit."""
+    waits = [] if weights is None else [products]
+    return stacks.get_default_graph().control_dependencies(waits)
+
+
+# ------------------------------------------------------------------------------- means
+
+
+def mean(
+    values: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The weighted mean of all values so far.
+
+    Args:
+      values: numeric, any shape.
+      weights: rank 0, or the rank of `values` with each size equal or 1.
+      metrics_collections, updates_collections: where value and update are listed.
+      name: of the variable scope.
+    Returns: the mean, float32 and rank 0; and an operation that takes `values` in and returns it.
+    Raises: InvalidArgumentError: weights that do not broadcast.
+    """
+    with variable_scope(name, "mean", (values, weights)):
+        values = casting.cast(convert_to_tensor(values), dtypes.float32)
+        total = metric_variable([], dtypes.float32, name="total")
+        count = metric_variable([], dtypes.float32, name="count")
+        products, full = weighted(values, weights)
+        if full is None:
+            added = casting.cast(array.size(values), dtypes.float32)
+        else:
+            added = reduce_sum(full)
+        new_total = accumulate(total, reduce_sum(products))
+        with _after_check(products, full):
+            new_count = accumulate(count, added)
+        value = ratio(total, count, "value")
+        update = ratio(new_total, new_count, "update_op")
+        return collect(value, update, metrics_collections, updates_collections)
+
+
+def mean_tensor(
+    values: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The weighted mean of all values so far, element by element.
+
+    Arguments as for `mean`; the result has the shape of `values`, which must be known.
+
+    Raises: InvalidArgumentError: the shape of `values` is not known.
+    """
+    with variable_scope(name, "mean", (values, weights)):
+        values = casting.cast(convert_to_tensor(values), dtypes.float32)
+        if values.dims is None or None in values.dims:
+            raise errors.InvalidArgumentError(
+                f"mean_tensor requires values of known shape, got {format_dims(values.dims)}"
+            )
+        shape = [size or 0 for size in values.dims]
+        total = metric_variable(shape, dtypes.float32, name="total_tensor")
+        count = metric_variable(shape, dtypes.float32, name="count_tensor")
+        products, full = weighted(values, weights)
+        new_total = accumulate(total, products)
+        with _after_check(products, full):
+            new_count = accumulate(count, array.ones_like(values) if full is None else full)
+        value = ratio(total, count, "value")
+        update = ratio(new_total, new_count, "update_op")
+        return collect(value, update, metrics_collections, updates_collections)
+
+
+def _mean_of(
+    name: str | None,
+    default: str,
+    labels: Any,
+    predictions: Any,
+    weights: Any,
+    error: Callable[[Output, Output], Output],
+    collections: tuple[Any, Any],
+) -> Metric:
+    """The mean of an error of float32 labels and predictions."""
+    labels, predictions, factor = aligned(labels, predictions, weights)
+    labels = casting.cast(labels, dtypes.float32)
+    predictions = casting.cast(predictions, dtypes.float32)
+    return mean(error(labels, predictions), factor, *collections, name or default)
+
+
+def accuracy(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """How often predictions equal labels.
+
+    Args:
+      labels, predictions: any type, the same shape.
+      weights, metrics_collections, updates_collections, name: as for `mean`.
+    Returns: as for `mean`.
+    Raises: InvalidArgumentError: shapes that differ.
+    """
+    labels, predictions, factor = aligned(labels, predictions, weights)
+    if labels.dtype.base_dtype is not predictions.dtype.base_dtype:
+        predictions = casting.cast(predictions, labels.dtype.base_dtype)
+    correct = casting.cast(out("Equal", [predictions, labels]), dtypes.float32)
+    return mean(correct, factor, metrics_collections, updates_collections, name or "accuracy")
+
+
+def mean_absolute_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean of abs(predictions - labels); arguments as for `accuracy`."""
+
+    def error(labels: Output, predictions: Output) -> Output:
+        return out("Abs", [out("Sub", [predictions, labels])])
+
+    places = metrics_collections, updates_collections
+    return _mean_of(name, "mean_absolute_error", labels, predictions, weights, error, places)
+
+
+def mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean of (predictions - labels) ** 2; arguments as for `accuracy`."""
+
+    def error(labels: Output, predictions: Output) -> Output:
+        return out("SquaredDifference", [labels, predictions])
+
+    places = metrics_collections, updates_collections
+    return _mean_of(name, "mean_squared_error", labels, predictions, weights, error, places)
+
+
+def root_mean_squared_error(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The root of the mean of (predictions - labels) ** 2; arguments as for `accuracy`."""
+    value, update = mean_squared_error(
+        labels, predictions, weights, None, None, name or "root_mean_squared_error"
+    )
+    value, update = out("Sqrt", [value]), out("Sqrt", [update])
+    return collect(value, update, metrics_collections, updates_collections)
+
+
+def mean_relative_error(
+    labels: Any,
+    predictions: Any,
+    normalizer: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean of abs(labels - predictions) / normalizer, 0 where the normalizer is.
+
+    Args:
+      normalizer: the shape of `labels`.
+      labels, predictions, ...: as for `accuracy`.
+    """
+    scale = casting.cast(convert_to_tensor(normalizer), dtypes.float32)
+
+    def error(labels: Output, predictions: Output) -> Output:
+        return out("DivNoNan", [out("Abs", [out("Sub", [labels, predictions])]), scale])
+
+    places = metrics_collections, updates_collections
+    return _mean_of(name, "mean_relative_error", labels, predictions, weights, error, places)
+
+
+def mean_cosine_distance(
+    labels: Any,
+    predictions: Any,
+    dim: int,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean of 1 - sum(labels * predictions) along an axis, of unit vectors.
+
+    Args:
+      dim: the axis.
+      labels, predictions, ...: as for `accuracy`.
+    """
+    labels, predictions, factor = aligned(labels, predictions, weights)
+    labels = casting.cast(labels, dtypes.float32)
+    products = out("Mul", [casting.cast(predictions, dtypes.float32), labels])
+    cosines = reduce_sum(products, [dim], keepdims=True)
+    value, update = mean(cosines, factor, None, None, name or "mean_cosine_distance")
+    value, update = out("Sub", [1.0, value]), out("Sub", [1.0, update])
+    return collect(value, update, metrics_collections, updates_collections)
+
+
+def percentage_below(
+    values: Any,
+    threshold: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The fraction of values below a threshold; other arguments as for `mean`."""
+    below = casting.cast(out("Less", [convert_to_tensor(values), threshold]), dtypes.float32)
+    places = metrics_collections, updates_collections
+    return mean(below, weights, *places, name or "percentage_below_threshold")
+
+
+def current(variable: Variable, name: str | None = None) -> Output:
+    """The variable's value as a tensor of its own."""
+    return identity.identity(variable, name=name)

@@ -1,0 +1,161 @@
+"""Counts of right and wrong binary predictions, and the ratios made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph.builder import out
+from weft_graph.metrics.base import (
+    Metric,
+    accumulate,
+    aligned,
+    collect,
+    current,
+    metric_variable,
+    weighted,
+)
+from weft_graph.node import Output
+from weft_graph.ops import casting
+from weft_graph.ops.reduction import reduce_sum
+from weft_graph.variable_scope import variable_scope
+from weft_tensor import dtypes
+
+
+def _count(
+    default: str,
+    labels: Any,
+    predictions: Any,
+    weights: Any,
+    collections: tuple[Any, Any],
+    name: str | None,
+    wanted: tuple[bool, bool],
+) -> Metric:
+    """How often label and prediction are `wanted`, by weight."""
+    with variable_scope(name, default, (predictions, labels, weights)):
+        labels, predictions, factor = aligned(labels, predictions, weights)
+        both = out("LogicalAnd", [_is(labels, wanted[0]), _is(predictions, wanted[1])])
+        values, _ = weighted(casting.cast(both, dtypes.float32), factor)
+        count = metric_variable([], dtypes.float32, name="count")
+        value = current(count)
+        update = accumulate(count, reduce_sum(values))
+        return collect(value, update, *collections)
+
+
+def _is(value: Output, wanted: bool) -> Output:
+    found: Output = casting.cast(value, dtypes.bool_)
+    return found if wanted else out("LogicalNot", [found])
+
+
+def true_positives(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """How many positives were predicted so, by weight.
+
+    Args:
+      labels, predictions: bool or numbers that are 0 for negatives, the same shape.
+      weights: rank 0, or the rank of `labels` with each size equal or 1.
+      metrics_collections, updates_collections: where value and update are listed.
+      name: of the variable scope.
+    Returns: the sum of weights so far, float32 and rank 0; and the update.
+    Raises: InvalidArgumentError: shapes that do not fit.
+    """
+    places = metrics_collections, updates_collections
+    wanted = True, True
+    return _count("true_positives", labels, predictions, weights, places, name, wanted)
+
+
+def false_positives(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """How many negatives were predicted positive; arguments as for `true_positives`."""
+    places = metrics_collections, updates_collections
+    wanted = False, True
+    return _count("false_positives", labels, predictions, weights, places, name, wanted)
+
+
+def true_negatives(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """How many negatives were predicted so; arguments as for `true_positives`."""
+    places = metrics_collections, updates_collections
+    wanted = False, False
+    return _count("true_negatives", labels, predictions, weights, places, name, wanted)
+
+
+def false_negatives(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """How many positives were predicted negative; arguments as for `true_positives`."""
+    places = metrics_collections, updates_collections
+    wanted = True, False
+    return _count("false_negatives", labels, predictions, weights, places, name, wanted)
+
+
+def share(part: Any, rest: Any, name: str | None = None) -> Output:
+    """part / (part + rest), 0 where both are."""
+    return out("DivNoNan", [part, out("AddV2", [part, rest])], name=name)
+
+
+def _share_of(
+    default: str,
+    other: Callable[..., Metric],
+    labels: Any,
+    predictions: Any,
+    weights: Any,
+    collections: tuple[Any, Any],
+    name: str | None,
+) -> Metric:
+    """True positives among them and another count."""
+    with variable_scope(name, default, (predictions, labels, weights)):
+        right, right_update = true_positives(labels, predictions, weights)
+        wrong, wrong_update = other(labels, predictions, weights)
+        value = share(right, wrong, "value")
+        update = share(right_update, wrong_update, "update_op")
+        return collect(value, update, *collections)
+
+
+def precision(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """True positives among all predicted positive; arguments as for `true_positives`."""
+    places = metrics_collections, updates_collections
+    return _share_of("precision", false_positives, labels, predictions, weights, places, name)
+
+
+def recall(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """True positives among all positives; arguments as for `true_positives`."""
+    places = metrics_collections, updates_collections
+    return _share_of("recall", false_negatives, labels, predictions, weights, places, name)

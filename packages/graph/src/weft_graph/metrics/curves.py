@@ -1,0 +1,356 @@
+"""Counts at several thresholds, and the curves made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.metrics.base import Metric, accumulate, collect, current, metric_variable, weighted
+from weft_graph.metrics.counts import share
+from weft_graph.node import Output
+from weft_graph.ops import array, casting
+from weft_graph.ops.reduction import argmax, argmin, reduce_sum
+from weft_graph.variable_scope import variable_scope
+from weft_graph.variables import Variable
+from weft_tensor import dtypes, errors
+
+_KINDS = {
+    "tp": ("true_positives", True, True),
+    "fn": ("false_negatives", True, False),
+    "tn": ("true_negatives", False, False),
+    "fp": ("false_positives", False, True),
+}
+_EDGE = 1e-7
+Counts = dict[str, Any]
+
+
+def _counts(
+    labels: Any,
+    predictions: Any,
+    thresholds: Sequence[float],
+    weights: Any,
+    wanted: Sequence[str] = ("tp", "fn", "tn", "fp"),
+) -> tuple[dict[str, Variable], Counts]:
+    """Variables with one count per threshold, and their updates, for each wanted kind."""
+    predictions = casting.cast(convert_to_tensor(predictions), dtypes.float32)
+    labels = casting.cast(convert_to_tensor(labels), dtypes.bool_)
+    factor = None
+    if weights is not None:
+        _, full = weighted(array.ones_like(predictions), weights)
+        assert full is not None
+        factor = array.reshape(full, [1, -1])
+    values = array.reshape(predictions, [1, -1])
+    positive = out("Greater", [values, [[float(t)] for t in thresholds]])
+    truth = array.reshape(labels, [1, -1])
+    opposite = {True: positive, False: out("LogicalNot", [positive])}
+    actual = {True: truth, False: out("LogicalNot", [truth])}
+    variables: dict[str, Variable] = {}
+    updates: Counts = {}
+    for kind in wanted:
+        name, label, prediction = _KINDS[kind]
+        variables[kind] = metric_variable([len(thresholds)], dtypes.float32, name=name)
+        both = out("LogicalAnd", [actual[label], opposite[prediction]])
+        hits = casting.cast(both, dtypes.float32)
+        hits = hits if factor is None else out("Mul", [hits, factor])
+        updates[kind] = accumulate(variables[kind], reduce_sum(hits, 1))
+    return variables, updates
+
+
+def _at_thresholds(
+    kind: str,
+    labels: Any,
+    predictions: Any,
+    thresholds: Sequence[float],
+    weights: Any,
+    collections: tuple[Any, Any],
+    name: str | None,
+) -> Metric:
+    with variable_scope(name, _KINDS[kind][0], (predictions, labels, weights)):
+        variables, updates = _counts(labels, predictions, thresholds, weights, [kind])
+        return collect(current(variables[kind]), updates[kind], *collections)
+
+
+def true_positives_at_thresholds(
+    labels: Any,
+    predictions: Any,
+    thresholds: Sequence[float],
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """True positives for each threshold.
+
+    Args:
+      labels: bool or numbers that are 0 for negatives, any shape.
+      predictions: floating, the shape of `labels`; positive above a threshold.
+      thresholds: T numbers.
+      weights: rank 0, or the rank of `labels` with each size equal or 1.
+      metrics_collections, updates_collections: where value and update are listed.
+      name: of the variable scope.
+    Returns: float32, shape (T,); and the update.
+    """
+    places = metrics_collections, updates_collections
+    return _at_thresholds("tp", labels, predictions, thresholds, weights, places, name)
+
+
+def false_negatives_at_thresholds(
+    labels: Any,
+    predictions: Any,
+    thresholds: Sequence[float],
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """False negatives for each threshold; arguments as for `true_positives_at_thresholds`."""
+    places = metrics_collections, updates_collections
+    return _at_thresholds("fn", labels, predictions, thresholds, weights, places, name)
+
+
+def true_negatives_at_thresholds(
+    labels: Any,
+    predictions: Any,
+    thresholds: Sequence[float],
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """True negatives for each threshold; arguments as for `true_positives_at_thresholds`."""
+    places = metrics_collections, updates_collections
+    return _at_thresholds("tn", labels, predictions, thresholds, weights, places, name)
+
+
+def false_positives_at_thresholds(
+    labels: Any,
+    predictions: Any,
+    thresholds: Sequence[float],
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """False positives for each threshold; arguments as for `true_positives_at_thresholds`."""
+    places = metrics_collections, updates_collections
+    return _at_thresholds("fp", labels, predictions, thresholds, weights, places, name)
+
+
+def _share_at(
+    default: str,
+    other: str,
+    labels: Any,
+    predictions: Any,
+    thresholds: Sequence[float],
+    weights: Any,
+    collections: tuple[Any, Any],
+    name: str | None,
+) -> Metric:
+    with variable_scope(name, default, (predictions, labels, weights)):
+        now, then = _counts(labels, predictions, thresholds, weights, ["tp", other])
+        value = share(now["tp"], now[other], "value")
+        return collect(value, share(then["tp"], then[other], "update_op"), *collections)
+
+
+def precision_at_thresholds(
+    labels: Any,
+    predictions: Any,
+    thresholds: Sequence[float],
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """Precision for each threshold; arguments as for `true_positives_at_thresholds`."""
+    places = metrics_collections, updates_collections
+    default = "precision_at_thresholds"
+    return _share_at(default, "fp", labels, predictions, thresholds, weights, places, name)
+
+
+def recall_at_thresholds(
+    labels: Any,
+    predictions: Any,
+    thresholds: Sequence[float],
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """Recall for each threshold; arguments as for `true_positives_at_thresholds`."""
+    places = metrics_collections, updates_collections
+    default = "recall_at_thresholds"
+    return _share_at(default, "fn", labels, predictions, thresholds, weights, places, name)
+
+
+# ------------------------------------------------------------------------------ curves
+
+
+def _even_thresholds(count: int) -> list[float]:
+    """`count` thresholds from just below 0 to just above 1."""
+    inner = [(i + 1) / (count - 1) for i in range(count - 2)]
+    return [-_EDGE, *inner, 1 + _EDGE]
+
+
+def auc(
+    labels: Any,
+    predictions: Any,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    curve: str = "ROC",
+    name: str | None = None,
+    summation_method: str = "trapezoidal",
+    thresholds: Sequence[float] | None = None,
+) -> Metric:
+    """The area under a curve, approximated at thresholds.
+
+    Args:
+      labels: bool or numbers that are 0 for negatives, any shape.
+      predictions: floating in [0, 1], the shape of `labels`.
+      weights: rank 0, or the rank of `labels` with each size equal or 1.
+      num_thresholds: evenly spaced ones.
+      metrics_collections, updates_collections: where value and update are listed.
+      curve: "ROC", or "PR" for precision over recall.
+      name: of the variable scope.
+      summation_method: "trapezoidal", "minoring", "majoring", or "careful_interpolation" for PR.
+      thresholds: inner ones, in place of evenly spaced ones.
+    Returns: the area so far, float32 and rank 0; and the update.
+    Raises: InvalidArgumentError: an unknown curve or method.
+    Source: Davis and Goadrich 2006, for the interpolation.
+    """
+    if curve not in ("ROC", "PR"):
+        raise errors.InvalidArgumentError(f"curve must be 'ROC' or 'PR', got {curve!r}")
+    methods = ["trapezoidal", "minoring", "majoring"]
+    methods += ["careful_interpolation"] if curve == "PR" else []
+    if summation_method not in methods:
+        raise errors.InvalidArgumentError(
+            f"summation_method must be one of {methods} for {curve}, got {summation_method!r}"
+        )
+    if thresholds is None:
+        edges = _even_thresholds(num_thresholds)
+    else:
+        edges = [-_EDGE, *sorted(thresholds), 1 + _EDGE]
+    with variable_scope(name, "auc", (labels, predictions, weights)):
+        now, then = _counts(labels, predictions, edges, weights)
+        value = _area(now, curve, summation_method, "value")
+        update = _area(then, curve, summation_method, "update_op")
+        return collect(value, update, metrics_collections, updates_collections)
+
+
+def _area(counts: Any, curve: str, method: str, name: str) -> Output:
+    tp, fn, tn, fp = [convert_to_tensor(counts[kind]) for kind in ("tp", "fn", "tn", "fp")]
+    if method == "careful_interpolation":
+        return _interpolated(tp, fn, fp, name)
+    epsilon = 1e-6
+    recall = (tp + epsilon) / (tp + fn + epsilon)
+    if curve == "ROC":
+        x, y = fp / (fp + tn + epsilon), recall
+    else:
+        x, y = recall, (tp + epsilon) / (tp + fp + epsilon)
+    widths = x[:-1] - x[1:]
+    pair = [y[:-1], y[1:]]
+    if method == "trapezoidal":
+        heights = (pair[0] + pair[1]) / 2.0
+    else:
+        heights = out("Minimum" if method == "minoring" else "Maximum", pair)
+    return reduce_sum(out("Mul", [widths, heights]), name=name)
+
+
+def _interpolated(tp: Output, fn: Output, fp: Output, name: str) -> Output:
+    """Area under precision over recall: between thresholds false positives grow linearly."""
+    step = tp[:-1] - tp[1:]
+    p = tp + fp
+    slope = out("DivNoNan", [step, out("Maximum", [p[:-1] - p[1:], 0.0])])
+    intercept = tp[1:] - slope * p[1:]
+    usable = out("LogicalAnd", [out("Greater", [p[:-1], 0.0]), out("Greater", [p[1:], 0.0])])
+    quotient = out("DivNoNan", [p[:-1], out("Maximum", [p[1:], 0.0])])
+    relative = out("SelectV2", [usable, quotient, array.ones_like(p[1:])])
+    gained = slope * (step + intercept * out("Log", [relative]))
+    positives = out("Maximum", [tp[1:] + fn[1:], 0.0])
+    return reduce_sum(out("DivNoNan", [gained, positives]), name=name)
+
+
+def sensitivity_at_specificity(
+    labels: Any,
+    predictions: Any,
+    specificity: float,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """Recall at the threshold whose specificity is nearest to the one given.
+
+    Args:
+      specificity: in [0, 1].
+      labels, predictions, weights, num_thresholds, ...: as for `auc`.
+    Raises: InvalidArgumentError: the specificity is out of range.
+    """
+    if not 0 <= specificity <= 1:
+        raise errors.InvalidArgumentError(f"specificity must be in [0, 1], got {specificity}")
+
+    def choose(c: Counts, name: str) -> Output:
+        found = share(c["tn"], c["fp"])
+        place = argmin(out("Abs", [found - specificity]), 0)
+        return _ratio_at(c["tp"], c["fn"], place, name)
+
+    places = metrics_collections, updates_collections
+    default = "sensitivity_at_specificity"
+    edges = _even_thresholds(num_thresholds)
+    return _chosen(choose, default, labels, predictions, edges, weights, places, name)
+
+
+def specificity_at_sensitivity(
+    labels: Any,
+    predictions: Any,
+    sensitivity: float,
+    weights: Any = None,
+    num_thresholds: int = 200,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """Specificity at the highest threshold whose recall is nearest to the one given.
+
+    Args:
+      sensitivity: in [0, 1].
+      labels, predictions, weights, num_thresholds, ...: as for `auc`.
+    Raises: InvalidArgumentError: the sensitivity is out of range.
+    """
+    if not 0 <= sensitivity <= 1:
+        raise errors.InvalidArgumentError(f"sensitivity must be in [0, 1], got {sensitivity}")
+    edges = _even_thresholds(num_thresholds)
+
+    def choose(c: Counts, name: str) -> Output:
+        distance = out("Abs", [share(c["tp"], c["fn"]) - sensitivity])
+        nearest = out("Equal", [distance, out("Min", [distance, [0]])])
+        order = [float(i) for i in range(len(edges))]
+        ranks = casting.cast(nearest, dtypes.float32) * order
+        return _ratio_at(c["tn"], c["fp"], argmax(ranks, 0), name)
+
+    places = metrics_collections, updates_collections
+    default = "specificity_at_sensitivity"
+    return _chosen(choose, default, labels, predictions, edges, weights, places, name)
+
+
+def _chosen(
+    choose: Callable[[Counts, str], Output],
+    default: str,
+    labels: Any,
+    predictions: Any,
+    edges: Sequence[float],
+    weights: Any,
+    collections: tuple[Any, Any],
+    name: str | None,
+) -> Metric:
+    with variable_scope(name, default, (predictions, labels, weights)):
+        now, then = _counts(labels, predictions, edges, weights)
+        return collect(choose(now, "value"), choose(then, "update_op"), *collections)
+
+
+def _ratio_at(part: Any, rest: Any, place: Output, name: str) -> Output:
+    a, b = [out("GatherV2", [convert_to_tensor(each), place, 0]) for each in (part, rest)]
+    return share(a, b, name)

@@ -1,0 +1,334 @@
+"""Sums of products over pairs of axes, built from matrix products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import constant_of, convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.ops import shape_rules
+from weft_graph.ops.arithmetic import pair
+from weft_tensor import errors
+from weft_tensor.shape import broadcast_dims, format_dims, num_elements
+
+# ------------------------------------------------------------------------------ tensordot
+
+
+def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
+    """The sum of products over pairs of axes.
+
+    Args:
+      a: numeric.
+      b: same dtype.
+      axes: N, to contract the last N axes of `a` with the first N of `b`; or a pair of axes or
+        lists of axes, those of `a` and those of `b`.
+    Returns: shape: the free axes of `a`, then those of `b`.
+    Raises: InvalidArgumentError: the sizes of a pair differ, an axis is out of range, or a rank
+      is not known.
+    """
+    x, y = pair(a, b)
+    if x.dims is None or y.dims is None:
+        raise errors.InvalidArgumentError(
+            f"tensordot requires known ranks, got shapes {format_dims(x.dims)} and "
+            f"{format_dims(y.dims)}"
+        )
+    axes_x, axes_y = _contracted(axes, len(x.dims), len(y.dims))
+    for i, j in zip(axes_x, axes_y, strict=True):
+        shape_rules.merge_size(x.dims[i], y.dims[j], f"the sizes of axis {i} and axis {j}")
+    left, free_x = _as_matrix(x, axes_x, last=True)
+    right, free_y = _as_matrix(y, axes_y, last=False)
+    product = out("MatMul", [left, right])
+    dims = [x.dims[i] for i in free_x] + [y.dims[i] for i in free_y]
+    parts = [(x, free_x), (y, free_y)]
+    return out("Reshape", [product, _shape_vector(dims, parts)], name=name or "Tensordot")
+
+
+def _contracted(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[int]]:
+    if isinstance(axes, Output):
+        known = shape_rules.constant_array(axes)
+        if known is None:
+            raise errors.InvalidArgumentError("tensordot requires axes that are known statically")
+        axes = known
+    array = axes if isinstance(axes, list | tuple) else np.asarray(axes)
+    if isinstance(array, np.ndarray) and array.ndim == 0:
+        count = int(array)
+        if not 0 <= count <= min(rank_x, rank_y):
+            raise errors.InvalidArgumentError(
+                f"the number of axes must be from 0 to {min(rank_x, rank_y)}, got {count}"
+            )
+        return list(range(rank_x - count, rank_x)), list(range(count))
+    if len(array) != 2:
+        raise errors.InvalidArgumentError(
+            f"axes must be a number or a pair, got {len(array)} entries"
+        )
+    first, second = (np.atleast_1d(np.asarray(each)).tolist() for each in array)
+    if len(first) != len(second):
+        raise errors.InvalidArgumentError(
+            f"axes must name as many axes of each operand, got {first} and {second}"
+        )
+    return shape_rules.normal_axes(first, rank_x), shape_rules.normal_axes(second, rank_y)
+
+
+def _as_matrix(value: Output, axes: list[int], last: bool) -> tuple[Output, list[int]]:
+    """`value` with the contracted axes flattened last or first, and its free axes."""
+    dims = value.dims
+    assert dims is not None
+    free = [i for i in range(len(dims)) if i not in axes]
+    order = free + axes if last else axes + free
+    if order != list(range(len(dims))):
+        value = out("Transpose", [value, np.array(order, np.int32)])
+    if len(dims) == 2 and len(axes) == 1:
+        return value, free
+    groups = (free, axes) if last else (axes, free)
+    sizes = [num_elements(tuple(dims[i] for i in group)) for group in groups]
+    if None not in sizes:
+        shape: Any = constant_of(np.array(sizes, np.int32))
+    elif sizes.count(None) == 1 and 0 not in sizes:
+        shape = constant_of(np.array([-1 if n is None else n for n in sizes], np.int32))
+    else:
+        shape = _flat_sizes(value, len(groups[0]))
+    return out("Reshape", [value, shape]), free
+
+
+def _flat_sizes(value: Output, lead: int) -> Output:
+    """The products of the first `lead` sizes and of the others, computed in the graph."""
+    shape = out("Shape", [value])
+    rank = len(value.dims or ())
+    parts = [
+        out("Prod", [out("StridedSlice", [shape, [i], [j], [1]]), [0]])
+        for i, j in ((0, lead), (lead, rank))
+    ]
+    return out("Pack", [parts], {"axis": 0})
+
+
+def _shape_vector(dims: list[int | None], parts: list[tuple[Output, list[int]]]) -> Output:
+    if None not in dims:
+        return constant_of(np.array(dims, np.int32))
+    if dims.count(None) == 1 and 0 not in dims:
+        return constant_of(np.array([-1 if n is None else n for n in dims], np.int32))
+    sizes = [
+        out("GatherV2", [out("Shape", [value]), np.array(free, np.int32), 0])
+        for value, free in parts
+    ]
+    return out("ConcatV2", [sizes, 0])
+
+
+# --------------------------------------------------------------------------------- einsum
+
+
+def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
+    """Sums of products by Einstein's convention, such as "ij,jk->ik".
+
+    Axes that only one operand has and the result has not are summed first; each two operands are
+    then one batched matrix product.
+
+    Args:
+      equation: a letter per axis, "..." for axes that broadcast, "->" and the axes of the result;
+        without it the letters that occur once, in alphabetical order.
+      inputs: numeric, of one dtype.
+    Raises: InvalidArgumentError: the equation does not parse or does not fit the ranks or sizes.
+    """
+    terms, result = _parse_equation(equation, len(inputs))
+    values: list[Output] = []
+    for item in inputs:
+        wanted = values[0].dtype.base_dtype if values else None
+        values.append(convert_to_tensor(item, wanted))
+    operands = [_Term(v, term) for v, term in zip(values, _spelled(terms, values), strict=True)]
+    ellipsis = max((t.labels for t in operands), key=lambda s: sum(c.isdigit() for c in s))
+    dots = "".join(c for c in ellipsis if c.isdigit())
+    if result is None:
+        joined = "".join(t.labels for t in operands)
+        letters = sorted(c for c in set(joined) if c.isalpha() and joined.count(c) == 1)
+        labels = dots + "".join(letters)
+    else:
+        labels = result.replace("...", dots)
+    _check_result(equation, labels, operands)
+    operands = [_diagonal(term) for term in operands]
+    current = operands[0]
+    for i, other in enumerate(operands[1:], start=1):
+        later = set(labels).union(*(t.labels for t in operands[i + 1 :]))
+        current = _contract(current, other, later)
+    current = _sum_out(current, set(labels))
+    return out("Identity", [_ordered(current, labels)], name=name or "einsum")
+
+
+class _Term:
+    """An operand and a label for each of its axes; digits stand for those of an ellipsis."""
+
+    __slots__ = ("labels", "value")
+
+    def __init__(self, value: Output, labels: str) -> None:
+        self.value = value
+        self.labels = labels
+
+    def size(self, label: str) -> int | None:
+        """The static size of the axis of a label; 1 where there is none."""
+        at = self.labels.find(label)
+        dims = self.value.dims
+        return 1 if at < 0 else None if dims is None else dims[at]
+
+
+def _parse_equation(equation: str, count: int) -> tuple[list[str], str | None]:
+    text = equation.replace(" ", "")
+    left, arrow, right = text.partition("->")
+    terms = left.split(",")
+    if len(terms) != count:
+        raise errors.InvalidArgumentError(
+            f"the equation {equation!r} has {len(terms)} operands, got {count} inputs"
+        )
+    for part in [*terms, right]:
+        letters = part.replace("...", "", 1)
+        if letters and not (letters.isascii() and letters.isalpha()):
+            raise errors.InvalidArgumentError(
+                f"the equation {equation!r} has {part!r}: axes are letters, with at most one '...'"
+            )
+    return terms, right if arrow else None
+
+
+def _spelled(terms: list[str], values: list[Output]) -> list[str]:
+    """The terms with a digit, counted from the last, for each axis of an ellipsis."""
+    spelled = []
+    for term, value in zip(terms, values, strict=True):
+        if value.dims is None:
+            if "..." in term:
+                raise errors.InvalidArgumentError("an einsum with '...' requires known ranks")
+            value.set_shape((None,) * len(term))
+        assert value.dims is not None
+        rank = len(value.dims)
+        dots = rank - len(term.replace("...", ""))
+        if dots < 0 or (dots and "..." not in term) or dots > 9:
+            raise errors.InvalidArgumentError(
+                f"the operand {term!r} does not fit shape {format_dims(value.dims)}"
+            )
+        spelled.append(term.replace("...", "".join(str(i) for i in range(dots - 1, -1, -1))))
+    return spelled
+
+
+def _check_result(equation: str, labels: str, operands: list[_Term]) -> None:
+    known = set().union(*(term.labels for term in operands))
+    if len(set(labels)) != len(labels) or not set(labels) <= known:
+        raise errors.InvalidArgumentError(
+            f"the result of {equation!r} must name axes of the operands, each once"
+        )
+    sizes: dict[str, int | None] = {}
+    for term in operands:
+        for axis, label in enumerate(term.labels):
+            have = None if term.value.dims is None else term.value.dims[axis]
+            if label not in sizes:
+                sizes[label] = have
+            elif label.isdigit():
+                merged = broadcast_dims((sizes[label],), (have,))
+                sizes[label] = merged[0] if merged else None
+            else:
+                what = f"the sizes of axis {label!r} of {equation!r}"
+                sizes[label] = shape_rules.merge_size(sizes[label], have, what)
+
+
+def _diagonal(term: _Term) -> _Term:
+    """Take diagonals for labels that occur twice in one operand."""
+    while len(set(term.labels)) != len(term.labels):
+        label = next(c for c in term.labels if term.labels.count(c) > 1)
+        first = term.labels.index(label)
+        second = term.labels.index(label, first + 1)
+        rest = [i for i in range(len(term.labels)) if i not in (first, second)]
+        order = [*rest, first, second]
+        value = out("Transpose", [term.value, np.array(order, np.int32)])
+        from weft_graph.ops import linalg  # noqa: F401 - declares MatrixDiagPart
+
+        labels = "".join(term.labels[i] for i in rest) + label
+        term = _Term(out("MatrixDiagPart", [value]), labels)
+    return term
+
+
+def _sum_out(term: _Term, keep: set[str]) -> _Term:
+    gone = [i for i, label in enumerate(term.labels) if label not in keep]
+    if not gone:
+        return term
+    from weft_graph.ops import reduction  # noqa: F401 - declares Sum
+
+    total = out("Sum", [term.value, np.array(gone, np.int32)])
+    return _Term(total, "".join(label for label in term.labels if label in keep))
+
+
+def _contract(a: _Term, b: _Term, later: set[str]) -> _Term:
+    """The product of two operands, summed over the labels that nothing later needs."""
+    a = _sum_out(a, later | set(b.labels))
+    b = _sum_out(b, later | set(a.labels))
+    shared = [label for label in a.labels if label in b.labels]
+    if any(label.isdigit() and _may_broadcast(a, b, label) for label in shared):
+        return _multiply(a, b, later)
+    batch = [label for label in shared if label in later]
+    inner = [label for label in shared if label not in later]
+    if not inner:
+        return _multiply(a, b, later)
+    left = [label for label in a.labels if label not in shared]
+    right = [label for label in b.labels if label not in shared]
+    x = _grouped(a, batch, left, inner)
+    y = _grouped(b, batch, inner, right)
+    op = "BatchMatMulV2" if batch else "MatMul"
+    labels = "".join([*batch, *left, *right])
+    sources = [(a, [*batch, *left]), (b, right)]
+    shape = _sizes_of(sources)
+    product = out(op, [x, y])
+    if len(left) == 1 and len(right) == 1:
+        return _Term(product, labels)
+    return _Term(out("Reshape", [product, shape]), labels)
+
+
+def _may_broadcast(a: _Term, b: _Term, label: str) -> bool:
+    x, y = a.size(label), b.size(label)
+    return x is None or y is None or x != y
+
+
+def _multiply(a: _Term, b: _Term, later: set[str]) -> _Term:
+    """The product by broadcasting, then summed."""
+    labels = "".join(dict.fromkeys(a.labels + b.labels))
+    value = out("Mul", [_spread(a, labels), _spread(b, labels)])
+    return _sum_out(_Term(value, labels), later)
+
+
+def _spread(term: _Term, labels: str) -> Output:
+    """`term` in the order of `labels`, with axes of size 1 for those that it lacks."""
+    value = _ordered(term, "".join(label for label in labels if label in term.labels))
+    missing = [i for i, label in enumerate(labels) if label not in term.labels]
+    for axis in missing:
+        value = out("ExpandDims", [value, axis])
+    return value
+
+
+def _ordered(term: _Term, labels: str) -> Output:
+    if term.labels == labels:
+        return term.value
+    order = [term.labels.index(label) for label in labels]
+    return out("Transpose", [term.value, np.array(order, np.int32)])
+
+
+def _grouped(term: _Term, batch: list[str], rows: list[str], columns: list[str]) -> Output:
+    """`term` as matrices: the batch axes, then the rows and the columns, each flattened."""
+    value = _ordered(term, "".join([*batch, *rows, *columns]))
+    if len(rows) == 1 and len(columns) == 1:
+        return value
+    parts = [_sizes_of([(term, batch)])] if batch else []
+    for group in (rows, columns):
+        sizes = [term.size(label) for label in group]
+        known = num_elements(tuple(sizes))
+        if known is not None:
+            parts.append(constant_of(np.array([known], np.int32)))
+        else:
+            flat = out("Prod", [_sizes_of([(term, group)]), np.array([0], np.int32)])
+            parts.append(out("ExpandDims", [flat, 0]))
+    return out("Reshape", [value, out("ConcatV2", [parts, 0])])
+
+
+def _sizes_of(sources: list[tuple[_Term, list[str]]]) -> Output:
+    """The sizes of labels of terms, in order, as an int32 vector."""
+    sizes = [term.size(label) for term, labels in sources for label in labels]
+    if None not in sizes:
+        return constant_of(np.array(sizes, np.int32))
+    parts = []
+    for term, labels in sources:
+        places = np.array([term.labels.index(label) for label in labels], np.int32)
+        parts.append(out("GatherV2", [out("Shape", [term.value]), places, 0]))
+    return out("ConcatV2", [parts, 0]) if len(parts) > 1 else parts[0]

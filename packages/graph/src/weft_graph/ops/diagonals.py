@@ -1,0 +1,201 @@
+"""Diagonals, bands and identity matrices.
+
+Matrices are in the last two axes; leading axes, written (...), are batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops import shape_rules
+from weft_graph.ops.casting import cast
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, format_dims, merge_dims
+
+
+def smaller(m: int | None, n: int | None) -> int | None:
+    """The smaller of two sizes, if both are known."""
+    return None if m is None or n is None else min(m, n)
+
+
+def _diag_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    if dims == ():
+        raise errors.InvalidArgumentError("diag requires rank at least 1, got a scalar")
+    return (None if dims is None else dims + dims,)
+
+
+def _diag_part_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    if dims is None:
+        return (None,)
+    half = len(dims) // 2
+    if not dims or len(dims) % 2:
+        raise errors.InvalidArgumentError(
+            f"diag_part requires an even rank of at least 2, got shape {format_dims(dims)}"
+        )
+    return (merge_dims(dims[:half], dims[half:]),)
+
+
+def _matrix_diag_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 1, "diagonal")
+    return (None if dims is None else (*dims, dims[-1]),)
+
+
+def _matrix_diag_part_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
+    return (None if dims is None else (*dims[:-2], smaller(dims[-2], dims[-1])),)
+
+
+def _matrix_set_diag_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix")
+    diagonal = shape_rules.with_rank_at_least(node.inputs[1].dims, 1, "diagonal")
+    if dims is None or diagonal is None:
+        return (dims,)
+    wanted = (*dims[:-2], smaller(dims[-2], dims[-1]))
+    lead = merge_dims(wanted, diagonal)
+    assert lead is not None
+    return ((*lead[:-1], *dims[-2:]),)
+
+
+def _band_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix"),)
+
+
+def _declare() -> None:
+    numbers = {"T": "{inexact, integral}"}
+    register_op("Diag", ("diagonal: T",), ("output: T",), numbers, _diag_shape)
+    register_op("DiagPart", ("input: T",), ("diagonal: T",), numbers, _diag_part_shape)
+    anything = {"T": "{inexact, integral, bool}"}
+    register_op("MatrixDiag", ("diagonal: T",), ("output: T",), anything, _matrix_diag_shape)
+    register_op(
+        "MatrixDiagPart", ("input: T",), ("diagonal: T",), anything, _matrix_diag_part_shape
+    )
+    register_op(
+        "MatrixSetDiag",
+        ("input: T", "diagonal: T"),
+        ("output: T",),
+        anything,
+        _matrix_set_diag_shape,
+    )
+    register_op(
+        "MatrixBandPart",
+        ("input: T", "num_lower: Tindex", "num_upper: Tindex"),
+        ("band: T",),
+        {"T": "{inexact, integral, bool}", "Tindex": "{int32, int64} = int64"},
+        _band_shape,
+    )
+
+
+_declare()
+
+
+def diag(diagonal: Any, name: str | None = None) -> Output:
+    """A tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...)."""
+    return out("Diag", [diagonal], name=name)
+
+
+tensor_diag = diag
+
+
+def diag_part(input: Any, name: str | None = None) -> Output:
+    """The diagonal of a tensor; numeric, shape (D..., D...) to (D...)."""
+    return out("DiagPart", [input], name=name)
+
+
+tensor_diag_part = diag_part
+
+
+def matrix_diag(diagonal: Any, name: str | None = None) -> Output:
+    """Matrices with given diagonals, 0 elsewhere; any dtype, shape (..., N) to (..., N, N)."""
+    return out("MatrixDiag", [diagonal], name=name)
+
+
+def matrix_diag_part(input: Any, name: str | None = None) -> Output:
+    """Diagonals of matrices; any dtype, shape (..., M, N) to (..., min(M, N))."""
+    return out("MatrixDiagPart", [input], name=name)
+
+
+def matrix_set_diag(input: Any, diagonal: Any, name: str | None = None) -> Output:
+    """Matrices with other diagonals; any dtype, shapes (..., M, N) and (..., min(M, N))."""
+    return out("MatrixSetDiag", [input, diagonal], name=name)
+
+
+def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | None = None) -> Output:
+    """Matrices with 0 outside a band around the diagonal.
+
+    Args:
+      input: any dtype, shape (..., M, N).
+      num_lower: integer scalar, how many subdiagonals to keep; all if negative.
+      num_upper: likewise for superdiagonals.
+    Returns: shape of `input`.
+    Raises: InvalidArgumentError: when run, a number is greater than M or N.
+    """
+    lower = convert_to_tensor(num_lower, None if isinstance(num_lower, Output) else dtypes.int64)
+    upper = convert_to_tensor(num_upper, None if isinstance(num_upper, Output) else dtypes.int64)
+    if lower.dtype is not upper.dtype:
+        lower, upper = cast(lower, dtypes.int64), cast(upper, dtypes.int64)
+    return out("MatrixBandPart", [input, lower, upper], name=name)
+
+
+set_diag = matrix_set_diag
+band_part = matrix_band_part
+
+
+def eye(
+    num_rows: Any,
+    num_columns: Any = None,
+    batch_shape: Any = None,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Output:
+    """Identity matrices.
+
+    Args:
+      num_rows: integer scalar M.
+      num_columns: integer scalar N; M by default.
+      batch_shape: a list of integers or an integer vector (...).
+      dtype: numeric or bool.
+    Returns: shape (..., M, N).
+    """
+    from weft_graph.ops import array
+
+    element = dtypes.as_dtype(dtype)
+    columns = num_rows if num_columns is None else num_columns
+    if _is_static(num_rows) and _is_static(columns) and not isinstance(batch_shape, Output):
+        lead = () if batch_shape is None else tuple(int(size) for size in batch_shape)
+        rows, columns = int(num_rows), int(columns)
+        if rows < 0 or columns < 0:
+            raise errors.InvalidArgumentError(
+                f"the sizes must be at least 0, got {rows} and {columns}"
+            )
+        if rows * columns * int(np.prod(lead)) <= _LARGEST_CONSTANT:
+            unit = np.eye(rows, columns, dtype=element.numpy)
+            return convert_to_tensor(np.tile(unit, (*lead, 1, 1)), name=name or "eye")
+    m = convert_to_tensor(num_rows, dtypes.int32 if _is_static(num_rows) else None)
+    n = convert_to_tensor(columns, dtypes.int32 if _is_static(columns) else None)
+    m, n = cast(m, dtypes.int32), cast(n, dtypes.int32)
+    head = np.zeros(0, np.int32) if batch_shape is None else batch_shape
+    head = cast(convert_to_tensor(head), dtypes.int32)
+    one = np.array(1, element.numpy)
+    if num_columns is None:
+        shape = out("ConcatV2", [[head, out("Pack", [[m]], {"axis": 0})], 0])
+        return matrix_diag(out("Fill", [shape, one]), name or "eye")
+    least = out("Pack", [[out("Minimum", [m, n])]], {"axis": 0})
+    diagonal = out("Fill", [out("ConcatV2", [[head, least], 0]), one])
+    whole = out("ConcatV2", [[head, out("Pack", [[m, n]], {"axis": 0})], 0])
+    zeros = array.zeros(whole, element)
+    return matrix_set_diag(zeros, diagonal, name or "eye")
+
+
+_LARGEST_CONSTANT = 1024
+
+
+def _is_static(value: Any) -> bool:
+    return not isinstance(value, Output) and np.ndim(value) == 0 and value is not None

@@ -1,0 +1,426 @@
+"""Array functions: API, compositions, static shapes and refusals, beyond the conformance table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.evaluate import evaluate
+
+from weft_graph import Graph
+from weft_graph.builder import constant, convert_to_tensor
+from weft_graph.node import Output
+from weft_graph.ops import array, masks, search, sparse
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dimension, TensorShape
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> Any:
+    with Graph().as_default():
+        yield
+
+
+def fed(*shape: int | None, dtype: Any = dtypes.float32) -> Output:
+    return array.placeholder(dtype, shape)
+
+
+def table(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
+
+
+# ----------------------------------------------------------------------------- placeholders
+
+
+def test_a_placeholder_as_in_figure_1() -> None:
+    x = array.placeholder(name="x")
+    assert x.node.name == "x" and x.dtype is dtypes.float32 and x.dims is None
+
+
+def test_a_placeholder_must_be_fed() -> None:
+    x = array.placeholder(dtypes.int32, (None, 2), name="ids")
+    with pytest.raises(errors.InvalidArgumentError, match=r"'ids' of dtype int32 .* \[\?,2\]"):
+        evaluate(x + 1)
+    np.testing.assert_array_equal(evaluate(x + 1, {x: [[1, 2]]}), [[2, 3]])
+
+
+def test_a_default_must_fit() -> None:
+    x = array.placeholder_with_default([1.0, 2.0], [None])
+    assert x.dims == (None,)
+    assert evaluate(x).tolist() == [1, 2]
+    with pytest.raises(errors.InvalidArgumentError, match=r"fit shape \[3\], got shape \[2\]"):
+        array.placeholder_with_default([1.0, 2.0], [3])
+
+
+# ----------------------------------------------------------------------- zeros, ones, fills
+
+
+@pytest.mark.parametrize("shape", [(), 3, [2, 3], TensorShape([2]), [Dimension(2), 3], (0, 4)])
+def test_zeros_and_ones(shape: Any) -> None:
+    dims = tuple(TensorShape(shape).as_list())
+    zeros, ones = array.zeros(shape), array.ones(shape, dtypes.int64)
+    assert zeros.dims == dims and zeros.node.type == "Const"
+    np.testing.assert_array_equal(evaluate(zeros), np.zeros(dims))
+    np.testing.assert_array_equal(evaluate(ones), np.ones(dims, np.int64))
+
+
+def test_large_zeros_are_a_fill() -> None:
+    zeros = array.zeros([100, 200], dtypes.bool_)
+    assert zeros.node.type == "Fill" and zeros.dims == (100, 200)
+    assert not evaluate(zeros).any()
+
+
+def test_zeros_of_dynamic_shapes() -> None:
+    x = fed(None, 3)
+    for shape in (array.shape(x), [array.shape(x)[0], 3]):
+        zeros = array.zeros(shape)
+        assert zeros.dims == (None, 3)
+        assert evaluate(zeros, {x: table(2, 3)}).shape == (2, 3)
+
+
+def test_zeros_of_strings_are_empty() -> None:
+    assert evaluate(array.zeros([2], dtypes.string)).tolist() == [b"", b""]
+
+
+def test_likes() -> None:
+    x = fed(None, 3)
+    assert array.zeros_like(x).node.type == "ZerosLike"
+    assert array.ones_like(x, dtypes.int32).dtype is dtypes.int32
+    assert array.zeros_like(constant([1.0])).node.type == "Const"
+    assert array.zeros_like(constant([1.0]), optimize=False).node.type == "ZerosLike"
+    assert evaluate(array.ones_like(x, dtypes.int32), {x: table(2, 3)}).tolist() == [[1] * 3] * 2
+
+
+def test_fill_refuses_negative_sizes() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="at least 0"):
+        array.fill([2, -1], 1.0)
+    n = fed(1, dtype=dtypes.int32)
+    with pytest.raises(errors.InvalidArgumentError, match="at least 0"):
+        evaluate(array.fill(n, 1.0), {n: [-1]})
+
+
+# ------------------------------------------------------------------------------- shapes
+
+
+def test_static_shapes_are_constants() -> None:
+    x = fed(2, 3)
+    for value in (array.shape(x), array.size(x), array.rank(x)):
+        assert value.node.type == "Const"
+    assert array.shape(x, out_type=dtypes.int64).dtype is dtypes.int64
+    assert array.shape(fed(None)).node.type == "Shape"
+
+
+def test_shapes_convert_to_tensors() -> None:
+    assert evaluate(convert_to_tensor(TensorShape([2, 3]))).tolist() == [2, 3]
+    assert evaluate(convert_to_tensor(Dimension(4))) == 4
+    with pytest.raises(errors.InvalidArgumentError, match="fully defined"):
+        convert_to_tensor(TensorShape([None, 3]))
+
+
+@pytest.mark.parametrize(
+    ("dims", "target", "wanted"),
+    [
+        ((None, 4), [-1, 2], (None, 2)),
+        ((2, 6), [3, -1], (3, 4)),
+        ((None, 0), [-1, 5], (0, 5)),
+        ((None, None), [2, 3], (2, 3)),
+        ((0, 3), [0, 7], (0, 7)),
+    ],
+)
+def test_reshapes_infer(dims: Any, target: Any, wanted: Any) -> None:
+    assert array.reshape(fed(*dims), target).dims == wanted
+
+
+REFUSED: list[tuple[str, Callable[[], Any], str]] = [
+    ("reshape", lambda: array.reshape(fed(2, 3), [4]), r"\[2,3\] has 6 elements.*requires 4"),
+    ("reshape -1", lambda: array.reshape(fed(2, 3), [4, -1]), "a multiple of 4"),
+    ("two -1", lambda: array.reshape(fed(2, 3), [-1, -1]), "only one size"),
+    ("size -2", lambda: array.reshape(fed(2, 3), [-2]), "at least -1"),
+    ("shape rank", lambda: array.reshape(fed(2, 3), [[6]]), "must be a vector"),
+    ("expand", lambda: array.expand_dims(fed(2), 2), r"\[-2, 2\) for rank 2, got 2"),
+    ("squeeze", lambda: array.squeeze(fed(2, 1), [0]), "axis 0 must have size 1"),
+    ("concat axis", lambda: array.concat([fed(2), fed(2)], 1), r"\[-1, 1\) for rank 1"),
+    ("concat size", lambda: array.concat([fed(2, 3), fed(2, 4)], 0), "axis 1 .* 3 and 4"),
+    ("concat rank", lambda: array.concat([fed(2), fed(2, 4)], 0), "equal ranks"),
+    ("concat scalars", lambda: array.concat([fed(), fed()], 0), "rank 0"),
+    ("split", lambda: array.split(fed(2, 5), 2, 1), "multiple of 2"),
+    ("split sizes", lambda: array.split(fed(6), [2, 3]), "add up to 6"),
+    ("split -1s", lambda: array.split(fed(6), [-1, -1]), "one may be -1"),
+    ("split axis", lambda: array.split(fed(6), 2, 1), r"\[-1, 1\)"),
+    ("stack", lambda: array.stack([fed(2), fed(3)]), r"\[2\] and \[3\]"),
+    ("stack axis", lambda: array.stack([fed(2), fed(2)], 2), r"\[-2, 2\)"),
+    ("unstack", lambda: array.unstack(fed(3), 2), "must be the size 3"),
+    ("unstack unknown", lambda: array.unstack(fed(None)), "give num"),
+    ("tile", lambda: array.tile(fed(2), [1, 1]), "one entry per axis"),
+    ("tile negative", lambda: array.tile(fed(2), [-1]), "at least 0"),
+    ("transpose", lambda: array.transpose(fed(2, 3), [0, 0]), r"permutation .* got \[0, 0\]"),
+    ("transpose rank", lambda: array.transpose(fed(2, 3), [0]), "one entry per axis"),
+    ("matrix", lambda: array.matrix_transpose(fed(2)), "at least 2"),
+    ("pad", lambda: array.pad(fed(2), [[1, 1], [1, 1]]), r"must have shape \[1,2\]"),
+    ("pad negative", lambda: array.pad(fed(2), [[-1, 1]]), "at least 0"),
+    ("pad mode", lambda: array.pad(fed(2), [[1, 1]], "edge"), "CONSTANT, REFLECT or SYMMETRIC"),
+    ("reflect", lambda: array.pad(fed(2), [[2, 0]], "reflect"), "at most 1"),
+    ("reverse", lambda: array.reverse(fed(2), [1]), r"\[-1, 1\)"),
+    ("reverse twice", lambda: array.reverse(fed(2), [0, -1]), "given twice"),
+    ("roll", lambda: array.roll(fed(2), 1, 1), r"\[-1, 1\)"),
+    ("gather axis", lambda: array.gather(fed(2), [0], axis=1), r"\[-1, 1\)"),
+    ("gather", lambda: array.gather(fed(2, 3), [0, 2]), r"indices\[1\] = 2 is not in \[0, 2\)"),
+    ("gather below", lambda: array.gather(fed(2, 3), -1), r"indices = -1 is not in \[0, 2\)"),
+    ("gather_nd", lambda: array.gather_nd(fed(2), [[0, 1]]), "more axes"),
+    ("scatter_nd", lambda: array.scatter_nd([[0]], fed(1, 2), [4]), r"shape \[1\]"),
+    ("broadcast", lambda: array.broadcast_to(fed(2), [3]), "cannot be broadcast"),
+    ("broadcast rank", lambda: array.broadcast_to(fed(2, 2), [2]), "lower rank"),
+    ("one_hot", lambda: array.one_hot([0], -1), "at least 0"),
+    ("top_k", lambda: array.top_k(fed(2), 3), "at most the last size"),
+    ("searchsorted", lambda: array.searchsorted([1], [1], side="up"), "'left' or 'right'"),
+    ("partition", lambda: array.dynamic_partition(fed(2), [0, 1, 0], 2), "must start with"),
+    ("space_to_batch", lambda: array.space_to_batch_nd(fed(1, 3, 1), [2], [[0, 0]]), "of 2, got 3"),
+    ("batch_to_space", lambda: array.batch_to_space_nd(fed(3, 2, 1), [2], [[0, 0]]), "of 2"),
+    ("space_to_depth", lambda: array.space_to_depth(fed(1, 3, 2, 1), 2), "multiples of 2"),
+    ("depth_to_space", lambda: array.depth_to_space(fed(1, 2, 2, 3), 2), "multiples of 4"),
+    ("ensure_shape", lambda: array.ensure_shape(fed(2), [3]), r"\[2\] and \[3\]"),
+    ("mask", lambda: masks.boolean_mask(fed(2), [True] * 3), r"axes from 0 on of shape \[2\]"),
+    ("mask rank", lambda: masks.boolean_mask(fed(2), True), "at least 1"),
+    ("where", lambda: masks.where(constant([True]), x=fed(1)), "both x and y"),
+]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"), [row[1:] for row in REFUSED], ids=[r[0] for r in REFUSED]
+)
+def test_mistakes_are_refused_when_built(build: Callable[[], Any], message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        build()
+
+
+LATE: list[tuple[str, Callable[[Output], Any], Any, str]] = [
+    ("reshape", lambda x: array.reshape(x, [4]), table(2, 3), "requires 4"),
+    ("reshape empty", lambda x: array.reshape(x, [0, -1]), table(0), "cannot be inferred"),
+    ("expand", lambda x: array.expand_dims(x, 3), table(2), r"got 3"),
+    ("squeeze", lambda x: array.squeeze(x, [0]), table(2), "size 1"),
+    ("concat", lambda x: array.concat([x, table(2)], 0), table(2, 1), "concatenated"),
+    ("split", lambda x: array.split(x, 2)[0], table(3), "multiple of 2"),
+    ("split sizes", lambda x: array.split(x, [1, 1])[0], table(3), "add up to 3"),
+    ("stack", lambda x: array.stack([x, table(2)]), table(3), "one shape"),
+    ("unstack", lambda x: array.unstack(x, 2)[0], table(3), "got 2"),
+    ("tile", lambda x: array.tile(x, [2]), table(2, 2), "2 entries"),
+    ("transpose", lambda x: array.transpose(x, [1, 0]), table(2), "permutation"),
+    ("pad", lambda x: array.pad(x, [[1, 1]]), table(2, 2), r"\[2,2\]"),
+    ("mirror", lambda x: array.pad(x, [[2, 1]], "SYMMETRIC"), table(1), "at most 1"),
+    ("reverse", lambda x: array.reverse(x, [1]), table(2), r"\[-1, 1\)"),
+    ("gather", lambda x: array.gather(x, [5]), table(2), r"indices\[0\] = 5 is not in \[0, 2\)"),
+    ("gather one", lambda x: array.gather(x, 5), table(2), r"indices = 5 is not in \[0, 2\)"),
+    ("gather_nd", lambda x: array.gather_nd(x, [[0, 7]]), table(2, 3), r"\[\.\.\., 1\]\[0\] = 7"),
+    ("partition", lambda x: array.dynamic_partition(x, [0, 9], 2)[0], table(2), r"\[1\] = 9"),
+    ("broadcast", lambda x: array.broadcast_to(x, [3]), table(2), "cannot be broadcast"),
+    ("top_k", lambda x: array.top_k(x, 3).values, table(2), r"got 3"),
+    ("ensure_shape", lambda x: array.ensure_shape(x, [None, 2]), table(2), r"\[\?,2\], got \[2\]"),
+    ("unique", lambda x: array.unique(x).y, table(2, 2), "must be a vector"),
+    ("roll", lambda x: array.roll(x, 1, 1), table(2), r"\[-1, 1\)"),
+    ("blocks", lambda x: array.space_to_batch_nd(x, [2], [[0, 0]]), table(1, 3), "of 2, got 3"),
+    ("depth", lambda x: array.depth_to_space(x, 2), table(1, 2, 2, 3), "multiple of 4"),
+    ("numerics", lambda x: array.check_numerics(x, "bad"), np.array([1, np.nan]), "bad.*NaN"),
+    ("numerics inf", lambda x: array.check_numerics(x, "bad"), np.array([1, -np.inf]), "Inf"),
+]
+
+
+@pytest.mark.parametrize(
+    ("build", "value", "message"), [row[1:] for row in LATE], ids=[row[0] for row in LATE]
+)
+def test_mistakes_are_refused_when_run(
+    build: Callable[[Output], Any], value: Any, message: str
+) -> None:
+    x = array.placeholder(dtypes.float32)
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        evaluate(build(x), {x: value})
+
+
+def test_large_finite_numbers_pass() -> None:
+    x = constant([3e38, 3e38])
+    assert evaluate(array.check_numerics(x, "fine")).tolist() == evaluate(x).tolist()
+
+
+def test_former_argument_names() -> None:
+    assert array.expand_dims(fed(2), dim=0).dims == (1, 2)
+    assert array.squeeze(fed(1, 2), squeeze_dims=[0]).dims == (2,)
+    with pytest.raises(errors.InvalidArgumentError, match="former name"):
+        array.expand_dims(fed(2), 0, dim=0)
+
+
+# ---------------------------------------------------------------------------- compositions
+
+
+def test_boolean_masks() -> None:
+    x = table(2, 3, 4)
+    for mask, axis in (
+        (np.array([True, False]), None),
+        (x[:, :, 0] > 3, None),
+        (np.array([True, False, True]), 1),
+        (x[0] > 3, 1),
+    ):
+        y = masks.boolean_mask(x, mask, axis=axis)
+        at = axis or 0
+        key = (slice(None),) * at + (mask,)
+        np.testing.assert_array_equal(evaluate(y), x[key])
+    hidden = fed(None, None, 4)
+    y = masks.boolean_mask(hidden, x[:, :, 0] > 3)
+    np.testing.assert_array_equal(evaluate(y, {hidden: x}), x[x[:, :, 0] > 3])
+
+
+def test_sequence_masks() -> None:
+    mask = masks.sequence_mask([1, 3, 0])
+    assert evaluate(mask).tolist() == [[True, False, False], [True] * 3, [False] * 3]
+    mask = masks.sequence_mask(np.array([[1], [2]], np.int64), 4, dtypes.float32)
+    assert mask.dims == (2, 1, 4) and evaluate(mask).sum() == 3
+    assert evaluate(masks.sequence_mask(np.zeros(0, np.int32))).shape == (0, 0)
+
+
+@pytest.mark.parametrize("indexing", ["xy", "ij"])
+def test_meshgrid(indexing: Any) -> None:
+    vectors = [np.arange(2.0), np.arange(3.0), np.arange(4.0)]
+    for count in (1, 2, 3):
+        got = evaluate(masks.meshgrid(*vectors[:count], indexing=indexing))
+        wanted = np.meshgrid(*vectors[:count], indexing=indexing)
+        for a, b in zip(got, wanted, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("repeats", "axis"), [(2, None), (3, 0), ([1, 0, 2], 1), ([2, 1], 0), (2, -1)]
+)
+def test_repeat(repeats: Any, axis: int | None) -> None:
+    x = table(2, 3)
+    got = evaluate(masks.repeat(x, repeats, axis))
+    np.testing.assert_array_equal(got, np.repeat(x, repeats, axis))
+
+
+def test_required_paddings() -> None:
+    paddings, crops = masks.required_space_to_batch_paddings([10, 11], [5, 3])
+    assert evaluate(paddings).tolist() == [[0, 0], [0, 1]]
+    assert evaluate(crops).tolist() == [[0, 0], [0, 1]]
+    paddings, _ = masks.required_space_to_batch_paddings([10], [5], [[1, 0]])
+    assert evaluate(paddings).tolist() == [[1, 4]]
+
+
+def test_where() -> None:
+    assert evaluate(masks.where([True, False, True])).tolist() == [[0], [2]]
+    assert evaluate(masks.where([True, False], [1, 2], [3, 4])).tolist() == [1, 4]
+
+
+def test_searchsorted_of_any_rank() -> None:
+    rows = np.array([1, 3, 5, 7])
+    assert evaluate(array.searchsorted(rows, [0, 3, 9])).tolist() == [0, 1, 4]
+    assert evaluate(array.searchsorted(rows, [3], side="right")).tolist() == [2]
+    deep = np.tile(rows, (2, 3, 1))
+    found = array.searchsorted(deep, deep, out_type=dtypes.int64)
+    assert found.dims == (2, 3, 4) and evaluate(found)[1, 2].tolist() == [0, 1, 2, 3]
+
+
+def test_named_results() -> None:
+    assert isinstance(array.unique([1, 1]), search.Unique)
+    y, idx, count = array.unique_with_counts([5, 6, 5])
+    assert evaluate([y, idx, count])[2].tolist() == [2, 1]
+    assert evaluate(array.setdiff1d([1, 2, 3], [2]).idx).tolist() == [0, 2]
+    assert evaluate(array.top_k([3, 9, 5], 2).indices).tolist() == [1, 2]
+    assert evaluate(array.in_top_k([[0.1, 0.9]], [1], 1)).tolist() == [True]
+
+
+def test_one_hot_types() -> None:
+    assert array.one_hot([0], 2).dtype is dtypes.float32
+    assert array.one_hot([0], 2, on_value=1, off_value=0).dtype is dtypes.int32
+    assert array.one_hot([0], 2, dtype=dtypes.bool_, on_value=True, off_value=False).dims == (1, 2)
+    assert evaluate(array.one_hot([1, 2], 2, 5, 1)).tolist() == [[1, 5], [1, 1]]
+
+
+def test_batched_gathers() -> None:
+    x = table(2, 3, 4)
+    which = [[0, 2], [1, 1]]
+    got = evaluate(array.batch_gather(x[:, :, 0], which))
+    assert got.tolist() == [[0, 8], [16, 16]]
+    got = evaluate(array.gather_nd(x, [[[0, 1]], [[2, 3]]], batch_dims=1))
+    assert got.tolist() == [[1], [23]]
+
+
+def test_a_gather_reads_rows_of_resource_variables() -> None:
+    class Variable:
+        def sparse_read(self, indices: Any, name: str | None = None) -> Output:
+            return constant([1.0])
+
+    assert array.gather(Variable(), [0]).node.type == "Const"
+
+
+def test_transpositions() -> None:
+    x = fed(2, 3, 4)
+    assert array.transpose(x).dims == (4, 3, 2)
+    assert array.matrix_transpose(x).dims == (2, 4, 3)
+    hidden = array.placeholder(dtypes.float32)
+    y, z = array.transpose(hidden), array.matrix_transpose(hidden)
+    value = table(2, 3, 4)
+    np.testing.assert_array_equal(evaluate(y, {hidden: value}), value.T)
+    np.testing.assert_array_equal(evaluate(z, {hidden: value}), value.swapaxes(1, 2))
+    c = constant(np.array([[1 + 2j]]))
+    assert evaluate(array.transpose(c, conjugate=True)).tolist() == [[1 - 2j]]
+    assert array.transpose(x, conjugate=True).node.type == "Transpose"
+
+
+def test_pads() -> None:
+    x = table(2)
+    assert evaluate(array.pad(x, [[1, 1]])).tolist() == [0, 0, 1, 0]
+    assert evaluate(array.pad(x, [[1, 1]], constant_values=7)).tolist() == [7, 0, 1, 7]
+    assert evaluate(array.pad(x, [[1, 1]], "Symmetric")).tolist() == [0, 0, 1, 1]
+
+
+def test_images_to_batches_and_back() -> None:
+    x = table(1, 4, 4, 2)
+    there = array.space_to_batch(x, [[0, 0], [0, 0]], 2)
+    back = array.batch_to_space(there, [[0, 0], [0, 0]], 2)
+    assert there.dims == (4, 2, 2, 2) and back.dims == x.shape
+    np.testing.assert_array_equal(evaluate(back), x)
+
+
+def test_joining_one_tensor_copies_nothing() -> None:
+    x = fed(2)
+    y = array.concat([x], 0)
+    assert y.node.type == "Identity" and y.dims == (2,)
+    with pytest.raises(errors.InvalidArgumentError, match=r"\[-1, 1\)"):
+        array.concat([x], 1)
+
+
+def test_splits() -> None:
+    x = table(6)
+    assert [p.tolist() for p in evaluate(array.split(x, 3))] == [[0, 1], [2, 3], [4, 5]]
+    assert [p.tolist() for p in evaluate(array.split(x, [1, 5]))] == [[0], [1, 2, 3, 4, 5]]
+    sizes = fed(None, dtype=dtypes.int32)
+    with pytest.raises(errors.InvalidArgumentError, match="give num"):
+        array.split(x, sizes)
+    parts = evaluate(array.split(x, sizes, num=2), {sizes: [2, 4]})
+    assert [len(part) for part in parts] == [2, 4]
+
+
+def test_stacks_of_plain_values() -> None:
+    assert evaluate(array.stack([1, 2])).tolist() == [1, 2]
+    assert evaluate(array.stack([1, constant(2)])).tolist() == [1, 2]
+    assert array.stack([fed(2), [1.0, 2.0]], axis=-1).dims == (2, 2)
+    assert evaluate(array.unstack([[1, 2], [3, 4]], axis=1)[1]).tolist() == [2, 4]
+
+
+# ---------------------------------------------------------------------------------- sparse
+
+
+def test_sparse_to_dense() -> None:
+    tensor = sparse.SparseTensor([[0, 1], [1, 0]], [5, 6], [2, 3])
+    assert evaluate(sparse.sparse_tensor_to_dense(tensor)).tolist() == [[0, 5, 0], [6, 0, 0]]
+    assert array.shape(tensor).dtype is dtypes.int32
+    with pytest.raises(errors.InvalidArgumentError, match="out of order"):
+        evaluate(sparse.sparse_to_dense([[1], [0]], [3], [5, 6]))
+    with pytest.raises(errors.InvalidArgumentError, match="repeated"):
+        evaluate(sparse.sparse_to_dense([[1], [1]], [3], [5, 6]))
+
+
+def test_sparse_placeholders() -> None:
+    x = sparse.sparse_placeholder(dtypes.float32, name="x")
+    assert x.values.node.name == "x/values" and x.indices.dims == (None, None)
+    y = sparse.sparse_placeholder(dtypes.float32, [3, 4])
+    assert y.dims == (3, 4) and y.dense_shape.node.type == "Const"

@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.cases import complex_normal, normal
+from weft_testing.evaluate import evaluate
+
+from weft_graph.builder import constant, out
+from weft_graph.graph import Graph
+from weft_graph.node import Output
+from weft_graph.ops import math
+from weft_tensor import dtypes, errors
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Iterator[Graph]:
+    with Graph().as_default() as graph:
+        yield graph
+
+
+def feed(shape: Any, dtype: str = "float64") -> Output:
+    return out("Placeholder", (), {"dtype": dtypes.as_dtype(dtype), "shape": shape})
+
+
+def test_matmul_chooses_the_op_by_rank() -> None:
+    a, b = constant(normal(3, 4)), constant(normal(4, 5))
+    assert (a @ b).node.type == "MatMul"
+    batch = math.matmul(constant(normal(2, 3, 4)), b)
+    assert batch.node.type == "BatchMatMulV2"
+    assert batch.dims == (2, 3, 5)
+    assert math.matmul(feed(None), b).node.type == "BatchMatMulV2"
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+@pytest.mark.parametrize("mode", ["transpose_a", "adjoint_a", "transpose_b", "adjoint_b"])
+def test_transposes_and_adjoints_of_complex_matrices(rank: int, mode: str) -> None:
+    x, y = (complex_normal(*(2,) * (rank - 2), 3, 3, seed=seed) for seed in (0, 1))
+    turned = (x if mode.endswith("a") else y).swapaxes(-1, -2)
+    if mode.startswith("adjoint"):
+        turned = turned.conj()
+    expected = turned @ y if mode.endswith("a") else x @ turned
+    result = math.matmul(constant(x), constant(y), **{mode: True})  # type: ignore[arg-type]
+    np.testing.assert_allclose(evaluate(result), expected)
+
+
+def test_bad_products_are_refused() -> None:
+    a = constant(normal(3, 4))
+    with pytest.raises(errors.InvalidArgumentError, match=r"4 and 3.*\[3,4\] and \[3,4\]"):
+        math.matmul(a, a)
+    with pytest.raises(errors.InvalidArgumentError, match="not both"):
+        math.matmul(a, a, transpose_a=True, adjoint_a=True)
+    with pytest.raises(errors.InvalidArgumentError, match="rank"):
+        math.matmul(a, constant(normal(4)))
+    with pytest.raises(errors.InvalidArgumentError, match=r"2 and 3|3 and 2"):
+        math.matmul(constant(normal(2, 3, 4)), constant(normal(3, 4, 5)))
+
+
+def test_matvec_and_trace() -> None:
+    a, x = normal(2, 3, 4), normal(2, 4)
+    np.testing.assert_allclose(evaluate(math.matvec(a, x)), np.einsum("bij,bj->bi", a, x))
+    np.testing.assert_allclose(evaluate(math.trace(a)), np.trace(a, axis1=1, axis2=2))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "axes"),
+    [
+        ((3, 4), (4, 5), 1),
+        ((3, 4), (4, 5), 0),
+        ((3, 4, 5), (4, 5, 2), 2),
+        ((3, 4, 5), (5, 2, 4), [[1, 2], [2, 0]]),
+        ((3, 4, 5), (2, 3), [0, 1]),
+        ((3, 4), (3, 4), [[-2, -1], [0, 1]]),
+        ((4,), (4,), 1),
+    ],
+)
+def test_tensordot(a: Any, b: Any, axes: Any) -> None:
+    x, y = normal(*a), normal(*b, seed=1)
+    expected = np.tensordot(x, y, axes)
+    result = math.tensordot(constant(x), constant(y), axes)
+    assert result.dims == expected.shape
+    np.testing.assert_allclose(evaluate(result), expected)
+    p, q = feed((None,) * len(a)), feed((None,) * len(b))
+    dynamic = math.tensordot(p, q, axes)
+    np.testing.assert_allclose(evaluate(dynamic, {p: x, q: y}), expected)
+
+
+def test_tensordot_refuses_axes_that_do_not_fit() -> None:
+    x, y = constant(normal(3, 4)), constant(normal(3, 5))
+    for axes in (1, 3, [[0], [0, 1]], [0, 1, 2], [0, 5]):
+        with pytest.raises(errors.InvalidArgumentError):
+            math.tensordot(x, y, axes)
+
+
+EQUATIONS = [
+    ("ij,jk->ik", (2, 3), (3, 4)),
+    ("ij,jk", (2, 3), (3, 4)),
+    ("ba,b", (2, 3), (2,)),
+    ("ij->ji", (2, 3)),
+    ("ij->", (2, 3)),
+    ("ij->i", (2, 3)),
+    ("ii->i", (3, 3)),
+    ("ii", (3, 3)),
+    ("iji->j", (3, 2, 3)),
+    ("i,i->", (3,), (3,)),
+    ("i,j->ij", (3,), (4,)),
+    ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+    ("bqhd,bkhd->bhqk", (2, 3, 2, 4), (2, 5, 2, 4)),
+    ("bhqk,bkhd->bqhd", (2, 2, 3, 5), (2, 5, 2, 4)),
+    ("ijk,ljm->ilkm", (2, 3, 4), (5, 3, 2)),
+    ("ijk,jk->i", (2, 3, 4), (3, 4)),
+    ("ij,jk,kl->il", (2, 3), (3, 4), (4, 5)),
+    ("ij,ij,ij->j", (2, 3), (2, 3), (2, 3)),
+    ("...ij,...jk->...ik", (2, 3, 4), (4, 5)),
+    ("...ij,...jk->...ik", (2, 1, 3, 4), (6, 4, 5)),
+    ("...i->...", (2, 3, 4)),
+    ("...", (2, 3)),
+    ("i,->i", (3,), ()),
+    ("aij,b->ij", (2, 3, 4), (5,)),
+]
+
+
+@pytest.mark.parametrize("row", EQUATIONS, ids=lambda row: row[0])
+def test_einsum(row: Any) -> None:
+    equation, *shapes = row
+    arrays = [normal(*shape, seed=i) for i, shape in enumerate(shapes)]
+    expected = np.einsum(equation, *arrays)
+    result = math.einsum(equation, *map(constant, arrays))
+    assert result.dims == expected.shape
+    np.testing.assert_allclose(evaluate(result), expected, atol=1e-12)
+    feeds = [feed((None,) * len(shape)) for shape in shapes]
+    dynamic = math.einsum(equation, *feeds)
+    got = evaluate(dynamic, dict(zip(feeds, arrays, strict=True)))
+    np.testing.assert_allclose(got, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->ik", [(2, 3)]),
+        ("ij,jk->ik", [(2, 3), (4, 5)]),
+        ("ij->k", [(2, 3)]),
+        ("ij->ii", [(2, 3)]),
+        ("ijk->i", [(2, 3)]),
+        ("i1->i", [(2, 3)]),
+        ("ii->i", [(2, 3)]),
+    ],
+)
+def test_einsum_refuses_what_does_not_fit(equation: str, shapes: Any) -> None:
+    with pytest.raises(errors.InvalidArgumentError):
+        math.einsum(equation, *[constant(normal(*shape)) for shape in shapes])
+
+
+def test_narrow_products_accumulate_in_float32() -> None:
+    ones = np.full((1, 5000), 1.0)
+    for dtype in ("float16", "bfloat16"):
+        x = constant(ones.astype(dtypes.as_dtype(dtype).numpy))
+        result = evaluate(math.matmul(x, x, transpose_b=True))
+        np.testing.assert_allclose(float(result[0, 0]), 5000, rtol=4e-3)

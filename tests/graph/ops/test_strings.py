@@ -1,0 +1,106 @@
+"""String functions: API and refusals, beyond the conformance table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.evaluate import evaluate
+
+from weft_graph import Graph
+from weft_graph.builder import constant
+from weft_graph.ops import array, strings
+from weft_tensor import dtypes, errors
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> Any:
+    with Graph().as_default():
+        yield
+
+
+def test_joins() -> None:
+    assert evaluate(strings.string_join(["a", ["b", "c"]], "-")).tolist() == [b"a-b", b"a-c"]
+    x = [["a", "b"], ["c", "d"]]
+    assert evaluate(strings.reduce_join(x)).tolist() == b"abcd"
+    assert evaluate(strings.reduce_join(x, [0, 1])).tolist() == b"acbd"
+    assert evaluate(strings.reduce_join(x, 0, separator="+")).tolist() == [b"a+c", b"b+d"]
+    assert strings.reduce_join(x, 1, keepdims=True).dims == (2, 1)
+    hidden = array.placeholder(dtypes.string)
+    joined = strings.reduce_join(hidden)
+    assert evaluate(joined, {hidden: np.array([[b"x"], [b"y"]], object)}).tolist() == b"xy"
+    with pytest.raises(errors.InvalidArgumentError, match=r"\[2\] and \[3\]"):
+        strings.string_join([["a", "b"], ["c", "d", "e"]])
+
+
+def test_splits_are_sparse() -> None:
+    found = strings.string_split(["a b", "c"])
+    assert evaluate(found.indices).tolist() == [[0, 0], [0, 1], [1, 0]]
+    assert evaluate(found.dense_shape).tolist() == [2, 2]
+    found = strings.string_split_v2(["a,b,c"], ",", maxsplit=1)
+    assert evaluate(found.values).tolist() == [b"a", b"b,c"]
+    assert evaluate(strings.string_split([""]).indices).shape == (0, 2)
+
+
+def test_regular_expressions() -> None:
+    x = constant(["ab1", "2"])
+    assert strings.regex_replace(x, "[0-9]", "#").node.type == "StaticRegexReplace"
+    pattern = constant("[0-9]")
+    replaced = strings.regex_replace(x, pattern, "#")
+    assert replaced.node.type == "RegexReplace"
+    assert evaluate(replaced).tolist() == [b"ab#", b"#"]
+    assert evaluate(strings.regex_full_match(x, "[0-9]")).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: strings.string_to_number("1_000"), "b'1_000'"),
+        (lambda: strings.string_to_number("1.5", dtypes.int32), "int32, got b'1.5'"),
+        (lambda: strings.string_to_number("3000000000", dtypes.int32), "out of the range"),
+        (lambda: strings.substr("abc", 4, 1), "got 4"),
+        (lambda: strings.substr("abc", -4, 1), "got -4"),
+        (lambda: strings.decode_base64("a+b/"), "web-safe"),
+        (lambda: strings.decode_base64("a"), "base64"),
+        (lambda: strings.decode_raw(["ab", "c"], dtypes.uint8), r"lengths \[1, 2\]"),
+        (lambda: strings.decode_raw(["abc"], dtypes.int16), "multiple of 2"),
+        (lambda: strings.regex_replace("a", "(", "b"), "no regular expression"),
+        (lambda: strings.regex_replace("a", "a", "\\1"), "no group"),
+    ],
+)
+def test_bad_strings_are_refused_when_run(build: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        evaluate(build())
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: strings.as_string(1.0, scientific=True, shortest=True), "not both"),
+        (lambda: strings.as_string(1.0, fill="xy"), "one character"),
+        (lambda: strings.string_format("{} {}", [constant(1)]), "2 placeholders"),
+        (lambda: strings.string_to_hash_bucket_fast("a", 0), "at least 1"),
+        (lambda: strings.string_to_hash_bucket_strong("a", 5, [1]), "two integers"),
+        (lambda: strings.string_length("a", unit="WORD"), "unit"),
+    ],
+)
+def test_bad_attributes_are_refused_when_built(build: Any, message: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=message):
+        build()
+
+
+def test_formats() -> None:
+    line = strings.string_format("{} of {}", [constant([1, 2]), constant("x")])
+    assert evaluate(line).tolist() == b"[1 2] of x"
+    assert evaluate(strings.as_string([1.5], precision=1)).tolist() == [b"1.5"]
+
+
+def test_round_trips() -> None:
+    data = constant([bytes(range(256)), b""])
+    assert evaluate(strings.decode_base64(strings.encode_base64(data))).tolist() == [
+        bytes(range(256)),
+        b"",
+    ]
+    numbers = strings.string_to_number(strings.as_string(constant([1, -2])), dtypes.int64)
+    assert evaluate(numbers).tolist() == [1, -2]

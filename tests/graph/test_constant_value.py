@@ -1,0 +1,215 @@
+"""Values known while the graph is built."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft_graph.builder import constant, out
+from weft_graph.constant_value import (
+    MAX_ELEMENTS,
+    constant_value,
+    constant_value_as_dims,
+    partial_value,
+)
+from weft_graph.graph import Graph
+from weft_graph.node import Output
+from weft_graph.ops import array, comparison, control, reduction, sequence
+from weft_graph.ops.casting import cast
+from weft_tensor import dtypes
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> Any:
+    with Graph().as_default() as graph:
+        yield graph
+
+
+def known(value: Any) -> Any:
+    found = constant_value(value)
+    return None if found is None else found.tolist()
+
+
+def fed(*shape: int | None, dtype: Any = dtypes.float32) -> Output:
+    return array.placeholder(dtype, shape)
+
+
+def test_constants_of_any_type() -> None:
+    for value in (1.5, True, b"x", [1, 2], 2j):
+        assert known(constant(value)) == value
+    big = constant(np.zeros((2000, 10)))
+    assert constant_value(big) is big.node.attrs["value"]
+
+
+def test_what_is_fed_is_not_known() -> None:
+    assert constant_value(fed(2)) is None
+    assert constant_value(fed(2, dtype=dtypes.int32)) is None
+    assert constant_value(array.placeholder_with_default(3, ())) is None
+
+
+def test_shapes_sizes_ranks() -> None:
+    x = fed(2, 3)
+    assert known(out("Shape", [x])) == [2, 3]
+    assert known(out("Size", [x])) == 6
+    assert known(out("Rank", [x])) == 2
+    y = fed(None, 3)
+    assert known(out("Shape", [y])) is None
+    assert known(out("Rank", [y])) == 2
+    assert known(array.shape(y)[1]) == 3
+    assert known(array.shape(y)[0]) is None
+    assert known(array.shape(y)[-1:]) == [3]
+
+
+def test_values_have_their_outputs_type() -> None:
+    x = fed(2, 3)
+    found = constant_value(out("Shape", [x], {"out_type": dtypes.int64}) + 1)
+    assert found is not None and found.dtype == np.int64 and found.tolist() == [3, 4]
+    half = constant_value(cast(constant([1, 2]), dtypes.bfloat16))
+    assert half is not None and half.dtype == dtypes.bfloat16.numpy
+
+
+def test_values_must_not_be_written_to() -> None:
+    found = constant_value(constant([1, 2]) + 1)
+    assert found is not None and not found.flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda n: array.stack([n, 5]), [None, 5]),
+        (lambda n: array.concat([[n], [4, 5]], 0), [None, 4, 5]),
+        (lambda n: array.concat([[n], [4, 5]], 0)[1:], [4, 5]),
+        (lambda n: array.stack([n, 5])[::-1], [5, None]),
+        (lambda n: array.gather(array.stack([n, 5, 6]), [2, 0]), [6, None]),
+        (lambda n: array.reshape(array.stack([n, 5]), [2, 1])[:, 0], [None, 5]),
+        (lambda n: array.expand_dims(n * 2 + 1, 0), [None]),
+        (lambda n: array.squeeze(array.stack([[n], [5]]), 1), [None, 5]),
+        (lambda n: array.stack([n, 5]) * 2, [None, 10]),
+        (lambda n: array.tile(array.stack([n, 5]), [2]), [None, 5, None, 5]),
+        (lambda n: array.fill([2], n), [None, None]),
+        (lambda n: array.split(array.stack([n, 5]), 2)[1], [5]),
+        (lambda n: array.split(array.stack([n, 5, 6]), [1, 2])[1], [5, 6]),
+        (lambda n: array.unstack(array.stack([n, 5]))[1], 5),
+        (lambda n: array.slice(array.stack([n, 5, 6]), [1], [-1]), [5, 6]),
+        (lambda n: array.reverse(array.stack([n, 5]), [0]), [5, None]),
+        (lambda n: cast(array.stack([n, 5]), dtypes.int64), [None, 5]),
+        (lambda n: array.identity(array.stack([n, 5])), [None, 5]),
+        (lambda n: array.identity_n([n, constant(5)])[1], 5),
+        (lambda n: array.broadcast_dynamic_shape(array.stack([n, 5]), [3, 1]), [3, 5]),
+    ],
+)
+def test_partial_values(make: Any, wanted: Any) -> None:
+    n = fed(dtype=dtypes.int32)
+    found = partial_value(make(n))
+    assert found is not None and found.tolist() == wanted
+    complete = wanted != [None] and None not in np.ravel(wanted).tolist()
+    assert (constant_value(make(n)) is not None) == complete
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (lambda: constant(7) // 2, 3),
+        (lambda: constant([7, 8]) % 3, [1, 2]),
+        (lambda: -constant(7), -7),
+        (lambda: sequence.range(2, 9, 3), [2, 5, 8]),
+        (lambda: reduction.reduce_prod(constant([2, 3, 4])), 24),
+        (lambda: reduction.reduce_sum(constant([[2, 3], [4, 5]]), 1), [5, 9]),
+        (lambda: comparison.equal(constant([1, 2]), constant([1, 3])), [True, False]),
+        (lambda: comparison.less(1.0, 2.0), True),
+        (lambda: comparison.logical_not(constant(True)), False),
+        (lambda: array.zeros_like(constant([1, 2])), [0, 0]),
+        (lambda: array.broadcast_to(constant([1, 2]), [2, 2]), [[1, 2], [1, 2]]),
+        (lambda: array.transpose(constant([[1, 2], [3, 4]])), [[1, 3], [2, 4]]),
+        (lambda: array.fill([2, 1], b"x"), [[b"x"], [b"x"]]),
+    ],
+)
+def test_arithmetic(make: Any, wanted: Any) -> None:
+    assert known(make()) == wanted
+
+
+def test_as_dims() -> None:
+    n = fed(dtype=dtypes.int32)
+    assert constant_value_as_dims(array.stack([n, -1, 3])) == (None, None, 3)
+    assert constant_value_as_dims(fed(3, dtype=dtypes.int32)) == (None, None, None)
+    assert constant_value_as_dims(fed(None, dtype=dtypes.int32)) is None
+    assert constant_value_as_dims(constant([], dtypes.int32)) == ()
+
+
+def test_dynamic_shapes_flow_into_reshape() -> None:
+    x = fed(None, 4, 6)
+    shape = array.shape(x)
+    y = array.reshape(x, [shape[0], shape[1] * shape[2]])
+    assert y.dims == (None, 24)
+    y = array.reshape(x, array.concat([shape[:-1], [2, 3]], 0))
+    assert y.dims == (None, 4, 2, 3)
+
+
+def test_a_refined_shape_is_seen() -> None:
+    x = fed(None, 3)
+    first = out("Shape", [x])[0]
+    assert constant_value(first) is None
+    x.set_shape([5, 3])
+    assert known(first) == 5
+
+
+def test_bad_values_are_left_to_the_kernel() -> None:
+    assert constant_value(constant(1) // 0) is None
+    assert constant_value(constant([1, 2]) % [1, 0]) is None
+    assert known(constant(1.0) // 0.0) == np.inf
+    picked = out("GatherV2", [out("Shape", [fed(2, 3)]), fed(dtype=dtypes.int32), 0])
+    assert constant_value(picked) is None
+
+
+def test_large_values_are_not_computed() -> None:
+    assert constant_value(array.fill([MAX_ELEMENTS + 1], 1.0)) is None
+    assert constant_value(sequence.range(0, 10**9)) is None
+
+
+def test_what_was_used_can_no_longer_be_fed(_graph: Graph) -> None:
+    a, b = constant(2), constant(3)
+    total = a + b
+    other = constant(4)
+    array.zeros(array.expand_dims(total, 0))
+    assert not _graph.is_feedable(total)
+    assert not _graph.is_feedable(a) and not _graph.is_feedable(b)
+    assert _graph.is_feedable(other)
+    n = fed(2, dtype=dtypes.int32)
+    array.reshape(fed(6), n)
+    assert _graph.is_feedable(n)
+
+
+def test_a_deep_chain_neither_recurses_nor_grows_quadratically() -> None:
+    value: Any = constant(0)
+    start = time.perf_counter()
+    for _ in range(3000):
+        value = value + 1
+        array.expand_dims(value, 0)
+        constant_value(value)
+    built = time.perf_counter() - start
+    assert known(value) == 3000
+    assert built < 5
+
+    hidden: Any = fed(dtype=dtypes.int32)
+    for _ in range(3000):
+        hidden = hidden + 1
+        constant_value(hidden)
+    assert time.perf_counter() - start - built < 5
+
+
+def test_a_chain_built_first_and_asked_later() -> None:
+    value: Any = constant(0)
+    for _ in range(2000):
+        value = value + 1
+    assert known(value) == 2000
+    for _ in range(10_000):
+        value = value + 1
+    constant_value(value)
+
+
+def test_effects_and_state_are_not_evaluated() -> None:
+    printed = control.Print(constant(1), [constant(2)])
+    assert constant_value(printed) is None

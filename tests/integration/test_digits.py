@@ -1,0 +1,68 @@
+"""The demo: what it reaches, and that it goes on after Ctrl-C and after SIGKILL."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+pytest.importorskip("matplotlib")
+
+PROGRAM = pathlib.Path(__file__).parents[2] / "examples" / "digits" / "train.py"
+
+
+def start(directory: pathlib.Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(PROGRAM), "--directory", str(directory), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def accuracy(output: str) -> float:
+    found = re.search(r"held-out accuracy ([\d.]+)%", output)
+    assert found, output
+    return float(found[1])
+
+
+def test_the_median_of_five_seeds_is_at_least_98_percent(tmp_path: pathlib.Path) -> None:
+    reached = []
+    for seed in range(5):
+        program = start(tmp_path / str(seed), "--seed", str(seed))
+        output, _ = program.communicate(timeout=200)
+        assert program.returncode == 0, output
+        reached.append(accuracy(output))
+    assert statistics.median(reached) >= 98.0, reached
+    assert (tmp_path / "0" / "curve.png").stat().st_size > 10_000
+
+
+def epochs_done(directory: pathlib.Path) -> int:
+    try:
+        return len(json.loads((directory / "curve.json").read_text()))
+    except FileNotFoundError:
+        return 0
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_it_goes_on_where_it_was_interrupted(tmp_path: pathlib.Path, how: signal.Signals) -> None:
+    program = start(tmp_path, "--epochs", "8")
+    limit = time.monotonic() + 120
+    while epochs_done(tmp_path) < 3:
+        assert program.poll() is None and time.monotonic() < limit
+        time.sleep(0.01)
+    program.send_signal(how)
+    output, _ = program.communicate(timeout=120)
+    assert program.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL), output
+    again = start(tmp_path, "--epochs", "8")
+    output, _ = again.communicate(timeout=120)
+    assert again.returncode == 0, output
+    resumed = re.search(r"going on after epoch (\d+) of 8", output)
+    assert resumed and int(resumed[1]) >= 2, output
+    assert epochs_done(tmp_path) == 8
+    assert accuracy(output) > 96
+
+

@@ -1,0 +1,242 @@
+"""Saves in child processes that die, and checks what they leave. Run as a program: it forks.
+
+Modes: "boundaries" dies at each call of the operating system in turn, and in the middle of each
+write; "kill" is killed at seeded moments while it saves in a loop. Writes a line per failure.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft_exec import Session
+from weft_graph import Graph, proto
+from weft_graph.variables import Variable, global_variables_initializer
+from weft_io import Saver, get_checkpoint_state, latest_checkpoint
+from weft_io.checkpoint.journal import names_of
+
+CALLS = ("open", "write", "fsync", "replace", "unlink", "close", "fstat", "listdir", "makedirs")
+DIED = 9
+
+
+class Training:
+    """A model whose variables all hold the step, and its saver."""
+
+    def __init__(self, directory: Path, overwrite: bool) -> None:
+        self.directory = directory
+        self.overwrite = overwrite
+        self.graph = Graph()
+        with self.graph.as_default():
+            self.step = Variable(0, name="step", dtype=np.int64)
+            self.weights = [
+                Variable(np.zeros(size, np.float32), name=f"w{i}", use_resource=bool(i % 2))
+                for i, size in enumerate((5, 40_000, 100))
+            ]
+            self.word = Variable(np.array([b""], object), name="word")
+            self.start = global_variables_initializer()
+            self.saver = Saver(max_to_keep=2, sharded=False)
+            self.session = Session()
+        self.load(0)
+        found = get_checkpoint_state(str(directory))
+        if found is not None:
+            self.saver.recover_last_checkpoints(found.all_model_checkpoint_paths)
+
+    def load(self, step: int) -> None:
+        feeds = {self.step: np.int64(step), self.word: np.array([b"x" * step], object)}
+        for variable in self.weights:
+            feeds[variable] = np.full(variable.shape.as_list(), step, np.float32)
+        self.session.run(self.start, {v.initializer.inputs[1]: x for v, x in feeds.items()})
+
+    def save(self, step: int) -> None:
+        self.load(step)
+        number = None if self.overwrite else step
+        self.saver.save(self.session, str(self.directory / "model"), number)
+
+    def restore(self) -> int:
+        """The step of the latest checkpoint, all of whose variables must agree."""
+        latest = latest_checkpoint(str(self.directory))
+        assert latest is not None, "no checkpoint is left"
+        self.load(0)
+        self.saver.restore(self.session, latest)
+        step, weights, word = self.session.run([self.step, self.weights, self.word])
+        assert all((w == step).all() for w in weights), "a mixture of checkpoints"
+        assert word[0] == b"x" * int(step), "a mixture of checkpoints"
+        return int(step)
+
+    def check_files(self) -> None:
+        """Nothing is there but the checkpoints of the list, and what was not the saver's."""
+        state = get_checkpoint_state(str(self.directory))
+        assert state is not None
+        expected = {"checkpoint", "model-0.data-00000-of-00001", "notes.txt"}
+        for path in state.all_model_checkpoint_paths:
+            expected |= {os.path.basename(path) + ".index"} | names_of(path)
+        found = set(os.listdir(self.directory))
+        # The graph is written last: a save that dies just before leaves a checkpoint without.
+        missing = {name for name in expected - found if not name.endswith(".meta")}
+        assert found <= expected and not missing, f"left: {found - expected}, missing: {missing}"
+
+
+def in_child(work: Callable[[], Any]) -> int:
+    """Run `work` in a forked process; its exit code, or the negative signal."""
+    process = os.fork()
+    if not process:
+        try:
+            work()
+        except BaseException as error:  # because a child must not go on as the parent
+            sys.stderr.write(f"the child failed: {error!r}\n")
+            sys.stderr.flush()
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+class Death:
+    """Counts calls of the operating system and ends the process at one of them."""
+
+    def __init__(self, at: int, torn: bool) -> None:
+        self.at = at
+        self.torn = torn
+        self.calls = 0
+
+    def __enter__(self) -> Death:
+        self.real = {name: getattr(os, name) for name in CALLS}
+        for name in CALLS:
+            if name == "write" or not self.torn:
+                setattr(os, name, self._counting(name))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for name, function in self.real.items():
+            setattr(os, name, function)
+
+    def _counting(self, name: str) -> Callable[..., Any]:
+        real = self.real[name]
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            if self.calls == self.at:
+                if self.torn:
+                    real(args[0], args[1][: len(args[1]) // 2])
+                os._exit(DIED)
+            return real(*args, **kwargs)
+
+        return call
+
+
+def prepared(directory: Path, overwrite: bool) -> None:
+    """A directory with two saves; from a copy after the first time."""
+    copy = directory.with_name(f"prepared-{overwrite}")
+    shutil.rmtree(directory, ignore_errors=True)
+    if copy.exists():
+        shutil.copytree(copy, directory)
+        return
+    assert in_child(lambda: prepare(directory, overwrite)) == 0
+    shutil.copytree(directory, copy)
+
+
+def prepare(directory: Path, overwrite: bool) -> None:
+    directory.mkdir()
+    (directory / "notes.txt").write_text("not the saver's")
+    (directory / "model-0.data-00000-of-00001").write_text("not the saver's")
+    training = Training(directory, overwrite)
+    training.save(1)
+    training.save(2)
+
+
+def examine(directory: Path, overwrite: bool, allowed: set[int]) -> None:
+    """After a death: an allowed step restores, and the next save leaves nothing behind."""
+    training = Training(directory, overwrite)
+    step = training.restore()
+    assert step in allowed, f"step {step} was restored, not one of {sorted(allowed)}"
+    training.save(step + 100)
+    assert training.restore() == step + 100
+    training.save(step + 101)
+    training.check_files()
+
+
+def boundaries(directory: Path, overwrite: bool, torn: bool) -> list[str]:
+    failures = []
+    for at in range(1, 1000):
+        prepared(directory, overwrite)
+
+        def die(at: int = at) -> None:
+            training = Training(directory, overwrite)
+            with Death(at, torn):
+                training.save(3)
+
+        code = in_child(die)
+        checked = in_child(lambda: examine(directory, overwrite, {2, 3}))
+        if checked or code not in (0, DIED):
+            failures.append(f"overwrite={overwrite} torn={torn} call {at}: {code}, {checked}")
+        if code == 0:
+            return failures if at > 10 else [*failures, "too few calls were seen"]
+    return [*failures, "the save never ended"]
+
+
+def killed(directory: Path, overwrite: bool, times: int, seed: int) -> list[str]:
+    rng = random.Random(seed)
+    failures = []
+    prepared(directory, overwrite)
+    for number in range(times):
+        reading, writing = os.pipe()
+        process = os.fork()
+        if not process:
+            try:
+                training = Training(directory, overwrite)
+                step = training.restore()
+                os.write(writing, b".")
+                while True:
+                    step += 1
+                    training.save(step % 1000)
+            finally:
+                os._exit(1)
+        os.close(writing)
+        started = os.read(reading, 1)
+        os.close(reading)
+        time.sleep(rng.uniform(0, 0.03))
+        os.kill(process, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        checked = in_child(lambda: examine(directory, overwrite, set(range(1000))))
+        if checked or code != -signal.SIGKILL or not started:
+            failures.append(f"overwrite={overwrite} kill {number}: {code}, {checked}")
+            prepared(directory, overwrite)
+    return failures
+
+
+def warm_up() -> None:
+    """Load what the children would each load anew; sessions have threads and must not be forked."""
+    from google.protobuf import text_format
+
+    from weft_exec.kernels.registry import registered_kernels
+    from weft_graph.op_def import registered_ops
+
+    assert text_format and registered_ops() and registered_kernels()
+    proto.MetaGraphDef()
+
+
+def main() -> None:
+    warm_up()
+    mode, directory, *rest = sys.argv[1:]
+    place = Path(directory) / "run"
+    failures: list[str] = []
+    for overwrite in (False, True):
+        if mode == "boundaries":
+            for torn in (False, True):
+                failures += boundaries(place, overwrite, torn)
+        else:
+            failures += killed(place, overwrite, int(rest[0]) // 2, int(rest[1]))
+    sys.stdout.write("".join(f"{line}\n" for line in failures) + f"{mode} done\n")
+    sys.exit(bool(failures))
+
+
+if __name__ == "__main__":
+    main()
