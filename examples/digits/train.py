@@ -152,7 +152,9 @@ def main(arguments: Any = None) -> int:
     picture = options.directory / "curve.png"
     draw(trainer.curve, picture)
     console.print(f"held-out accuracy {accuracy:.2%} after {time.perf_counter() - started:.1f} s")
-    console.print(f"checkpoints in {options.directory}, training curve in {picture}", soft_wrap=True)
+    console.print(
+        f"checkpoints in {options.directory}, training curve in {picture}", soft_wrap=True
+    )
     return 0
 
 

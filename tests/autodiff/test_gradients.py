@@ -59,6 +59,14 @@ def test_stop_gradient_and_stop_gradients() -> None:
     assert run([stopped, partial], {x: 3.0}) == [9.0, 9.0]
 
 
+def test_stopping_at_the_xs_gives_partial_derivatives() -> None:
+    a = wf.placeholder(wf.float32, [])
+    b = 2.0 * a
+    partial = wf.gradients(a + b, [a, b], stop_gradients=[a, b])
+    total = wf.gradients(a + b, [a, b])
+    assert run([*partial, *total], {a: 0.0}) == [1.0, 1.0, 3.0, 1.0]
+
+
 def test_second_and_third_order() -> None:
     x = wf.placeholder(wf.float64, [])
     y = wf.sin(x) * wf.exp(x)

@@ -79,6 +79,15 @@ class TestFeeds:
             assert session.run(z, {x: 3.0}) == 10.0
             assert session.run([y, z], {y: 5.0}) == [5.0, 6.0]
 
+    def test_a_fed_node_is_not_run_for_those_that_wait_for_it(self) -> None:
+        x = wf.placeholder(wf.float32, [], name="x")
+        with wf.control_dependencies([x]):
+            y = wf.constant(2.0)
+        with wf.Session() as session:
+            assert session.run(y, {x: 1.0}) == 2.0
+            with pytest.raises(errors.InvalidArgumentError, match="x"):
+                session.run(y)
+
     @pytest.mark.parametrize("optimize", [True, False])
     def test_a_fed_constant_is_not_folded(self, optimize: bool) -> None:
         level = 0 if optimize else -1
@@ -200,9 +209,7 @@ class TestErrors:
         y = slow
         for _ in range(5):
             with wf.control_dependencies([y]):
-                y = y + wf.py_func(
-                    lambda: time.sleep(0.05) or np.float32(1), [], wf.float32
-                )
+                y = y + wf.py_func(lambda: time.sleep(0.05) or np.float32(1), [], wf.float32)
         options = wf.RunOptions(timeout_in_ms=60)
         with wf.Session() as session:
             with pytest.raises(errors.DeadlineExceededError):

@@ -64,5 +64,3 @@ def test_it_goes_on_where_it_was_interrupted(tmp_path: pathlib.Path, how: signal
     assert resumed and int(resumed[1]) >= 2, output
     assert epochs_done(tmp_path) == 8
     assert accuracy(output) > 96
-
-

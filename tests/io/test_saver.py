@@ -529,6 +529,18 @@ class TestGraphFile:
         Saver().export_meta_graph(str(tmp_path / "m.txt"), as_text=True, clear_devices=True)
         assert 'name: "v"' in (tmp_path / "m.txt").read_text()
 
+    def test_a_graph_without_a_form_does_not_stop_a_save(
+        self, tmp_path: Path, graph: Graph, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        v = Variable(1.0, name="v")
+        v.op.attrs["_odd"] = object()
+        saver = Saver()
+        with Session() as session, caplog.at_level(logging.WARNING, "weft"):
+            session.run(v.initializer)
+            saver.restore(session, saver.save(session, str(tmp_path / "m")))
+        assert "m.meta is not written" in caplog.text and "_odd" in caplog.text
+        assert names(tmp_path)[0] == "checkpoint" and "m.meta" not in names(tmp_path)
+
     def test_not_on_request(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         v = Variable(1.0, name="v")
         with Session() as session, caplog.at_level(logging.WARNING):

@@ -10,7 +10,7 @@ import numpy as np
 def program(tf: ModuleType) -> dict[str, np.ndarray]:
     rng = np.random.RandomState(18)
     labels = rng.randint(4, size=(5, 30))
-    scores = (np.eye(4)[labels] + rng.rand(5, 30, 4)).astype(np.float32)
+    scores = (np.eye(4)[labels] + 2 * rng.rand(5, 30, 4)).astype(np.float32)
 
     with tf.Graph().as_default():
         y = tf.placeholder(tf.int64, [None])

@@ -188,6 +188,18 @@ def test_a_directory_that_is_a_file(training: Training) -> None:
     assert training.restored() == 2
 
 
+def test_a_damaged_list_does_not_stop_a_save(training: Training) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        FullDisk(200_900, patch)
+        with pytest.raises(errors.ResourceExhaustedError):
+            training.save(3)
+    (training.directory / "checkpoint").write_bytes(b"# damaged")
+    training.save(4)
+    assert training.restored() == 4
+    training.save(5)
+    training.check_files()
+
+
 def test_a_failed_save_keeps_the_list(training: Training) -> None:
     before = training.saver.last_checkpoints
     with pytest.MonkeyPatch.context() as patch:

@@ -112,7 +112,7 @@ class _Walk:
         """Visit the nodes between sources and targets from the last to the first."""
         path = _Path(targets, sources, stops)
         for node in reversed(path.nodes):
-            grads = [self.total(o) for o in node.outputs]
+            grads = [None if o in stops else self.total(o) for o in node.outputs]
             if all(grad is None for grad in grads):
                 continue
             entry = gradient_of(node)
@@ -175,9 +175,8 @@ def _check_result(node: Node, position: int, source: Output, grad: Any) -> None:
             grad.dims == source.dims or compatible_dims(grad.dims, source.dims)
         ):
             return
-    elif isinstance(grad, IndexedSlices):
-        if grad.dtype is source.dtype.base_dtype:
-            return
+    elif isinstance(grad, IndexedSlices) and grad.dtype is source.dtype.base_dtype:
+        return
     raise errors.InvalidArgumentError(
         f"the gradient of {node.type} for input {position} must fit {source!r}, got {grad!r}",
         op=node.type,
@@ -228,9 +227,9 @@ class _Path:
 
     def leads_to(self, output: Output) -> bool:
         """Whether a gradient of `output` is of use to some source."""
-        if output.node not in self._reached and output not in self._sources:
-            return False
-        return output not in self._stops
+        if output in self._sources:
+            return True
+        return output.node in self._reached and output not in self._stops
 
 
 def _by_index(node: Node) -> int:

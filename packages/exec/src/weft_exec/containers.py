@@ -15,7 +15,7 @@ _sessions = itertools.count()
 
 
 class SessionResources(ResourceManager):
-    """The resources of one local session: its own, and the process's explicitly named containers."""
+    """The resources of one local session: its own, and the process's named containers."""
 
     def __init__(self) -> None:
         super().__init__(f"session_{next(_sessions)}")

@@ -10,22 +10,29 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from weft_graph.graph import Graph
-from weft_graph.stacks import graph_as_default, reset_default_graph
 
 from weft_exec.session import Session
+from weft_graph.graph import Graph
+from weft_graph.stacks import graph_as_default, reset_default_graph
 
 main = unittest.main
 
 
 class TestCase(unittest.TestCase):
-    """Each test starts with an empty default graph."""
+    """Each test starts with an empty default graph and the same random seeds."""
+
+    _cached: Session | None = None
+    _directory: str | None = None
 
     def setUp(self) -> None:
         """Start with an empty default graph."""
+        if self._testMethodName == "test_session":
+            self.skipTest("test_session is not a test, though its name begins like one's")
         super().setUp()
+        random.seed(_SEED)
+        np.random.seed(_SEED)
         reset_default_graph()
-        self._directory: str | None = None
+        set_random_seed(_SEED)
 
     def get_temp_dir(self) -> str:
         """A directory of this test's own, removed after it."""
@@ -46,34 +53,114 @@ class TestCase(unittest.TestCase):
         with Session(graph=graph, config=config) as session:
             yield session
 
-    test_session = session
-    cached_session = session
+    @contextmanager
+    def cached_session(
+        self,
+        graph: Graph | None = None,
+        config: Any = None,
+        use_gpu: bool = False,
+        force_gpu: bool = False,
+    ) -> Iterator[Session]:
+        """The session that all such blocks of one test share; the first decides what it is.
+
+        Raises: InvalidArgumentError: `graph` is not the one that session is on.
+        """
+        if self._cached is None:
+            self._cached = Session(graph=graph, config=config)
+            self.addCleanup(self._cached.close)
+        shared = self._cached
+        if graph is not None and graph is not shared.graph:
+            raise InvalidArgumentError("the cached session of this test is on another graph")
+        with graph_as_default(shared.graph), shared.as_default():
+            yield shared
+
+    def test_session(
+        self,
+        graph: Graph | None = None,
+        config: Any = None,
+        use_gpu: bool = False,
+        force_gpu: bool = False,
+    ) -> AbstractContextManager[Session]:
+        """`session` on a `graph` given, else `cached_session`."""
+        make = self.cached_session if graph is None else self.session
+        return make(graph, config, use_gpu, force_gpu)
 
     def evaluate(self, tensors: Any) -> Any:
         """The values of `tensors` in the default session, or in a new one."""
-        from weft_graph.stacks import get_default_session
-
         session = get_default_session()
         if session is not None:
             return session.run(tensors)
         with Session() as new:
             return new.run(tensors)
 
+    # ------------------------------------------------------------------------ arrays
+
     def assertAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:  # noqa: N802
         """The same shape and elements."""
-        np.testing.assert_array_equal(_value(self, a), _value(self, b), err_msg=msg or "")
+        a, b = self._pair(a, b, msg)
+        np.testing.assert_array_equal(a, b, err_msg=msg or "")
+
+    def assertNotAllEqual(self, a: Any, b: Any, msg: str | None = None) -> None:  # noqa: N802
+        """Not the same shape and elements."""
+        with self.assertRaises(AssertionError, msg=msg):
+            self.assertAllEqual(a, b)
 
     def assertAllClose(  # noqa: N802
         self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None
     ) -> None:
         """The same structure, shapes, and elements within the tolerance."""
-        a, b = _value(self, a), _value(self, b)
-        if isinstance(a, dict):
-            self.assertEqual(set(a), set(b))
+        if isinstance(a, Mapping):
+            self.assertEqual(set(a), set(b), msg)
             for key in a:
                 self.assertAllClose(a[key], b[key], rtol, atol, f"{msg or ''} [{key!r}]")
-            return
-        np.testing.assert_allclose(a, b, rtol, atol, err_msg=msg or "")
+        elif _is_structure(a) or _is_structure(b):
+            self.assertEqual(len(a), len(b), msg)
+            for i, (x, y) in enumerate(zip(a, b, strict=True)):
+                self.assertAllClose(x, y, rtol, atol, f"{msg or ''} [{i}]")
+        else:
+            a, b = self._pair(a, b, msg)
+            np.testing.assert_allclose(a, b, rtol, atol, err_msg=msg or "")
+
+    def assertNotAllClose(  # noqa: N802
+        self, a: Any, b: Any, rtol: float = 1e-6, atol: float = 1e-6, msg: str | None = None
+    ) -> None:
+        """Some element outside the tolerance, or another structure."""
+        with self.assertRaises(AssertionError, msg=msg):
+            self.assertAllClose(a, b, rtol, atol)
+
+    def assertAllCloseAccordingToType(  # noqa: N802
+        self,
+        a: Any,
+        b: Any,
+        rtol: float = 1e-6,
+        atol: float = 1e-6,
+        float_rtol: float = 1e-6,
+        float_atol: float = 1e-6,
+        half_rtol: float = 1e-3,
+        half_atol: float = 1e-3,
+        bfloat16_rtol: float = 1e-2,
+        bfloat16_atol: float = 1e-2,
+        msg: str | None = None,
+    ) -> None:
+        """`assertAllClose` with a tolerance for each element type, of which the widest counts."""
+        a, b = self._pair(a, b, msg)
+        types = {a.dtype.name, b.dtype.name}
+        for names, wider in (
+            ({"float32", "complex64"}, (float_rtol, float_atol)),
+            ({"float16"}, (half_rtol, half_atol)),
+            ({"bfloat16"}, (bfloat16_rtol, bfloat16_atol)),
+        ):
+            if names & types:
+                rtol, atol = max(rtol, wider[0]), max(atol, wider[1])
+        self.assertAllClose(a, b, rtol, atol, msg)
+
+    def assertArrayNear(  # noqa: N802
+        self, farray1: Any, farray2: Any, err: float, msg: str | None = None
+    ) -> None:
+        """Vectors of one size whose elements are at most `err` apart."""
+        self.assertEqual(len(farray1), len(farray2), msg)
+        for f1, f2 in zip(farray1, farray2, strict=True):
+            self.assertNear(float(f1), float(f2), err, msg)
 
     def assertNear(  # noqa: N802
         self, f1: float, f2: float, err: float, msg: str | None = None
@@ -81,21 +168,69 @@ class TestCase(unittest.TestCase):
         """Two numbers at most `err` apart."""
         self.assertLessEqual(abs(f1 - f2), err, msg)
 
-    def assertShapeEqual(self, array: Any, tensor: Any) -> None:  # noqa: N802
+    def assertAllGreater(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
+        """Every element is greater than the target."""
+        self.assertGreater(np.min(self._array(a)), comparison_target)
+
+    def assertAllGreaterEqual(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
+        """No element is less than the target."""
+        self.assertGreaterEqual(np.min(self._array(a)), comparison_target)
+
+    def assertAllLess(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
+        """Every element is less than the target."""
+        self.assertLess(np.max(self._array(a)), comparison_target)
+
+    def assertAllLessEqual(self, a: Any, comparison_target: Any) -> None:  # noqa: N802
+        """No element is greater than the target."""
+        self.assertLessEqual(np.max(self._array(a)), comparison_target)
+
+    def assertShapeEqual(  # noqa: N802
+        self, np_array: Any, tf_tensor: Any, msg: str | None = None
+    ) -> None:
         """The shape of an array equals a tensor's static shape."""
-        self.assertEqual(list(array.shape), tensor.get_shape().as_list())
+        self.assertEqual(list(np_array.shape), tf_tensor.get_shape().as_list(), msg)
+
+    def assertDTypeEqual(self, target: Any, expected_dtype: Any) -> None:  # noqa: N802
+        """An array's or tensor's element type."""
+        self.assertEqual(as_dtype(target.dtype), as_dtype(expected_dtype))
+
+    def _array(self, value: Any) -> np.ndarray:
+        return np.asarray(self.evaluate(value) if hasattr(value, "graph") else value)
+
+    def _pair(self, a: Any, b: Any, msg: str | None) -> tuple[np.ndarray, np.ndarray]:
+        x, y = self._array(a), self._array(b)
+        self.assertEqual(x.shape, y.shape, msg)
+        return x, y
+
+    # ------------------------------------------------------------------------ errors
 
     @contextmanager
-    def assertRaisesOpError(self, pattern: str) -> Iterator[None]:  # noqa: N802
-        """An OpError whose text matches `pattern`."""
-        from weft_tensor.errors import OpError
+    def assertRaisesWithPredicateMatch(  # noqa: N802
+        self, exception_type: Any, expected_err_re_or_predicate: Any
+    ) -> Iterator[None]:
+        """An exception whose text matches a pattern, or for which a predicate holds."""
+        test = expected_err_re_or_predicate
+        with self.assertRaises(exception_type) as caught:
+            yield
+        found = test(caught.exception) if callable(test) else re.search(test, str(caught.exception))
+        self.assertTrue(found, f"{caught.exception!r} is not the one wanted: {test!r}")
 
-        with self.assertRaisesRegex(OpError, pattern):
+    @contextmanager
+    def assertRaisesOpError(  # noqa: N802
+        self, expected_err_re_or_predicate: Any
+    ) -> Iterator[None]:
+        """An OpError, as in `assertRaisesWithPredicateMatch`."""
+        with self.assertRaisesWithPredicateMatch(OpError, expected_err_re_or_predicate):
             yield
 
 
-def _value(case: TestCase, value: Any) -> Any:
-    return case.evaluate(value) if hasattr(value, "graph") else value
+def _is_structure(value: Any) -> bool:
+    """Whether a list holds things of several shapes or tensors, so it is not one array."""
+    if not isinstance(value, list | tuple):
+        return False
+    if any(hasattr(v, "graph") or isinstance(v, Mapping) or _is_structure(v) for v in value):
+        return True
+    return len({np.shape(v) for v in value}) > 1
 
 
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:

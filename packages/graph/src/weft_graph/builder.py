@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
@@ -107,20 +106,21 @@ class _Naming:
         self._name = name
         self.full: str | None = None
 
-    @contextmanager
-    def scope(self, inputs: Iterable[Any]) -> Iterator[None]:
-        """Where the constants among `inputs` are made."""
+    def enter(self, inputs: Iterable[Any]) -> Callable[[], None]:
+        """Go where the constants among `inputs` are made; returns what leads back."""
         graph = next((v.graph for v in inputs if type(v) is Output), stacks.get_default_graph())
-        with stacks.graph_as_default(graph):
-            if self.full is None:
-                self.full = _node_name(graph, self._op, self._name)
-            scopes = graph.scopes
-            before = scopes.name_prefix
-            scopes.name_prefix = self.full + "/"
-            try:
-                yield
-            finally:
-                scopes.name_prefix = before
+        if self.full is None:
+            self.full = _node_name(graph, self._op, self._name)
+        scopes = graph.scopes
+        before = scopes.name_prefix
+        scopes.name_prefix = self.full + "/"
+        stacks.push_graph(graph)
+
+        def leave() -> None:
+            stacks.pop_graph(graph)
+            scopes.name_prefix = before
+
+        return leave
 
 
 def _wanted_name(op: str, name: str | None) -> str:
@@ -189,9 +189,12 @@ def _resolve_inputs(
             values[i] = value = converted
         _check_type(op_def, arg, value, known)
     if pending is not None:
-        with naming.scope(values):
+        leave = naming.enter(values)
+        try:
             for i in pending:
                 values[i] = _convert_for(op_def, args[i], values[i], known)
+        finally:
+            leave()
     return tuple(values), known
 
 
@@ -265,15 +268,17 @@ def _resolve_lists(
                 _check_type(op_def, arg, member, known)
     flat = [member for members in groups for member in members]
     plain = all([type(member) is Output for member in flat])
-    with nullcontext() if plain else naming.scope(flat):
+    leave = None if plain else naming.enter(flat)
+    try:
         for arg, members in zip(op_def.inputs, groups, strict=True):
             _convert_members(op_def, arg, members, known)
+    finally:
+        if leave is not None:
+            leave()
     return tuple([member for members in groups for member in members]), known
 
 
-def _convert_members(
-    op_def: OpDef, arg: ArgDef, members: list[Any], known: dict[str, Any]
-) -> None:
+def _convert_members(op_def: OpDef, arg: ArgDef, members: list[Any], known: dict[str, Any]) -> None:
     wanted = known.get(arg.list_attr) if arg.list_attr else None
     for i, member in enumerate(members):
         if not isinstance(member, Output):
@@ -424,7 +429,11 @@ def _is_nested(item: Any) -> bool:
 
 
 def constant(
-    value: Any, dtype: Any = None, shape: Any = None, name: str = "Const", verify_shape: bool = False
+    value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    name: str = "Const",
+    verify_shape: bool = False,
 ) -> Output:
     """A constant.
 
@@ -448,4 +457,11 @@ def constant_of(array: np.ndarray, dtype: DType | None = None, name: str = "Cons
     """A constant that takes over `array`, which nobody may write to afterwards."""
     array.flags.writeable = False
     element = dtype or dtypes.from_numpy(array.dtype)
-    return out("Const", (), {"value": array, "dtype": element}, name)
+    code, line = _user_line()
+    graph = stacks.get_default_graph()
+    attrs = {"value": array, "dtype": element}
+    op_def = _parsed.get("Const") or lookup_op("Const")
+    full = _node_name(graph, "Const", name)
+    return graph.add_node(op_def, full, (), attrs, (element,), (array.shape,), code, line).outputs[
+        0
+    ]

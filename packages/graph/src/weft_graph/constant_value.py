@@ -71,7 +71,6 @@ def evaluator(
 
 
 _cache: WeakKeyDictionary[Output, Array | None] = WeakKeyDictionary()
-_guarded: WeakKeyDictionary[Output, None] = WeakKeyDictionary()
 
 # -------------------------------------------------------------------------------- questions
 
@@ -132,9 +131,7 @@ def _is_all_unknown(value: Array) -> bool:
 
 def _guard(tensor: Output) -> None:
     """Refuse feeds of an output whose value the rest of the graph was built upon."""
-    if tensor not in _guarded:
-        _guarded[tensor] = None
-        tensor.graph.prevent_feeding(tensor)
+    tensor.graph.prevent_feeding(tensor)
 
 
 # ------------------------------------------------------------------------------------ walk

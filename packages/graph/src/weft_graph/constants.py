@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from weft_tensor import errors, values
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import as_dims

@@ -51,9 +51,7 @@ class DeviceSpec(NamedTuple):
 
     def matches(self, full: DeviceSpec) -> bool:
         """Whether the device named `full` satisfies this request."""
-        return all(
-            want is None or want == have for want, have in zip(self, full, strict=True)
-        )
+        return all(want is None or want == have for want, have in zip(self, full, strict=True))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from weft_tensor import errors
-
 from weft_graph.graph import DeviceRequest
 from weft_graph.node import Output
 from weft_graph.scopes import ControlScope
 from weft_graph.stacks import get_default_graph
+from weft_tensor import errors
 
 
 class name_scope:  # noqa: N801 - TensorFlow's public name

@@ -44,6 +44,7 @@ class Graph:
         self._by_name: dict[str, Node] = {}
         self._names: dict[str, int] = {}
         self._collections: dict[Any, list[Any]] = {}
+        self._unfeedable: set[Output] = set()
         self._lock = threading.RLock()
         self._finalized = False
         self._extended = 0
@@ -205,7 +206,9 @@ class Graph:
             allow_operation and isinstance(element, Node)
         )
         if not kind_ok:
-            wanted = [w for w, ok in (("tensor", allow_tensor), ("operation", allow_operation)) if ok]
+            wanted = [
+                w for w, ok in (("tensor", allow_tensor), ("operation", allow_operation)) if ok
+            ]
             raise errors.InvalidTypeError(
                 f"{obj!r} of type {type(obj).__name__} is not a {' or '.join(wanted)} of a graph"
             )
@@ -229,11 +232,11 @@ class Graph:
 
     def is_feedable(self, tensor: Output) -> bool:
         """Whether Run may replace the output by a fed value."""
-        return tensor not in self.get_collection_ref("_unfeedable")
+        return tensor not in self._unfeedable
 
     def prevent_feeding(self, tensor: Output) -> None:
         """Make feeding the output an error."""
-        self.add_to_collection("_unfeedable", tensor)
+        self._unfeedable.add(tensor)
 
     # ----------------------------------------------------------------- scopes
 
@@ -278,17 +281,13 @@ class Graph:
             nodes.append(element.node if isinstance(element, Output) else element)
         return self.scopes.control(nodes)
 
-    def colocate_with(
-        self, op: Any, ignore_existing: bool = False
-    ) -> AbstractContextManager[None]:
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
         """Place nodes made inside on the device of `op`."""
         element = None if op is None else self.as_graph_element(op)
         node = element.node if isinstance(element, Output) else element
         return self.scopes.colocate(node, ignore_existing)
 
-    def gradient_override_map(
-        self, overrides: dict[str, str]
-    ) -> AbstractContextManager[None]:
+    def gradient_override_map(self, overrides: dict[str, str]) -> AbstractContextManager[None]:
         """Use other registered gradients for nodes made inside: op type to gradient name."""
         return self.scopes.override_gradients(overrides)
 
@@ -425,9 +424,7 @@ class Graph:
         for index, node in enumerate(self.nodes):
             node.index = index
 
-    def become_constant(
-        self, node: Node, const: OpDef, value: Any, *, reason: str
-    ) -> None:
+    def become_constant(self, node: Node, const: OpDef, value: Any, *, reason: str) -> None:
         """Turn a node with one output into a constant of the same name and place.
 
         Raises: FailedPreconditionError: a session runs `node`.

@@ -71,12 +71,24 @@ def reset_default_graph() -> None:
 @contextmanager
 def graph_as_default(graph: Graph) -> Iterator[Graph]:
     """Make `graph` this thread's default inside the block."""
-    graphs = _stacks.graphs
-    graphs.append(graph)
+    push_graph(graph)
     try:
         yield graph
     finally:
-        _pop(graphs, graph, "graphs")
+        pop_graph(graph)
+
+
+def push_graph(graph: Graph) -> None:
+    """Make `graph` this thread's default until `pop_graph`."""
+    _stacks.graphs.append(graph)
+
+
+def pop_graph(graph: Graph) -> None:
+    """Undo `push_graph`.
+
+    Raises: FailedPreconditionError: another graph is innermost.
+    """
+    _pop(_stacks.graphs, graph, "graphs")
 
 
 def get_default_session() -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from weft_io.checkpoint import files, state
+from weft_tensor import errors
 
 _FIRST_LINE: Final = b"weft retention journal 1\n"
 
@@ -129,7 +130,7 @@ def recover(directory: str, state_file: str) -> list[str]:
     Removes the checkpoints that were about to be removed.
 
     Returns: prefixes of the whole checkpoints that no list names, oldest first.
-    Raises: OSError, DataLossError: the state file is damaged.
+    Raises: OSError.
     """
     if not os.path.isdir(directory):
         return []
@@ -137,7 +138,10 @@ def recover(directory: str, state_file: str) -> list[str]:
     for left in files.abandoned(directory):
         if left.base != state_file or not left.data.startswith(_FIRST_LINE):
             continue  # another's, or one that says nothing yet, which the next save removes
-        listed = _listed(directory, state_file)
+        try:
+            listed = _listed(directory, state_file)
+        except errors.DataLossError:  # nobody knows; this save replaces the damaged list
+            break
         adds, removes = _read(left.data)
         for path in removes:
             if path not in listed and os.path.dirname(path) == os.path.abspath(directory):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import threading
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,8 @@ from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_graph import proto
+
+_log = logging.getLogger("weft")
 
 _WRITTEN_VERSION = 2
 
@@ -87,6 +91,7 @@ class Saver:
         self._save_relative_paths = save_relative_paths
         self._filename = filename
         self._is_empty = False
+        self._lock = threading.Lock()  # of the list of checkpoints and its file
         self.saver_def: Any = saver_def
         if saver_def is not None:
             self._check_saver_def()
@@ -234,13 +239,10 @@ class Saver:
         if not write_state:
             written = self._run(sess, prefix)
         else:
-            written = self._run_and_record(sess, prefix, directory, latest_filename)
+            with self._lock:
+                written = self._run_and_record(sess, prefix, directory, latest_filename)
         if write_meta_graph:
-            self.export_meta_graph(
-                f"{prefix}.{meta_graph_suffix}",
-                strip_default_attrs=strip_default_attrs,
-                graph=sess.graph,
-            )
+            self._write_graph(sess.graph, f"{prefix}.{meta_graph_suffix}", strip_default_attrs)
         return written
 
     def _prefix(self, sess: Any, save_path: str, global_step: Any) -> str:
@@ -290,6 +292,15 @@ class Saver:
         with files.reported(f"saving {prefix}"):
             note.done()
         return written
+
+    def _write_graph(self, graph: Any, filename: str, strip_default_attrs: bool) -> None:
+        try:
+            message = self.export_meta_graph(strip_default_attrs=strip_default_attrs, graph=graph)
+        except (errors.InvalidArgumentError, errors.UnimplementedError) as cause:
+            _log.warning("%s is not written, the checkpoint is: %s", filename, cause)
+            return
+        with files.reported(f"writing {filename}"):
+            files.write_atomically(filename, message.SerializeToString())
 
     def export_meta_graph(
         self,

@@ -307,8 +307,10 @@ from weft_graph.ops.reduction import reduce_mean as reduce_mean
 from weft_graph.ops.reduction import reduce_min as reduce_min
 from weft_graph.ops.reduction import reduce_prod as reduce_prod
 from weft_graph.ops.reduction import reduce_sum as reduce_sum
+from weft_graph.ops.search import argsort as argsort
 from weft_graph.ops.search import searchsorted as searchsorted
 from weft_graph.ops.search import setdiff1d as setdiff1d
+from weft_graph.ops.search import sort as sort
 from weft_graph.ops.search import unique as unique
 from weft_graph.ops.search import unique_with_counts as unique_with_counts
 from weft_graph.ops.search import unravel_index as unravel_index

@@ -8,12 +8,21 @@ from typing import Any
 
 from absl import app as _absl_app
 
+from weft import flags as flags
+
 
 def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
     """Parse the flags and call `main` with what is left of the command line; exits with its result.
+
+    Flags that nobody has defined are left to `main`, as in TensorFlow.
 
     Args:
       main: `main` of the program's main module by default.
       argv: `sys.argv` by default.
     """
-    _absl_app.run(main or sys.modules["__main__"].main, argv)
+    _absl_app.run(main or sys.modules["__main__"].main, argv, flags_parser=_parse)
+
+
+def _parse(argv: list[str]) -> list[str]:
+    rest: list[str] = flags.FLAGS(argv, known_only=True)
+    return rest

@@ -55,7 +55,9 @@ class Driver:
         Raises: OpError: a kernel failed, or the step was cancelled or timed out.
         """
         machine = self._machine
-        token = self._context.cancellation.register(lambda error: self._mailbox.put((_WAKE, None, error)))
+        token = self._context.cancellation.register(
+            lambda error: self._mailbox.put((_WAKE, None, error))
+        )
         try:
             while not machine.done:
                 entry = machine.take()
@@ -71,6 +73,9 @@ class Driver:
             self._context.cancellation.deregister(token)
         if machine.error is not None:
             raise machine.error
+
+    def _wake(self, error: errors.OpError) -> None:
+        self._mailbox.put((_WAKE, None, error))
 
     # ------------------------------------------------------------------ starting
 

@@ -213,9 +213,7 @@ def _entry(
     ]
     lone = parts[0]
     synchronous = instructions[:-1] if lone.asynchronous else instructions
-    segment = Segment(
-        synchronous, [w[4] for w, _ in work], [device for _, device in work]
-    )
+    segment = Segment(synchronous, [w[4] for w, _ in work], [device for _, device in work])
     entry = Entry(index, segment, lone.heavy)
     entry.shared = tuple(sorted(shared))
     if lone.asynchronous:

@@ -115,9 +115,7 @@ class _Deriver:
         for position, node in enumerate(nodes):
             if node.type != "_Arg":
                 self._add(node, position)
-        fetches = [
-            Fetch(self.slots[out], out in self.shared, out) for out in self.step.fetches
-        ]
+        fetches = [Fetch(self.slots[out], out in self.shared, out) for out in self.step.fetches]
         feed_slots = [self.slots[arg] for arg in self.step.feeds]
         return Executable(self.template, feed_slots, fetches, list(self.items.values()), parallel)
 

@@ -66,7 +66,7 @@ class Segment:
                 if dead:
                     for i in dead:
                         slots[i] = None
-        except Exception as error:  # because a kernel may raise anything; it is located and passed on
+        except Exception as error:  # because a kernel may raise anything; it is located
             assert instruction is not None
             found = self._located(error, instruction, slots)
             raise found from found.__cause__
@@ -90,15 +90,13 @@ class Segment:
                     slots[slot] = function(*take(slots))
                 else:
                     slots[slot] = trace(node, device, partial(function, *take(slots)))
-            except Exception as error:  # because a kernel may raise anything; it is passed on
+            except Exception as error:  # because a kernel may raise anything; it is located
                 found = self._located(error, instruction, slots)
                 raise found from found.__cause__
             for i in dead:
                 slots[i] = None
 
-    def _located(
-        self, error: Exception, instruction: Instruction, slots: Slots
-    ) -> errors.OpError:
+    def _located(self, error: Exception, instruction: Instruction, slots: Slots) -> errors.OpError:
         position = next(i for i, other in enumerate(self.instructions) if other is instruction)
         inputs = instruction[1](slots)
         return located(error, self.nodes[position], self.devices[position], inputs)

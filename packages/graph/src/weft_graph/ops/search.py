@@ -11,6 +11,7 @@ from weft_graph.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.node import Output
 from weft_graph.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import constant_int, merge_size, with_rank, with_rank_at_least
+from weft_graph.stacks import get_default_graph
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
@@ -221,6 +222,75 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
     return out("InTopKV2", [predictions, targets, k], name=name)
 
 
+def sort(
+    values: Any, axis: int = -1, direction: str = "ASCENDING", name: str | None = None
+) -> Output:
+    """The elements in order along an axis.
+
+    Args:
+      values: real numbers, shape (..., n, ...); the rank is known unless `axis` is -1.
+      axis: the axis to sort along; negative counts from the end.
+      direction: "ASCENDING" or "DESCENDING".
+    Returns: the type and shape of `values`.
+    Raises: InvalidArgumentError: `axis` is out of range, or `direction` unknown.
+    """
+    with get_default_graph().name_scope(name or "sort"):
+        return _in_order(values, axis, direction)[0]
+
+
+def argsort(
+    values: Any,
+    axis: int = -1,
+    direction: str = "ASCENDING",
+    stable: bool = False,
+    name: str | None = None,
+) -> Output:
+    """The int32 positions along an axis that put `values` in order; always stable.
+
+    Args and raises: as `sort`.
+    """
+    with get_default_graph().name_scope(name or "argsort"):
+        return _in_order(values, axis, direction)[1]
+
+
+def _in_order(values: Any, axis: int, direction: str) -> tuple[Output, Output]:
+    if direction not in ("ASCENDING", "DESCENDING"):
+        raise errors.InvalidArgumentError(
+            f"direction must be 'ASCENDING' or 'DESCENDING', got {direction!r}"
+        )
+    keys = convert_to_tensor(values)
+    swap = _swap_with_last(keys, axis)
+    # The largest come first from TopK, so ascending order sorts by keys that fall where these rise.
+    turn = "Identity"
+    if direction == "ASCENDING":
+        turn = "Invert" if keys.dtype.base_dtype.is_integer else "Neg"
+    rows = out(turn, [out("Transpose", [keys, swap]) if swap is not None else keys])
+    found, indices = create("TopKV2", [rows, _last_size(rows)]).outputs
+    ordered = out(turn, [found])
+    if swap is None:
+        return ordered, indices
+    return out("Transpose", [ordered, swap]), out("Transpose", [indices, swap])
+
+
+def _swap_with_last(keys: Output, axis: int) -> list[int] | None:
+    if axis == -1:
+        return None
+    if keys.dims is None:
+        raise errors.InvalidArgumentError(f"axis {axis} needs a value of known rank, got {keys!r}")
+    rank = len(keys.dims)
+    if not -rank <= axis < rank:
+        raise errors.InvalidArgumentError(f"axis must be in [{-rank}, {rank}), got {axis}")
+    order = list(range(rank))
+    order[axis], order[-1] = order[-1], order[axis]
+    return order if axis % rank != rank - 1 else None
+
+
+def _last_size(value: Output) -> Any:
+    if value.dims is not None and value.dims and value.dims[-1] is not None:
+        return value.dims[-1]
+    return out("Squeeze", [_last_sizes(value)])
+
+
 def searchsorted(
     sorted_sequence: Any,
     values: Any,
@@ -255,9 +325,13 @@ def searchsorted(
 def _as_rows(value: Output) -> Output:
     if value.dims is not None and len(value.dims) == 2:
         return value
+    return out("Reshape", [value, out("ConcatV2", [[[-1], _last_sizes(value)], 0])])
+
+
+def _last_sizes(value: Output) -> Output:
+    """The last size, shape (1,)."""
     bounds = [constant_of(np.array([n], np.int32)) for n in (-1, 0, 1)]
-    last = out("StridedSlice", [out("Shape", [value]), *bounds], {"end_mask": 1})
-    return out("Reshape", [value, out("ConcatV2", [[[-1], last], 0])])
+    return out("StridedSlice", [out("Shape", [value]), *bounds], {"end_mask": 1})
 
 
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Output:

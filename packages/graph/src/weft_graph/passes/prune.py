@@ -10,9 +10,7 @@ from weft_graph.op_def import lookup_op
 from weft_graph.passes.step_graph import StepGraph, ordered, reachable
 
 
-def prune(
-    feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[Node]
-) -> StepGraph:
+def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[Node]) -> StepGraph:
     """A copy of what the signature needs.
 
     Args:
@@ -47,9 +45,7 @@ def prune(
     return StepGraph(copy, args, [outputs[f] for f in fetches], [twins[t] for t in targets])
 
 
-def _copy(
-    node: Node, graph: Graph, outputs: dict[Output, Output], twins: dict[Node, Node]
-) -> Node:
+def _copy(node: Node, graph: Graph, outputs: dict[Output, Output], twins: dict[Node, Node]) -> Node:
     twin = graph.add_node(
         node.op_def,
         node.name,
@@ -64,5 +60,6 @@ def _copy(
     if node.forward is not None:
         twin.forward = twins.get(node.forward)
     if node.control_inputs:
-        graph.set_control_inputs(twin, [twins[c] for c in node.control_inputs], reason="copy")
+        controls = [twins[c] for c in node.control_inputs if c in twins]
+        graph.set_control_inputs(twin, controls, reason="copy")
     return twin

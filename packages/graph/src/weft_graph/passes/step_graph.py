@@ -88,9 +88,15 @@ class StepGraph:
         return ordered(reachable(roots))
 
 
-def reachable(roots: Iterable[Node], stop: frozenset[Output] | set[Output] = frozenset()) -> set[Node]:
-    """All nodes that `roots` need, themselves included, not looking behind outputs in `stop`."""
+def reachable(
+    roots: Iterable[Node], stop: frozenset[Output] | set[Output] = frozenset()
+) -> set[Node]:
+    """All nodes that `roots` need, themselves included, not looking behind outputs in `stop`.
+
+    Nor is a node of such an output needed by those that only wait for it.
+    """
     found: set[Node] = set()
+    stopped = {output.node for output in stop}
     stack = list(roots)
     while stack:
         node = stack.pop()
@@ -102,7 +108,7 @@ def reachable(roots: Iterable[Node], stop: frozenset[Output] | set[Output] = fro
         else:
             stack.extend([source.node for source in node.inputs])
         if node.control_inputs:
-            stack.extend(node.control_inputs)
+            stack.extend([control for control in node.control_inputs if control not in stopped])
     return found
 
 
@@ -118,7 +124,7 @@ def ordered(nodes: set[Node], stop: frozenset[Output] | set[Output] = frozenset(
             if source.node.index >= index and source not in stop:
                 return _topological(in_order, stop)
         for control in node.control_inputs:
-            if control.index >= index:
+            if control.index >= index and control in nodes:
                 return _topological(in_order, stop)
     return in_order
 

@@ -25,7 +25,7 @@ SAVING: Final = re.compile(r"^\.(?P<base>.+)\.(?P<save>[0-9a-f]{16})\.saving$", 
 Bytes = bytes | bytearray | memoryview
 
 _BINARY: Final = getattr(os, "O_BINARY", 0)
-_CHUNK: Final = 1 << 26
+_CHUNK: Final = 1 << 23
 
 _CLASSES: Final[dict[int, type[errors.OpError]]] = {
     errno.ENOSPC: errors.ResourceExhaustedError,
@@ -85,7 +85,13 @@ def write_all(descriptor: int, data: Bytes) -> None:
     """Write all of `data` where the file stands."""
     view = memoryview(data)
     while view:
-        view = view[os.write(descriptor, view[:_CHUNK]) :]
+        written = os.write(descriptor, view[:_CHUNK])
+        view = view[written:]
+        if written == _CHUNK and hasattr(os, "posix_fadvise"):
+            # Linux then sends the pages to the disk while the next ones are being written, and not
+            # only when the file is flushed.
+            place = os.lseek(descriptor, 0, os.SEEK_CUR) - written
+            os.posix_fadvise(descriptor, place, written, os.POSIX_FADV_DONTNEED)
 
 
 def remove(path: str) -> None:

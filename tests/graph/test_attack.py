@@ -1,0 +1,173 @@
+"""Regressions found by attacking graphs: names, scopes, copies, devices, registries, passes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft import errors
+from weft_graph.op_def import AttrDef
+from weft_graph.registry import Registry
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Iterator[wf.Graph]:
+    with wf.Graph().as_default() as made:
+        yield made
+
+
+# ------------------------------------------------------------------------ names
+
+
+@pytest.mark.parametrize("name", ["a\\b", "a\n"])
+def test_names_with_backslashes_and_newlines_are_refused(name: str) -> None:
+    with pytest.raises(errors.InvalidArgumentError):
+        wf.constant(1.0, name=name)
+    with pytest.raises(errors.InvalidArgumentError), wf.name_scope(name):
+        pass
+
+
+def test_logical_operators_and_matmul_are_named_as_tensorflow_names_them() -> None:
+    a, b = wf.constant(True), wf.constant(False)
+    m = wf.constant([[1.0]])
+    names = [t.op.name for t in (a & b, a | b, a ^ b, m @ m)]
+    assert names == ["and", "or", "xor", "matmul"]
+
+
+def test_strings_add_with_the_operator_as_in_tensorflow() -> None:
+    assert (wf.constant("a") + "b").op.type == "Add"
+
+
+def test_a_name_that_is_no_string_is_a_type_error(graph: wf.Graph) -> None:
+    with pytest.raises(TypeError):
+        graph.get_tensor_by_name(5)  # type: ignore[arg-type]
+
+
+def test_a_finalized_graph_and_a_closed_session_raise_runtime_errors_too(graph: wf.Graph) -> None:
+    """TensorFlow raises RuntimeError for both, and programs catch that."""
+    y = wf.constant(1.0)
+    session = wf.Session()
+    session.close()
+    with pytest.raises(RuntimeError):
+        session.run(y)
+    graph.finalize()
+    with pytest.raises(RuntimeError):
+        wf.constant(1.0)
+
+
+# ------------------------------------------------------------------------ scopes
+
+
+def test_indexed_slices_can_be_control_inputs() -> None:
+    slices = wf.IndexedSlices(wf.constant([[1.0]]), wf.constant([0]))
+    with wf.control_dependencies([slices]):
+        assert wf.no_op().control_inputs == (slices.values.op,)
+
+
+def test_an_open_index_inside_does_not_lift_the_index_outside() -> None:
+    with wf.device("/device:GPU:1"), wf.device("/device:GPU:*"):
+        assert wf.constant(1.0).device == "/device:GPU:1"
+
+
+def test_device_specs_are_changed_in_place_as_in_tensorflow() -> None:
+    spec = wf.DeviceSpec(job="ps")
+    spec.task = 1  # type: ignore[misc]
+    assert spec.to_string() == "/job:ps/task:1"
+
+
+def test_unfeedable_tensors_are_no_collection(graph: wf.Graph) -> None:
+    graph.prevent_feeding(wf.constant(1.0))
+    assert graph.get_all_collection_keys() == []
+
+
+# ------------------------------------------------------------------------ copies
+
+
+def test_a_copy_keeps_control_inputs_that_were_made_later(graph: wf.Graph) -> None:
+    a, b = wf.no_op(name="a"), wf.no_op(name="b")
+    graph.set_control_inputs(a, [b], reason="test")
+    copy = graph.copy()
+    waits = copy.get_operation_by_name("a").control_inputs
+    assert waits == (copy.get_operation_by_name("b"),)
+
+
+def test_a_copy_keeps_inputs_that_were_made_later(graph: wf.Graph) -> None:
+    x = wf.constant(1.0)
+    y = wf.identity(x, name="y")
+    z = wf.constant(2.0, name="z")
+    graph.replace_input(y.op, 0, z, reason="test")
+    assert graph.copy().get_operation_by_name("y").inputs[0].name == "z:0"
+
+
+def test_a_copy_has_attributes_of_its_own(graph: wf.Graph) -> None:
+    node = wf.constant(1.0).op
+    twin = graph.copy().nodes[0]
+    twin.attrs["_mark"] = True
+    assert "_mark" not in node.attrs
+
+
+# ------------------------------------------------------------------------ registries
+
+
+def test_a_lookup_waits_for_entry_points_that_another_thread_is_loading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry: Registry[int] = Registry("thing", group="weft_tests.none")
+    loading, go = threading.Event(), threading.Event()
+
+    def load() -> None:
+        loading.set()
+        go.wait(30)
+        registry.register("late", 1)
+
+    monkeypatch.setattr(registry, "_load_entry_points", load)
+    found: list[Any] = []
+    first = threading.Thread(target=lambda: found.append(registry.get("late")), daemon=True)
+    first.start()
+    assert loading.wait(30)
+    second = threading.Thread(target=lambda: found.append(registry.get("late")), daemon=True)
+    second.start()
+    second.join(0.5)  # it may only come back with a value, so it has to wait here
+    go.set()
+    first.join(30)
+    second.join(30)
+    assert found == [1, 1]
+
+
+def test_a_broken_entry_point_does_not_hide_those_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import importlib.metadata
+
+    registry: Registry[int] = Registry("thing", group="weft_tests.some")
+
+    class Entry:
+        def __init__(self, name: str, loaded: Any) -> None:
+            self.name, self.value, self.load = name, name, loaded
+
+    def broken() -> None:
+        raise ImportError("gone")
+
+    entries = [Entry("a", broken), Entry("b", lambda: registry.register("here", 1))]
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: entries)
+    with pytest.raises(errors.InternalError):
+        registry.get("here")
+    assert registry.get("here") == 1
+
+
+# ------------------------------------------------------------------------ attributes
+
+
+def test_integer_attributes_refuse_fractions_of_every_float_type() -> None:
+    with pytest.raises(errors.InvalidArgumentError):
+        AttrDef("n", "int").check(np.float32(1.5))
+
+
+def test_float_attributes_refuse_strings() -> None:
+    with pytest.raises(errors.InvalidArgumentError):
+        AttrDef("x", "float").check("1.5")
