@@ -13,7 +13,7 @@ from weft_tensor import errors
 
 
 def entries(edges: dict[int, list[int]], count: int) -> list[Entry]:
-    made = [Entry(i, Segment((), (), ()), heavy=False) for i in range(count)]
+    made = [Entry(i, Segment((), (), ())) for i in range(count)]
     for before, after in edges.items():
         for successor in after:
             made[before].successors.append(successor)

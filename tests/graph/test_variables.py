@@ -170,6 +170,25 @@ def test_updates_in_order(use_resource: bool) -> None:
 
 
 @BOTH
+def test_reads_inside_control_dependencies_come_after_them(use_resource: bool) -> None:
+    with Graph().as_default() as graph:
+        variable = Variable([1.0, 2.0], name="W", use_resource=use_resource)
+        update = variable.assign_add([10.0, 10.0])
+        with graph.control_dependencies([update]):
+            after = [variable * 1.0, builder.convert_to_tensor(variable), variable.value()]
+        with graph.control_dependencies(()):
+            before = builder.convert_to_tensor(variable)
+    if not use_resource:
+        assert before.node.name == "W/read"
+        assert after[1].node.name.startswith("W/read_")
+    session = Session(graph=graph)
+    session.run(variable.initializer)
+    for i, output in enumerate(after):
+        np.testing.assert_array_equal(session.run(output), [11.0 + 10 * i, 12.0 + 10 * i])
+    np.testing.assert_array_equal(session.run(before), [31.0, 32.0])
+
+
+@BOTH
 def test_eval_and_load(use_resource: bool) -> None:
     with Graph().as_default() as graph:
         variable = Variable([1.0, 2.0], use_resource=use_resource)

@@ -69,7 +69,7 @@ def gradients(
     graph = targets[0].graph
     _check(targets, "y")
     _check(sources, "x")
-    stops = {builder.convert_to_tensor(s) for s in _as_list(stop_gradients or [])}
+    stops = {_source(s) for s in _as_list(stop_gradients or [])}
     with paused_gc(), graph.as_default(), graph.name_scope(name or "gradients"):
         walk = _Walk(graph, colocate_gradients_with_ops, gate_gradients)
         for y, start in zip(targets, starts, strict=True):

@@ -15,6 +15,7 @@ from weft_exec.config import SessionConfig
 from weft_exec.resources import ResourceManager
 from weft_graph.device_spec import DeviceSpec
 from weft_graph.registry import Registry
+from weft_tensor import errors
 
 
 class Device:
@@ -97,6 +98,8 @@ def _cpus(resources: ResourceManager, config: SessionConfig) -> list[Device]:
     from weft_tensor.allocator import cpu_allocator
 
     count = config.device_count.get("CPU", 1)
+    if count < 1:
+        raise errors.InvalidArgumentError(f"a session needs a CPU, got device_count CPU: {count}")
     allocator = cpu_allocator()
     return [
         Device(DeviceSpec("localhost", 0, 0, "CPU", i), allocator, resources, config)

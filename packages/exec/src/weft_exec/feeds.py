@@ -42,7 +42,15 @@ def _scalar_converter(output: Output) -> Converter:
 
     def convert(value: Any) -> Any:
         if type(value) in exact:
-            return kind(value)
+            try:
+                return kind(value)
+            except OverflowError as cause:
+                raise errors.InvalidArgumentError(
+                    f"{output.name} is fed an integer that {dtype.name} does not hold",
+                    node=output.node.name,
+                    op=output.node.type,
+                    line=output.node.line,
+                ) from cause
         array = _general(output, value)
         if array.ndim:
             raise _wrong_shape(output, array.shape)
@@ -81,11 +89,11 @@ def _general(output: Output, value: Any) -> np.ndarray:
             f"{output.name} is fed {value!r}, which is itself part of a graph; feed its value"
         )
     if isinstance(value, np.ndarray) and value.dtype == dtype.numpy and not value.dtype.hasobject:
-        return value
+        return np.asarray(value)
     if value is None:
         raise errors.InvalidTypeError(f"{output.name} is fed None")
     try:
-        return to_array(value, dtype)
+        return np.asarray(to_array(value, dtype))
     except errors.OpError as error:
         raise type(error)(
             f"{output.name} is fed a value that does not fit: {error.message}",

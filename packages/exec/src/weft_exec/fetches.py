@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import copy
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence, Sized
 from typing import Any
 
 from weft_graph.graph import Graph
@@ -19,19 +20,20 @@ Rebuild = Callable[[Sequence[Any]], Any]
 
 
 def structure_key(fetches: Any) -> Hashable:
-    """A key equal for equal structures of the same fetches."""
-    if isinstance(fetches, list):
-        return (list, *[structure_key(item) for item in fetches])
-    if isinstance(fetches, tuple):
-        return (type(fetches), *[structure_key(item) for item in fetches])
+    """A key equal for equal structures, types included, of the same fetches."""
+    kind = type(fetches)
+    if kind is Output or kind is Node:
+        return fetches  # type: ignore[no-any-return]
+    if isinstance(fetches, list | tuple):
+        return (kind, *[structure_key(item) for item in fetches])
     if isinstance(fetches, Mapping):
-        items = [structure_key(item) for item in fetches.values()]
-        return (type(fetches), tuple(fetches), *items)
+        keys = tuple([(type(key), key) for key in fetches])
+        return (kind, keys, *[structure_key(item) for item in fetches.values()])
     try:
         hash(fetches)
     except TypeError:
         raise errors.InvalidTypeError(f"{fetches!r} cannot be fetched") from None
-    return fetches  # type: ignore[no-any-return]
+    return (kind, fetches)
 
 
 class FetchPlan:
@@ -93,7 +95,17 @@ class FetchPlan:
         kind: Any = type(fetch)
         if kind is dict:
             return lambda values: {key: part(values) for key, part in parts.items()}
-        return lambda values: kind((key, part(values)) for key, part in parts.items())
+        if isinstance(fetch, MutableMapping):
+            empty = copy.copy(fetch)
+
+            def fill(values: Sequence[Any]) -> Any:
+                result = copy.copy(empty)
+                for key, part in parts.items():
+                    result[key] = part(values)
+                return result
+
+            return fill
+        return lambda values: kind({key: part(values) for key, part in parts.items()})
 
     def _plan_parts(self, parts: Sequence[Any], make: Callable[..., Any]) -> Rebuild:
         plans = [None if part is None else self._plan(part) for part in parts]
@@ -122,8 +134,8 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
             parts.append((key.dense_shape, value[2]))
         return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
     if isinstance(key, tuple | list):
-        if len(key) != len(value):
-            raise errors.InvalidArgumentError(f"{key!r} is fed {len(value)} values")
+        if not isinstance(value, Sized) or len(key) != len(value):
+            raise errors.InvalidArgumentError(f"{key!r} takes {len(key)} values, got {value!r}")
         return [p for k, v in zip(key, value, strict=True) for p in expand_feed(graph, k, v)]
     try:
         output = graph.as_graph_element(key, allow_operation=False)

@@ -18,23 +18,52 @@ _log = logging.getLogger("weft")
 class Placer:
     """Places the nodes of one session.
 
-    A node goes to the first device that meets its request and has a kernel for its element types;
-    nodes that are colocated go together, after their first stateful member.
+    Nodes that must be together (by colocation, or because one takes the other's reference) form a
+    group, found over the whole graph and not only what a Run needs.  A group goes to the first
+    device that meets all its requests and has kernels for all its members; one with state stays
+    there.
     """
 
     def __init__(self, devices: Sequence[Device], config: SessionConfig) -> None:
         self._devices = devices
         self._config = config
+        self._parents: dict[str, str] = {}
+        self._members: dict[str, list[Node]] = {}
         self._pinned: dict[str, Device] = {}
 
-    def pin(self, nodes: Iterable[Node]) -> None:
-        """Place the stateful nodes among `nodes`, and all that is colocated with them, for good."""
+    def extend(self, nodes: Iterable[Node]) -> None:
+        """Take note of new nodes of the session's graph."""
         for node in nodes:
-            if node.op_def.stateful and node.name not in self._pinned:
+            if "_class" in node.attrs:
                 for name in node.colocation:
-                    if name in self._pinned:
-                        self._pinned[node.name] = self._pinned[name]
-                        break
+                    other = node.graph.find_node(name)
+                    if other is not None:
+                        self._unite(other, node)
+            if not node.op_def.simple:
+                for arg, source in zip(node.op_def.inputs, node.inputs, strict=False):
+                    if arg.is_ref:
+                        self._unite(source.node, node)
+
+    def _find(self, name: str) -> str:
+        parents = self._parents
+        while name in parents:
+            parent = parents[name]
+            if parent in parents:
+                parents[name] = parents[parent]
+            name = parent
+        return name
+
+    def _unite(self, a: Node, b: Node) -> None:
+        first, second = self._find(a.name), self._find(b.name)
+        members = self._members.setdefault(first, [a])
+        others = self._members.setdefault(second, [b])
+        if first != second:
+            self._parents[second] = first
+            members.extend(others)
+            del self._members[second]
+            pinned = self._pinned.pop(second, None)
+            if pinned is not None:
+                self._pinned.setdefault(first, pinned)
 
     def place(self, node: Node) -> tuple[Device, Kernel]:
         """The device and kernel of a node.
@@ -43,43 +72,40 @@ class Placer:
           UnimplementedError: no device of the session has a kernel for it.
           InvalidArgumentError: its device request cannot be met.
         """
-        device = self._pinned.get(node.name)
-        if device is None:
-            device = self._choose(node)
-            if node.op_def.stateful:
-                self._pinned[node.name] = device
+        group = self._find(node.name)
+        device = self._pinned.get(group)
+        kernel = None if device is None else find_kernel(node, device.type)
+        if device is None or kernel is None:
+            members = dict.fromkeys([node, *self._members.get(group, ())])
+            device, kernel = self._choose(node, list(members))
+            if any(member.op_def.stateful for member in members):
+                self._pinned[group] = device
             if self._config.log_device_placement:
                 _log.info("%s: (%s): %s", node.name, node.type, device.name)
-        kernel = find_kernel(node, device.type)
-        assert kernel is not None
         return device, kernel
 
-    def _choose(self, node: Node) -> Device:
-        able = [d for d in self._devices if find_kernel(node, d.type) is not None]
+    def _choose(self, node: Node, members: Sequence[Node]) -> tuple[Device, Kernel]:
+        able = [(d, k) for d in self._devices if (k := find_kernel(node, d.type)) is not None]
         if not able:
             raise self._no_kernel(node)
-        for name in node.colocation:
-            pinned = self._pinned.get(name)
-            if pinned is not None and pinned in able:
-                return pinned
-        if not node.device:
-            return able[0]
-        request = DeviceSpec.from_string(node.device)
-        for device in able:
-            if request.matches(device.spec):
-                return device
+        requests = [DeviceSpec.from_string(member.device) for member in members if member.device]
+        for device, kernel in able:
+            if all(request.matches(device.spec) for request in requests) and all(
+                find_kernel(member, device.type) is not None for member in members
+            ):
+                return device, kernel
         if self._config.allow_soft_placement:
             _log.warning(
                 "%s requests %s, which is not available; it runs on %s",
                 node.name,
-                node.device,
-                able[0].name,
+                _requests(members),
+                able[0][0].name,
             )
             return able[0]
         names = ", ".join(device.name for device in self._devices)
         raise errors.InvalidArgumentError(
-            f"the request for device {node.device!r} cannot be met: the session has {names}, "
-            f"of which {', '.join(d.name for d in able)} have a kernel",
+            f"the device requests {_requests(members)} cannot be met together: the session has "
+            f"{names}, of which {', '.join(d.name for d, _ in able)} have a kernel of {node.type}",
             op=node.type,
             node=node.name,
             line=node.line or None,
@@ -104,3 +130,7 @@ class Placer:
             node=node.name,
             line=node.line or None,
         )
+
+
+def _requests(members: Sequence[Node]) -> str:
+    return ", ".join(f"{m.device} ({m.name})" for m in members if m.device) or "for colocation"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -29,13 +30,13 @@ from weft_exec.tracing import StepTrace
 from weft_graph import stacks
 from weft_graph.gc_pause import paused_gc
 from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_graph.node import Node, Output
 from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
 _LARGEST_CACHE = 1024
-_FULL_TRACE = 3
+"""Signatures kept; the oldest goes, since a program that makes new ones rarely comes back."""
 
 
 class _Signature:
@@ -55,6 +56,13 @@ class _Signature:
         self.converters = tuple(converters)
         self.feed_slots = executable.feed_slots
         self.single = single
+
+    def slots(self, values: Any) -> list[Any]:
+        """The slots of a new step, with the fed values in place."""
+        slots = self.executable.template.copy()
+        for convert, slot, value in zip(self.converters, self.feed_slots, values, strict=True):
+            slots[slot] = convert(value)
+        return slots
 
 
 class BaseSession:
@@ -90,6 +98,8 @@ class BaseSession:
         self._growth = GrowthWatch()
         self._closed = False
         self._steps: set[StepContext] = set()
+        self._executables: weakref.WeakSet[Executable] = weakref.WeakSet()
+        self._entered = False
         self._lock = threading.RLock()
 
     # ---------------------------------------------------------------- properties
@@ -146,12 +156,13 @@ class BaseSession:
           DeadlineExceededError: the step ran past its timeout.
           OpError: a kernel failed; the message says where.
         """
+        kind = type(fetches)
+        single = kind is Output or kind is Node
         try:
-            key = (fetches, tuple(feed_dict)) if feed_dict else (fetches, ())
+            key = (fetches if single else structure_key(fetches), tuple(feed_dict or ()))
             signature = self._cache.get(key)
         except TypeError:
-            key = (structure_key(fetches), tuple(feed_dict or ()))
-            signature = self._cache.get(key) if _hashable(key) else None
+            signature = None
         if (
             signature is None
             or self._extended != len(self._graph.nodes)
@@ -159,7 +170,11 @@ class BaseSession:
             or self._epoch != self._resources.epoch
         ):
             signature, feed_dict = self._signature(key, fetches, feed_dict)
-        values = feed_dict.values() if feed_dict else ()
+        values: Any = ()
+        if feed_dict:
+            if not isinstance(feed_dict, Mapping):
+                raise errors.InvalidTypeError(f"feed_dict must be a mapping, got {feed_dict!r}")
+            values = feed_dict.values()
         if options is None and not self._config.timeout_ms:
             results = self._execute(signature, values)
         else:
@@ -168,15 +183,16 @@ class BaseSession:
 
     def _execute(self, signature: _Signature, values: Any) -> list[Any]:
         executable = signature.executable
-        slots = executable.template.copy()
-        for convert, slot, value in zip(
-            signature.converters, signature.feed_slots, values, strict=True
-        ):
-            slots[slot] = convert(value)
-        if executable.linear is not None:
+        slots = signature.slots(values)
+        if executable.linear is None:
+            return self._drive(executable, slots, None, None)
+        try:
             quietly(executable.linear.run, slots)
-            return executable.results(slots)
-        return self._drive(executable, slots, None, None)
+        except errors.OpError as error:
+            if self._closed:
+                raise errors.CancelledError("the session was closed while the step ran") from error
+            raise
+        return executable.results(slots)
 
     def _execute_with(
         self, signature: _Signature, values: Any, options: Any, run_metadata: Any
@@ -184,14 +200,8 @@ class BaseSession:
         timeout = getattr(options, "timeout_in_ms", 0) or self._config.timeout_ms
         level = getattr(options, "trace_level", 0)
         trace = StepTrace() if level else None
-        executable = signature.executable
-        slots = executable.template.copy()
-        for convert, slot, value in zip(
-            signature.converters, signature.feed_slots, values, strict=True
-        ):
-            slots[slot] = convert(value)
         deadline = time.monotonic() + timeout / 1000 if timeout else None
-        results = self._drive(executable, slots, deadline, trace)
+        results = self._drive(signature.executable, signature.slots(values), deadline, trace)
         if trace is not None and run_metadata is not None:
             trace.fill(run_metadata, self._devices[0].name)
         return results
@@ -200,17 +210,21 @@ class BaseSession:
         self, executable: Executable, slots: list[Any], deadline: float | None, trace: Any
     ) -> list[Any]:
         context = StepContext(deadline, self._resources.default_container)
-        with self._lock:
-            self._steps.add(context)
+        self._steps.add(context)
         try:
+            if self._closed:
+                raise _closed_error()
             if executable.linear is not None:
                 record = None if trace is None else trace.record
                 quietly(executable.linear.run_checked, slots, checker(context), record)
             else:
                 quietly(Driver(executable, slots, context, self._pool, trace).run)
+        except errors.OpError as error:
+            if self._closed and not isinstance(error, errors.CancelledError):
+                raise errors.CancelledError("the session was closed while the step ran") from error
+            raise
         finally:
-            with self._lock:
-                self._steps.discard(context)
+            self._steps.discard(context)
         return executable.results(slots)
 
     def make_callable(
@@ -223,15 +237,18 @@ class BaseSession:
           feed_list: outputs or names; the function takes one positional value for each.
           accept_options: let the function take `options=` and `run_metadata=`.
         """
-        feeds = list(feed_list or ())
-        expanded = [expand_feed(self._graph, key, None)[0][0] for key in feeds]
+        self._check_open()
+        self._extend()
+        feeds = [self._graph.as_graph_element(key, allow_operation=False) for key in feed_list or ()]
+        if len(set(feeds)) != len(feeds):
+            raise errors.InvalidArgumentError("feed_list names one tensor twice")
+        plan = FetchPlan(self._graph, fetches)
+        single = isinstance(fetches, Output)
         state: list[Any] = []
 
-        def refresh() -> _Signature:
+        def refresh() -> None:
             self._check_open()
-            signature = self._derive(fetches, expanded)
-            state[:] = [signature, self._epoch]
-            return signature
+            state[:] = [self._derive(plan, feeds, single), self._epoch]
 
         refresh()
         execute = self._execute
@@ -240,9 +257,9 @@ class BaseSession:
             if self._closed or state[1] != self._resources.epoch:
                 self._refresh_epoch()
                 refresh()
-            if len(values) != len(expanded):
+            if len(values) != len(feeds):
                 raise errors.InvalidArgumentError(
-                    f"the callable takes {len(expanded)} values, got {len(values)}"
+                    f"the callable takes {len(feeds)} values, got {len(values)}"
                 )
             signature: _Signature = state[0]
             if options is not None and not accept_options:
@@ -265,22 +282,23 @@ class BaseSession:
             raise errors.InvalidTypeError(f"feed_dict must be a mapping, got {feed_dict!r}")
         with self._lock:
             self._refresh_epoch()
-            if self._extended != len(self._graph.nodes):
-                self._extend()
-            pairs = [
-                pair
-                for feed, value in (feed_dict or {}).items()
-                for pair in expand_feed(self._graph, feed, value)
-            ]
+            self._extend()
+            pairs: list[tuple[Output, Any]] = []
+            as_they_are = True
+            for feed, value in (feed_dict or {}).items():
+                expanded = expand_feed(self._graph, feed, value)
+                as_they_are &= len(expanded) == 1 and expanded[0][1] is value
+                pairs.extend(expanded)
             feeds = dict(pairs)
             if len(feeds) != len(pairs):
                 raise errors.InvalidArgumentError("feed_dict feeds one tensor twice")
             expanded_key = (key[0], tuple(feeds))
             signature = self._cache.get(expanded_key)
             if signature is None:
-                signature = self._derive(fetches, list(feeds))
+                plan = FetchPlan(self._graph, fetches)
+                signature = self._derive(plan, list(feeds), isinstance(fetches, Output))
                 self._keep(expanded_key, signature)
-            if len(feeds) == len(feed_dict or ()):
+            if as_they_are:
                 self._keep(key, signature)
         return signature, feeds
 
@@ -289,25 +307,27 @@ class BaseSession:
             del self._cache[next(iter(self._cache))]
         self._cache[key] = signature
 
-    def _derive(self, fetches: Any, feeds: list[Output]) -> _Signature:
+    def _derive(self, plan: FetchPlan, feeds: list[Any], single: bool) -> _Signature:
         with self._lock, paused_gc():
-            plan = FetchPlan(self._graph, fetches)
             step = prune(feeds, plan.outputs, plan.targets)
             if self._config.optimize:
                 simplify(step)
                 fold_constants(step, self._devices[0])
                 eliminate_common_subexpressions(step)
-            self._placer.pin(step.graph.nodes)
             executable = derive(step, self._placer.place, self._pool is not None)
-        return _Signature(
-            plan, executable, [converter(f) for f in feeds], isinstance(fetches, Output)
-        )
+            self._executables.add(executable)
+        return _Signature(plan, executable, [converter(f) for f in feeds], single)
 
     def _extend(self) -> None:
-        nodes = self._graph.nodes
-        self._growth.extended(nodes, self._extended)
-        self._extended = len(nodes)
-        self._graph.mark_extended(self._extended)
+        with self._lock:
+            nodes = self._graph.nodes
+            count = len(nodes)
+            if count == self._extended:
+                return
+            self._growth.extended(nodes, self._extended)
+            self._placer.extend(nodes[self._extended : count])
+            self._extended = count
+            self._graph.mark_extended(count)
 
     def _refresh_epoch(self) -> None:
         if self._epoch != self._resources.epoch:
@@ -322,9 +342,10 @@ class BaseSession:
             if self._closed:
                 return
             self._closed = True
-            running = list(self._steps)
             self._cache.clear()
-        for context in running:
+        for executable in list(self._executables):
+            executable.cancel()
+        for context in list(self._steps):
             context.cancellation.cancel(errors.CancelledError("the session was closed"))
         if not self._target:
             self._resources.clear()
@@ -341,30 +362,30 @@ class BaseSession:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise errors.FailedPreconditionError("the session has been closed")
+            raise _closed_error()
 
 
 _reset = containers.reset
 
 
-def _hashable(key: Any) -> bool:
-    try:
-        hash(key)
-    except TypeError:
-        return False
-    return True
+def _closed_error() -> errors.FailedPreconditionError:
+    return errors.FailedPreconditionError("the session has been closed")
 
 
 class Session(BaseSession):
     """A session that is also a context manager: inside it is the default session."""
 
     def __enter__(self) -> Session:
+        if self._entered:
+            raise errors.FailedPreconditionError("the session has been entered already")
+        self._entered = True
         self._graph_scope = self._graph.as_default()
         self._graph_scope.__enter__()
         stacks.push_session(self)
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        self._entered = False
         stacks.pop_session(self)
         self._graph_scope.__exit__(None, None, None)
         self.close()
@@ -391,15 +412,13 @@ class InteractiveSession(BaseSession):
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
         super().__init__(target, graph, config)
-        self._scope = None if graph is None else graph.as_default()
-        if self._scope is not None:
-            self._scope.__enter__()
+        self._own_graph = graph
+        if graph is not None:
+            stacks.push_graph(graph)
         stacks.push_session(self)
 
     def close(self) -> None:
         """Close it and leave the stack of default sessions."""
         if not self._closed:
-            stacks.pop_session(self)
-            if self._scope is not None:
-                self._scope.__exit__(None, None, None)
+            stacks.drop(self, self._own_graph)
         super().close()

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import random
+import re
 import shutil
 import tempfile
 import unittest
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import numpy as np
 
 from weft_exec.session import Session
 from weft_graph.graph import Graph
-from weft_graph.stacks import graph_as_default, reset_default_graph
+from weft_graph.random_seed import set_random_seed
+from weft_graph.stacks import get_default_session, graph_as_default, reset_default_graph
+from weft_tensor.dtypes import as_dtype
+from weft_tensor.errors import InvalidArgumentError, OpError
 
 main = unittest.main
+
+_SEED = 87654321
 
 
 class TestCase(unittest.TestCase):

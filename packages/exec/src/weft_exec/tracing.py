@@ -31,7 +31,7 @@ class StepTrace:
 
     def __init__(self) -> None:
         self.records: list[NodeRecord] = []
-        self._waiting: dict[int, tuple[Node, int]] = {}
+        self._waiting: dict[int, tuple[Node, str, int]] = {}
 
     def record(self, node: Node, device: str, call: Callable[[], Any]) -> Any:
         """`call()`, timed as an execution of `node`."""
@@ -43,15 +43,15 @@ class StepTrace:
         )
         return value
 
-    def waiting(self, entry: int, node: Node, start: int) -> None:
+    def waiting(self, entry: int, node: Node, device: str, start: int) -> None:
         """Note that an asynchronous node has started."""
-        self._waiting[entry] = (node, start)
+        self._waiting[entry] = (node, device, start)
 
     def arrived(self, entry: int) -> None:
         """Note that an asynchronous node has completed."""
-        node, start = self._waiting.pop(entry)
+        node, device, start = self._waiting.pop(entry)
         thread = threading.get_ident()
-        self.records.append(NodeRecord(node, "", start, time.time_ns(), thread, 0))
+        self.records.append(NodeRecord(node, device, start, time.time_ns(), thread, 0))
 
     def fill(self, metadata: Any, default_device: str) -> None:
         """Write the records into a RunMetadata message as step statistics."""

@@ -166,6 +166,10 @@ class Graph:
             raise errors.NotFoundError(self._missing_node(name))
         return node
 
+    def find_node(self, name: str) -> Node | None:
+        """The node of that name, or None."""
+        return self._by_name.get(name)
+
     def get_tensor_by_name(self, name: str) -> Output:
         """The output called `node:port`.
 

@@ -117,6 +117,16 @@ def _pop(stack: list[Any], item: Any, what: str) -> None:
     stack.pop()
 
 
+def drop(session: SessionProtocol, graph: Graph | None) -> None:
+    """Take a session, and the graph it made the default, off the stacks wherever they are."""
+    if session in _stacks.sessions:
+        _stacks.sessions.remove(session)
+    if graph is not None and graph in _stacks.graphs:
+        _stacks.graphs.reverse()
+        _stacks.graphs.remove(graph)
+        _stacks.graphs.reverse()
+
+
 def session_for(graph: Graph, session: Any, call: str) -> SessionProtocol:
     """`session` or the default one, checked to run `graph`.
 

@@ -6,6 +6,7 @@ the driving thread, without locks.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -15,7 +16,7 @@ from weft_exec.executor.context import Completion, StepContext
 from weft_exec.executor.entries import Entry
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Slots
-from weft_exec.executor.pool import ThreadPool
+from weft_exec.executor.pool import Task, ThreadPool
 from weft_exec.executor.step import StepMachine
 from weft_exec.kernel_errors import located
 from weft_tensor import errors
@@ -27,6 +28,8 @@ WORTH_A_THREAD = 1e-4
 """Seconds that a kernel must take for a hop to another thread to pay."""
 
 _WAKE = -1
+
+_log = logging.getLogger("weft")
 
 
 class Driver:
@@ -47,7 +50,7 @@ class Driver:
         self._trace = trace
         self._machine = StepMachine(executable.entries, executable.shared_uses)
         self._mailbox: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
-        self._threads_busy = 0
+        self._on_pool: dict[int, Task] = {}
 
     def run(self) -> None:
         """Run the step to its end.
@@ -62,7 +65,7 @@ class Driver:
             while not machine.done:
                 entry = machine.take()
                 if entry is None:
-                    self._receive(block=True)
+                    self._wait()
                 else:
                     self._start(entry)
                     self._receive(block=False)
@@ -82,24 +85,24 @@ class Driver:
     def _start(self, entry: Entry) -> None:
         if entry.kernel is not None:
             self._start_asynchronous(entry)
-        elif entry.heavy and self._worth_a_thread(entry):
-            self._threads_busy += 1
-            assert self._pool is not None
-            self._pool.submit(lambda: self._run_on_pool(entry))
+        elif self._pool is not None and entry.heavy and self._worth_a_thread(entry, self._pool):
+            task = self._on_pool[entry.index] = Task(lambda: self._run_on_pool(entry))
+            self._pool.submit(task)
         else:
-            error = self._run_entry(entry)
-            self._completed(entry, error)
+            self._completed(entry, self._run_entry(entry))
 
-    def _worth_a_thread(self, entry: Entry) -> bool:
+    def _worth_a_thread(self, entry: Entry, pool: ThreadPool) -> bool:
         """Whether something else of weight can run meanwhile, and a thread is free."""
-        if self._pool is None or self._threads_busy >= self._pool.size - 1:
+        if not self._machine.heavy_ready or len(self._on_pool) >= pool.size - 1:
             return False
-        if entry.cost and entry.cost < WORTH_A_THREAD:
-            return False
-        return any(other.heavy for other in self._machine.peek())
+        return not entry.cost or entry.cost >= WORTH_A_THREAD
 
     def _run_on_pool(self, entry: Entry) -> None:
-        self._mailbox.put((entry.index, entry, self._run_entry(entry)))
+        try:
+            error = self._run_entry(entry)
+        except BaseException as raised:  # because the driver waits for this entry
+            error = raised
+        self._mailbox.put((entry.index, None, error))
 
     def _run_entry(self, entry: Entry) -> BaseException | None:
         started = time.perf_counter()
@@ -131,13 +134,27 @@ class Driver:
         started = time.time_ns()
         inputs = entry.arguments(self._slots)
         if self._trace is not None:
-            self._trace.waiting(entry.index, entry.segment.nodes[-1], started)
+            assert entry.node is not None
+            self._trace.waiting(entry.index, entry.node, entry.device, started)
         try:
             entry.kernel(self._context, inputs, done)
         except Exception as raised:  # because a kernel may raise anything; it is located
-            self._mailbox.put((entry.index, None, raised))
+            try:
+                done.fail(raised)
+            except errors.InternalError:
+                _log.exception("%s raised after it had completed", entry.node)
 
     # ----------------------------------------------------------------- receiving
+
+    def _wait(self) -> None:
+        """Run what no thread has started yet, or else wait for something to come in."""
+        for index, task in self._on_pool.items():
+            if task.claim():
+                del self._on_pool[index]
+                entry = self._entries[index]
+                self._completed(entry, self._run_entry(entry))
+                return
+        self._receive(block=True)
 
     def _receive(self, block: bool) -> None:
         """Handle what came in; with `block`, wait for something first."""
@@ -159,15 +176,16 @@ class Driver:
 
     def _handle(self, entry: Entry, value: Any, error: BaseException | None) -> None:
         if entry.kernel is None:
-            self._threads_busy -= 1
+            self._on_pool.pop(entry.index, None)
+            if error is not None and not isinstance(error, errors.OpError):
+                raise error
         else:
-            node = entry.segment.nodes[-1]
+            assert entry.node is not None
             if self._trace is not None:
                 self._trace.arrived(entry.index)
             if error is not None:
-                error = located(
-                    error, node, entry.segment.devices[-1], entry.arguments(self._slots)
-                )
+                inputs = entry.arguments(self._slots)
+                error = located(error, entry.node, entry.device, inputs)
             else:
                 error = self._store(entry, value)
         self._completed(entry, error)
@@ -177,12 +195,9 @@ class Driver:
         if isinstance(slot, slice):
             count = slot.stop - slot.start
             if type(value) not in (tuple, list) or len(value) != count:
-                node = entry.segment.nodes[-1]
-                return errors.InternalError(
-                    f"the kernel must give {count} values, got {value!r}",
-                    op=node.type,
-                    node=node.name,
-                )
+                wrong = errors.InternalError(f"the kernel must give {count} values, got {value!r}")
+                assert entry.node is not None
+                return located(wrong, entry.node, entry.device, entry.arguments(self._slots))
         self._slots[slot] = value
         return None
 
@@ -209,7 +224,8 @@ class Driver:
             self._context.cancellation.cancel(error)
 
     def _waiting_for(self) -> str:
-        names = [self._entries[i].segment.nodes[-1].name for i in sorted(self._machine.running)]
+        waiting = [self._entries[i].node for i in sorted(self._machine.running)]
+        names = [node.name for node in waiting if node is not None]
         return f" while waiting for {', '.join(names[:5])}" if names else ""
 
     def _abandon(self, error: BaseException) -> None:
@@ -217,10 +233,9 @@ class Driver:
         cancelled = errors.CancelledError(f"the step was interrupted by {type(error).__name__}")
         self._machine.abort(cancelled)
         self._context.cancellation.cancel(cancelled)
-        while self._threads_busy:
-            index, _, _ = self._mailbox.get()
-            if index != _WAKE and self._entries[index].kernel is None:
-                self._threads_busy -= 1
+        for task in list(self._on_pool.values()):
+            if not task.claim():
+                task.finished.wait()
 
 
 def checker(context: StepContext) -> Callable[[], None]:

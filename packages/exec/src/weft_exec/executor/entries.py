@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_exec.executor.linear import Gather, Instruction, Segment, Slots
+from weft_exec.executor.linear import Gather, Instruction, Segment, Slots, slot_range
 from weft_graph.node import Node
 
 Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Node]
@@ -56,20 +56,10 @@ class Item:
         take: Gather,
         uses: Sequence[int],
         slot: int | slice,
+        node: Node,
     ) -> None:
-        """Append the kernel."""
-        self.work.append((function, take, slot, uses, self.node))
-
-    def add_read(
-        self,
-        function: Callable[..., Any],
-        take: Gather,
-        uses: Sequence[int],
-        slot: int,
-        variable: Node,
-    ) -> None:
-        """Append the read of a variable."""
-        self.work.append((function, take, slot, uses, variable))
+        """Append a call: its arguments, the slots they are in, the slot of its result."""
+        self.work.append((function, take, slot, uses, node))
 
     def find(self) -> Item:
         """The representative of its group."""
@@ -86,6 +76,7 @@ class Entry:
     Attributes:
       index: its place among the entries, in the order in which ready ones are preferred.
       segment: its instructions.
+      node, device: its first node, the only one of a heavy or asynchronous entry, and where.
       kernel: for an asynchronous node, the function that starts it; its reads are in `segment`.
       take, slot: the asynchronous node's arguments and result.
       heavy: worth a thread of the pool.
@@ -97,9 +88,11 @@ class Entry:
 
     __slots__ = (
         "cost",
+        "device",
         "heavy",
         "index",
         "kernel",
+        "node",
         "pending",
         "segment",
         "shared",
@@ -108,10 +101,12 @@ class Entry:
         "take",
     )
 
-    def __init__(self, index: int, segment: Segment, heavy: bool) -> None:
+    def __init__(self, index: int, segment: Segment, first: Item | None = None) -> None:
         self.index = index
         self.segment = segment
-        self.heavy = heavy
+        self.node = None if first is None else first.node
+        self.device = "" if first is None else first.device
+        self.heavy = first is not None and first.heavy
         self.kernel: Callable[..., Any] | None = None
         self.take: Gather | None = None
         self.slot: int | slice = 0
@@ -124,10 +119,6 @@ class Entry:
         """The asynchronous node's inputs."""
         assert self.take is not None
         return self.take(slots)
-
-    def run(self, slots: Slots) -> None:
-        """Run its synchronous instructions."""
-        self.segment.run(slots)
 
 
 def group(items: Sequence[Item], kept: frozenset[int]) -> tuple[tuple[Entry, ...], dict[int, int]]:
@@ -179,7 +170,7 @@ def _users(items: Sequence[Item]) -> dict[int, set[Item]]:
     for item in items:
         leader = item.find()
         for _, _, slot, _, _ in item.work:
-            for made in _range(slot):
+            for made in slot_range(slot):
                 users.setdefault(made, set()).add(leader)
     for item in items:
         leader = item.find()
@@ -197,7 +188,7 @@ def _entry(
     shared: set[int] = set()
     last: dict[int, int] = {}
     for i, ((_, _, slot, uses, _), _) in enumerate(work):
-        for touched in (*uses, *_range(slot)):
+        for touched in (*uses, *slot_range(slot)):
             if not touched or touched in kept or touched not in users:
                 continue
             if len(users[touched]) > 1:
@@ -212,16 +203,11 @@ def _entry(
         for i, ((function, take, slot, _, _), _) in enumerate(work)
     ]
     lone = parts[0]
-    synchronous = instructions[:-1] if lone.asynchronous else instructions
-    segment = Segment(synchronous, [w[4] for w, _ in work], [device for _, device in work])
-    entry = Entry(index, segment, lone.heavy)
+    count = len(work) - lone.asynchronous
+    nodes = [w[4] for w, _ in work[:count]]
+    segment = Segment(instructions[:count], nodes, [device for _, device in work[:count]])
+    entry = Entry(index, segment, lone)
     entry.shared = tuple(sorted(shared))
     if lone.asynchronous:
         entry.kernel, entry.take, entry.slot, _ = instructions[-1]
     return entry
-
-
-def _range(slot: int | slice) -> range:
-    if isinstance(slot, slice):
-        return range(slot.start, slot.stop)
-    return range(slot, slot + 1) if slot else range(0)

@@ -35,8 +35,18 @@ def gather(slots: Sequence[int]) -> Gather:
     return itemgetter(*slots)
 
 
+def slot_range(slot: int | slice) -> range:
+    """The slots that an instruction fills; slot 0 takes the results of nodes that have none."""
+    if isinstance(slot, slice):
+        return range(slot.start, slot.stop)
+    return range(slot, slot + 1) if slot else range(0)
+
+
 class Segment:
     """Instructions in a fixed order, and the node each belongs to.
+
+    The instructions are a list so that `cancel` can end the loops that are running over it without
+    a check for each node.
 
     Attributes:
       instructions: what to run.
@@ -44,19 +54,26 @@ class Segment:
       devices: the name of the device of each.
     """
 
-    __slots__ = ("devices", "instructions", "nodes")
+    __slots__ = ("_count", "devices", "instructions", "nodes")
 
     def __init__(
         self, instructions: Sequence[Instruction], nodes: Sequence[Node], devices: Sequence[str]
     ) -> None:
-        self.instructions = tuple(instructions)
+        self.instructions = list(instructions)
+        self._count = len(self.instructions)
         self.nodes = tuple(nodes)
         self.devices = tuple(devices)
+
+    def cancel(self) -> None:
+        """Make running loops end at the next node, and later ones at once."""
+        self.instructions.clear()
 
     def run(self, slots: Slots) -> None:
         """Run all.
 
-        Raises: OpError: a kernel failed; it says which.
+        Raises:
+          CancelledError: `cancel` was called.
+          OpError: a kernel failed; it says which.
         """
         instruction: Instruction | None = None
         try:
@@ -70,6 +87,8 @@ class Segment:
             assert instruction is not None
             found = self._located(error, instruction, slots)
             raise found from found.__cause__
+        if len(self.instructions) != self._count:
+            raise _closed()
 
     def run_checked(
         self,
@@ -81,9 +100,10 @@ class Segment:
 
         Raises: OpError: a kernel failed, or what `check` raised.
         """
-        for (function, take, slot, dead), node, device, instruction in zip(
-            self.instructions, self.nodes, self.devices, self.instructions, strict=True
+        for instruction, node, device in zip(
+            self.instructions, self.nodes, self.devices, strict=False
         ):
+            function, take, slot, dead = instruction
             try:
                 check()
                 if trace is None:
@@ -95,8 +115,16 @@ class Segment:
                 raise found from found.__cause__
             for i in dead:
                 slots[i] = None
+        if len(self.instructions) != self._count:
+            raise _closed()
 
     def _located(self, error: Exception, instruction: Instruction, slots: Slots) -> errors.OpError:
-        position = next(i for i, other in enumerate(self.instructions) if other is instruction)
-        inputs = instruction[1](slots)
-        return located(error, self.nodes[position], self.devices[position], inputs)
+        for position, other in enumerate(self.instructions):
+            if other is instruction:
+                inputs = instruction[1](slots)
+                return located(error, self.nodes[position], self.devices[position], inputs)
+        return _closed()
+
+
+def _closed() -> errors.CancelledError:
+    return errors.CancelledError("the session was closed while the step ran")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -9,16 +10,43 @@ from queue import SimpleQueue
 import numpy as np
 
 
+class Task:
+    """A call that runs once: on a thread of the pool, or on the thread that claims it back.
+
+    A driver that has nothing else to do takes back what no thread has started.  Steps that run
+    inside kernels of other steps could otherwise wait for threads that wait for them.
+    """
+
+    __slots__ = ("_call", "_claims", "finished")
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._claims = itertools.count()
+        self.finished = threading.Event()
+
+    def claim(self) -> bool:
+        """Take the right to run it; true for the first caller only."""
+        return next(self._claims) == 0
+
+    def __call__(self) -> None:
+        """Run it unless somebody claimed it."""
+        if self.claim():
+            try:
+                self._call()
+            finally:
+                self.finished.set()
+
+
 class ThreadPool:
     """A fixed number of daemon threads, started when first used."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._started = False
         self._lock = threading.Lock()
 
-    def submit(self, task: Callable[[], None]) -> None:
+    def submit(self, task: Task) -> None:
         """Run `task`, which must not raise, on some thread."""
         if not self._started:
             self._start()

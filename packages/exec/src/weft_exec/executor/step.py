@@ -18,10 +18,20 @@ class StepMachine:
 
     Attributes:
       running: entries handed out and not finished.
+      heavy_ready: how many of the ready entries are heavy.
       error: the first failure; from then on nothing becomes ready.
     """
 
-    __slots__ = ("_entries", "_left", "_pending", "_ready", "_uses", "error", "running")
+    __slots__ = (
+        "_entries",
+        "_left",
+        "_pending",
+        "_ready",
+        "_uses",
+        "error",
+        "heavy_ready",
+        "running",
+    )
 
     def __init__(self, entries: Sequence[Entry], shared_uses: Mapping[int, int]) -> None:
         self._entries = entries
@@ -29,6 +39,7 @@ class StepMachine:
         self._uses = dict(shared_uses)
         self._ready = [entry.index for entry in entries if not entry.pending]
         self._left = len(entries)
+        self.heavy_ready = sum(entries[i].heavy for i in self._ready)
         self.running: set[int] = set()
         self.error: errors.OpError | None = None
 
@@ -37,22 +48,15 @@ class StepMachine:
         """Whether nothing runs and nothing more will."""
         return not self.running and (self.error is not None or not self._left)
 
-    @property
-    def ready_count(self) -> int:
-        """How many entries could start now."""
-        return 0 if self.error is not None else len(self._ready)
-
     def take(self) -> Entry | None:
         """Hand out the first ready entry, or None."""
         if not self._ready or self.error is not None:
             return None
         index = heapq.heappop(self._ready)
         self.running.add(index)
-        return self._entries[index]
-
-    def peek(self) -> Sequence[Entry]:
-        """The entries that could start now."""
-        return [] if self.error is not None else [self._entries[i] for i in self._ready]
+        entry = self._entries[index]
+        self.heavy_ready -= entry.heavy
+        return entry
 
     def finished(self, entry: Entry) -> list[int]:
         """Note that a running entry has finished.
@@ -66,6 +70,7 @@ class StepMachine:
             self._pending[successor] -= 1
             if not self._pending[successor]:
                 heapq.heappush(self._ready, successor)
+                self.heavy_ready += self._entries[successor].heavy
         dead: list[int] = []
         uses = self._uses
         for slot in entry.shared:
@@ -94,6 +99,8 @@ class StepMachine:
         for index in self._ready:
             if self._pending[index] or index in self.running:
                 raise errors.InternalError(f"entry {index} is ready and should not be")
+        if self.heavy_ready != sum(self._entries[i].heavy for i in self._ready):
+            raise errors.InternalError("the ready heavy entries are counted wrongly")
         if any(count < 0 for count in self._pending) or any(n < 0 for n in self._uses.values()):
             raise errors.InternalError("a count of the step fell below zero")
 

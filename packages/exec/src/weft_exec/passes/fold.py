@@ -16,39 +16,52 @@ from weft_tensor.shape import num_elements
 LARGEST_FOLDED = 10 << 20
 """Bytes; larger results are computed each time rather than kept."""
 
+_SOURCES = frozenset({"_Arg", "ReadVariableOp", "VarHandleOp", "Variable", "VariableV2"})
 _NEVER = frozenset({"Placeholder", "PlaceholderWithDefault", "CheckNumerics", "Print", "Assert"})
 
 
 def fold_constants(step: StepGraph, device: Device) -> int:
     """Replace nodes whose inputs are all constants by their value.
 
-    A node keeps its name and place; only single outputs without effects are folded.  A kernel that
+    A node keeps its name and place, and waits for what its constants waited for; only single
+    outputs without effects are folded.  A kernel that
     fails is left for the step to fail with, where the error has its place.
 
     Returns: the number of nodes folded.
     """
     const = lookup_op("Const")
     count = 0
+    effects: set[Node] = set()
     for node in step.graph.nodes:
-        if not _foldable(node):
+        if _has_effects(node) or not effects.isdisjoint([s.node for s in node.inputs]):
+            effects.add(node)
+        if not _foldable(node, effects):
             continue
         value = _evaluate(node, device)
         if value is None:
             continue
+        waits = [control for source in node.inputs for control in source.node.control_inputs]
         step.graph.become_constant(node, const, value, reason="fold")
+        if waits:
+            step.graph.set_control_inputs(node, waits, reason="fold")
         step.changes[f"fold {node.type}"] += 1
         count += 1
     return count
 
 
-def _foldable(node: Node) -> bool:
+def _has_effects(node: Node) -> bool:
+    """Whether leaving a node out could be noticed."""
+    return bool(node.control_inputs) or (node.op_def.stateful and node.type not in _SOURCES)
+
+
+def _foldable(node: Node, effects: set[Node]) -> bool:
     if len(node.outputs) != 1 or node.control_inputs or node.op_def.stateful:
         return False
     if node.type in ("Const", "_Arg") or node.type in _NEVER:
         return False
     output = node.outputs[0]
     if node.type in ("Shape", "Size", "Rank") and _static(node) is not None:
-        return True
+        return node.inputs[0].node not in effects
     if not node.inputs or any([source.node.type != "Const" for source in node.inputs]):
         return False
     count = num_elements(output.dims)

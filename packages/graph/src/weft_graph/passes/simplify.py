@@ -19,7 +19,11 @@ def simplify(step: StepGraph) -> int:
         if rule is None or node.control_inputs:
             continue
         replacement = rule(node)
-        if replacement is not None and replacement is not node.outputs[0]:
+        if replacement is None or any(
+            source.node.control_inputs for source in node.inputs if source is not replacement
+        ):
+            continue
+        if replacement is not node.outputs[0]:
             step.replace(node.outputs[0], replacement, reason=f"simplify {node.type}")
             replaced.append(node)
     step.drop_unused(replaced)
