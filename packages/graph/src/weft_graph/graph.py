@@ -81,7 +81,8 @@ class Graph:
         Args:
           name: unique already.
           inputs: outputs of this graph.
-          types, shapes: one per output; None for shapes that are all unknown.
+          types: one per output.
+          shapes: one per output; None for shapes that are all unknown.
         Raises: FailedPreconditionError: the graph is finalized.
         """
         if self._finalized:

@@ -347,24 +347,26 @@ def _find_numpy(dtype: np.dtype[Any]) -> DType | None:
     return found
 
 
-def as_dtype(value: Any) -> DType:
-    """Return the element type that `value` means.
+def as_dtype(type_value: Any) -> DType:
+    """Return the element type that `type_value` means.
 
     Args:
-      value: a `DType`, a NumPy dtype or scalar class, a Python class (float is float32, int is
+      type_value: a `DType`, a NumPy dtype or scalar class, a Python class (float is float32, int is
         int32, str and bytes are string), a name ("float32", "half", "float32_ref"), TensorFlow's
         enum number, or anything with such a `dtype`.
     Raises:
       InvalidTypeError: it means no element type.
     """
-    if type(value) is DType:
-        return value
+    if type(type_value) is DType:
+        return type_value
     try:
-        return _LOOKUP[value]
+        return _LOOKUP[type_value]
     except (KeyError, TypeError):
-        found = _find(value)
+        found = _find(type_value)
     if found is None:
-        raise InvalidTypeError(f"expected an element type such as weft.float32, got {value!r}")
+        raise InvalidTypeError(
+            f"expected an element type such as weft.float32, got {type_value!r}"
+        )
     return found
 
 
