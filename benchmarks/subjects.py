@@ -60,13 +60,15 @@ class Subject:
         return {report["row"]: report["median"] for report in map(json.loads, lines)}
 
 
+DROPPED = {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH"}
+
+
 def environment(threads: int) -> dict[str, str]:
-    """Equal for all: the processor's own BLAS kernels, the threads asked for, and no GPU."""
-    inherited = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in {"OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE", "PYTHONPATH"}
-    }
+    """Equal for all: the processor's own BLAS kernels, the threads asked for, and no GPU.
+
+    Python keeps its bytecode, as it does for whoever has not told it otherwise.
+    """
+    inherited = {name: value for name, value in os.environ.items() if name not in DROPPED}
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads)
     xla = f"--xla_cpu_multi_thread_eigen={str(threads > 1).lower()}"
     return (

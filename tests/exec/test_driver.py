@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import weft as wf
+from weft import errors
 from weft_exec.executor.context import StepContext
 from weft_exec.executor.pool import shared_pool
 from weft_exec.kernels.registry import kernel
 from weft_exec.resources import Done
 from weft_graph.builder import out
 from weft_graph.op_def import register_op
-
-import weft as wf
-from weft import errors
 
 BODIES: dict[str, Callable[..., Any]] = {}
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import weft as wf
 from weft import errors
@@ -32,9 +31,8 @@ class TestNames:
         assert wf.constant(1.0, name="X").op.name == "X_1"
 
     def test_scopes_nest_and_are_made_unique(self) -> None:
-        with wf.name_scope("a"):
-            with wf.name_scope("b") as inner:
-                assert wf.constant(1.0, name="c").op.name == "a/b/c"
+        with wf.name_scope("a"), wf.name_scope("b") as inner:
+            assert wf.constant(1.0, name="c").op.name == "a/b/c"
         with wf.name_scope("a") as again:
             assert again == "a_1/"
         with wf.name_scope(inner):

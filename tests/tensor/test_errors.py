@@ -6,8 +6,7 @@ import copy
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from weft_tensor import errors
 

@@ -145,7 +145,7 @@ def test_array_protocol_of_numpy_2() -> None:
     assert not np.shares_memory(np.array(tensor, copy=True), tensor.numpy())
     assert np.asarray(tensor, dtype=np.float64).dtype == np.float64
     assert np.shares_memory(np.asarray(tensor, copy=False), tensor.numpy())
-    with pytest.raises(ValueError, match="without copying|avoid copy"):
+    with pytest.raises(ValueError, match=r"without copying|avoid copy"):
         np.asarray(tensor, dtype=np.float64, copy=False)
     assert (np.add(tensor, 1) == [1, 2, 3]).all()
 

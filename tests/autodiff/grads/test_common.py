@@ -5,6 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.differentiate import vector_jacobian
+from weft_testing.evaluate import evaluate
+
 from weft_autodiff.grads import arithmetic, casting  # noqa: F401 - registers
 from weft_autodiff.grads.common import sum_to_shape
 from weft_graph.builder import constant, out
@@ -12,8 +15,6 @@ from weft_graph.graph import Graph
 from weft_graph.node import Output
 from weft_graph.ops import math
 from weft_tensor import dtypes
-from weft_testing.differentiate import vector_jacobian
-from weft_testing.evaluate import evaluate
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from weft_testing.graphs import assert_same_graph, declared, sample_graph, source, strings, value
 
 from weft_graph import serialize

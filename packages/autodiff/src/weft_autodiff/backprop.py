@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from enum import Enum
 from typing import Any
 
 from weft_autodiff.registry import Gradient, gradient_of
@@ -12,7 +13,7 @@ from weft_graph import builder
 from weft_graph.gc_pause import paused_gc
 from weft_graph.graph import Graph
 from weft_graph.indexed_slices import IndexedSlices
-from weft_graph.node import Node, Output
+from weft_graph.node import Node, Output, check_same_graph
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims
 
@@ -20,6 +21,22 @@ Grad = Output | IndexedSlices
 
 _log = logging.getLogger("weft")
 _DENSE_WARNING_BYTES = 1 << 26
+
+
+class UnconnectedGradients(Enum):
+    """What `gradients` returns for an x that no y depends on: None, or zeros of its shape."""
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+class AggregationMethod:
+    """How partial gradients are summed, in TensorFlow; here the sum is one AddN for all of them."""
+
+    ADD_N = 0
+    DEFAULT = ADD_N
+    EXPERIMENTAL_TREE = 1
+    EXPERIMENTAL_ACCUMULATE_N = 2
 
 
 def gradients(
@@ -31,24 +48,26 @@ def gradients(
     gate_gradients: bool = False,
     aggregation_method: Any = None,
     stop_gradients: Any = None,
-    unconnected_gradients: str = "none",
+    unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
 ) -> list[Grad | None]:
     """Add nodes that compute the derivatives of the sum of `ys` with respect to each of `xs`.
 
     Args:
       ys: output or list of outputs, floating or complex, any shape.
-      xs: output, variable, or list of these.
+      xs: output, variable, or list of these, in the graph of `ys`.
       grad_ys: gradients to start from, each of the shape of its y; ones by default.
       name: name scope of the new nodes.
       colocate_gradients_with_ops: request the forward node's device for its gradient.
       gate_gradients: let no gradient of a node be used before all of them are computed.
       aggregation_method: accepted for TensorFlow's sake; sums are always one AddN.
       stop_gradients: outputs through which nothing flows back, taken as constants.
-      unconnected_gradients: "none" or "zero": what stands for xs that ys do not depend on.
-    Returns: one per x, with its shape and dtype; IndexedSlices where only some rows are touched.
+      unconnected_gradients: "none" or "zero" (or `UnconnectedGradients`): what stands for xs
+        that ys do not depend on.
+    Returns: one per x, with its shape and dtype; IndexedSlices where only some rows are touched;
+      as for one that ys do not depend on, where x is neither floating nor complex.
     Raises:
-      InvalidTypeError: a y or x is neither floating nor complex.
-      InvalidArgumentError: `grad_ys` do not fit `ys`.
+      InvalidTypeError: a y is neither floating nor complex.
+      InvalidArgumentError: `grad_ys` do not fit `ys`, or ys and xs are not in one graph.
       NotFoundError: a node on the way has no registered gradient; the message names it.
     Source: paper, section 4.1.
     """
@@ -67,14 +86,14 @@ def gradients(
     if not targets:
         return [None] * len(sources)
     graph = targets[0].graph
-    _check(targets, "y")
-    _check(sources, "x")
+    _check(targets)
+    check_same_graph([*targets, *sources])
     stops = {_source(s) for s in _as_list(stop_gradients or [])}
     with paused_gc(), graph.as_default(), graph.name_scope(name or "gradients"):
         walk = _Walk(graph, colocate_gradients_with_ops, gate_gradients)
         for y, start in zip(targets, starts, strict=True):
             walk.receive(y, _start(y, start))
-        walk.back(targets, sources, stops)
+        walk.back(targets, [x for x in sources if is_trainable(x)], stops)
         return [_final(walk, x, mode) for x in sources]
 
 
@@ -314,11 +333,11 @@ def _source(x: Any) -> Output:
     return builder.convert_to_tensor(x)
 
 
-def _check(outputs: Iterable[Output], what: str) -> None:
-    for output in outputs:
+def _check(targets: Iterable[Output]) -> None:
+    for output in targets:
         if not is_trainable(output):
             raise errors.InvalidTypeError(
-                f"gradients requires each {what} to be floating or complex, got {output!r}",
+                f"gradients requires each y to be floating or complex, got {output!r}",
                 op=output.node.type,
                 node=output.node.name,
                 line=output.node.line,

@@ -19,8 +19,8 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     """Decorator for functions that return their result and the function of its gradient.
 
     `f(*args)` returns `(result, grad_fn)`, and `grad_fn(*grads)`, one per result, returns one
-    gradient per argument.  When `f` reads variables, `grad_fn` must take `variables=` and return
-    `(argument_gradients, variable_gradients)`.
+    gradient per argument.  When `f` reads or makes variables, `grad_fn` must take `variables=` and
+    return `(argument_gradients, variable_gradients)`.
 
     Raises (the decorated function): InvalidTypeError: `f` does not return such a pair, or reads
       variables that `grad_fn` does not take.
@@ -50,6 +50,25 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         return _wrap(graph, results, inputs, handles, variables, grad_fn, type(result), several)
 
     return decorated
+
+
+def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f` with the gradient of the identity: what flows into its result flows on to its argument.
+
+    Args:
+      f: a function of one tensor, with a result of the same shape.
+    """
+
+    @custom_gradient
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        def grad(*grads: Any, variables: Any = None) -> Any:
+            if variables is None:
+                return list(grads)
+            return list(grads), [None] * len(variables)
+
+        return f(*args, **kwargs), grad
+
+    return functools.wraps(f)(wrapped)
 
 
 def _wrap(
@@ -84,26 +103,28 @@ def _wrap(
     values = list(node.outputs[: len(results)])
     if not several:
         return values[0]
-    return kind(values)
+    return kind._make(values) if hasattr(kind, "_make") else kind(values)
 
 
 def _variables_read(nodes: Sequence[Node], graph: Any) -> list[Any]:
-    """The variables in the graph's collections whose handle or reference the nodes use."""
+    """The variables in the graph's collections that the nodes use, by whichever of their outputs.
+
+    Those that the nodes made are among them: their initializers use them.
+    """
     from weft_graph.collections_keys import GraphKeys
 
     owners = {}
     for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES):
         for variable in graph.get_collection(key):
-            for output in variable.op.outputs:
+            for output in (*variable.op.outputs, *_shared_reads(variable)):
                 owners[output] = variable
-            owners[_snapshot(variable)] = variable
-    made = {output for node in nodes for output in node.outputs}
-    found = {owners[s]: None for n in nodes for s in n.inputs if s in owners and s not in made}
-    return list(found)
+    return list({owners[s]: None for node in nodes for s in node.inputs if s in owners})
 
 
-def _snapshot(variable: Any) -> Output:
-    return builder.convert_to_tensor(variable)
+def _shared_reads(variable: Any) -> list[Output]:
+    """The reads made with the variable that stand for its value wherever it is used."""
+    reads = (getattr(variable, name, None) for name in ("_snapshot", "_cached"))
+    return [read for read in reads if read is not None]
 
 
 def _handle(variable: Any) -> Output:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -40,8 +39,6 @@ class Gradient:
         self.accepts_none = accepts_none
         self.accepts_sparse = accepts_sparse
 
-
-_of_graphs: weakref.WeakKeyDictionary[Graph, dict[str, Gradient]] = weakref.WeakKeyDictionary()
 
 _gradients: Registry[Gradient] = Registry(
     "gradient",
@@ -93,14 +90,14 @@ def gradient_of(node: Node) -> Gradient:
         name = node.type
     else:
         name = override.decode() if isinstance(override, bytes) else override
-        local = _of_graphs.get(node.graph, {}).get(name)
+        local: Gradient | None = node.graph.gradient_functions.get(name)
         if local is not None:
             return local
     entry = _gradients.get(name)
     if entry is None:
         raise errors.NotFoundError(
             f"no gradient is registered for {name!r}; register one with RegisterGradient, or "
-            "declare with NotDifferentiable that there is none",
+            f"declare with NotDifferentiable that there is none{_gradients.broken}",
             op=node.type,
             node=node.name,
             line=node.line,
@@ -110,7 +107,7 @@ def gradient_of(node: Node) -> Gradient:
 
 def register_in_graph(graph: Graph, name: str, entry: Gradient) -> None:
     """Register an override that lives and dies with a graph."""
-    _of_graphs.setdefault(graph, {})[name] = entry
+    graph.gradient_functions[name] = entry
 
 
 def registered_gradients() -> list[str]:

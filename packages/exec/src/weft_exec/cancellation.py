@@ -71,25 +71,58 @@ class Cancellation:
         return True
 
 
+class Timer:
+    """A call that `call_at` has arranged.
+
+    Attributes:
+      callback: what to call; None once it was called or forgotten.
+    """
+
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        """Forget the callback, unless it has been called, or is about to be."""
+        _timers.cancel(self)
+
+
 class _Timers:
     """Callbacks at times of `time.monotonic`, all from one daemon thread that idles away."""
 
     _IDLE_SECONDS = 5.0
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._cancelled = 0
         self._next = itertools.count()
         self._condition = threading.Condition()
         self._running = False
 
-    def call_at(self, when: float, callback: Callable[[], None]) -> None:
+    def call_at(self, when: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` once `time.monotonic()` reaches `when`."""
+        timer = Timer(callback)
         with self._condition:
-            heapq.heappush(self._heap, (when, next(self._next), callback))
+            heapq.heappush(self._heap, (when, next(self._next), timer))
             if not self._running:
                 self._running = True
                 threading.Thread(target=self._loop, name="weft-deadlines", daemon=True).start()
             self._condition.notify()
+        return timer
+
+    def cancel(self, timer: Timer) -> None:
+        """Forget a callback; cancelled entries never make up more than half of the heap."""
+        with self._condition:
+            if timer.callback is None:
+                return
+            timer.callback = None
+            self._cancelled += 1
+            if 2 * self._cancelled > len(self._heap):
+                self._heap = [entry for entry in self._heap if entry[2].callback is not None]
+                heapq.heapify(self._heap)
+                self._cancelled = 0
+                self._condition.notify()
 
     def _loop(self) -> None:
         while True:
@@ -98,6 +131,7 @@ class _Timers:
             if due is None:
                 return
             due()
+            del due  # else it lives, with all that it refers to, until the next one
 
     def _next_due(self) -> Callable[[], None] | None:
         while True:
@@ -107,14 +141,19 @@ class _Timers:
                     return None
                 continue
             wait = self._heap[0][0] - time.monotonic()
-            if wait <= 0:
-                return heapq.heappop(self._heap)[2]
-            self._condition.wait(wait)
+            if wait > 0:
+                self._condition.wait(wait)
+                continue
+            timer = heapq.heappop(self._heap)[2]
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                return callback
+            self._cancelled -= 1
 
 
 _timers = _Timers()
 
 
-def call_at(when: float, callback: Callable[[], None]) -> None:
+def call_at(when: float, callback: Callable[[], None]) -> Timer:
     """Call `callback` from a shared thread once `time.monotonic()` reaches `when`."""
-    _timers.call_at(when, callback)
+    return _timers.call_at(when, callback)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from sys import getrefcount
 from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
-from weft_exec.cancellation import Cancellation, call_at
+from weft_exec.cancellation import Cancellation, Timer, call_at
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, compatible_dims, format_dims
@@ -427,13 +427,21 @@ Attempt = Callable[[], Any]
 
 
 class _Waiter:
-    __slots__ = ("attempt", "cancellation", "done", "token")
+    __slots__ = ("attempt", "cancellation", "done", "timer", "token")
 
     def __init__(self, attempt: Attempt, done: Done, cancellation: Cancellation | None) -> None:
         self.attempt = attempt
         self.done: Done | None = done
         self.cancellation = cancellation
         self.token: int | None = None
+        self.timer: Timer | None = None
+
+    def forget(self) -> None:
+        """Leave nothing of the waiter with those who would have ended its waiting."""
+        if self.cancellation is not None and self.token is not None:
+            self.cancellation.deregister(self.token)
+        if self.timer is not None:
+            self.timer.cancel()
 
 
 class Waiters:
@@ -442,6 +450,7 @@ class Waiters:
     An operation is an attempt: a function that runs with the lock held and returns its result, or
     `NOT_READY` and has changed nothing. A waiter holds no thread; it is completed exactly once: by
     a successful attempt, the error an attempt raised, cancellation, its deadline, or `close`.
+    After that nothing here refers to it. Errors that several waiters get are copied for each.
 
     Lines that feed one another (of a queue's enqueues and dequeues) share one lock, and are woken
     by `wake_all`.
@@ -452,12 +461,12 @@ class Waiters:
 
     def __init__(self, lock: Any = None) -> None:
         self.lock: Any = lock or threading.RLock()
-        self._line: deque[_Waiter] = deque()
+        self._line: OrderedDict[_Waiter, None] = OrderedDict()
         self._closed: errors.OpError | None = None
 
     def __len__(self) -> int:
         with self.lock:
-            return sum(waiter.done is not None for waiter in self._line)
+            return len(self._line)
 
     def wait(
         self,
@@ -469,7 +478,7 @@ class Waiters:
         """Join the line; the attempt runs at once when nobody is before it.
 
         Args:
-          attempt: result or NOT_READY; may raise an OpError.
+          attempt: result or NOT_READY; what it raises is the waiter's failure.
           done: told the result or the failure, never with the lock held.
           cancellation: of the step; its error is passed on.
           deadline: in `time.monotonic()`; none when the step's driver cancels at its deadline.
@@ -478,7 +487,7 @@ class Waiters:
         with self.lock:
             if self._closed is not None:
                 waiter.attempt = _failing(self._closed)
-            self._line.append(waiter)
+            self._line[waiter] = None
             finished = self._advance()
             waits = waiter.done is not None
         _complete(finished)
@@ -486,10 +495,10 @@ class Waiters:
             return
         if cancellation is not None:
             waiter.token = cancellation.register(lambda error: self._cancel(waiter, error))
-            if waiter.done is None:
-                cancellation.deregister(waiter.token)
         if deadline is not None and waiter.done is not None:
-            call_at(deadline, lambda: self._cancel(waiter, _late()))
+            waiter.timer = call_at(deadline, lambda: self._cancel(waiter, _late()))
+        if waiter.done is None:  # completed by another thread, perhaps before there was a token
+            waiter.forget()
 
     def wake(self) -> int:
         """Attempt again from the head of the line on; returns how many went."""
@@ -508,7 +517,7 @@ class Waiters:
         """Fail everyone in the line now; later comers wait as usual."""
         with self.lock:
             finished = [
-                (waiter, waiter.done, error, True)
+                (waiter, waiter.done, error.copy(), True)
                 for waiter in self._line
                 if waiter.done is not None
             ]
@@ -527,25 +536,27 @@ class Waiters:
         finished: list[_Finished] = []
         line = self._line
         while line:
-            waiter = line[0]
+            waiter = next(iter(line))
+            failed = False
+            try:
+                result = waiter.attempt()
+            except Exception as error:  # because those who finished before it must be told
+                result, failed = error, True
+            if result is NOT_READY:
+                break
             if waiter.done is not None:
-                failed = False
-                try:
-                    result = waiter.attempt()
-                except errors.OpError as error:
-                    result, failed = error, True
-                if result is NOT_READY:
-                    break
                 finished.append((waiter, waiter.done, result, failed))
                 waiter.done = None
-            line.popleft()
+            line.pop(waiter, None)
         return finished
 
     def _cancel(self, waiter: _Waiter, error: errors.OpError) -> None:
         with self.lock:
             done, waiter.done = waiter.done, None
+            self._line.pop(waiter, None)
         if done is not None:
-            done.fail(error)
+            waiter.forget()
+            done.fail(error.copy())
             self.wake()
 
 
@@ -554,8 +565,7 @@ _Finished = tuple[_Waiter, Done, Any, bool]
 
 def _complete(finished: Iterable[_Finished]) -> None:
     for waiter, done, result, failed in finished:
-        if waiter.cancellation is not None and waiter.token is not None:
-            waiter.cancellation.deregister(waiter.token)
+        waiter.forget()
         if failed:
             done.fail(result)
         else:
@@ -564,7 +574,7 @@ def _complete(finished: Iterable[_Finished]) -> None:
 
 def _failing(error: errors.OpError) -> Attempt:
     def attempt() -> Any:
-        raise error
+        raise error.copy()
 
     return attempt
 

@@ -239,7 +239,8 @@ class BaseSession:
         """
         self._check_open()
         self._extend()
-        feeds = [self._graph.as_graph_element(key, allow_operation=False) for key in feed_list or ()]
+        element = self._graph.as_graph_element
+        feeds = [element(key, allow_operation=False) for key in feed_list or ()]
         if len(set(feeds)) != len(feeds):
             raise errors.InvalidArgumentError("feed_list names one tensor twice")
         plan = FetchPlan(self._graph, fetches)

@@ -20,8 +20,6 @@ from weft_graph.stacks import get_default_session, graph_as_default, reset_defau
 from weft_tensor.dtypes import as_dtype
 from weft_tensor.errors import InvalidArgumentError, OpError
 
-main = unittest.main
-
 _SEED = 87654321
 
 
@@ -251,6 +249,16 @@ def is_built_with_cuda() -> bool:
     return is_gpu_available()
 
 
+def is_built_with_gpu_support() -> bool:
+    """Whether a GPU could be used if there were one."""
+    return is_built_with_cuda()
+
+
+def is_built_with_rocm() -> bool:
+    """False: GPUs are used through CUDA."""
+    return False
+
+
 def gpu_device_name() -> str:
     """The first GPU's name, or ""."""
     with graph_as_default(Graph()), Session() as session:
@@ -260,3 +268,34 @@ def gpu_device_name() -> str:
 def get_temp_dir() -> str:
     """A directory for files of this process's tests."""
     return tempfile.gettempdir()
+
+
+def assert_equal_graph_def(
+    actual: Any,
+    expected: Any,
+    checkpoint_v2: bool = False,
+    hash_table_shared_name: bool = False,
+) -> None:
+    """Require two `GraphDef`s to have the same nodes, in any order.
+
+    Args:
+      checkpoint_v2, hash_table_shared_name: accepted for TensorFlow's sake: names that are drawn at
+        random there are not random here.
+    Raises: AssertionError: a node is missing, unexpected or different; it is named.
+    """
+    ours, theirs = ({node.name: node for node in graph.node} for graph in (actual, expected))
+    for what, extra in (("unexpected", ours.keys() - theirs), ("missing", theirs.keys() - ours)):
+        if extra:
+            raise AssertionError(f"{what} nodes: {', '.join(sorted(extra))}")
+    for name, node in ours.items():
+        if node != theirs[name]:
+            raise AssertionError(f"the node {name!r} is\n{node}and should be\n{theirs[name]}")
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Run the tests of the program's main module, and exit.
+
+    Args:
+      argv: the command line, `sys.argv` by default.
+    """
+    unittest.main(argv=argv)

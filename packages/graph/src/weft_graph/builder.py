@@ -377,6 +377,7 @@ def convert_to_tensor(
     dtype: Any = None,
     name: str | None = None,
     preferred_dtype: Any = None,
+    dtype_hint: Any = None,
 ) -> Output:
     """`value` as an output: itself, a constant, a stack of outputs, or what a converter makes.
 
@@ -384,7 +385,8 @@ def convert_to_tensor(
       value: an output, a variable, a number, a string, a nested list of these, or an array.
       dtype: element type; that of the value by default.
       name: of the constant, if one is made.
-      preferred_dtype: used where it fits when `dtype` is not given.
+      preferred_dtype: used where it fits when `dtype` is not given; `dtype_hint` is its newer
+        name.
     Raises: InvalidTypeError: the value does not fit `dtype`, or does not convert at all.
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
@@ -400,9 +402,10 @@ def convert_to_tensor(
                 return result  # type: ignore[no-any-return]
     if isinstance(value, list | tuple) and _holds_outputs(value):
         return _stack_list(value, wanted, name)
-    if preferred_dtype is not None and wanted is None:
+    preferred = preferred_dtype if dtype_hint is None else dtype_hint
+    if preferred is not None and wanted is None:
         try:
-            return constant(value, preferred_dtype, name=name or "Const")
+            return constant(value, preferred, name=name or "Const")
         except errors.InvalidTypeError:
             pass
     return constant(value, wanted, name=name or "Const")

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 from weft_tensor import errors
 
 
-class DeviceSpec(NamedTuple):
-    """A full or partial device name; None where a part is left open.
-
-    `/job:worker/replica:0/task:17/device:GPU:3`
-    """
+class DeviceParts(NamedTuple):
+    """A full or partial device name that never changes; None where a part is left open."""
 
     job: str | None = None
     replica: int | None = None
     task: int | None = None
     device_type: str | None = None
     device_index: int | None = None
-
-    @staticmethod
-    def from_string(text: str) -> DeviceSpec:
-        """Parse any form that TensorFlow or the paper uses: `/gpu:0`, `/cpu:0`, `/device:GPU:*`.
-
-        Raises: InvalidArgumentError: a part is malformed or given twice.
-        """
-        return _parse(text)
 
     def to_string(self) -> str:
         """The canonical form, the open parts left out."""
@@ -42,20 +32,123 @@ class DeviceSpec(NamedTuple):
             parts.append(f"/device:{self.device_type}:{index}")
         return "".join(parts)
 
-    def merge(self, inner: DeviceSpec) -> DeviceSpec:
-        """This request refined by `inner`, whose parts win."""
+    def merge(self, inner: DeviceParts) -> DeviceParts:
+        """This request refined by `inner`, whose parts win; a new type lifts the index of the old.
+
+        TensorFlow keeps the index even then: "/gpu:1" refined by "/cpu" is "/cpu:1" there.
+        """
         merged = [mine if his is None else his for mine, his in zip(self, inner, strict=True)]
-        if inner.device_type is not None:
+        if self.device_type not in (None, merged[3]):
             merged[4] = inner.device_index
-        return DeviceSpec(*merged)  # type: ignore[arg-type]
+        return DeviceParts(*merged)  # type: ignore[arg-type]
+
+
+def _part(name: str, convert: Callable[[Any], Any], doc: str) -> Any:
+    def get(self: DeviceSpec) -> Any:
+        return getattr(self.parts, name)
+
+    def put(self: DeviceSpec, value: Any) -> None:
+        value = None if value is None else convert(value)
+        self.parts = self.parts._replace(**{name: value})
+
+    return property(get, put, doc=doc)
+
+
+def _upper(device_type: Any) -> str:
+    return str(device_type).upper()
+
+
+class DeviceSpec:
+    """A full or partial device name; None where a part is left open.
+
+    `/job:worker/replica:0/task:17/device:GPU:3`
+
+    Its parts can be set; do not when it is a key of a mapping, since it is hashed by them.
+
+    Args:
+      job: name of the job.
+      replica, task: numbers.
+      device_type: "CPU" or "GPU", in any case.
+      device_index: number of the device among those of its type.
+
+    Attributes:
+      parts: the parts as they are now, as a tuple.
+    """
+
+    __slots__ = ("parts",)
+
+    job: str | None = _part("job", str, "Name of the job.")
+    replica: int | None = _part("replica", int, "Number of the replica.")
+    task: int | None = _part("task", int, "Number of the task.")
+    device_type: str | None = _part("device_type", _upper, "Type of the device, in capitals.")
+    device_index: int | None = _part("device_index", int, "Number of the device in its type.")
+
+    def __init__(
+        self,
+        job: str | None = None,
+        replica: int | None = None,
+        task: int | None = None,
+        device_type: str | None = None,
+        device_index: int | None = None,
+    ) -> None:
+        self.parts = DeviceParts(
+            None if job is None else str(job),
+            None if replica is None else int(replica),
+            None if task is None else int(task),
+            None if device_type is None else _upper(device_type),
+            None if device_index is None else int(device_index),
+        )
+
+    @staticmethod
+    def from_string(spec: str) -> DeviceSpec:
+        """Parse any form that TensorFlow or the paper uses: `/gpu:0`, `/cpu:0`, `/device:GPU:*`.
+
+        Raises: InvalidArgumentError: a part is malformed or given twice.
+        """
+        return DeviceSpec().parse_from_string(spec)
+
+    def parse_from_string(self, spec: str) -> DeviceSpec:
+        """Become what `spec` says, and return itself.
+
+        Raises: InvalidArgumentError: a part is malformed or given twice.
+        """
+        self.parts = parse(spec)
+        return self
+
+    def to_string(self) -> str:
+        """The canonical form, the open parts left out."""
+        return self.parts.to_string()
+
+    def merge_from(self, dev: DeviceSpec) -> None:
+        """Refine this request by `dev`, whose parts win."""
+        self.parts = self.parts.merge(dev.parts)
+
+    def make_merged_spec(self, dev: DeviceSpec) -> DeviceSpec:
+        """A request of its own: this one refined by `dev`, whose parts win."""
+        return DeviceSpec(*self.parts.merge(dev.parts))
+
+    def replace(self, **kwargs: Any) -> DeviceSpec:
+        """A request of its own with some parts changed."""
+        return DeviceSpec(**{**self.parts._asdict(), **kwargs})
 
     def matches(self, full: DeviceSpec) -> bool:
         """Whether the device named `full` satisfies this request."""
-        return all(want is None or want == have for want, have in zip(self, full, strict=True))
+        pairs = zip(self.parts, full.parts, strict=True)
+        return all(want is None or want == have for want, have in pairs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DeviceSpec) and self.parts == other.parts
+
+    def __hash__(self) -> int:
+        return hash(self.parts)
+
+    def __repr__(self) -> str:
+        return f"<DeviceSpec {self.to_string()!r}>"
 
 
 @functools.lru_cache(maxsize=4096)
-def _parse(text: str) -> DeviceSpec:
+def parse(text: str) -> DeviceParts:
+    """The parts of a device name; as `DeviceSpec.from_string`."""
     found: dict[str, str | int | None] = {}
 
     def put(key: str, value: str | int | None) -> None:
@@ -82,7 +175,7 @@ def _parse(text: str) -> DeviceSpec:
             put("device_index", _index(text, fields[1]) if len(fields) == 2 else None)
         else:
             raise _malformed(text, part)
-    return DeviceSpec(**found)  # type: ignore[arg-type]
+    return DeviceParts(**found)  # type: ignore[arg-type]
 
 
 def _malformed(text: str, part: str) -> errors.InvalidArgumentError:
@@ -104,4 +197,4 @@ def _index(text: str, field: str) -> int | None:
 
 def canonical(text: str) -> str:
     """The canonical form of a device name."""
-    return _parse(text).to_string()
+    return parse(text).to_string()

@@ -13,43 +13,51 @@ if TYPE_CHECKING:
     from weft_graph.graph import Graph
 
 
-def copy_nodes(nodes: Iterable[Node]) -> Graph:
-    """A new graph with copies of `nodes`, given in an order of construction.
+def copy_nodes(source: Graph, nodes: Iterable[Node]) -> Graph:
+    """A new graph with copies of `nodes` of `source`, in the order given, and of its functions.
 
-    Inputs and control inputs that are not among the nodes are an error, except that control
-    inputs from outside are dropped.
+    An input may come later in the order, as after an edit or in a loop. Control inputs that are
+    not among the nodes are dropped.
 
-    Raises: InvalidArgumentError: an input is not among the nodes before it.
+    Raises: InvalidArgumentError: an input is not among the nodes.
     """
     from weft_graph.graph import Graph
 
     graph = Graph()
-    twins: dict[Node, Node] = {}
-    for node in nodes:
+    twins = {node: _copy_alone(node, graph) for node in nodes}
+    for node, twin in twins.items():
         try:
-            inputs = tuple([twins[s.node].outputs[s.index] for s in node.inputs])
+            twin.inputs = tuple([twins[s.node].outputs[s.index] for s in node.inputs])
         except KeyError as missing:
             raise errors.InvalidArgumentError(
                 f"cannot copy {node.name!r} without its input {missing.args[0]!r}"
             ) from None
-        twin = graph.add_node(
-            node.op_def,
-            node.name,
-            inputs,
-            node.attrs,
-            [out.dtype for out in node.outputs],
-            [out.dims for out in node.outputs],
-            node._code,
-            node._line,
-        )
-        twin.device = node.device
-        twin.forward = twins.get(node.forward) if node.forward is not None else None
-        twins[node] = twin
-        controls = [twins[c] for c in node.control_inputs if c in twins]
-        if controls:
+        for output in twin.inputs:
+            output._add_use(twin)
+        if node.control_inputs:
+            controls = [twins[c] for c in node.control_inputs if c in twins]
             graph.set_control_inputs(twin, controls, reason="copy")
-    graph.seed = None
+        if node.forward is not None:
+            twin.forward = twins.get(node.forward)
+    graph.functions.update(source.functions)
+    graph.gradient_functions.update(source.gradient_functions)
     return graph
+
+
+def _copy_alone(node: Node, graph: Graph) -> Node:
+    """A copy without its edges, which takes its name in `graph`."""
+    twin = graph.add_node(
+        node.op_def,
+        graph.exact_name(node.name),
+        (),
+        dict(node.attrs),
+        [out.dtype for out in node.outputs],
+        [out.dims for out in node.outputs],
+        node._code,
+        node._line,
+    )
+    twin.device = node.device
+    return twin
 
 
 def check_integrity(graph: Graph) -> None:
@@ -75,7 +83,7 @@ def check_integrity(graph: Graph) -> None:
     for out, counted in uses.items():
         problems.extend(_difference(out.name, Counter(out._uses or {}), counted))
     for node, counted in waits.items():
-        problems.extend(_difference("^" + node.name, Counter(node._control_outputs or ()), counted))
+        problems.extend(_difference("^" + node.name, Counter(node.control_outputs), counted))
     if problems:
         raise errors.InternalError("the graph is inconsistent: " + "; ".join(problems))
 

@@ -124,6 +124,11 @@ def executing_eagerly() -> bool:
     return False
 
 
+def control_flow_v2_enabled() -> bool:
+    """False: loops and conditionals are nodes of the graph they are built in."""
+    return False
+
+
 def _already_so() -> None:
     """Nothing: weft behaves so already."""
 
@@ -141,3 +146,19 @@ def enable_eager_execution(*_: Any, **__: Any) -> None:
     Raises: UnimplementedError: weft builds graphs only.
     """
     raise errors.UnimplementedError("weft builds graphs and runs them in sessions only")
+
+
+def _only_as_in_1() -> None:
+    """Refuse.
+
+    Raises: UnimplementedError: weft behaves as TensorFlow 1 does.
+    """
+    raise errors.UnimplementedError(
+        "weft behaves as TensorFlow 1 does; what TensorFlow 2 changed cannot be switched on"
+    )
+
+
+enable_v2_behavior: Callable[[], None] = _only_as_in_1
+enable_v2_tensorshape: Callable[[], None] = _only_as_in_1
+enable_tensor_equality: Callable[[], None] = _only_as_in_1
+enable_control_flow_v2: Callable[[], None] = _only_as_in_1

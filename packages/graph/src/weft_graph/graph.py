@@ -23,7 +23,7 @@ from weft_tensor.shape import Dims
 if TYPE_CHECKING:
     from weft_graph.op_def import OpDef
 
-DeviceRequest = str | Callable[[Node], Any] | None
+DeviceRequest = str | DeviceSpec | Callable[[Node], Any] | None
 
 
 class Graph:
@@ -34,6 +34,8 @@ class Graph:
       scopes: name, device, control and colocation scopes of the thread that is building.
       seed: the graph-level random seed, or None.
       functions: the library of named subgraphs.
+      gradient_functions: gradients that live and die with the graph, by the name that nodes refer
+        to them with; weft_autodiff's.
     """
 
     def __init__(self) -> None:
@@ -41,6 +43,7 @@ class Graph:
         self.scopes = BuildScopes()
         self.seed: int | None = None
         self.functions: dict[str, Any] = {}
+        self.gradient_functions: dict[str, Any] = {}
         self._by_name: dict[str, Node] = {}
         self._names: dict[str, int] = {}
         self._collections: dict[Any, list[Any]] = {}
@@ -104,11 +107,11 @@ class Graph:
             scopes.apply_attrs(node)
         if scopes.devices:
             node.device = scopes.device_for(node)
-        for source in inputs:
-            source._add_use(node)
-        for control in controls:
-            _wait(control, node)
         with self._lock:
+            for source in inputs:
+                source._add_use(node)
+            for control in controls:
+                _wait(control, node)
             node.index = len(self.nodes)
             self.nodes.append(node)
             self._by_name[name] = node
@@ -125,8 +128,11 @@ class Graph:
     def exact_name(self, full: str) -> str:
         """`full` itself, for a node that takes the name of a scope.
 
-        Raises: AlreadyExistsError: a node has it.
+        Raises:
+          AlreadyExistsError: a node has it.
+          InvalidArgumentError: it may not name a node.
         """
+        check_scope_name(full, top=False)
         if full in self._by_name:
             raise errors.AlreadyExistsError(f"the graph has a node named {full!r} already")
         with self._lock:
@@ -160,8 +166,11 @@ class Graph:
     def get_operation_by_name(self, name: str) -> Node:
         """The node of that name.
 
-        Raises: NotFoundError: there is none.
+        Raises:
+          InvalidTypeError: the name is no string.
+          NotFoundError: there is none.
         """
+        _check_string(name)
         node = self._by_name.get(name)
         if node is None:
             raise errors.NotFoundError(self._missing_node(name))
@@ -175,9 +184,11 @@ class Graph:
         """The output called `node:port`.
 
         Raises:
+          InvalidTypeError: the name is no string.
           InvalidArgumentError: the name has no port.
           NotFoundError: there is no such node or port.
         """
+        _check_string(name)
         node_name, colon, port = name.rpartition(":")
         if not colon or not port.isdigit():
             raise errors.InvalidArgumentError(
@@ -260,6 +271,7 @@ class Graph:
         if not name:
             prefix = ""
         elif name.endswith("/"):
+            check_scope_name(name, top=False)
             prefix = name
         else:
             check_scope_name(name, top=not before)
@@ -270,19 +282,34 @@ class Graph:
         finally:
             scopes.name_prefix = before
 
-    def device(self, request: DeviceRequest) -> AbstractContextManager[None]:
-        """Request a device, in full or in part, for nodes made inside; None lifts the requests."""
-        return self.scopes.device(request)
+    def get_name_scope(self) -> str:
+        """The name scope that is open, without its closing slash."""
+        return self.scopes.name_prefix.rstrip("/")
+
+    def device(self, device_name_or_function: DeviceRequest) -> AbstractContextManager[None]:
+        """Request a device, in full or in part, for nodes made inside; None lifts the requests.
+
+        Args:
+          device_name_or_function: a name, a DeviceSpec as it is now, or a function from a node to
+            either.
+        """
+        return self.scopes.device(device_name_or_function)
 
     def control_dependencies(
         self, control_inputs: Iterable[Any] | None
     ) -> AbstractContextManager[ControlScope | None]:
-        """Make nodes created inside wait for `control_inputs`; None lifts the outer ones."""
+        """Make nodes created inside wait for `control_inputs`; None lifts the outer ones.
+
+        Args:
+          control_inputs: operations, tensors, variables, IndexedSlices, or names of the first two.
+        """
+        from weft_graph.indexed_slices import IndexedSlices
+
         if control_inputs is None:
             return self.scopes.control(None)
         nodes: list[Node] = []
         for item in control_inputs:
-            element = self.as_graph_element(item)
+            element = self.as_graph_element(item.op if isinstance(item, IndexedSlices) else item)
             nodes.append(element.node if isinstance(element, Output) else element)
         return self.scopes.control(nodes)
 
@@ -292,13 +319,13 @@ class Graph:
         node = element.node if isinstance(element, Output) else element
         return self.scopes.colocate(node, ignore_existing)
 
-    def gradient_override_map(self, overrides: dict[str, str]) -> AbstractContextManager[None]:
+    def gradient_override_map(self, op_type_map: dict[str, str]) -> AbstractContextManager[None]:
         """Use other registered gradients for nodes made inside: op type to gradient name."""
-        return self.scopes.override_gradients(overrides)
+        return self.scopes.override_gradients(op_type_map)
 
-    def container(self, name: str) -> AbstractContextManager[None]:
+    def container(self, container_name: str) -> AbstractContextManager[None]:
         """Keep the resources of nodes made inside in the container of that name."""
-        return self.scopes.in_container(name)
+        return self.scopes.in_container(container_name)
 
     # ------------------------------------------------------------ collections
 
@@ -326,6 +353,11 @@ class Graph:
         """The collection itself: changes to the list change the graph."""
         return self._collections.setdefault(name, [])
 
+    @property
+    def collections(self) -> list[Any]:
+        """The names of the collections."""
+        return list(self._collections)
+
     def get_all_collection_keys(self) -> list[Any]:
         """The names of the collections that are not empty."""
         return [key for key, items in self._collections.items() if items]
@@ -345,11 +377,12 @@ class Graph:
     def copy(self, nodes: Iterable[Node] | None = None) -> Graph:
         """A new graph with copies of `nodes` (all by default), which must be closed under inputs.
 
-        Names, attributes, static shapes and source lines are kept; collections are not.
+        Names, attributes, static shapes, source lines, functions and the graph's own gradients are
+        kept; collections are not.
         """
         from weft_graph.edit import copy_nodes
 
-        return copy_nodes(self.nodes if nodes is None else nodes)
+        return copy_nodes(self, self.nodes if nodes is None else nodes)
 
     # ------------------------------------------------------------------ edits
 
@@ -398,7 +431,7 @@ class Graph:
         self._check_editable(node, reason)
         for control in node.control_inputs:
             assert control._control_outputs is not None
-            control._control_outputs.remove(node)
+            del control._control_outputs[node]
         node.control_inputs = tuple(dict.fromkeys(controls))
         for control in node.control_inputs:
             _wait(control, node)
@@ -423,7 +456,7 @@ class Graph:
                 source._drop_use(node)
             for control in node.control_inputs:
                 assert control._control_outputs is not None
-                control._control_outputs.remove(node)
+                del control._control_outputs[node]
             del self._by_name[node.name]
         self.nodes = [node for node in self.nodes if node not in doomed]
         for index, node in enumerate(self.nodes):
@@ -466,11 +499,18 @@ class Graph:
             )
 
 
+def _check_string(name: Any) -> None:
+    if not isinstance(name, str):
+        raise errors.InvalidTypeError(
+            f"a name must be a string, got {name!r} of type {type(name).__name__}"
+        )
+
+
 def _wait(control: Node, node: Node) -> None:
     if control._control_outputs is None:
-        control._control_outputs = [node]
+        control._control_outputs = {node: None}
     else:
-        control._control_outputs.append(node)
+        control._control_outputs[node] = None
 
 
 def _check_replacement(old: Output, new: Output, graph: Graph, reason: str) -> None:

@@ -15,6 +15,12 @@ if TYPE_CHECKING:
 GRAPH_DEF_VERSION: Final = 134
 """The version of the GraphDef format that is written: that of TensorFlow 1.15."""
 
+GRAPH_DEF_VERSION_MIN_CONSUMER: Final = 0
+"""The oldest reader that understands what is written."""
+
+GRAPH_DEF_VERSION_MIN_PRODUCER: Final = 0
+"""The oldest writer whose graphs are understood."""
+
 SHAPES_ATTR: Final = "_output_shapes"
 
 

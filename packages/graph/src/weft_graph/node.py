@@ -75,7 +75,7 @@ class Node:
         self.outputs: tuple[Output, ...] = ()
         self.index = -1
         self.forward: Node | None = None
-        self._control_outputs: list[Node] | None = None
+        self._control_outputs: dict[Node, None] | None = None
         self._code = code
         self._line = line
 
@@ -95,7 +95,7 @@ class Node:
     def consumers(self) -> list[Node]:
         """The nodes that use an output of this one or wait for it, each once."""
         found = dict.fromkeys(node for out in self.outputs for node in out.consumers())
-        return list(found | dict.fromkeys(self._control_outputs or ()))
+        return list(found | (self._control_outputs or {}))
 
     @property
     def colocation(self) -> tuple[str, ...]:

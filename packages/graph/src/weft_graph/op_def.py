@@ -15,6 +15,7 @@ The strings are parsed when the op is first used, since importing weft must cost
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -189,9 +190,15 @@ def _parse_value(text: str) -> Any:
 
 
 def _as_int(value: Any) -> int:
-    if isinstance(value, bool | str | bytes | float):
+    if isinstance(value, bool):
         raise TypeError(value)
-    return int(value)
+    return operator.index(value)
+
+
+def _as_float(value: Any) -> float:
+    if isinstance(value, str | bytes | bytearray):
+        raise TypeError(value)
+    return float(value)
 
 
 def _as_bool(value: Any) -> bool:
@@ -235,7 +242,7 @@ def _many(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
 _SCALARS: dict[str, Callable[[Any], Any]] = {
     "type": dtypes.as_dtype,
     "int": _as_int,
-    "float": float,
+    "float": _as_float,
     "bool": _as_bool,
     "string": _as_string,
     "shape": lambda value: None if value == "unknown" else as_dims(value),

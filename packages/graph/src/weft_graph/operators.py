@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import weft_graph.builder as _builder
+from weft_tensor import dtypes
 
 if TYPE_CHECKING:
     from weft_graph.node import Output
@@ -14,7 +15,7 @@ class Operators:
     """Operators of everything that converts to a tensor.
 
     Binary operators broadcast as NumPy's do; the other operand takes this one's element type.
-    Nodes are named as TensorFlow names them ("add", "mul").
+    Nodes are named as TensorFlow names them ("add", "mul", "and").
     `==` compares identity, as in TensorFlow 1.15; `equal` compares values.
     """
 
@@ -24,10 +25,10 @@ class Operators:
     __array_ufunc__ = None
 
     def __add__(self, other: Any) -> Output:
-        return _binary("AddV2", self, other, "add")
+        return _binary(_adding(self), self, other, "add")
 
     def __radd__(self, other: Any) -> Output:
-        return _binary("AddV2", other, self, "add")
+        return _binary(_adding(self), other, self, "add")
 
     def __sub__(self, other: Any) -> Output:
         return _binary("Sub", self, other, "sub")
@@ -66,10 +67,10 @@ class Operators:
         return _binary("Pow", other, self, "pow")
 
     def __matmul__(self, other: Any) -> Output:
-        return _math("matmul", self, other)
+        return _math("matmul", self, other, name="matmul")
 
     def __rmatmul__(self, other: Any) -> Output:
-        return _math("matmul", other, self)
+        return _math("matmul", other, self, name="matmul")
 
     def __lt__(self, other: Any) -> Output:
         return _binary("Less", self, other)
@@ -84,16 +85,16 @@ class Operators:
         return _binary("GreaterEqual", self, other)
 
     def __and__(self, other: Any) -> Output:
-        return _logical("LogicalAnd", "BitwiseAnd", self, other)
+        return _logical("LogicalAnd", "BitwiseAnd", self, other, "and")
 
     def __rand__(self, other: Any) -> Output:
-        return _logical("LogicalAnd", "BitwiseAnd", other, self)
+        return _logical("LogicalAnd", "BitwiseAnd", other, self, "and")
 
     def __or__(self, other: Any) -> Output:
-        return _logical("LogicalOr", "BitwiseOr", self, other)
+        return _logical("LogicalOr", "BitwiseOr", self, other, "or")
 
     def __ror__(self, other: Any) -> Output:
-        return _logical("LogicalOr", "BitwiseOr", other, self)
+        return _logical("LogicalOr", "BitwiseOr", other, self, "or")
 
     def __xor__(self, other: Any) -> Output:
         return _math("bitwise_or_logical_xor", self, other)
@@ -121,14 +122,19 @@ def _binary(op: str, a: Any, b: Any, name: str | None = None) -> Output:
     return _builder.out(op, (a, b), None, name)
 
 
-def _logical(on_bool: str, on_integers: str, a: Any, b: Any) -> Output:
+def _adding(tensor: Any) -> str:
+    """The op type of `+`: AddV2, which TensorFlow has not for strings."""
+    return "Add" if tensor.dtype.base_dtype is dtypes.string else "AddV2"
+
+
+def _logical(on_bool: str, on_integers: str, a: Any, b: Any, name: str) -> Output:
     tensor = a if isinstance(a, Operators) else b
     is_bool = _builder.convert_to_tensor(tensor).dtype.is_bool
-    return _builder.out(on_bool if is_bool else on_integers, (a, b))
+    return _builder.out(on_bool if is_bool else on_integers, (a, b), None, name)
 
 
-def _math(function: str, *operands: Any) -> Output:
+def _math(function: str, *operands: Any, **options: Any) -> Output:
     from weft_graph.ops import math
 
-    result: Output = getattr(math, function)(*operands)
+    result: Output = getattr(math, function)(*operands, **options)
     return result

@@ -35,6 +35,8 @@ class Registry(Generic[V]):
         self._group = group
         self._builtin_loaded = package is None
         self._entry_points_loaded = group is None
+        self._loading = False
+        self._broken: list[str] = []
         self._lock = threading.RLock()
 
     def register(self, key: str, value: V) -> None:
@@ -48,7 +50,10 @@ class Registry(Generic[V]):
             self._table[key] = value
 
     def get(self, key: str) -> V | None:
-        """The entry of `key`, or None when no source has it."""
+        """The entry of `key`, or None when no source has it.
+
+        Raises: InternalError: entry points are broken; once, after all others have been loaded.
+        """
         value = self._table.get(key)
         if value is None and not (self._builtin_loaded and self._entry_points_loaded):
             value = self._load_until(key)
@@ -77,31 +82,51 @@ class Registry(Generic[V]):
 
     def _load_until(self, key: str | None) -> V | None:
         with self._lock:
-            if not self._builtin_loaded:
-                self._builtin_loaded = True
-                assert self._package is not None
-                package = importlib.import_module(self._package)
-                for module in pkgutil.iter_modules(package.__path__):
-                    importlib.import_module(f"{self._package}.{module.name}")
-            if key is not None and key in self._table:
-                return self._table[key]
-            if not self._entry_points_loaded:
-                self._entry_points_loaded = True
-                self._load_entry_points()
+            # What is being loaded may look things up in this thread; other threads wait for the
+            # lock, since the flags that let them pass are set only when all is there.
+            if not self._loading:
+                self._loading = True
+                try:
+                    self._load(key)
+                finally:
+                    self._loading = False
             return self._table.get(key) if key is not None else None
+
+    def _load(self, key: str | None) -> None:
+        if not self._builtin_loaded:
+            assert self._package is not None
+            package = importlib.import_module(self._package)
+            for module in pkgutil.iter_modules(package.__path__):
+                importlib.import_module(f"{self._package}.{module.name}")
+            self._builtin_loaded = True
+        if not self._entry_points_loaded and (key is None or key not in self._table):
+            try:
+                self._load_entry_points()
+            finally:
+                self._entry_points_loaded = True
 
     def _load_entry_points(self) -> None:
         from importlib.metadata import entry_points
 
         assert self._group is not None
+        first: Exception | None = None
         for entry in sorted(entry_points(group=self._group), key=lambda e: e.name):
             try:
                 entry.load()
-            except (ImportError, AttributeError) as cause:
-                raise errors.InternalError(
-                    f"the entry point {entry.name} = {entry.value} of group {self._group} "
-                    f"cannot be imported: {cause}"
-                ) from cause
+            except Exception as cause:  # because one package's mistake must not hide the others
+                self._broken.append(f"{entry.name} = {entry.value} ({cause!r})")
+                first = first or cause
+        if first is not None:
+            raise errors.InternalError(
+                f"entry points of group {self._group} cannot be imported: {'; '.join(self._broken)}"
+            ) from first
+
+    @property
+    def broken(self) -> str:
+        """The end of a message about a missing key: which entry points could not be imported."""
+        if not self._broken:
+            return ""
+        return f"; these entry points could not be imported: {'; '.join(self._broken)}"
 
     def _missing(self, key: str) -> str:
         import difflib
@@ -109,4 +134,4 @@ class Registry(Generic[V]):
         near = difflib.get_close_matches(key, self._table, n=3)
         hint = f"; near misses: {', '.join(near)}" if near else ""
         group = f" and no package in the entry-point group {self._group!r}" if self._group else ""
-        return f"no {self.kind} named {key!r} is registered by weft{group}{hint}"
+        return f"no {self.kind} named {key!r} is registered by weft{group}{hint}{self.broken}"

@@ -8,19 +8,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.device_spec import DeviceSpec
+from weft_graph.device_spec import DeviceParts, DeviceSpec, parse
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_graph.node import Node, Output
 
-_TOP_NAME = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*$")
-_INNER_NAME = re.compile(r"^[A-Za-z0-9_.\\/>-]*$")
+_TOP_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")
+_INNER_NAME = re.compile(r"[A-Za-z0-9_.\-/>]*")
 
 
 def check_scope_name(name: str, top: bool) -> None:
     """Raise InvalidArgumentError unless `name` may name a node or a scope."""
-    if not (_TOP_NAME if top else _INNER_NAME).match(name):
+    if not (_TOP_NAME if top else _INNER_NAME).fullmatch(name):
         start = "a letter, digit or dot" if top else "a letter, digit, dot or underscore"
         raise errors.InvalidArgumentError(
             f"{name!r} is not a valid name: it must start with {start} and go on with letters, "
@@ -86,8 +86,8 @@ class BuildScopes(threading.local):
     @contextmanager
     def device(self, request: Any) -> Iterator[None]:
         """Push a device request."""
-        if isinstance(request, str):
-            request = DeviceSpec.from_string(request)
+        if request is not None and not callable(request):
+            request = _parts(request)
         before = self.devices
         self.devices = [] if request is None else [*before, request]
         try:
@@ -100,30 +100,29 @@ class BuildScopes(threading.local):
 
         Inner scopes win part by part; a function's answer replaces what is inside it.
         """
-        spec = DeviceSpec.from_string(node.device)
+        parts = parse(node.device)
         for request in reversed(self.devices):
             if callable(request):
-                node.device = spec.to_string()
-                answer = request(node)
-                spec = answer if isinstance(answer, DeviceSpec) else _spec(answer)
+                node.device = parts.to_string()
+                parts = _parts(request(node))
             else:
-                spec = request.merge(spec)
-        return spec.to_string()
+                parts = request.merge(parts)
+        return parts.to_string()
 
     # -------------------------------------------------------------- attributes
 
     @contextmanager
     def colocate(self, node: Node | None, ignore_existing: bool) -> Iterator[None]:
         """Push a colocation request; None lifts those outside."""
-        before, devices, controls = self.colocations, self.devices, self.controls
+        before, devices = self.colocations, self.devices
         keep = [] if ignore_existing or node is None else before
         self.colocations = keep if node is None else [*keep, node]
         if node is not None:
-            self.devices = [DeviceSpec.from_string(node.device)] if node.device else []
+            self.devices = [parse(node.device)] if node.device else []
         try:
             yield
         finally:
-            self.colocations, self.devices, self.controls = before, devices, controls
+            self.colocations, self.devices = before, devices
 
     @contextmanager
     def override_gradients(self, overrides: dict[str, str]) -> Iterator[None]:
@@ -171,5 +170,5 @@ class BuildScopes(threading.local):
             node.attrs["_class"] = tuple(f"loc:@{name}" for name in sorted(names))
 
 
-def _spec(answer: Any) -> DeviceSpec:
-    return DeviceSpec.from_string(answer) if answer else DeviceSpec()
+def _parts(request: Any) -> DeviceParts:
+    return request.parts if isinstance(request, DeviceSpec) else parse(request or "")

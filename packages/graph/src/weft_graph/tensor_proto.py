@@ -67,7 +67,11 @@ class Budget:
 
 
 def make_tensor_proto(
-    values: Any, dtype: Any = None, shape: Any = None, verify_shape: bool = False
+    values: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    verify_shape: bool = False,
+    allow_broadcast: bool = False,
 ) -> proto.TensorProto:
     """A `TensorProto` of `values`.
 
@@ -76,6 +80,7 @@ def make_tensor_proto(
       dtype: element type; that of the values by default.
       shape: with fewer values than elements the last value is repeated.
       verify_shape: require `values` to have `shape` already.
+      allow_broadcast: accepted for TensorFlow's sake; the last value is repeated in any case.
     Raises:
       InvalidTypeError: the values do not fit `dtype`.
       InvalidArgumentError: they do not fit `shape`, or take 2 GiB or more.

@@ -45,6 +45,7 @@ __all__ = [
     "enable_resource_variables",
     "global_variables",
     "global_variables_initializer",
+    "initialize_all_tables",
     "initialize_all_variables",
     "initialize_local_variables",
     "initialize_variables",
@@ -55,6 +56,7 @@ __all__ = [
     "moving_average_variables",
     "report_uninitialized_variables",
     "resource_variables_enabled",
+    "tables_initializer",
     "trainable_variables",
     "variable_creator_scope",
     "variables_initializer",
@@ -312,6 +314,18 @@ def local_variables_initializer() -> Node:
 def initialize_local_variables() -> Node:
     """`local_variables_initializer`, by its former name."""
     return local_variables_initializer()
+
+
+def tables_initializer(name: str = "init_all_tables") -> Node:
+    """A node that initializes all lookup tables of the default graph."""
+    graph = stacks.get_default_graph()
+    with graph.control_dependencies(_collection(GraphKeys.TABLE_INITIALIZERS, None)):
+        return builder.create("NoOp", (), None, name)
+
+
+def initialize_all_tables(name: str = "init_all_tables") -> Node:
+    """`tables_initializer`, by its former name."""
+    return tables_initializer(name)
 
 
 def is_variable_initialized(variable: Any) -> Output:

@@ -136,6 +136,20 @@ class OpError(Exception):
         self.inputs = self.inputs or tuple(inputs)
         return self
 
+    def copy(self: _E) -> _E:
+        """An error of its own that says the same: for each receiver, where several get one error.
+
+        What is raised grows a traceback and is told its place; the copy has neither that traceback
+        nor, later, the other receivers' place. Its cause is the same object.
+        """
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        twin.args = self.args
+        twin.details = dict(self.details)
+        twin.__cause__ = self.__cause__
+        twin.__suppress_context__ = self.__suppress_context__
+        return twin
+
     def to_dict(self) -> dict[str, Any]:
         """Return the error as plain data: strings, numbers, lists and dicts."""
         return {
@@ -321,7 +335,7 @@ class ResourceExhaustedError(OpError):
     code = RESOURCE_EXHAUSTED
 
 
-class FailedPreconditionError(OpError):
+class FailedPreconditionError(OpError, RuntimeError):
     """The system is not in the state that the operation needs.
 
     Raised most often by reading a variable that was not initialized: run its initializer first.
@@ -406,15 +420,15 @@ def from_code(code: int) -> type[OpError]:
     return _BY_CODE.get(code, OpError)
 
 
-def exception_type_from_error_code(code: int) -> type[OpError]:
+def exception_type_from_error_code(error_code: int) -> type[OpError]:
     """Return the class for a canonical code, as TensorFlow's function of this name does.
 
     Raises:
       NotFoundError: the code has no class.
     """
-    if code not in _BY_CODE:
-        raise NotFoundError(f"no error class has the code {code!r}; codes are 1 to 16")
-    return _BY_CODE[code]
+    if error_code not in _BY_CODE:
+        raise NotFoundError(f"no error class has the code {error_code!r}; codes are 1 to 16")
+    return _BY_CODE[error_code]
 
 
 def error_code_from_exception_type(cls: type[OpError]) -> int:

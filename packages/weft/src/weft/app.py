@@ -1,17 +1,15 @@
 """`wf.app`: running a program with its flags parsed, through absl."""
 
-from __future__ import annotations
+import sys as _sys
+from collections.abc import Callable as _Callable
+from typing import Any as _Any
 
-import sys
-from collections.abc import Callable
-from typing import Any
-
-from absl import app as _absl_app
+from absl import app as _app
 
 from weft import flags as flags
 
 
-def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None = None) -> None:
+def run(main: _Callable[[list[str]], _Any] | None = None, argv: list[str] | None = None) -> None:
     """Parse the flags and call `main` with what is left of the command line; exits with its result.
 
     Flags that nobody has defined are left to `main`, as in TensorFlow.
@@ -20,7 +18,7 @@ def run(main: Callable[[list[str]], Any] | None = None, argv: list[str] | None =
       main: `main` of the program's main module by default.
       argv: `sys.argv` by default.
     """
-    _absl_app.run(main or sys.modules["__main__"].main, argv, flags_parser=_parse)
+    _app.run(main or _sys.modules["__main__"].main, argv, flags_parser=_parse)
 
 
 def _parse(argv: list[str]) -> list[str]:

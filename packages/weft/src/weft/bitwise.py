@@ -1,10 +1,10 @@
 """`wf.bitwise`: operations on the bits of integers."""
 
-from __future__ import annotations
-
-from weft_graph.ops.comparison import bitwise_and as bitwise_and
-from weft_graph.ops.comparison import bitwise_or as bitwise_or
-from weft_graph.ops.comparison import bitwise_xor as bitwise_xor
-from weft_graph.ops.comparison import invert as invert
-from weft_graph.ops.comparison import left_shift as left_shift
-from weft_graph.ops.comparison import right_shift as right_shift
+from weft_graph.ops.comparison import (
+    bitwise_and as bitwise_and,
+    bitwise_or as bitwise_or,
+    bitwise_xor as bitwise_xor,
+    invert as invert,
+    left_shift as left_shift,
+    right_shift as right_shift,
+)

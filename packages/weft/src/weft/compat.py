@@ -1,6 +1,30 @@
-"""`wf.compat`: text and bytes."""
+"""`wf.compat`: text and bytes, classes of numbers, and TensorFlow 1 by its later name."""
 
-from __future__ import annotations
+import weft as v1
+from weft_tensor.shape import dimension_at_index, dimension_value
+from weft_tensor.text import (
+    as_bytes,
+    as_str,
+    as_str_any,
+    as_text,
+    bytes_or_text_types,
+    complex_types,
+    integral_types,
+    path_to_str,
+    real_types,
+)
 
-from weft_tensor.shape import dimension_at_index as dimension_at_index
-from weft_tensor.shape import dimension_value as dimension_value
+__all__ = [
+    "as_bytes",
+    "as_str",
+    "as_str_any",
+    "as_text",
+    "bytes_or_text_types",
+    "complex_types",
+    "dimension_at_index",
+    "dimension_value",
+    "integral_types",
+    "path_to_str",
+    "real_types",
+    "v1",
+]

@@ -1,32 +1,33 @@
 """`wf.debugging`: assertions and checks."""
 
-from __future__ import annotations
-
-from weft_graph.ops.checks import assert_equal as assert_equal
-from weft_graph.ops.checks import assert_greater as assert_greater
-from weft_graph.ops.checks import assert_greater_equal as assert_greater_equal
-from weft_graph.ops.checks import assert_integer as assert_integer
-from weft_graph.ops.checks import assert_less as assert_less
-from weft_graph.ops.checks import assert_less_equal as assert_less_equal
-from weft_graph.ops.checks import assert_near as assert_near
-from weft_graph.ops.checks import assert_negative as assert_negative
-from weft_graph.ops.checks import assert_non_negative as assert_non_negative
-from weft_graph.ops.checks import assert_non_positive as assert_non_positive
-from weft_graph.ops.checks import assert_none_equal as assert_none_equal
-from weft_graph.ops.checks import assert_positive as assert_positive
-from weft_graph.ops.checks import assert_proper_iterable as assert_proper_iterable
-from weft_graph.ops.checks import assert_rank as assert_rank
-from weft_graph.ops.checks import assert_rank_at_least as assert_rank_at_least
-from weft_graph.ops.checks import assert_rank_in as assert_rank_in
-from weft_graph.ops.checks import assert_same_float_dtype as assert_same_float_dtype
-from weft_graph.ops.checks import assert_scalar as assert_scalar
-from weft_graph.ops.checks import assert_shapes as assert_shapes
-from weft_graph.ops.checks import assert_type as assert_type
-from weft_graph.ops.checks import is_non_decreasing as is_non_decreasing
-from weft_graph.ops.checks import is_numeric_tensor as is_numeric_tensor
-from weft_graph.ops.checks import is_strictly_increasing as is_strictly_increasing
+from weft_graph.ops import identity as _identity
+from weft_graph.ops.checks import (
+    assert_equal as assert_equal,
+    assert_greater as assert_greater,
+    assert_greater_equal as assert_greater_equal,
+    assert_integer as assert_integer,
+    assert_less as assert_less,
+    assert_less_equal as assert_less_equal,
+    assert_near as assert_near,
+    assert_negative as assert_negative,
+    assert_non_negative as assert_non_negative,
+    assert_non_positive as assert_non_positive,
+    assert_none_equal as assert_none_equal,
+    assert_positive as assert_positive,
+    assert_proper_iterable as assert_proper_iterable,
+    assert_rank as assert_rank,
+    assert_rank_at_least as assert_rank_at_least,
+    assert_rank_in as assert_rank_in,
+    assert_same_float_dtype as assert_same_float_dtype,
+    assert_scalar as assert_scalar,
+    assert_shapes as assert_shapes,
+    assert_type as assert_type,
+    is_non_decreasing as is_non_decreasing,
+    is_numeric_tensor as is_numeric_tensor,
+    is_strictly_increasing as is_strictly_increasing,
+)
 from weft_graph.ops.control import Assert as Assert
-from weft_graph.ops.elementary import is_finite as is_finite
-from weft_graph.ops.elementary import is_inf as is_inf
-from weft_graph.ops.elementary import is_nan as is_nan
+from weft_graph.ops.elementary import is_finite as is_finite, is_inf as is_inf, is_nan as is_nan
 from weft_graph.ops.identity import check_numerics as check_numerics
+
+assert_all_finite = _identity.verify_tensor_all_finite

@@ -1,22 +1,26 @@
 """`wf.initializers`: initial values of variables."""
 
-from __future__ import annotations
+from weft_graph import variables as _variables
+from weft_graph.initializers import (
+    constant as constant,
+    glorot_normal as glorot_normal,
+    glorot_uniform as glorot_uniform,
+    he_normal as he_normal,
+    he_uniform as he_uniform,
+    identity as identity,
+    lecun_normal as lecun_normal,
+    lecun_uniform as lecun_uniform,
+    ones as ones,
+    orthogonal as orthogonal,
+    random_normal as random_normal,
+    random_uniform as random_uniform,
+    truncated_normal as truncated_normal,
+    uniform_unit_scaling as uniform_unit_scaling,
+    variance_scaling as variance_scaling,
+    zeros as zeros,
+)
+from weft_graph.variables import tables_initializer as tables_initializer
 
-from weft_graph.builder import constant as constant
-from weft_graph.initializers import glorot_normal as glorot_normal
-from weft_graph.initializers import glorot_uniform as glorot_uniform
-from weft_graph.initializers import he_normal as he_normal
-from weft_graph.initializers import he_uniform as he_uniform
-from weft_graph.initializers import lecun_normal as lecun_normal
-from weft_graph.initializers import lecun_uniform as lecun_uniform
-from weft_graph.initializers import orthogonal as orthogonal
-from weft_graph.initializers import uniform_unit_scaling as uniform_unit_scaling
-from weft_graph.initializers import variance_scaling as variance_scaling
-from weft_graph.ops.array import ones as ones
-from weft_graph.ops.array import zeros as zeros
-from weft_graph.ops.identity import identity as identity
-from weft_graph.ops.random import random_normal as random_normal
-from weft_graph.ops.random import random_uniform as random_uniform
-from weft_graph.ops.random import truncated_normal as truncated_normal
-from weft_graph.variables import global_variables as global_variables
-from weft_graph.variables import local_variables as local_variables
+global_variables = _variables.global_variables_initializer
+local_variables = _variables.local_variables_initializer
+variables = _variables.variables_initializer

@@ -1,5 +1,3 @@
-"""`wf.layers`."""
-
-from __future__ import annotations
+"""`wf.layers`: layers with variables of their own."""
 
 from weft_graph.layers import *  # noqa: F403 - the whole module under another name

@@ -1,40 +1,38 @@
 """`wf.linalg`: linear algebra."""
 
-from __future__ import annotations
-
 from weft_autodiff.clipping import global_norm as global_norm
 from weft_graph.nn.statistics import l2_normalize as l2_normalize
-from weft_graph.ops.contraction import einsum as einsum
-from weft_graph.ops.contraction import tensordot as tensordot
-from weft_graph.ops.diagonals import band_part as band_part
-from weft_graph.ops.diagonals import diag as diag
-from weft_graph.ops.diagonals import diag_part as diag_part
+from weft_graph.ops import diagonals as _diagonals, layout as _layout
+from weft_graph.ops.contraction import einsum as einsum, tensordot as tensordot
 from weft_graph.ops.diagonals import eye as eye
-from weft_graph.ops.diagonals import set_diag as set_diag
-from weft_graph.ops.diagonals import tensor_diag as tensor_diag
-from weft_graph.ops.diagonals import tensor_diag_part as tensor_diag_part
 from weft_graph.ops.layout import matrix_transpose as matrix_transpose
-from weft_graph.ops.layout import transpose as transpose
-from weft_graph.ops.linalg import adjoint as adjoint
-from weft_graph.ops.linalg import cholesky as cholesky
-from weft_graph.ops.linalg import cholesky_solve as cholesky_solve
-from weft_graph.ops.linalg import det as det
-from weft_graph.ops.linalg import eigh as eigh
-from weft_graph.ops.linalg import eigvalsh as eigvalsh
-from weft_graph.ops.linalg import expm as expm
-from weft_graph.ops.linalg import inv as inv
-from weft_graph.ops.linalg import logdet as logdet
-from weft_graph.ops.linalg import lstsq as lstsq
-from weft_graph.ops.linalg import matrix_rank as matrix_rank
-from weft_graph.ops.linalg import norm as norm
-from weft_graph.ops.linalg import normalize as normalize
-from weft_graph.ops.linalg import pinv as pinv
-from weft_graph.ops.linalg import qr as qr
-from weft_graph.ops.linalg import slogdet as slogdet
-from weft_graph.ops.linalg import solve as solve
-from weft_graph.ops.linalg import svd as svd
-from weft_graph.ops.linalg import triangular_solve as triangular_solve
-from weft_graph.ops.matmul import cross as cross
-from weft_graph.ops.matmul import matmul as matmul
-from weft_graph.ops.matmul import matvec as matvec
-from weft_graph.ops.matmul import trace as trace
+from weft_graph.ops.linalg import (
+    adjoint as adjoint,
+    cholesky as cholesky,
+    cholesky_solve as cholesky_solve,
+    det as det,
+    eigh as eigh,
+    eigvalsh as eigvalsh,
+    expm as expm,
+    inv as inv,
+    logdet as logdet,
+    lstsq as lstsq,
+    matrix_rank as matrix_rank,
+    norm as norm,
+    normalize as normalize,
+    pinv as pinv,
+    qr as qr,
+    slogdet as slogdet,
+    solve as solve,
+    svd as svd,
+    triangular_solve as triangular_solve,
+)
+from weft_graph.ops.matmul import cross as cross, matmul as matmul, matvec as matvec, trace as trace
+
+band_part = _diagonals.matrix_band_part
+diag = _diagonals.matrix_diag
+diag_part = _diagonals.matrix_diag_part
+set_diag = _diagonals.matrix_set_diag
+tensor_diag = _diagonals.diag
+tensor_diag_part = _diagonals.diag_part
+transpose = _layout.matrix_transpose

@@ -1,9 +1,7 @@
 """`wf.logging`: the logger "weft" under TensorFlow's functions and level names."""
 
-from __future__ import annotations
-
 import logging as _logging
-from typing import Any
+from typing import Any as _Any
 
 DEBUG = _logging.DEBUG
 INFO = _logging.INFO
@@ -12,13 +10,19 @@ ERROR = _logging.ERROR
 FATAL = _logging.CRITICAL
 
 _logger = _logging.getLogger("weft")
+_counts: dict[str, int] = {}
 
 debug = _logger.debug
 info = _logger.info
 warn = warning = _logger.warning
 error = _logger.error
 fatal = _logger.critical
-log = _logger.log
+log = vlog = _logger.log
+
+
+def get_logger() -> _logging.Logger:
+    """The logger that weft's messages go to."""
+    return _logger
 
 
 def set_verbosity(v: int) -> None:
@@ -33,27 +37,33 @@ def get_verbosity() -> int:
     return _logger.getEffectiveLevel()
 
 
-_counts: dict[str, int] = {}
-
-
-def log_every_n(level: int, msg: str, n: int, *args: Any) -> None:
+def log_every_n(level: int, msg: str, n: int, *args: _Any) -> None:
     """Log the first and then every n-th call with the same message."""
-    count = _counts[msg] = _counts.get(msg, -1) + 1
-    if count % n == 0:
+    if _count(msg) % n == 0:
         _logger.log(level, msg, *args)
 
 
-def log_first_n(level: int, msg: str, n: int, *args: Any) -> None:
+def log_first_n(level: int, msg: str, n: int, *args: _Any) -> None:
     """Log the first n calls with the same message."""
-    count = _counts[msg] = _counts.get(msg, -1) + 1
-    if count < n:
+    if _count(msg) < n:
         _logger.log(level, msg, *args)
 
 
-def log_if(level: int, msg: str, condition: bool, *args: Any) -> None:
+def _count(msg: str) -> int:
+    """How many calls there were with this message before."""
+    _counts[msg] = _counts.get(msg, -1) + 1
+    return _counts[msg]
+
+
+def log_if(level: int, msg: str, condition: bool, *args: _Any) -> None:
     """Log if `condition` holds."""
     if condition:
         _logger.log(level, msg, *args)
+
+
+def TaskLevelStatusMessage(msg: str) -> None:  # noqa: N802 - TensorFlow's public name
+    """Log at the level ERROR."""
+    _logger.error(msg)
 
 
 def flush() -> None:

@@ -1,5 +1,3 @@
-"""`wf.losses`."""
-
-from __future__ import annotations
+"""`wf.losses`: functions to minimise."""
 
 from weft_graph.losses import *  # noqa: F403 - the whole module under another name

@@ -1,12 +1,11 @@
 """`wf.manip`: rearranging tensors."""
 
-from __future__ import annotations
-
 from weft_graph.ops.array import reshape as reshape
-from weft_graph.ops.gather import gather_nd as gather_nd
-from weft_graph.ops.gather import scatter_nd as scatter_nd
+from weft_graph.ops.gather import gather_nd as gather_nd, scatter_nd as scatter_nd
 from weft_graph.ops.join import tile as tile
-from weft_graph.ops.layout import batch_to_space_nd as batch_to_space_nd
-from weft_graph.ops.layout import reverse as reverse
-from weft_graph.ops.layout import roll as roll
-from weft_graph.ops.layout import space_to_batch_nd as space_to_batch_nd
+from weft_graph.ops.layout import (
+    batch_to_space_nd as batch_to_space_nd,
+    reverse as reverse,
+    roll as roll,
+    space_to_batch_nd as space_to_batch_nd,
+)

@@ -1,124 +1,136 @@
 """`wf.math`: mathematics."""
 
-from __future__ import annotations
-
 from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
 from weft_graph.nn.activation import zero_fraction as zero_fraction
 from weft_graph.nn.statistics import l2_normalize as l2_normalize
-from weft_graph.ops.arithmetic import abs as abs
-from weft_graph.ops.arithmetic import accumulate_n as accumulate_n
-from weft_graph.ops.arithmetic import add as add
-from weft_graph.ops.arithmetic import add_n as add_n
-from weft_graph.ops.arithmetic import ceil as ceil
-from weft_graph.ops.arithmetic import divide as divide
-from weft_graph.ops.arithmetic import floor as floor
-from weft_graph.ops.arithmetic import floordiv as floordiv
-from weft_graph.ops.arithmetic import floormod as floormod
-from weft_graph.ops.arithmetic import maximum as maximum
-from weft_graph.ops.arithmetic import minimum as minimum
-from weft_graph.ops.arithmetic import mod as mod
-from weft_graph.ops.arithmetic import multiply as multiply
-from weft_graph.ops.arithmetic import multiply_no_nan as multiply_no_nan
-from weft_graph.ops.arithmetic import negative as negative
-from weft_graph.ops.arithmetic import pow as pow
-from weft_graph.ops.arithmetic import reciprocal as reciprocal
-from weft_graph.ops.arithmetic import rint as rint
-from weft_graph.ops.arithmetic import round as round
-from weft_graph.ops.arithmetic import rsqrt as rsqrt
-from weft_graph.ops.arithmetic import scalar_mul as scalar_mul
-from weft_graph.ops.arithmetic import sign as sign
-from weft_graph.ops.arithmetic import sqrt as sqrt
-from weft_graph.ops.arithmetic import square as square
-from weft_graph.ops.arithmetic import squared_difference as squared_difference
-from weft_graph.ops.arithmetic import subtract as subtract
-from weft_graph.ops.arithmetic import truediv as truediv
-from weft_graph.ops.casting import angle as angle
-from weft_graph.ops.casting import conj as conj
-from weft_graph.ops.casting import imag as imag
-from weft_graph.ops.casting import real as real
-from weft_graph.ops.checks import is_non_decreasing as is_non_decreasing
-from weft_graph.ops.checks import is_strictly_increasing as is_strictly_increasing
-from weft_graph.ops.comparison import equal as equal
-from weft_graph.ops.comparison import greater as greater
-from weft_graph.ops.comparison import greater_equal as greater_equal
-from weft_graph.ops.comparison import less as less
-from weft_graph.ops.comparison import less_equal as less_equal
-from weft_graph.ops.comparison import logical_and as logical_and
-from weft_graph.ops.comparison import logical_not as logical_not
-from weft_graph.ops.comparison import logical_or as logical_or
-from weft_graph.ops.comparison import logical_xor as logical_xor
-from weft_graph.ops.comparison import not_equal as not_equal
-from weft_graph.ops.elementary import acos as acos
-from weft_graph.ops.elementary import acosh as acosh
-from weft_graph.ops.elementary import asin as asin
-from weft_graph.ops.elementary import asinh as asinh
-from weft_graph.ops.elementary import atan as atan
-from weft_graph.ops.elementary import atan2 as atan2
-from weft_graph.ops.elementary import atanh as atanh
-from weft_graph.ops.elementary import bessel_i0 as bessel_i0
-from weft_graph.ops.elementary import bessel_i0e as bessel_i0e
-from weft_graph.ops.elementary import bessel_i1 as bessel_i1
-from weft_graph.ops.elementary import bessel_i1e as bessel_i1e
-from weft_graph.ops.elementary import cos as cos
-from weft_graph.ops.elementary import cosh as cosh
-from weft_graph.ops.elementary import digamma as digamma
-from weft_graph.ops.elementary import erf as erf
-from weft_graph.ops.elementary import erfc as erfc
-from weft_graph.ops.elementary import exp as exp
-from weft_graph.ops.elementary import expm1 as expm1
-from weft_graph.ops.elementary import igamma as igamma
-from weft_graph.ops.elementary import igammac as igammac
-from weft_graph.ops.elementary import is_finite as is_finite
-from weft_graph.ops.elementary import is_inf as is_inf
-from weft_graph.ops.elementary import is_nan as is_nan
-from weft_graph.ops.elementary import lbeta as lbeta
-from weft_graph.ops.elementary import lgamma as lgamma
-from weft_graph.ops.elementary import log as log
-from weft_graph.ops.elementary import log1p as log1p
-from weft_graph.ops.elementary import log_sigmoid as log_sigmoid
-from weft_graph.ops.elementary import nextafter as nextafter
-from weft_graph.ops.elementary import polygamma as polygamma
-from weft_graph.ops.elementary import polyval as polyval
-from weft_graph.ops.elementary import sigmoid as sigmoid
-from weft_graph.ops.elementary import sin as sin
-from weft_graph.ops.elementary import sinh as sinh
-from weft_graph.ops.elementary import tan as tan
-from weft_graph.ops.elementary import tanh as tanh
-from weft_graph.ops.elementary import xdivy as xdivy
-from weft_graph.ops.elementary import xlogy as xlogy
-from weft_graph.ops.elementary import zeta as zeta
+from weft_graph.ops import arithmetic as _arithmetic
+from weft_graph.ops.arithmetic import (
+    abs as abs,
+    accumulate_n as accumulate_n,
+    add as add,
+    add_n as add_n,
+    ceil as ceil,
+    divide as divide,
+    floor as floor,
+    floordiv as floordiv,
+    floormod as floormod,
+    maximum as maximum,
+    minimum as minimum,
+    mod as mod,
+    multiply as multiply,
+    multiply_no_nan as multiply_no_nan,
+    negative as negative,
+    pow as pow,
+    reciprocal as reciprocal,
+    reciprocal_no_nan as reciprocal_no_nan,
+    rint as rint,
+    round as round,
+    rsqrt as rsqrt,
+    scalar_mul as scalar_mul,
+    sign as sign,
+    sqrt as sqrt,
+    square as square,
+    squared_difference as squared_difference,
+    subtract as subtract,
+    truediv as truediv,
+)
+from weft_graph.ops.casting import angle as angle, conj as conj, imag as imag, real as real
+from weft_graph.ops.checks import (
+    is_non_decreasing as is_non_decreasing,
+    is_strictly_increasing as is_strictly_increasing,
+)
+from weft_graph.ops.comparison import (
+    equal as equal,
+    greater as greater,
+    greater_equal as greater_equal,
+    less as less,
+    less_equal as less_equal,
+    logical_and as logical_and,
+    logical_not as logical_not,
+    logical_or as logical_or,
+    logical_xor as logical_xor,
+    not_equal as not_equal,
+)
+from weft_graph.ops.elementary import (
+    acos as acos,
+    acosh as acosh,
+    asin as asin,
+    asinh as asinh,
+    atan as atan,
+    atan2 as atan2,
+    atanh as atanh,
+    bessel_i0 as bessel_i0,
+    bessel_i0e as bessel_i0e,
+    bessel_i1 as bessel_i1,
+    bessel_i1e as bessel_i1e,
+    cos as cos,
+    cosh as cosh,
+    digamma as digamma,
+    erf as erf,
+    erfc as erfc,
+    exp as exp,
+    expm1 as expm1,
+    igamma as igamma,
+    igammac as igammac,
+    is_finite as is_finite,
+    is_inf as is_inf,
+    is_nan as is_nan,
+    lbeta as lbeta,
+    lgamma as lgamma,
+    log as log,
+    log1p as log1p,
+    log_sigmoid as log_sigmoid,
+    nextafter as nextafter,
+    polygamma as polygamma,
+    polyval as polyval,
+    sigmoid as sigmoid,
+    sin as sin,
+    sinh as sinh,
+    tan as tan,
+    tanh as tanh,
+    xdivy as xdivy,
+    xlogy as xlogy,
+    zeta as zeta,
+)
 from weft_graph.ops.layout import invert_permutation as invert_permutation
-from weft_graph.ops.nn import log_softmax as log_softmax
-from weft_graph.ops.nn import softmax as softmax
-from weft_graph.ops.nn import softplus as softplus
-from weft_graph.ops.nn import softsign as softsign
-from weft_graph.ops.reduction import argmax as argmax
-from weft_graph.ops.reduction import argmin as argmin
-from weft_graph.ops.reduction import count_nonzero as count_nonzero
-from weft_graph.ops.reduction import cumprod as cumprod
-from weft_graph.ops.reduction import cumsum as cumsum
-from weft_graph.ops.reduction import reduce_all as reduce_all
-from weft_graph.ops.reduction import reduce_any as reduce_any
-from weft_graph.ops.reduction import reduce_euclidean_norm as reduce_euclidean_norm
-from weft_graph.ops.reduction import reduce_logsumexp as reduce_logsumexp
-from weft_graph.ops.reduction import reduce_max as reduce_max
-from weft_graph.ops.reduction import reduce_mean as reduce_mean
-from weft_graph.ops.reduction import reduce_min as reduce_min
-from weft_graph.ops.reduction import reduce_prod as reduce_prod
-from weft_graph.ops.reduction import reduce_std as reduce_std
-from weft_graph.ops.reduction import reduce_sum as reduce_sum
-from weft_graph.ops.reduction import reduce_variance as reduce_variance
-from weft_graph.ops.search import in_top_k as in_top_k
-from weft_graph.ops.search import top_k as top_k
-from weft_graph.ops.segments import segment_max as segment_max
-from weft_graph.ops.segments import segment_mean as segment_mean
-from weft_graph.ops.segments import segment_min as segment_min
-from weft_graph.ops.segments import segment_prod as segment_prod
-from weft_graph.ops.segments import segment_sum as segment_sum
-from weft_graph.ops.segments import unsorted_segment_max as unsorted_segment_max
-from weft_graph.ops.segments import unsorted_segment_mean as unsorted_segment_mean
-from weft_graph.ops.segments import unsorted_segment_min as unsorted_segment_min
-from weft_graph.ops.segments import unsorted_segment_prod as unsorted_segment_prod
-from weft_graph.ops.segments import unsorted_segment_sqrt_n as unsorted_segment_sqrt_n
-from weft_graph.ops.segments import unsorted_segment_sum as unsorted_segment_sum
+from weft_graph.ops.nn import (
+    log_softmax as log_softmax,
+    softmax as softmax,
+    softplus as softplus,
+    softsign as softsign,
+)
+from weft_graph.ops.reduction import (
+    argmax as argmax,
+    argmin as argmin,
+    count_nonzero as count_nonzero,
+    cumprod as cumprod,
+    cumsum as cumsum,
+    reduce_all as reduce_all,
+    reduce_any as reduce_any,
+    reduce_euclidean_norm as reduce_euclidean_norm,
+    reduce_logsumexp as reduce_logsumexp,
+    reduce_max as reduce_max,
+    reduce_mean as reduce_mean,
+    reduce_min as reduce_min,
+    reduce_prod as reduce_prod,
+    reduce_std as reduce_std,
+    reduce_sum as reduce_sum,
+    reduce_variance as reduce_variance,
+)
+from weft_graph.ops.search import in_top_k as in_top_k, top_k as top_k
+from weft_graph.ops.segments import (
+    segment_max as segment_max,
+    segment_mean as segment_mean,
+    segment_min as segment_min,
+    segment_prod as segment_prod,
+    segment_sum as segment_sum,
+    unsorted_segment_max as unsorted_segment_max,
+    unsorted_segment_mean as unsorted_segment_mean,
+    unsorted_segment_min as unsorted_segment_min,
+    unsorted_segment_prod as unsorted_segment_prod,
+    unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
+    unsorted_segment_sum as unsorted_segment_sum,
+)
 from weft_graph.ops.sequence import bincount as bincount
+
+divide_no_nan = _arithmetic.div_no_nan

@@ -1,5 +1,3 @@
-"""`wf.metrics`."""
-
-from __future__ import annotations
+"""`wf.metrics`: values accumulated over many runs."""
 
 from weft_graph.metrics import *  # noqa: F403 - the whole module under another name

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+
 from weft_exec.device import Device
 from weft_exec.executor.context import StepContext
 from weft_exec.kernels.registry import kernel
 from weft_exec.resources import Done
 from weft_graph.node import Node
-
 from weft_stranger.tally import Tally
 
 

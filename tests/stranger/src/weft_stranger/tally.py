@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from weft_exec.cancellation import Cancellation
 from weft_exec.resources import NOT_READY, Done, Resource, Waiters
 from weft_tensor import errors

@@ -8,15 +8,15 @@ from sys import getrefcount
 from typing import Any
 
 import numpy as np
-from weft_graph.node import Node, Output
-from weft_graph.passes.step_graph import StepGraph
-from weft_tensor import errors
 
 from weft_exec.device import Device
 from weft_exec.executor.entries import Entry, Item, group
 from weft_exec.executor.linear import Instruction, Segment, Slots, gather, slot_range
 from weft_exec.kernel_errors import located
 from weft_exec.kernels.registry import Kernel
+from weft_graph.node import Node, Output
+from weft_graph.passes.step_graph import StepGraph
+from weft_tensor import errors
 
 Placement = Callable[[Node], tuple[Device, Kernel]]
 

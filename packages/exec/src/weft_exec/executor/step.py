@@ -1,7 +1,8 @@
 """The ready queue of one step (paper, section 3.1): a plain object fed with events.
 
 It knows nothing of threads, kernels or values.  An entry is ready when all entries it waits for
-have finished; ready entries are handed out in the order of construction.
+have finished; ready entries are handed out in the order of construction, but heavy ones after the
+others, which take next to no time and may make another heavy one ready to run beside it.
 """
 
 from __future__ import annotations
@@ -37,9 +38,10 @@ class StepMachine:
         self._entries = entries
         self._pending = [entry.pending for entry in entries]
         self._uses = dict(shared_uses)
-        self._ready = [entry.index for entry in entries if not entry.pending]
+        self._ready = [(entry.heavy, entry.index) for entry in entries if not entry.pending]
+        heapq.heapify(self._ready)
         self._left = len(entries)
-        self.heavy_ready = sum(entries[i].heavy for i in self._ready)
+        self.heavy_ready = sum(heavy for heavy, _ in self._ready)
         self.running: set[int] = set()
         self.error: errors.OpError | None = None
 
@@ -52,7 +54,7 @@ class StepMachine:
         """Hand out the first ready entry, or None."""
         if not self._ready or self.error is not None:
             return None
-        index = heapq.heappop(self._ready)
+        _, index = heapq.heappop(self._ready)
         self.running.add(index)
         entry = self._entries[index]
         self.heavy_ready -= entry.heavy
@@ -69,8 +71,9 @@ class StepMachine:
         for successor in entry.successors:
             self._pending[successor] -= 1
             if not self._pending[successor]:
-                heapq.heappush(self._ready, successor)
-                self.heavy_ready += self._entries[successor].heavy
+                heavy = self._entries[successor].heavy
+                heapq.heappush(self._ready, (heavy, successor))
+                self.heavy_ready += heavy
         dead: list[int] = []
         uses = self._uses
         for slot in entry.shared:
@@ -96,10 +99,10 @@ class StepMachine:
 
         Raises: InternalError: an entry is counted wrongly.
         """
-        for index in self._ready:
+        for _, index in self._ready:
             if self._pending[index] or index in self.running:
                 raise errors.InternalError(f"entry {index} is ready and should not be")
-        if self.heavy_ready != sum(self._entries[i].heavy for i in self._ready):
+        if self.heavy_ready != sum(heavy for heavy, _ in self._ready):
             raise errors.InternalError("the ready heavy entries are counted wrongly")
         if any(count < 0 for count in self._pending) or any(n < 0 for n in self._uses.values()):
             raise errors.InternalError("a count of the step fell below zero")

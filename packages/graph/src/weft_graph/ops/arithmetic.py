@@ -424,6 +424,11 @@ def accumulate_n(
     return out("AccumulateNV2", [values], {"shape": dims}, name)
 
 
+def reciprocal_no_nan(x: Any, name: str | None = None) -> Output:
+    """1 / x, and 0 where x is 0: floating or complex, any shape."""
+    return div_no_nan(1, convert_to_tensor(x), name or "reciprocal_no_nan")
+
+
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:
     """t, at least `clip_value_min` and at most `clip_value_max`.
 

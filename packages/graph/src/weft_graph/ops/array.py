@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.builder import constant as constant
 from weft_graph.builder import (
+    constant as constant,
     constant_of,
     convert_to_tensor,
     create,
@@ -22,55 +22,64 @@ from weft_graph.builder import (
 from weft_graph.constant_value import constant_value_as_dims, partial_value
 from weft_graph.node import Output
 from weft_graph.op_def import NodeSpec, register_op
-from weft_graph.ops.gather import batch_gather as batch_gather
-from weft_graph.ops.gather import dynamic_partition as dynamic_partition
-from weft_graph.ops.gather import dynamic_stitch as dynamic_stitch
-from weft_graph.ops.gather import gather as gather
-from weft_graph.ops.gather import gather_nd as gather_nd
-from weft_graph.ops.gather import one_hot as one_hot
-from weft_graph.ops.gather import parallel_dynamic_stitch as parallel_dynamic_stitch
-from weft_graph.ops.gather import scatter_nd as scatter_nd
-from weft_graph.ops.gather import tensor_scatter_nd_add as tensor_scatter_nd_add
-from weft_graph.ops.gather import tensor_scatter_nd_sub as tensor_scatter_nd_sub
-from weft_graph.ops.gather import tensor_scatter_nd_update as tensor_scatter_nd_update
-from weft_graph.ops.gather import where_indices as where_indices
-from weft_graph.ops.identity import check_numerics as check_numerics
-from weft_graph.ops.identity import ensure_shape as ensure_shape
-from weft_graph.ops.identity import guarantee_const as guarantee_const
-from weft_graph.ops.identity import identity as identity
-from weft_graph.ops.identity import identity_n as identity_n
-from weft_graph.ops.identity import prevent_gradient as prevent_gradient
-from weft_graph.ops.identity import snapshot as snapshot
-from weft_graph.ops.identity import stop_gradient as stop_gradient
-from weft_graph.ops.join import concat as concat
-from weft_graph.ops.join import split as split
-from weft_graph.ops.join import stack as stack
-from weft_graph.ops.join import tile as tile
-from weft_graph.ops.join import unstack as unstack
-from weft_graph.ops.layout import batch_to_space as batch_to_space
-from weft_graph.ops.layout import batch_to_space_nd as batch_to_space_nd
-from weft_graph.ops.layout import depth_to_space as depth_to_space
-from weft_graph.ops.layout import extract_image_patches as extract_image_patches
-from weft_graph.ops.layout import invert_permutation as invert_permutation
-from weft_graph.ops.layout import matrix_transpose as matrix_transpose
-from weft_graph.ops.layout import pad as pad
-from weft_graph.ops.layout import reverse as reverse
-from weft_graph.ops.layout import reverse_sequence as reverse_sequence
-from weft_graph.ops.layout import roll as roll
-from weft_graph.ops.layout import space_to_batch as space_to_batch
-from weft_graph.ops.layout import space_to_batch_nd as space_to_batch_nd
-from weft_graph.ops.layout import space_to_depth as space_to_depth
-from weft_graph.ops.layout import transpose as transpose
-from weft_graph.ops.search import in_top_k as in_top_k
-from weft_graph.ops.search import searchsorted as searchsorted
-from weft_graph.ops.search import setdiff1d as setdiff1d
-from weft_graph.ops.search import top_k as top_k
-from weft_graph.ops.search import unique as unique
-from weft_graph.ops.search import unique_with_counts as unique_with_counts
-from weft_graph.ops.search import unravel_index as unravel_index
+from weft_graph.ops.gather import (
+    batch_gather as batch_gather,
+    dynamic_partition as dynamic_partition,
+    dynamic_stitch as dynamic_stitch,
+    gather as gather,
+    gather_nd as gather_nd,
+    one_hot as one_hot,
+    parallel_dynamic_stitch as parallel_dynamic_stitch,
+    scatter_nd as scatter_nd,
+    tensor_scatter_nd_add as tensor_scatter_nd_add,
+    tensor_scatter_nd_sub as tensor_scatter_nd_sub,
+    tensor_scatter_nd_update as tensor_scatter_nd_update,
+    where_indices as where_indices,
+)
+from weft_graph.ops.identity import (
+    check_numerics as check_numerics,
+    ensure_shape as ensure_shape,
+    guarantee_const as guarantee_const,
+    identity as identity,
+    identity_n as identity_n,
+    prevent_gradient as prevent_gradient,
+    snapshot as snapshot,
+    stop_gradient as stop_gradient,
+)
+from weft_graph.ops.join import (
+    concat as concat,
+    split as split,
+    stack as stack,
+    tile as tile,
+    unstack as unstack,
+)
+from weft_graph.ops.layout import (
+    batch_to_space as batch_to_space,
+    batch_to_space_nd as batch_to_space_nd,
+    depth_to_space as depth_to_space,
+    extract_image_patches as extract_image_patches,
+    invert_permutation as invert_permutation,
+    matrix_transpose as matrix_transpose,
+    pad as pad,
+    reverse as reverse,
+    reverse_sequence as reverse_sequence,
+    roll as roll,
+    space_to_batch as space_to_batch,
+    space_to_batch_nd as space_to_batch_nd,
+    space_to_depth as space_to_depth,
+    transpose as transpose,
+)
+from weft_graph.ops.search import (
+    in_top_k as in_top_k,
+    searchsorted as searchsorted,
+    setdiff1d as setdiff1d,
+    top_k as top_k,
+    unique as unique,
+    unique_with_counts as unique_with_counts,
+    unravel_index as unravel_index,
+)
 from weft_graph.ops.shape_rules import constant_array, normal_axis, scalar, unchanged
-from weft_graph.ops.slicing import slice as slice
-from weft_graph.ops.slicing import strided_slice as strided_slice
+from weft_graph.ops.slicing import slice as slice, strided_slice as strided_slice
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import (
@@ -642,10 +651,3 @@ def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
     Raises: InvalidArgumentError: they do not.
     """
     return TensorShape(broadcast_dims(as_dims(shape_x), as_dims(shape_y)))
-
-
-# Names of TensorFlow 1.15 for functions that have another name here.
-reverse_v2 = reverse
-tensor_scatter_update = tensor_scatter_nd_update
-tensor_scatter_add = tensor_scatter_nd_add
-tensor_scatter_sub = tensor_scatter_nd_sub

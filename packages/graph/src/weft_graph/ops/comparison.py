@@ -189,12 +189,14 @@ def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Output:
     return out("BitwiseXor", [x, y], name=name)
 
 
-def bitwise_or_logical_xor(x: Any, y: Any) -> Output:
+def bitwise_or_logical_xor(x: Any, y: Any, name: str = "xor") -> Output:
     """Python's `^`: `logical_xor` of bool, `bitwise_xor` of integers."""
     from weft_graph.ops.arithmetic import pair
 
     a, b = pair(x, y)
-    return logical_xor(a, b) if a.dtype.is_bool else out("BitwiseXor", [a, b])
+    if a.dtype.is_bool:
+        return logical_xor(a, b, name)
+    return out("BitwiseXor", [a, b], name=name)
 
 
 def invert(x: Any, name: str | None = None) -> Output:

@@ -369,4 +369,8 @@ def py_func(
     return list(node.outputs) if several else node.outputs[0]
 
 
-numpy_function = py_func
+def numpy_function(
+    func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: str | None = None
+) -> Any:
+    """`py_func` of a stateful function, by its newer name."""
+    return py_func(func, inp, Tout, name=name)

@@ -112,17 +112,17 @@ def diag_part(input: Any, name: str | None = None) -> Output:
 tensor_diag_part = diag_part
 
 
-def matrix_diag(diagonal: Any, name: str | None = None) -> Output:
+def matrix_diag(diagonal: Any, name: str | None = "diag") -> Output:
     """Matrices with given diagonals, 0 elsewhere; any dtype, shape (..., N) to (..., N, N)."""
     return out("MatrixDiag", [diagonal], name=name)
 
 
-def matrix_diag_part(input: Any, name: str | None = None) -> Output:
+def matrix_diag_part(input: Any, name: str | None = "diag_part") -> Output:
     """Diagonals of matrices; any dtype, shape (..., M, N) to (..., min(M, N))."""
     return out("MatrixDiagPart", [input], name=name)
 
 
-def matrix_set_diag(input: Any, diagonal: Any, name: str | None = None) -> Output:
+def matrix_set_diag(input: Any, diagonal: Any, name: str | None = "set_diag") -> Output:
     """Matrices with other diagonals; any dtype, shapes (..., M, N) and (..., min(M, N))."""
     return out("MatrixSetDiag", [input, diagonal], name=name)
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.builder import convert_to_tensor, create, out
-from weft_graph.node import Output
+from weft_graph.node import Node, Output
 from weft_graph.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import unchanged
+from weft_graph.stacks import get_default_graph
 from weft_tensor.shape import Dims, merge_dims
 
 # ------------------------------------------------------------------------------ shape rules
@@ -98,6 +99,41 @@ def check_numerics(tensor: Any, message: str, name: str | None = None) -> Output
     Raises: InvalidArgumentError: at run time, if an element is infinite or not a number.
     """
     return out("CheckNumerics", [tensor], {"message": message}, name)
+
+
+def verify_tensor_all_finite(
+    t: Any = None,
+    msg: str | None = None,
+    name: str | None = None,
+    x: Any = None,
+    message: str | None = None,
+) -> Output:
+    """The same floating values, checked when they are computed.
+
+    Args:
+      t: floating, any shape; `x` is its newer name.
+      msg: begins the error's message; `message` is its newer name.
+    Raises: InvalidArgumentError: at run time, if an element is infinite or not a number.
+    """
+    value = convert_to_tensor(t if x is None else x)
+    return check_numerics(value, (msg if message is None else message) or "", name)
+
+
+def add_check_numerics_ops() -> Node:
+    """A node that checks every floating tensor of the default graph.
+
+    Raises: InvalidArgumentError: at run time, if one is infinite or not a number; the message names
+      the tensor.
+    """
+    graph = get_default_graph()
+    checks: list[Node] = []
+    for node in list(graph.nodes):
+        for output in node.outputs:
+            if output.dtype.is_floating and not output.dtype.is_ref:
+                with graph.control_dependencies(checks[-1:]), graph.colocate_with(node):
+                    checks.append(check_numerics(output, output.name).node)
+    with graph.control_dependencies(checks):
+        return create("NoOp", ())
 
 
 def guarantee_const(input: Any, name: str | None = None) -> Output:

@@ -10,8 +10,7 @@ from weft_graph.node import Output
 from weft_graph.op_def import NodeSpec, register_op
 from weft_graph.ops import shape_rules
 from weft_graph.ops.arithmetic import pair
-from weft_graph.ops.contraction import einsum as einsum
-from weft_graph.ops.contraction import tensordot as tensordot
+from weft_graph.ops.contraction import einsum as einsum, tensordot as tensordot
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims
 
@@ -131,7 +130,25 @@ def batch_matmul(
     return out("BatchMatMulV2", [x, y], {"adj_x": adj_x, "adj_y": adj_y}, name)
 
 
-sparse_matmul = matmul
+def sparse_matmul(
+    a: Any,
+    b: Any,
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    a_is_sparse: bool = False,
+    b_is_sparse: bool = False,
+    name: str | None = None,
+) -> Output:
+    """`matmul` of matrices with many zeros, which gain nothing from it here."""
+    return matmul(
+        a,
+        b,
+        transpose_a,
+        transpose_b,
+        a_is_sparse=a_is_sparse,
+        b_is_sparse=b_is_sparse,
+        name=name,
+    )
 
 
 def matvec(

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.builder import constant_of, out
+from weft_graph.builder import constant_of, convert_to_tensor, out
 from weft_graph.constant_value import constant_value_as_dims
 from weft_graph.indexed_slices import SparseTensor
 from weft_graph.node import Output
 from weft_graph.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import check_inner, with_rank
 from weft_tensor import dtypes, errors
-from weft_tensor.shape import Dims, as_dims, format_dims
+from weft_tensor.shape import Dims, as_dims, format_dims, merge_dims
 
 # ------------------------------------------------------------------------------ shape rules
 
@@ -112,6 +112,34 @@ def sparse_tensor_to_dense(
     return sparse_to_dense(
         sparse.indices, sparse.dense_shape, sparse.values, default_value, validate_indices, name
     )
+
+
+def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
+    """The elements of a dense tensor that are not 0, False or empty, as a SparseTensor."""
+    value = convert_to_tensor(tensor)
+    with value.graph.name_scope(name or "dense_to_sparse"):
+        zero = constant_of(np.zeros((), value.dtype.numpy), value.dtype)
+        if value.dtype is dtypes.string:
+            zero = constant_of(np.array(b"", object), value.dtype)
+        indices = out("Where", [out("NotEqual", [value, zero])])
+        return SparseTensor(
+            indices,
+            out("GatherNd", [value, indices]),
+            out("Shape", [value], {"out_type": dtypes.int64}),
+        )
+
+
+def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
+    """Those of the stored elements for which `to_retain`, bool of shape (n,), holds.
+
+    Raises: InvalidArgumentError: there is not one flag for each element, when that is known.
+    """
+    sparse = SparseTensor.from_value(sp_input)
+    flags = convert_to_tensor(to_retain, dtypes.bool_)
+    merge_dims(with_rank(flags.dims, 1, "to_retain"), sparse.values.dims)
+    kept = out("Reshape", [out("Where", [flags]), [-1]])
+    indices = out("GatherV2", [sparse.indices, kept, 0])
+    return SparseTensor(indices, out("GatherV2", [sparse.values, kept, 0]), sparse.dense_shape)
 
 
 def sparse_tensor_dense_matmul(

@@ -268,6 +268,7 @@ def string_split(
     sep: Any = None,
     skip_empty: bool = True,
     delimiter: Any = None,
+    result_type: str = "SparseTensor",
     name: str | None = None,
 ) -> SparseTensor:
     """Strings split at any of the bytes of a delimiter; each byte by itself where it is empty.
@@ -276,8 +277,12 @@ def string_split(
       source: strings, shape (n,).
       sep: string of rank 0, a space by default; `delimiter` is its former name.
       skip_empty: leave out parts that are empty.
+      result_type: "SparseTensor"; there are no ragged tensors.
     Returns: strings of dense shape (n, most parts).
+    Raises: UnimplementedError: another `result_type`.
     """
+    if result_type != "SparseTensor":
+        raise errors.UnimplementedError(f"result_type must be 'SparseTensor', got {result_type!r}")
     sep = delimiter if sep is None else sep
     inputs = [source, " " if sep is None else sep]
     indices, values, shape = create("StringSplit", inputs, {"skip_empty": skip_empty}, name).outputs
