@@ -50,7 +50,9 @@ def test_an_x_of_another_graph_is_refused() -> None:
 
 def test_an_integer_x_has_no_gradient() -> None:
     x, i = wf.constant(3.0), wf.constant(1)
-    assert wf.gradients(x * wf.cast(i, wf.float32), [i]) == [None]
+    y = x * wf.cast(i, wf.float32)
+    assert wf.gradients(y, [i]) == [None]
+    assert run(wf.gradients(y, [i, x], unconnected_gradients="zero")) == [0, 1.0]
 
 
 def test_a_graph_with_a_custom_gradient_is_collected() -> None:

@@ -15,7 +15,7 @@ from weft_exec.kernels.registry import registered_kernels
 from weft_graph.op_def import OpDef, lookup_op, registered_ops
 from weft_tensor import dtypes
 
-OF_OTHERS = ("Test", "Stranger", "_")
+OF_OTHERS = ("Attack", "Test", "Stranger", "_")
 """Prefixes of ops that tests declare, and of nodes that only executables contain."""
 
 NO_KERNEL: dict[str, str] = {}

@@ -243,6 +243,7 @@ def test_a_tuple_of_one_feed_is_expanded_every_time() -> None:
 # ------------------------------------------------------------------------ ownership
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
 @pytest.mark.parametrize("kind", [np.matrix, np.ma.MaskedArray, np.memmap])
 def test_fetching_a_fed_array_of_a_subclass_gives_an_array_of_the_callers_own(
     kind: type, tmp_path: Any
@@ -258,6 +259,7 @@ def test_fetching_a_fed_array_of_a_subclass_gives_an_array_of_the_callers_own(
     assert not np.shares_memory(fetched, value)
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
 def test_kernels_see_a_fed_matrix_as_an_array() -> None:
     x = wf.placeholder(wf.float32, [2, 3])
     value = np.matrix(np.ones((2, 3), np.float32))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft_exec import cancellation as cancellation_module
 from weft_exec.cancellation import Cancellation
 from weft_exec.resources import (
     NOT_READY,
@@ -356,6 +357,29 @@ def test_a_deadline_passes() -> None:
     assert isinstance(late.result, errors.DeadlineExceededError)
     tokens.give()
     assert early.result == "token"
+
+
+def test_deadlines_of_those_served_do_not_pile_up() -> None:
+    tokens = Tokens()
+    before = len(cancellation_module._timers._heap)
+    cancellation = Cancellation()
+    for _ in range(1000):
+        outcome = tokens.wait(cancellation=cancellation, deadline=time.monotonic() + 3600)
+        tokens.give()
+        assert outcome.result == "token"
+    assert len(cancellation_module._timers._heap) <= 2 * before + 1
+    assert not cancellation._callbacks
+
+
+def test_a_deadline_that_passed_leaves_nothing_with_the_step() -> None:
+    cancellation, outcome = Cancellation(), Outcome()
+    Waiters().wait(lambda: NOT_READY, outcome, cancellation, time.monotonic())
+    for _ in range(200):
+        if outcome.results:
+            break
+        time.sleep(0.01)
+    assert isinstance(outcome.result, errors.DeadlineExceededError)
+    assert not cancellation._callbacks
 
 
 def test_an_attempt_may_fail() -> None:

@@ -316,6 +316,16 @@ class TestContainers:
             wf.Session("nowhere")
 
 
+def test_devices_are_listed_with_their_properties() -> None:
+    with wf.Session(config=wf.ConfigProto(device_count={"CPU": 2})) as session:
+        devices = session.list_devices()
+    assert [d.name for d in devices] == [
+        "/job:localhost/replica:0/task:0/device:CPU:0",
+        "/job:localhost/replica:0/task:0/device:CPU:1",
+    ]
+    assert [(d.device_type, d.memory_limit_bytes) for d in devices] == [("CPU", 0)] * 2
+
+
 class TestCallables:
     def test_it_runs_like_run(self) -> None:
         x = wf.placeholder(wf.float32, [2])

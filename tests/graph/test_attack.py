@@ -24,7 +24,7 @@ def graph() -> Iterator[wf.Graph]:
 # ------------------------------------------------------------------------ names
 
 
-@pytest.mark.parametrize("name", ["a\\b", "a\n"])
+@pytest.mark.parametrize("name", ["a\\b", "a\n", "a\\b/"])
 def test_names_with_backslashes_and_newlines_are_refused(name: str) -> None:
     with pytest.raises(errors.InvalidArgumentError):
         wf.constant(1.0, name=name)
@@ -37,6 +37,8 @@ def test_logical_operators_and_matmul_are_named_as_tensorflow_names_them() -> No
     m = wf.constant([[1.0]])
     names = [t.op.name for t in (a & b, a | b, a ^ b, m @ m)]
     assert names == ["and", "or", "xor", "matmul"]
+    i = wf.constant(1)
+    assert [t.op.name for t in (i & 1, i | 1, i ^ 1)] == ["and_1", "or_1", "xor_1"]
 
 
 def test_strings_add_with_the_operator_as_in_tensorflow() -> None:
@@ -46,6 +48,8 @@ def test_strings_add_with_the_operator_as_in_tensorflow() -> None:
 def test_a_name_that_is_no_string_is_a_type_error(graph: wf.Graph) -> None:
     with pytest.raises(TypeError):
         graph.get_tensor_by_name(5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        graph.get_operation_by_name(None)  # type: ignore[arg-type]
 
 
 def test_a_finalized_graph_and_a_closed_session_raise_runtime_errors_too(graph: wf.Graph) -> None:
@@ -76,7 +80,7 @@ def test_an_open_index_inside_does_not_lift_the_index_outside() -> None:
 
 def test_device_specs_are_changed_in_place_as_in_tensorflow() -> None:
     spec = wf.DeviceSpec(job="ps")
-    spec.task = 1  # type: ignore[misc]
+    spec.task = 1
     assert spec.to_string() == "/job:ps/task:1"
 
 
@@ -109,6 +113,35 @@ def test_a_copy_has_attributes_of_its_own(graph: wf.Graph) -> None:
     twin = graph.copy().nodes[0]
     twin.attrs["_mark"] = True
     assert "_mark" not in node.attrs
+
+
+def test_a_copy_keeps_functions_and_its_own_gradients(graph: wf.Graph) -> None:
+    double = wf.custom_gradient(lambda x: (x * 2.0, lambda grad: grad * 3.0))
+    double(wf.constant(1.0, name="x"))
+    graph.functions["f"] = object()
+    copy = graph.copy()
+    assert copy.functions == graph.functions
+    copy.check_integrity()
+    y = next(n for n in copy.nodes if n.type == "IdentityN").outputs[0]
+    with wf.Session(graph=copy) as session:
+        assert session.run(wf.gradients(y, copy.get_tensor_by_name("x:0"))) == [3.0]
+
+
+def test_the_names_of_a_copy_are_taken(graph: wf.Graph) -> None:
+    wf.constant(1.0, name="a")
+    with graph.copy().as_default():
+        assert wf.constant(1.0, name="a").op.name == "a_1"
+
+
+def test_control_outputs_follow_edits(graph: wf.Graph) -> None:
+    first, second = wf.no_op(), wf.no_op()
+    with wf.control_dependencies([first]):
+        nodes = [wf.no_op() for _ in range(100)]
+    for node in reversed(nodes):
+        graph.set_control_inputs(node, [second, second], reason="test")
+    assert first.control_outputs == []
+    assert second.control_outputs == nodes[::-1]
+    graph.check_integrity()
 
 
 # ------------------------------------------------------------------------ registries
@@ -158,6 +191,21 @@ def test_a_broken_entry_point_does_not_hide_those_after_it(
     with pytest.raises(errors.InternalError):
         registry.get("here")
     assert registry.get("here") == 1
+    with pytest.raises(errors.NotFoundError, match=r"a = a \(ImportError\('gone'\)\)"):
+        registry.lookup("elsewhere")
+
+
+def test_what_is_being_loaded_may_look_things_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry: Registry[int] = Registry("thing", group="weft_tests.none")
+    found: list[Any] = []
+
+    def load() -> None:
+        found.append(registry.get("late"))
+        registry.register("late", 1)
+
+    monkeypatch.setattr(registry, "_load_entry_points", load)
+    assert registry.get("late") == 1
+    assert found == [None]
 
 
 # ------------------------------------------------------------------------ attributes

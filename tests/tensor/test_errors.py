@@ -172,3 +172,18 @@ def test_subclasses_with_constructors_of_their_own_cross_too() -> None:
 def test_hostile_data_is_refused(data: dict[str, object]) -> None:
     with pytest.raises(errors.DataLossError, match="an error's"):
         errors.OpError.from_dict(data)
+
+
+def test_a_copy_says_the_same_and_is_told_its_own_place() -> None:
+    error = errors.AbortedError("gone", op="Add", details={"bytes": 1})
+    error.__cause__ = OSError("below")
+    try:
+        raise error
+    except errors.AbortedError:
+        twin = error.copy()
+    twin.with_context(node="a").details["bytes"] = 2
+    assert type(twin) is errors.AbortedError
+    assert (twin.message, twin.op, twin.args) == ("gone", "Add", error.args)
+    assert (error.node, error.details) == (None, {"bytes": 1})
+    assert twin.__cause__ is error.__cause__
+    assert twin.__traceback__ is None

@@ -51,7 +51,7 @@ class Device:
     @property
     def memory_limit(self) -> int:
         """Bytes its allocator may hold; 0 for no limit."""
-        return self.allocator.limit_bytes or 0
+        return self.allocator.statistics().bytes_limit or 0
 
     def __repr__(self) -> str:
         return f"<Device {self.name}>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence, Sized
+from collections.abc import Callable, Collection, Hashable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 from weft_graph.graph import Graph
@@ -21,7 +21,7 @@ Rebuild = Callable[[Sequence[Any]], Any]
 
 def structure_key(fetches: Any) -> Hashable:
     """A key equal for equal structures, types included, of the same fetches."""
-    kind = type(fetches)
+    kind: Any = type(fetches)
     if kind is Output or kind is Node:
         return fetches  # type: ignore[no-any-return]
     if isinstance(fetches, list | tuple):
@@ -134,7 +134,7 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
             parts.append((key.dense_shape, value[2]))
         return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
     if isinstance(key, tuple | list):
-        if not isinstance(value, Sized) or len(key) != len(value):
+        if not isinstance(value, Collection) or len(key) != len(value):
             raise errors.InvalidArgumentError(f"{key!r} takes {len(key)} values, got {value!r}")
         return [p for k, v in zip(key, value, strict=True) for p in expand_feed(graph, k, v)]
     try:

@@ -80,7 +80,8 @@ def convert_variables_to_constants(
     """
     part = extract_sub_graph(input_graph_def, output_node_names)
     frozen = _to_freeze(part, variable_names_whitelist, variable_names_blacklist)
-    values = dict(zip(frozen, sess.run([_reader(sess.graph, n) for n in frozen.values()])))
+    results = sess.run([_reader(sess.graph, node) for node in frozen.values()])
+    values = dict(zip(frozen, results, strict=True))
     handles = {name: n.attr["dtype"].type for name, n in frozen.items() if n.op == _HANDLE}
     result = _empty_like(part)
     for node in part.node:

@@ -364,9 +364,7 @@ def as_dtype(type_value: Any) -> DType:
     except (KeyError, TypeError):
         found = _find(type_value)
     if found is None:
-        raise InvalidTypeError(
-            f"expected an element type such as weft.float32, got {type_value!r}"
-        )
+        raise InvalidTypeError(f"expected an element type such as weft.float32, got {type_value!r}")
     return found
 
 

@@ -5,7 +5,7 @@ What is here is imported at once; namespaces (`wf.train`, `wf.layers`, ...), pro
 (`wf.ConfigProto`, ...) and the version load when first used.
 """
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 # Gradients
 from weft_autodiff import registry as _registry
@@ -543,7 +543,7 @@ bool = _dtypes.bool_
 newaxis = None
 """In an index: a new axis of size 1."""
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from weft import (
         app as app,
         bitwise as bitwise,

@@ -1,6 +1,6 @@
 """`wf.train`: optimizers, savers and what goes with training."""
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+import typing as _typing
 
 from weft_autodiff.learning_rate_decay import (
     cosine_decay as cosine_decay,
@@ -56,7 +56,7 @@ from weft_io.saver import Saver as Saver
 
 NewCheckpointReader = _reader.CheckpointReader
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from weft_graph.proto import (
         BytesList as BytesList,
         ClusterDef as ClusterDef,
