@@ -184,3 +184,19 @@ def test_gradients_can_be_gated_and_colocated() -> None:
     np.testing.assert_array_equal(run(dx, {x: np.eye(2)}), 2 * np.ones([2, 2]))
     inner = [n for n in dx.graph.get_operations() if n.forward is y.op and n.type == "MatMul"]
     assert inner and all(n.device == "/device:CPU:0" for n in inner)
+
+
+def test_unconnected_gradients_by_their_names() -> None:
+    x, y = wf.constant([1.0, 2.0]), wf.constant(3.0)
+    assert wf.gradients(y, [x], unconnected_gradients=wf.UnconnectedGradients.NONE) == [None]
+    (zero,) = wf.gradients(y, [x], unconnected_gradients=wf.UnconnectedGradients.ZERO)
+    np.testing.assert_array_equal(run(zero), [0.0, 0.0])
+    with pytest.raises(errors.InvalidArgumentError, match="'nil'"):
+        wf.gradients(y, [x], unconnected_gradients="nil")
+
+
+def test_aggregation_methods_give_the_same_sum() -> None:
+    x = wf.constant(3.0)
+    method = wf.AggregationMethod.EXPERIMENTAL_TREE
+    (dx,) = wf.gradients(x * x + x, [x], aggregation_method=method)
+    assert run(dx) == 7.0

@@ -104,3 +104,20 @@ def test_errors_by_pattern_and_predicate(case: Any) -> None:
             session.run(x)
         with pytest.raises(AssertionError, match="not the one"), case.assertRaisesOpError("other"):
             session.run(x)
+
+
+def test_graphs_with_equal_nodes() -> None:
+    def graph(*values: float) -> Any:
+        with wf.Graph().as_default() as made:
+            for number, value in enumerate(values):
+                wf.constant(value, name=f"c{number}")
+        return made.as_graph_def()
+
+    same = wf.test.assert_equal_graph_def
+    same(graph(1.0, 2.0), graph(1.0, 2.0))
+    with pytest.raises(AssertionError, match="missing nodes: c1"):
+        same(graph(1.0), graph(1.0, 2.0))
+    with pytest.raises(AssertionError, match="unexpected nodes: c1"):
+        same(graph(1.0, 2.0), graph(1.0))
+    with pytest.raises(AssertionError, match="the node 'c0' is"):
+        same(graph(1.0), graph(2.0))

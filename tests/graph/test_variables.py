@@ -333,3 +333,12 @@ def test_reading_through_a_handle_of_another_type_is_refused() -> None:
         variable = Variable([1.0], use_resource=True)
         with pytest.raises(errors.InvalidTypeError, match="holds float32"):
             builder.out("ReadVariableOp", [variable.handle], {"dtype": dtypes.int32})
+
+
+def test_initializer_of_tables() -> None:
+    with Graph().as_default():
+        table = builder.create("NoOp", (), None, "a_table")
+        add_to_collection(GraphKeys.TABLE_INITIALIZERS, table)
+        node = variables.tables_initializer()
+        assert node.name == "init_all_tables" and node.control_inputs == (table,)
+        assert variables.initialize_all_tables("again").name == "again"

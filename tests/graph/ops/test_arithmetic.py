@@ -153,3 +153,9 @@ def test_large_results_come_from_the_pool() -> None:
     assert evaluator.device.pooled == 0
     evaluator.run(x * 2.0, {x: np.ones(1025)})
     assert evaluator.device.pooled == 1
+
+
+def test_reciprocal_without_nan() -> None:
+    result = math.reciprocal_no_nan(value([0.0, 2.0, -4.0]))
+    np.testing.assert_array_equal(evaluate(result), [0.0, 0.5, -0.25])
+    assert result.dtype is dtypes.float32

@@ -290,3 +290,9 @@ def test_monotone() -> None:
         x = convert_to_tensor(values, dtypes.int32)
         assert evaluate(checks.is_non_decreasing(x)) == decreasing
         assert evaluate(checks.is_strictly_increasing(x)) == increasing
+
+
+def test_numpy_function() -> None:
+    doubled = control.numpy_function(lambda x: x * 2, [constant([1.0])], dtypes.float32, "double")
+    assert doubled.name == "double:0" and doubled.node.type == "PyFunc"
+    assert evaluate(doubled).tolist() == [2.0]

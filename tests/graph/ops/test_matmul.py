@@ -159,3 +159,10 @@ def test_narrow_products_accumulate_in_float32() -> None:
         x = constant(ones.astype(dtypes.as_dtype(dtype).numpy))
         result = evaluate(math.matmul(x, x, transpose_b=True))
         np.testing.assert_allclose(float(result[0, 0]), 5000, rtol=4e-3)
+
+
+def test_products_of_sparse_matrices() -> None:
+    a, b = normal(3, 2), normal(3, 4)
+    product = math.sparse_matmul(constant(a), constant(b), True, False, True, name="p")
+    np.testing.assert_allclose(evaluate(product), a.T @ b)
+    assert product.name == "p:0"

@@ -104,3 +104,9 @@ def test_round_trips() -> None:
     ]
     numbers = strings.string_to_number(strings.as_string(constant([1, -2])), dtypes.int64)
     assert evaluate(numbers).tolist() == [1, -2]
+
+
+def test_split_makes_sparse_tensors_only() -> None:
+    assert strings.string_split(["a b"], result_type="SparseTensor").dtype is dtypes.string
+    with pytest.raises(errors.UnimplementedError, match="'RaggedTensor'"):
+        strings.string_split(["a b"], result_type="RaggedTensor")

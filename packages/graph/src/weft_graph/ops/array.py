@@ -37,6 +37,7 @@ from weft_graph.ops.gather import (
     where_indices as where_indices,
 )
 from weft_graph.ops.identity import (
+    add_check_numerics_ops as add_check_numerics_ops,
     check_numerics as check_numerics,
     ensure_shape as ensure_shape,
     guarantee_const as guarantee_const,
@@ -45,6 +46,7 @@ from weft_graph.ops.identity import (
     prevent_gradient as prevent_gradient,
     snapshot as snapshot,
     stop_gradient as stop_gradient,
+    verify_tensor_all_finite as verify_tensor_all_finite,
 )
 from weft_graph.ops.join import (
     concat as concat,

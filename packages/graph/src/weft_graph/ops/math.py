@@ -26,6 +26,7 @@ from weft_graph.ops.arithmetic import (
     pow as pow,
     realdiv as realdiv,
     reciprocal as reciprocal,
+    reciprocal_no_nan as reciprocal_no_nan,
     rint as rint,
     round as round,
     rsqrt as rsqrt,
