@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,12 +76,22 @@ def machine() -> dict[str, Any]:
     except OSError:
         pass
     return {
+        "commit": commit(),
         "date": datetime.now(UTC).date().isoformat(),
         "processor": processor,
         "processors": os.cpu_count(),
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
     }
+
+
+def commit() -> str:
+    """The commit that is measured, with a plus sign where files differ from it."""
+    command = ["git", "describe", "--always", "--dirty=+"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=Path(__file__).parent, check=False
+    )
+    return done.stdout.strip() or "unknown"
 
 
 def markdown_table(header: list[str], body: list[list[str]]) -> str:
@@ -93,8 +104,8 @@ def markdown(results: Results, setting: dict[str, Any]) -> str:
         f"{subject.title} {setting['versions'][subject.name]}" for subject in results.subjects
     )
     where = (
-        f"{setting['date']}, {setting['processor']}, {setting['processors']} processors, "
-        f"{setting['system']}, Python {setting['python']}"
+        f"{setting['date']}, commit {setting['commit']}, {setting['processor']}, "
+        f"{setting['processors']} processors, {setting['system']}, Python {setting['python']}"
     )
     parts = [
         "# Results",
