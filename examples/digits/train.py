@@ -48,6 +48,8 @@ class Trainer:
             self.session.run(self.model.initialize)
             return 0
         self.saver.restore(self.session, newest)
+        state = wf.train.get_checkpoint_state(str(self.directory))
+        self.saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
         done = int(self.session.run(self.model.step)) // self.steps_per_epoch
         self.curve = _read_curve(self.directory / "curve.json")[:done]
         return done

@@ -216,6 +216,32 @@ class TestErrors:
                 session.run(y, options=options)
             assert session.run(y) == 6.0
 
+    @pytest.mark.parametrize("count", [1, 2])
+    def test_the_last_kernel_may_be_the_slow_one(self, count: int) -> None:
+        def slow() -> np.float32:
+            time.sleep(0.3)
+            return np.float32(1)
+
+        fetches = [wf.py_func(slow, [], wf.float32, name=f"slow{i}") for i in range(count)]
+        with wf.Session() as session:
+            with pytest.raises(errors.DeadlineExceededError, match="slow"):
+                session.run(fetches, options=wf.RunOptions(timeout_in_ms=30))
+            assert session.run(fetches) == [1.0] * count
+
+    def test_a_request_for_a_device_that_is_not_there(self) -> None:
+        with wf.device("/gpu:0"):
+            folded = wf.constant(1.0) + 2.0
+        with wf.Session() as session, pytest.raises(errors.InvalidArgumentError, match="GPU"):
+            session.run(folded)
+        with wf.Session(config=wf.ConfigProto(allow_soft_placement=True)) as session:
+            assert session.run(folded) == 3.0
+
+    def test_an_uninitialised_variable_that_is_fetched_names_its_device(self) -> None:
+        v = wf.Variable(1.0)
+        with wf.Session() as s, pytest.raises(errors.FailedPreconditionError) as caught:
+            s.run(v)
+        assert caught.value.device and "CPU:0" in caught.value.device
+
 
 class TestGrowth:
     def test_ops_added_between_runs_are_said_once(self, caplog: pytest.LogCaptureFixture) -> None:

@@ -81,7 +81,7 @@ class Placer:
             if any(member.op_def.stateful for member in members):
                 self._pinned[group] = device
             if self._config.log_device_placement:
-                _log.info("%s: (%s): %s", node.name, node.type, device.name)
+                _log.warning("%s: (%s): %s", node.name, node.type, device.name)
         return device, kernel
 
     def _choose(self, node: Node, members: Sequence[Node]) -> tuple[Device, Kernel]:
@@ -104,8 +104,8 @@ class Placer:
             return able[0]
         names = ", ".join(device.name for device in self._devices)
         raise errors.InvalidArgumentError(
-            f"the device requests {_requests(members)} cannot be met together: the session has "
-            f"{names}, of which {', '.join(d.name for d, _ in able)} have a kernel of {node.type}",
+            f"no device meets the requests {_requests(members)} and has a kernel of {node.type}: "
+            f"the session has {names}, and {', '.join(d.name for d, _ in able)} have the kernel",
             op=node.type,
             node=node.name,
             line=node.line or None,

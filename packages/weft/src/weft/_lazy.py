@@ -45,5 +45,5 @@ def _near(name: str, known: list[str]) -> str:
         return ""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, known)
+    near = get_close_matches(name, known, cutoff=0.8)
     return f"; near misses are {', '.join(near)}" if near else ""

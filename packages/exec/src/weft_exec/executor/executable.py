@@ -141,6 +141,7 @@ class _Deriver:
         self.slots: dict[Output, int] = {}
         self.shared: set[Output] = set()
         self.items: list[Item] = []
+        self.devices: dict[Node, str] = {}
         self.anchors: dict[Node, set[Item]] = {}
         self.lookers: dict[Node, list[Item]] = {}
         self.fetched_refs = {output for output in step.fetches if output.dtype.is_ref}
@@ -174,6 +175,8 @@ class _Deriver:
     # ------------------------------------------------------------------ kinds of nodes
 
     def _constant(self, node: Node) -> None:
+        if node.device:
+            self.place(node)
         value = node.attrs["value"]
         scalar = value.ndim == 0 and not value.dtype.hasobject
         self.slots[node.outputs[0]] = self.slot(value[()] if scalar else value)
@@ -182,6 +185,7 @@ class _Deriver:
 
     def _kernel(self, node: Node) -> None:
         device, kernel = self.place(node)
+        self.devices[node] = device.name
         try:
             function = kernel.make(node, device)
             if node.type in ("Variable", "VariableV2"):
@@ -258,7 +262,7 @@ class _Deriver:
 
     def _read_for_fetch(self, source: Output) -> None:
         """Read a fetched reference as soon as it is there, before what may change it."""
-        item = Item(source.node, len(self.items), "", False, False)
+        item = Item(source.node, len(self.items), self.devices[source.node], False, False)
         item.needs |= self._anchors(source.node)
         self.fetched[source] = self._read(source, item)
         self.items.append(item)

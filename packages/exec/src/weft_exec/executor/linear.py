@@ -96,20 +96,21 @@ class Segment:
         check: Callable[[], None],
         trace: Callable[[Node, str, Callable[[], Any]], Any] | None,
     ) -> None:
-        """Run all, calling `check` before each and `trace` around each.
+        """Run all, calling `check` before the first and after each, and `trace` around each.
 
         Raises: OpError: a kernel failed, or what `check` raised.
         """
+        check()
         for instruction, node, device in zip(
             self.instructions, self.nodes, self.devices, strict=False
         ):
             function, take, slot, dead = instruction
             try:
-                check()
                 if trace is None:
                     slots[slot] = function(*take(slots))
                 else:
                     slots[slot] = trace(node, device, partial(function, *take(slots)))
+                check()
             except Exception as error:  # because a kernel may raise anything; it is located
                 found = self._located(error, instruction, slots)
                 raise found from found.__cause__

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft_exec.kernels.printing import summarize
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.summaries import summarize
 from weft_exec.resources import Resource
 from weft_graph.ops.control import py_function_of
 from weft_tensor import errors

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.hashing import fingerprint64, murmur64, siphash
+from weft_exec.kernels.printing import summarize_ends
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.summaries import summarize_ends
 from weft_graph.ops.shape_rules import normal_axes
 from weft_tensor import errors
 from weft_tensor.shape import format_dims

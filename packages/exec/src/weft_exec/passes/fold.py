@@ -7,6 +7,7 @@ import numpy as np
 from weft_exec.device import Device
 from weft_exec.executor.quiet import quietly
 from weft_exec.kernels.registry import find_kernel
+from weft_graph.device_spec import DeviceSpec
 from weft_graph.node import Node
 from weft_graph.op_def import lookup_op
 from weft_graph.passes.step_graph import StepGraph
@@ -35,7 +36,7 @@ def fold_constants(step: StepGraph, device: Device) -> int:
     for node in step.graph.nodes:
         if _has_effects(node) or not effects.isdisjoint([s.node for s in node.inputs]):
             effects.add(node)
-        if not _foldable(node, effects):
+        if not _foldable(node, effects, device):
             continue
         value = _evaluate(node, device)
         if value is None:
@@ -54,10 +55,12 @@ def _has_effects(node: Node) -> bool:
     return bool(node.control_inputs) or (node.op_def.stateful and node.type not in _SOURCES)
 
 
-def _foldable(node: Node, effects: set[Node]) -> bool:
+def _foldable(node: Node, effects: set[Node], device: Device) -> bool:
     if len(node.outputs) != 1 or node.control_inputs or node.op_def.stateful:
         return False
     if node.type in ("Const", "_Arg") or node.type in _NEVER:
+        return False
+    if node.device and not DeviceSpec.from_string(node.device).matches(device.spec):
         return False
     output = node.outputs[0]
     if node.type in ("Shape", "Size", "Rank") and _static(node) is not None:
