@@ -172,15 +172,17 @@ def test_a_failure_names_the_node_and_cancels_the_rest(how: str) -> None:
 
 
 def test_an_interrupt_waits_for_running_kernels_and_leaves_the_session_usable() -> None:
-    released = threading.Event()
+    started, released = threading.Event(), threading.Event()
     finished: list[int] = []
 
     def slow() -> np.float32:
+        started.set()
         released.wait(30)
         finished.append(1)
         return np.float32(1)
 
     def interrupted() -> np.float32:
+        started.wait(30)
         threading.Timer(0.05, released.set).start()
         raise KeyboardInterrupt
 
