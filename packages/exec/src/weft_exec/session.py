@@ -84,7 +84,6 @@ class BaseSession:
             raise errors.InvalidTypeError(f"graph must be a Graph, got {graph!r}")
         self._target = target
         self._graph = graph or stacks.get_default_graph()
-        self._config_proto = config
         self._config = SessionConfig.from_proto(config)
         blas.limit_once(self._config.intra_op_threads)
         self._resources = containers.resources_for(target)

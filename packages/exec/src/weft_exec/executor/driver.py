@@ -58,9 +58,7 @@ class Driver:
         Raises: OpError: a kernel failed, or the step was cancelled or timed out.
         """
         machine = self._machine
-        token = self._context.cancellation.register(
-            lambda error: self._mailbox.put((_WAKE, None, error))
-        )
+        token = self._context.cancellation.register(self._wake)
         try:
             while not machine.done:
                 entry = machine.take()
