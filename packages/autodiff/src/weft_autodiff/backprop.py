@@ -8,7 +8,7 @@ from contextlib import contextmanager, nullcontext
 from enum import Enum
 from typing import Any
 
-from weft_autodiff.registry import Gradient, gradient_of
+from weft_autodiff.registry import Gradient, gradient_of, naming_calls
 from weft_graph import builder
 from weft_graph.gc_pause import paused_gc
 from weft_graph.graph import Graph
@@ -89,7 +89,12 @@ def gradients(
     _check(targets)
     check_same_graph([*targets, *sources])
     stops = {_source(s) for s in _as_list(stop_gradients or [])}
-    with paused_gc(), graph.as_default(), graph.name_scope(name or "gradients"):
+    with (
+        paused_gc(),
+        graph.as_default(),
+        graph.name_scope(name or "gradients") as scope,
+        naming_calls(scope),
+    ):
         walk = _Walk(graph, colocate_gradients_with_ops, gate_gradients)
         for y, start in zip(targets, starts, strict=True):
             walk.receive(y, _start(y, start))

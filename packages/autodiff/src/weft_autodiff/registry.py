@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from weft_graph.registry import Registry
@@ -108,6 +110,29 @@ def gradient_of(node: Node) -> Gradient:
 def register_in_graph(graph: Graph, name: str, entry: Gradient) -> None:
     """Register an override that lives and dies with a graph."""
     graph.gradient_functions[name] = entry
+
+
+_calls = threading.local()
+
+
+@contextmanager
+def naming_calls(source: str) -> Iterator[None]:
+    """While inside, `gradient_source` is `source`: unique for each call of `gradients`."""
+    before = gradient_source()
+    _calls.source = source
+    try:
+        yield
+    finally:
+        _calls.source = before
+
+
+def gradient_source() -> str:
+    """What tells the call of `gradients` that is under way from all others in its graph.
+
+    For gradient functions whose state outlives one node: a TensorArray keeps one gradient array
+    for each of them.
+    """
+    return getattr(_calls, "source", "")
 
 
 def registered_gradients() -> list[str]:

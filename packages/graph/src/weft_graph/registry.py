@@ -1,8 +1,8 @@
 """Registries that other packages extend: ops, gradients, kernels, commands.
 
 A registry is a table with two later sources: the modules of its own package, imported at the first
-miss, and then the entry points of a group, imported at the first miss after that.  Importing weft
-therefore costs nothing for tables that are not used, and a package that only declares an entry
+miss, and then the entry points of a group, imported at the first miss after that: a module, or a
+package with all its modules.  Importing weft therefore costs nothing for tables that are not used, and a package that only declares an entry
 point is found exactly when something of its is asked for.
 """
 
@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 import threading
 from collections.abc import Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from weft_tensor import errors
 
@@ -95,9 +95,7 @@ class Registry(Generic[V]):
     def _load(self, key: str | None) -> None:
         if not self._builtin_loaded:
             assert self._package is not None
-            package = importlib.import_module(self._package)
-            for module in pkgutil.iter_modules(package.__path__):
-                importlib.import_module(f"{self._package}.{module.name}")
+            _import_modules(importlib.import_module(self._package))
             self._builtin_loaded = True
         if not self._entry_points_loaded and (key is None or key not in self._table):
             try:
@@ -112,7 +110,7 @@ class Registry(Generic[V]):
         first: Exception | None = None
         for entry in sorted(entry_points(group=self._group), key=lambda e: e.name):
             try:
-                entry.load()
+                _import_modules(entry.load())
             except Exception as cause:  # because one package's mistake must not hide the others
                 self._broken.append(f"{entry.name} = {entry.value} ({cause!r})")
                 first = first or cause
@@ -135,3 +133,9 @@ class Registry(Generic[V]):
         hint = f"; near misses: {', '.join(near)}" if near else ""
         group = f" and no package in the entry-point group {self._group!r}" if self._group else ""
         return f"no {self.kind} named {key!r} is registered by weft{group}{hint}{self.broken}"
+
+
+def _import_modules(package: Any) -> None:
+    """Import every module of a package; a plain module has none."""
+    for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
+        importlib.import_module(f"{package.__name__}.{module.name}")
