@@ -13,12 +13,15 @@ import weft_graph.ops
 from weft_autodiff.registry import registered_gradients
 from weft_exec.kernels.registry import registered_kernels
 from weft_graph.op_def import OpDef, lookup_op, registered_ops
+from weft_graph.ops.control_flow import ROUTING
 from weft_tensor import dtypes
 
 OF_OTHERS = ("Attack", "Test", "Stranger", "_")
 """Prefixes of ops that tests declare, and of nodes that only executables contain."""
 
-NO_KERNEL: dict[str, str] = {}
+ROUTED = dict.fromkeys(sorted(ROUTING), "the executor routes values itself; see tests/exec")
+
+NO_KERNEL: dict[str, str] = {"LoopCond": "its value is its input's", **ROUTED}
 """Op type to the reason why no device has a kernel for it."""
 
 NO_GRADIENT = {
@@ -30,6 +33,9 @@ NO_CASES = {
     "NoOp": "no inputs and no outputs",
     "Placeholder": "its value is fed",
     "PlaceholderV2": "its value is fed",
+    "ControlTrigger": "no inputs and no outputs",
+    "LoopCond": "it marks a value, inside a loop only",
+    **ROUTED,
 }
 """Op type to the reason why a row of inputs and a reference value cannot show it."""
 

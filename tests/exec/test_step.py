@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
 from weft_exec.executor.entries import Entry
+from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.linear import Segment
-from weft_exec.executor.step import StepMachine
+from weft_exec.executor.step import StepMachine, Token
 from weft_tensor import errors
 
 
@@ -15,28 +17,32 @@ def entries(edges: dict[int, list[int]], count: int) -> list[Entry]:
     made = [Entry(i, Segment((), (), ())) for i in range(count)]
     for before, after in edges.items():
         for successor in after:
-            made[before].successors.append(successor)
+            made[before].edges.successors.append(made[successor])
             made[successor].pending += 1
     return made
 
 
+def machine_of(made: list[Entry], uses: dict[int, int] | None = None) -> StepMachine:
+    return StepMachine(StepPlan.of_root(made, uses or {}), [None] * 10)
+
+
 def test_entries_become_ready_in_the_order_of_construction() -> None:
-    machine = StepMachine(entries({0: [2], 1: [2]}, 3), {})
+    machine = machine_of(entries({0: [2], 1: [2]}, 3))
     first, second = machine.take(), machine.take()
     assert first is not None and second is not None
-    assert (first.index, second.index) == (0, 1)
+    assert (first[0].index, second[0].index) == (0, 1)
     assert machine.take() is None
     machine.finished(second)
     assert machine.take() is None
     machine.finished(first)
     last = machine.take()
-    assert last is not None and last.index == 2
+    assert last is not None and last[0].index == 2
     machine.finished(last)
     assert machine.done
 
 
 def test_a_failure_lets_running_entries_end_and_nothing_start() -> None:
-    machine = StepMachine(entries({0: [2]}, 3), {})
+    machine = machine_of(entries({0: [2]}, 3))
     first, second = machine.take(), machine.take()
     assert first is not None and second is not None
     error = errors.AbortedError("gone")
@@ -50,20 +56,22 @@ def test_a_slot_is_forgotten_when_its_last_user_has_finished() -> None:
     made = entries({0: [1, 2]}, 3)
     for entry in made:
         entry.shared = (7,)
-    machine = StepMachine(made, {7: 3})
-    dead = []
+    machine = machine_of(made, {7: 3})
+    machine.root.slots[7] = np.float32(1)
+    held = []
     while not machine.done:
-        entry = machine.take()
-        assert entry is not None
-        dead.append(machine.finished(entry))
-    assert dead == [[], [], [7]]
+        token = machine.take()
+        assert token is not None
+        machine.finished(token)
+        held.append(machine.root.slots[7] is not None)
+    assert held == [True, True, False]
 
 
 def test_finishing_an_entry_that_does_not_run_is_an_error() -> None:
     made = entries({}, 1)
-    machine = StepMachine(made, {})
+    machine = machine_of(made)
     with pytest.raises(errors.InternalError, match="without running"):
-        machine.finished(made[0])
+        machine.finished((made[0], machine.root))
 
 
 @given(st.data())
@@ -74,17 +82,17 @@ def test_every_entry_runs_once_after_all_it_waits_for(data: st.DataObject) -> No
     edges: dict[int, list[int]] = {}
     for before, after in sorted(chosen):
         edges.setdefault(before, []).append(after)
-    machine = StepMachine(entries(edges, count), {})
-    running: list[Entry] = []
+    machine = machine_of(entries(edges, count))
+    running: list[Token] = []
     finished: list[int] = []
     while not machine.done:
         machine.check()
-        entry = machine.take()
-        if entry is not None:
-            assert {b for b, a in chosen if a == entry.index} <= set(finished)
-            running.append(entry)
-        if running and (entry is None or data.draw(st.booleans())):
-            chosen_entry = running.pop(data.draw(st.integers(0, len(running) - 1)))
-            machine.finished(chosen_entry)
-            finished.append(chosen_entry.index)
+        token = machine.take()
+        if token is not None:
+            assert {b for b, a in chosen if a == token[0].index} <= set(finished)
+            running.append(token)
+        if running and (token is None or data.draw(st.booleans())):
+            over = running.pop(data.draw(st.integers(0, len(running) - 1)))
+            machine.finished(over)
+            finished.append(over[0].index)
     assert sorted(finished) == list(range(count))

@@ -205,7 +205,7 @@ def _text(old: bytes, new: bytes) -> Callable[[dict[str, Any]], None]:
 @pytest.mark.parametrize(
     ("change", "kind", "message"),
     [
-        (_scalar("min_reader", 2), errors.UnimplementedError, "needs a reader of version 2"),
+        (_scalar("min_reader", 3), errors.UnimplementedError, "needs a reader of version 3"),
         (_scalar("first_node", 1), errors.InvalidArgumentError, "begins with node 1"),
         (_set("node_op", 0, 999), errors.DataLossError, r"node_op\[0\] at byte \d+: 999 is not"),
         (_set("node_name", 1, 0), errors.DataLossError, r"node_name\[1\].*not unique"),

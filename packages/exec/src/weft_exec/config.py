@@ -8,6 +8,8 @@ from typing import Any
 
 from weft_tensor import errors
 
+_EXECUTORS = ("", "DEFAULT", "READY_QUEUE", "SINGLE_THREADED_EXECUTOR")
+
 
 class SessionConfig:
     """Options of one session.
@@ -21,12 +23,15 @@ class SessionConfig:
       timeout_ms: limit of every Run, 0 for none.
       deterministic: one fixed order and one BLAS thread.
       optimize: run the graph passes.
+      executor_type: "" to choose for each step, "READY_QUEUE" to schedule all of it node by node,
+        "SINGLE_THREADED_EXECUTOR" to run kernels one after the other.
     """
 
     __slots__ = (
         "allow_soft_placement",
         "deterministic",
         "device_count",
+        "executor_type",
         "inter_op_threads",
         "intra_op_threads",
         "log_device_placement",
@@ -44,9 +49,14 @@ class SessionConfig:
         timeout_ms: int = 0,
         deterministic: bool = False,
         optimize: bool = True,
+        executor_type: str = "",
     ) -> None:
+        if executor_type not in _EXECUTORS:
+            raise errors.InvalidArgumentError(
+                f"executor_type must be one of {_EXECUTORS}, got {executor_type!r}"
+            )
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-        if deterministic:
+        if deterministic or executor_type == "SINGLE_THREADED_EXECUTOR":
             inter_op_threads = intra_op_threads = 1
         if not inter_op_threads:
             inter_op_threads = 1 if intra_op_threads > 1 else (cores or 1)
@@ -58,6 +68,7 @@ class SessionConfig:
         self.timeout_ms = timeout_ms
         self.deterministic = deterministic
         self.optimize = optimize
+        self.executor_type = "" if executor_type == "DEFAULT" else executor_type
 
     @staticmethod
     def from_proto(proto: Any) -> SessionConfig:
@@ -81,6 +92,7 @@ class SessionConfig:
             proto.operation_timeout_in_ms,
             _deterministic(proto),
             level >= 0,
+            proto.experimental.executor_type,
         )
 
 

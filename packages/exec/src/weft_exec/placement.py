@@ -10,6 +10,7 @@ from weft_exec.device import Device
 from weft_exec.kernels.registry import Kernel, find_kernel, kernels_of
 from weft_graph.device_spec import DeviceSpec
 from weft_graph.node import Node
+from weft_graph.ops.control_flow import ROUTING
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -91,7 +92,8 @@ class Placer:
         requests = [DeviceSpec.from_string(member.device) for member in members if member.device]
         for device, kernel in able:
             if all(request.matches(device.spec) for request in requests) and all(
-                find_kernel(member, device.type) is not None for member in members
+                member.type in ROUTING or find_kernel(member, device.type) is not None
+                for member in members
             ):
                 return device, kernel
         if self._config.allow_soft_placement:

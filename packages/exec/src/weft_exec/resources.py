@@ -55,11 +55,17 @@ class ResourceHandle:
 
     __slots__ = ("container", "device", "name", "resource")
 
+    shape: tuple[int, ...] = ()
+    ndim = 0
+
     def __init__(self, device: str, container: str, name: str, resource: Any = None) -> None:
         self.device = device
         self.container = container
         self.name = name
         self.resource = resource
+
+    def __getitem__(self, index: tuple[()]) -> ResourceHandle:
+        return self  # as any value of rank 0, so that handles can be stacked and chosen from
 
     def __repr__(self) -> str:
         return f"<ResourceHandle {self.container}/{self.name} on {self.device}>"

@@ -17,8 +17,10 @@ from weft_exec import blas, containers
 from weft_exec.config import SessionConfig
 from weft_exec.device import DeviceAttributes, make_devices
 from weft_exec.executor.context import StepContext
+from weft_exec.executor.derive import derive
 from weft_exec.executor.driver import Driver, checker
-from weft_exec.executor.executable import Executable, derive
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.pool import shared_pool
 from weft_exec.executor.quiet import quietly
 from weft_exec.feeds import converter
@@ -91,6 +93,7 @@ class BaseSession:
         self._placer = Placer(self._devices, self._config)
         threads = self._config.inter_op_threads
         self._pool = shared_pool(threads) if threads > 1 else None
+        self._overlap = Overlap.of(self._config.executor_type, threads)
         self._cache: dict[Any, _Signature] = {}
         self._extended = 0
         self._epoch = self._resources.epoch
@@ -314,14 +317,14 @@ class BaseSession:
                 simplify(step)
                 fold_constants(step, self._devices[0])
                 eliminate_common_subexpressions(step)
-            executable = derive(step, self._placer.place, self._pool is not None)
+            executable = derive(step, self._placer.place, self._overlap)
             self._executables.add(executable)
         return _Signature(plan, executable, [converter(f) for f in feeds], single)
 
     def _extend(self) -> None:
         with self._lock:
             nodes = self._graph.nodes
-            count = len(nodes)
+            count = self._graph.complete
             if count == self._extended:
                 return
             self._growth.extended(nodes, self._extended)

@@ -31,7 +31,7 @@ class StepTrace:
 
     def __init__(self) -> None:
         self.records: list[NodeRecord] = []
-        self._waiting: dict[int, tuple[Node, str, int]] = {}
+        self._waiting: dict[Any, tuple[Node, str, int]] = {}
 
     def record(self, node: Node, device: str, call: Callable[[], Any]) -> Any:
         """`call()`, timed as an execution of `node`."""
@@ -43,13 +43,13 @@ class StepTrace:
         )
         return value
 
-    def waiting(self, entry: int, node: Node, device: str, start: int) -> None:
+    def waiting(self, token: Any, node: Node, device: str, start: int) -> None:
         """Note that an asynchronous node has started."""
-        self._waiting[entry] = (node, device, start)
+        self._waiting[token] = (node, device, start)
 
-    def arrived(self, entry: int) -> None:
+    def arrived(self, token: Any) -> None:
         """Note that an asynchronous node has completed."""
-        node, device, start = self._waiting.pop(entry)
+        node, device, start = self._waiting.pop(token)
         thread = threading.get_ident()
         self.records.append(NodeRecord(node, device, start, time.time_ns(), thread, 0))
 

@@ -257,6 +257,11 @@ def _identity(node: Node, index: int, values: Values) -> Array | None:
     return values[index]
 
 
+@evaluator("Enter", "Switch", needs=(0,), partial=True)
+def _routed(node: Node, index: int, values: Values) -> Array | None:
+    return values[0]
+
+
 @evaluator("Shape", "ShapeN", needs=(), uses_shape=True)
 def _shape(node: Node, index: int, values: Values) -> Array | None:
     dims = node.inputs[index].dims

@@ -39,9 +39,19 @@ def copy_nodes(source: Graph, nodes: Iterable[Node]) -> Graph:
             graph.set_control_inputs(twin, controls, reason="copy")
         if node.forward is not None:
             twin.forward = twins.get(node.forward)
+    if source.has_contexts:
+        _copy_contexts(source, graph, twins)
     graph.functions.update(source.functions)
     graph.gradient_functions.update(source.gradient_functions)
     return graph
+
+
+def _copy_contexts(source: Graph, graph: Graph, twins: dict[Node, Node]) -> None:
+    """Copy the contexts, unless some of their nodes were left out, as by pruning."""
+    from weft_graph.control_flow.records import records_of, restore
+
+    if all(node in twins for node in source.nodes if node.context is not None):
+        restore(graph, records_of(source, twins), lambda place: twins[source.nodes[place]])
 
 
 def _copy_alone(node: Node, graph: Graph) -> Node:

@@ -21,6 +21,7 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
 if TYPE_CHECKING:
+    from weft_graph.control_flow.context import ControlFlowContext
     from weft_graph.op_def import OpDef
 
 DeviceRequest = str | DeviceSpec | Callable[[Node], Any] | None
@@ -34,6 +35,8 @@ class Graph:
       scopes: name, device, control and colocation scopes of the thread that is building.
       seed: the graph-level random seed, or None.
       functions: the library of named subgraphs.
+      contexts: the branches and loops, by name, outer ones first.
+      has_contexts: whether any node is in a branch or a loop.
       gradient_functions: gradients that live and die with the graph, by the name that nodes refer
         to them with; weft_autodiff's.
     """
@@ -51,6 +54,9 @@ class Graph:
         self._lock = threading.RLock()
         self._finalized = False
         self._extended = 0
+        self.contexts: dict[str, ControlFlowContext] = {}
+        self.has_contexts = False
+        self._open: list[int] = []
 
     # ------------------------------------------------------------------ nodes
 
@@ -58,6 +64,27 @@ class Graph:
     def version(self) -> int:
         """A number that grows with every node added."""
         return len(self.nodes)
+
+    @property
+    def complete(self) -> int:
+        """The number of nodes that nobody is still building on; a session runs only these."""
+        with self._lock:
+            return min([len(self.nodes), *self._open])
+
+    @contextmanager
+    def under_construction(self) -> Iterator[None]:
+        """Keep the nodes made inside the block from sessions until it ends.
+
+        A loop is not whole before its back edges are there, and closing them edits nodes.
+        """
+        with self._lock:
+            start = len(self.nodes)
+            self._open.append(start)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open.remove(start)
 
     @property
     def finalized(self) -> bool:
@@ -94,6 +121,11 @@ class Graph:
             )
         scopes = self.scopes
         controls = scopes.control_inputs(inputs) if scopes.controls else ()
+        context = scopes.context
+        if context is not None:
+            inputs, controls, context = context.admit(op_def.name, name, inputs, controls)
+        elif self.has_contexts:
+            _check_visible(inputs, controls)
         node = Node(self, name, op_def, inputs, controls, attrs, "", code, line)
         if shapes is None:
             node.outputs = tuple([Output(node, i, t, None) for i, t in enumerate(types)])
@@ -107,6 +139,9 @@ class Graph:
             scopes.apply_attrs(node)
         if scopes.devices:
             node.device = scopes.device_for(node)
+        if context is not None:
+            node.context = context
+            self.has_contexts = True
         with self._lock:
             for source in inputs:
                 source._add_use(node)
@@ -504,6 +539,12 @@ def _check_string(name: Any) -> None:
         raise errors.InvalidTypeError(
             f"a name must be a string, got {name!r} of type {type(name).__name__}"
         )
+
+
+def _check_visible(inputs: Sequence[Output], controls: Sequence[Node]) -> None:
+    from weft_graph.control_flow.context import check_inputs
+
+    check_inputs(inputs, controls)
 
 
 def _wait(control: Node, node: Node) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -46,7 +46,8 @@ def import_graph_def(
         dropped where weft does not know them.
     Returns: the elements asked for, in order; tensors that `input_map` replaces are the new ones.
     Raises:
-      NotFoundError: an op type is not declared.
+      NotFoundError: op types are not declared; all of them are named, and are the list "ops" in
+        the error's `details`.
       InvalidArgumentError: names that repeat or are unknown, inputs or attributes that do not fit
         their op, shapes that contradict, a cycle without loop ops. The graph is unchanged then.
     """
@@ -60,7 +61,7 @@ def import_graph_def(
     with _scope(graph, name) as scope:
         values = _mapped_inputs(input_map or {}, scope)
         importer = _Importer(graph, graph_def, scope, values, producer_op_list)
-        with paused_gc(), _only_import_scopes(graph):
+        with paused_gc(), _only_import_scopes(graph), graph.under_construction():
             importer.parse()
             importer.add_nodes()
     for function in graph_def.library.function:
@@ -132,6 +133,12 @@ def _parse_input(text: str) -> tuple[str, int]:
     return name, int(port)
 
 
+def _unknown_op(op: str, nodes: Sequence[str], library: Container[str]) -> str:
+    hint = ", a function of the graph's library" if op in library else ""
+    more = f" and {len(nodes) - 1} more" if len(nodes) > 1 else ""
+    return f"{op} (node {nodes[0]!r}{more}{hint})"
+
+
 def _as_text(name: Any) -> str:
     return name.decode() if isinstance(name, bytes) else str(name)
 
@@ -175,6 +182,7 @@ class _Importer:
 
     def parse(self) -> None:
         """Understand every node and find an order; nothing is added yet."""
+        self._check_ops()
         for index, node_def in enumerate(self.graph_def.node):
             try:
                 parsed = self._parse_node(index, node_def)
@@ -204,21 +212,38 @@ class _Importer:
                 raise errors.InvalidArgumentError(f"the input {text!r} comes after a control input")
             else:
                 parsed.inputs.append(_parse_input(text))
-        parsed.op_def = self._op_def(node_def)
+        parsed.op_def = lookup_op(node_def.op)
         parsed.attrs = self._attrs(parsed.op_def, node_def)
         parsed.shapes = parsed.attrs.pop(SHAPES_ATTR, None)
         return parsed
 
-    def _op_def(self, node_def: proto.NodeDef) -> OpDef:
-        try:
-            return lookup_op(node_def.op)
-        except errors.NotFoundError as error:
-            library = {f.signature.name for f in self.graph_def.library.function}
-            hint = " (a function of the graph's library)" if node_def.op in library else ""
-            raise errors.NotFoundError(
-                f"the op type {node_def.op!r}{hint} of node {node_def.name!r} is not declared: "
-                f"{error.message}"
-            ) from None
+    def _check_ops(self) -> None:
+        """Refuse op types that are not declared, all at once."""
+        unknown: dict[str, list[str]] = {}
+        cause = ""
+        for node_def in self.graph_def.node:
+            if node_def.op not in unknown:
+                try:
+                    lookup_op(node_def.op)
+                    continue
+                except errors.NotFoundError as error:
+                    cause = error.message
+            unknown.setdefault(node_def.op, []).append(node_def.name)
+        if not unknown:
+            return
+        library = {f.signature.name for f in self.graph_def.library.function}
+        if len(unknown) > 1:
+            kinds = [_unknown_op(op, nodes, library) for op, nodes in sorted(unknown.items())]
+            message = f"{len(unknown)} op types are not declared: {', '.join(kinds)}"
+            raise errors.NotFoundError(message, details={"ops": sorted(unknown)})
+        ((op, nodes),) = unknown.items()
+        hint = " (a function of the graph's library)" if op in library else ""
+        raise errors.NotFoundError(
+            f"the op type {op!r}{hint} of node {nodes[0]!r} is not declared: {cause}",
+            op=op,
+            node=nodes[0],
+            details={"ops": [op]},
+        )
 
     def _attrs(self, op_def: OpDef, node_def: proto.NodeDef) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -250,13 +275,13 @@ class _Importer:
         It does not when it has the producer's default. Where the producer is not known, it must
         have the value that means "as before", since older writers left the attribute out.
         """
+        if name in _INFORMATIVE or (op, name) in _INFORMATIVE_OF:
+            return True
         producer = self.producer.get(op)
         for attr in producer.attr if producer is not None else ():
             if attr.name == name and attr.HasField("default_value"):
                 return bool(attr.default_value == message)
         field = message.WhichOneof("value")
-        if name in _INFORMATIVE:
-            return True
         if field is None or field in ("tensor", "func", "shape"):
             return False
         if field == "list":
@@ -377,6 +402,8 @@ class _Importer:
                 f"{SHAPES_ATTR} has {len(parsed.shapes)} shapes for {len(node.outputs)} outputs"
             )
         for output, shape in zip(node.outputs, parsed.shapes, strict=True):
+            if not output.dtype.is_numpy_compatible:
+                continue  # a handle is one here, and a pair of strings in older programs
             dims = getattr(shape, "_dims", None)
             try:
                 output.dims = merge_dims(output.dims, dims)
@@ -480,6 +507,9 @@ not zero, false or nothing."""
 
 _INFORMATIVE: Final = frozenset({"debug_name", "grad_a", "grad_b", "grad_x", "grad_y"})
 """Attributes that change nothing whatever their value."""
+
+_INFORMATIVE_OF: Final = frozenset({("AssignVariableOp", "validate_shape")})
+"""The same, for one op type: here a shape is compared in any case where it is known."""
 
 _NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
 

@@ -13,6 +13,7 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims, merge_dims
 
 if TYPE_CHECKING:
+    from weft_graph.control_flow.context import ControlFlowContext
     from weft_graph.graph import Graph
     from weft_graph.op_def import OpDef
 
@@ -32,6 +33,7 @@ class Node:
       index: its place in the order of construction.
       device: the requested device, in canonical form, or "".
       forward: for a node that autodiff added, the node whose gradient it computes.
+      context: the branch or loop it is in, or None.
     """
 
     __slots__ = (
@@ -40,6 +42,7 @@ class Node:
         "_control_outputs",
         "_line",
         "attrs",
+        "context",
         "control_inputs",
         "device",
         "forward",
@@ -75,6 +78,7 @@ class Node:
         self.outputs: tuple[Output, ...] = ()
         self.index = -1
         self.forward: Node | None = None
+        self.context: ControlFlowContext | None = None
         self._control_outputs: dict[Node, None] | None = None
         self._code = code
         self._line = line

@@ -179,6 +179,11 @@ def _parse_value(text: str) -> Any:
         return tuple(_parse_value(part) for part in text[1:-1].split(",") if part.strip())
     if text[:1] in ("'", '"'):
         return text[1:-1]
+    if text.endswith("]"):
+        import numpy as np
+
+        element, _, items = text.partition("[")
+        return np.array(_parse_value(f"[{items}"), dtypes.as_dtype(element).numpy)
     try:
         return int(text)
     except ValueError:
@@ -302,7 +307,8 @@ def register_op(
       inputs: "x: T", "x: float32", "ref: Ref(T)", "values: N * T", "args: Tin".
       outputs: the same notation.
       attrs: name to type: "type", "{float32, int32}", "{'SAME', 'VALID'}", "int >= 1 = 1",
-        "list(int) = []", "shape", "tensor", "func"; a default after "=".
+        "list(int) = []", "shape", "tensor", "func"; a default after "=", of a tensor as
+        "uint8[255, 0]".
       shape: rule from a NodeSpec to one Dims per output; None leaves the shapes unknown.
       stateful: never folded, merged or pruned as equal.
       doc: what it computes.

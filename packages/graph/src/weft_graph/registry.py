@@ -2,8 +2,8 @@
 
 A registry is a table with two later sources: the modules of its own package, imported at the first
 miss, and then the entry points of a group, imported at the first miss after that: a module, or a
-package with all its modules.  Importing weft therefore costs nothing for tables that are not used, and a package that only declares an entry
-point is found exactly when something of its is asked for.
+package with all its modules.  Importing weft therefore costs nothing for tables that are not used,
+and a package that only declares an entry point is found exactly when something of its is asked for.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from weft_graph.device_spec import DeviceParts, DeviceSpec, parse
 from weft_tensor import errors
 
 if TYPE_CHECKING:
+    from weft_graph.control_flow.context import ControlFlowContext
     from weft_graph.node import Node, Output
 
 _TOP_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")
@@ -50,6 +51,7 @@ class BuildScopes(threading.local):
         self.attrs: dict[str, Any] = {}
         self.overrides: dict[str, str] = {}
         self.container = ""
+        self.context: ControlFlowContext | None = None
 
     # ---------------------------------------------------------- control inputs
 
@@ -63,6 +65,19 @@ class BuildScopes(threading.local):
             yield scope
         finally:
             self.controls = before
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Leave all branches and loops, with the control inputs that were pushed inside them."""
+        if self.context is None:
+            yield
+            return
+        before = self.context, self.controls
+        self.context, self.controls = None, []
+        try:
+            yield
+        finally:
+            self.context, self.controls = before
 
     def control_inputs(self, inputs: Sequence[Output]) -> tuple[Node, ...]:
         """The control inputs a node with these inputs needs.

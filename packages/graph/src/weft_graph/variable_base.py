@@ -90,17 +90,21 @@ def _creators(graph: Graph) -> list[Creator]:
 
 
 def default_variable_creator(next_creator: Creator | None = None, **kwargs: Any) -> Variable:
-    """Make the variable itself: what creators end in."""
+    """Make the variable itself: what creators end in.
+
+    Inside a loop or a branch it is made outside, where its initializer can run.
+    """
     use_resource = kwargs.pop("use_resource", None)
     if use_resource is None:
         use_resource = _scope_use_resource()
-    if use_resource:
-        from weft_graph.resource_variable import ResourceVariable
+    with stacks.get_default_graph().scopes.lifted():
+        if use_resource:
+            from weft_graph.resource_variable import ResourceVariable
 
-        return ResourceVariable(**kwargs)
-    from weft_graph.variables import RefVariable
+            return ResourceVariable(**kwargs)
+        from weft_graph.variables import RefVariable
 
-    return RefVariable(**kwargs)
+        return RefVariable(**kwargs)
 
 
 def _scope_use_resource() -> bool:
@@ -291,6 +295,16 @@ class Variable(Operators, metaclass=_VariableMeta):
     def initializer(self) -> Node:
         """The node that assigns the initial value."""
         return self._initializer
+
+    def replace_initializer(self, initializer: Node, initial_value: Output) -> None:
+        """Initialize with another node from now on; nodes made from the old one keep it.
+
+        Args:
+          initializer: assigns the initial value.
+          initial_value: what it assigns.
+        """
+        self._initializer = initializer
+        self._initial_value = initial_value
 
     @property
     def initial_value(self) -> Output | None:

@@ -136,6 +136,11 @@ class OpError(Exception):
         self.inputs = self.inputs or tuple(inputs)
         return self
 
+    def in_iteration(self: _E, frame: str, iteration: int) -> _E:
+        """Note the iteration of a loop in which it was raised, inner loops first; returns itself."""
+        self.details.setdefault("iterations", []).append([frame, iteration])
+        return self
+
     def copy(self: _E) -> _E:
         """An error of its own that says the same: for each receiver, where several get one error.
 
@@ -215,6 +220,8 @@ class OpError(Exception):
         if self.device is not None:
             where.append(f"on {self.device}")
         lines = [" ".join(where)] if where else []
+        for frame, iteration in self.details.get("iterations", ()):
+            lines.append(f"in iteration {iteration} of {frame!r}")
         if self.inputs:
             lines.append("inputs: " + ", ".join(self.inputs))
         if self.line is not None:

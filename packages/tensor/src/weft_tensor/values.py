@@ -32,7 +32,8 @@ def to_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
         return _from_array(np.asarray(value), dtype)
     found = default_dtype(value) if dtype is None else dtype.base_dtype
     if found is dtypes.string:
-        return to_bytes(nested_array(value))
+        array = nested_array(value)
+        return to_bytes(array if array.size else array.astype(object))  # [] says no type
     if not found.is_numpy_compatible:
         raise InvalidTypeError(f"a Python value can not become a {found.name}")
     return _from_numbers(nested_array(value), found)

@@ -40,6 +40,12 @@ from weft_graph.builder import (
     register_tensor_conversion_function as register_tensor_conversion_function,
 )
 from weft_graph.collections_keys import GraphKeys as GraphKeys
+from weft_graph.control_flow.conditional import (
+    case as case,
+    cond as cond,
+    switch_case as switch_case,
+)
+from weft_graph.control_flow.loop import while_loop as while_loop
 from weft_graph.device_spec import DeviceSpec as DeviceSpec
 from weft_graph.framework import (
     add_to_collection as add_to_collection,
@@ -446,6 +452,7 @@ from weft_graph.stacks import (
     reset_default_graph as reset_default_graph,
 )
 from weft_graph.template import make_template as make_template
+from weft_graph.tensor_array import TensorArray as TensorArray
 from weft_graph.tensor_proto import (
     make_ndarray as make_ndarray,
     make_tensor_proto as make_tensor_proto,
@@ -562,8 +569,10 @@ if _typing.TYPE_CHECKING:
         manip as manip,
         math as math,
         metrics as metrics,
+        nest as nest,
         nn as nn,
         random as random,
+        raw_ops as raw_ops,
         sparse as sparse,
         strings as strings,
         test as test,
@@ -620,8 +629,10 @@ else:
             "manip",
             "math",
             "metrics",
+            "nest",
             "nn",
             "random",
+            "raw_ops",
             "sparse",
             "strings",
             "test",

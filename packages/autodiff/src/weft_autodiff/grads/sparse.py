@@ -5,7 +5,7 @@ from __future__ import annotations
 from weft_autodiff.grads.array import all_axes
 from weft_autodiff.grads.common import conj, ints, matrix_transpose
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.builder import out
+from weft_graph.builder import create, out
 from weft_graph.node import Node, Output
 
 
@@ -44,3 +44,12 @@ def _sparse_dense_matmul(op: Node, grad: Output) -> list[Output | None]:
     left, right = out("GatherV2", [grad, rows, 0]), out("GatherV2", [dense, columns, 0])
     found = out("Sum", [out("Mul", [left, conj(right)]), ints([1])])
     return [None, conj(found) if adjoint_a else found, None, product]
+
+
+@RegisterGradient("SparseReorder")
+def _sparse_reorder(op: Node, _: Output | None, grad: Output) -> list[Output | None]:
+    indices, values, shape = op.inputs
+    places = out("Range", [0, out("Size", [values]), 1])
+    order = create("SparseReorder", [indices, places, shape]).outputs[1]
+    back = out("InvertPermutation", [order])
+    return [None, out("GatherV2", [grad, back, 0]), None]

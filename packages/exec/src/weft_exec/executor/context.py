@@ -37,10 +37,10 @@ class Completion:
     It only posts to the step's mailbox; the thread that drives the step does the rest.
     """
 
-    __slots__ = ("_entry", "_post", "_used")
+    __slots__ = ("_post", "_token", "_used")
 
-    def __init__(self, entry: int, post: Callable[[Any], None]) -> None:
-        self._entry = entry
+    def __init__(self, token: Any, post: Callable[[Any], None]) -> None:
+        self._token = token
         self._post = post
         self._used = itertools.count()
 
@@ -50,7 +50,7 @@ class Completion:
         Raises: InternalError: the kernel completed before.
         """
         self._once()
-        self._post((self._entry, value, None))
+        self._post((self._token, value, None))
 
     def fail(self, error: BaseException) -> None:
         """The kernel's failure.
@@ -58,7 +58,7 @@ class Completion:
         Raises: InternalError: the kernel completed before.
         """
         self._once()
-        self._post((self._entry, None, error))
+        self._post((self._token, None, error))
 
     def _once(self) -> None:
         if next(self._used):

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from weft_exec.executor.context import Completion, StepContext
 from weft_exec.executor.entries import Entry
 from weft_exec.executor.executable import Executable
-from weft_exec.executor.linear import Slots
+from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.pool import Task, ThreadPool
-from weft_exec.executor.step import StepMachine
+from weft_exec.executor.step import Iteration, StepMachine, Token
 from weft_exec.kernel_errors import located
 from weft_tensor import errors
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 WORTH_A_THREAD = 1e-4
 """Seconds that a kernel must take for a hop to another thread to pay."""
-
-_WAKE = -1
 
 _log = logging.getLogger("weft")
 
@@ -43,14 +41,13 @@ class Driver:
         pool: ThreadPool | None,
         trace: StepTrace | None,
     ) -> None:
-        self._entries = executable.entries
-        self._slots = slots
+        assert executable.plan is not None
         self._context = context
         self._pool = pool
         self._trace = trace
-        self._machine = StepMachine(executable.entries, executable.shared_uses)
-        self._mailbox: SimpleQueue[tuple[int, Any, BaseException | None]] = SimpleQueue()
-        self._on_pool: dict[int, Task] = {}
+        self._machine = StepMachine(executable.plan, slots)
+        self._mailbox: SimpleQueue[tuple[Token | None, Any, BaseException | None]] = SimpleQueue()
+        self._on_pool: dict[Token, Task] = {}
 
     def run(self) -> None:
         """Run the step to its end.
@@ -61,33 +58,35 @@ class Driver:
         token = self._context.cancellation.register(self._wake)
         try:
             while not machine.done:
-                entry = machine.take()
-                if entry is None:
+                ready = machine.take()
+                if ready is None:
                     self._wait()
                 else:
-                    self._start(entry)
+                    self._start(ready)
                     self._receive(block=False)
         except BaseException as error:  # because Ctrl-C must not leave kernels behind
             self._abandon(error)
             raise
         finally:
             self._context.cancellation.deregister(token)
+            machine.close()
         if machine.error is not None:
             raise machine.error
 
     def _wake(self, error: errors.OpError) -> None:
-        self._mailbox.put((_WAKE, None, error))
+        self._mailbox.put((None, None, error))
 
     # ------------------------------------------------------------------ starting
 
-    def _start(self, entry: Entry) -> None:
+    def _start(self, token: Token) -> None:
+        entry = token[0]
         if entry.kernel is not None:
-            self._start_asynchronous(entry)
+            self._start_asynchronous(token)
         elif self._pool is not None and entry.heavy and self._worth_a_thread(entry, self._pool):
-            task = self._on_pool[entry.index] = Task(lambda: self._run_on_pool(entry))
+            task = self._on_pool[token] = Task(lambda: self._run_on_pool(token))
             self._pool.submit(task)
         else:
-            self._completed(entry, self._run_entry(entry))
+            self._completed(token, self._run_entry(token))
 
     def _worth_a_thread(self, entry: Entry, pool: ThreadPool) -> bool:
         """Whether something else of weight can run meanwhile, and a thread is free."""
@@ -95,45 +94,47 @@ class Driver:
             return False
         return not entry.cost or entry.cost >= WORTH_A_THREAD
 
-    def _run_on_pool(self, entry: Entry) -> None:
+    def _run_on_pool(self, token: Token) -> None:
         try:
-            error = self._run_entry(entry)
+            error = self._run_entry(token)
         except BaseException as raised:  # because the driver waits for this entry
             error = raised
-        self._mailbox.put((entry.index, None, error))
+        self._mailbox.put((token, None, error))
 
-    def _run_entry(self, entry: Entry) -> BaseException | None:
+    def _run_entry(self, token: Token) -> BaseException | None:
+        entry, iteration = token
         started = time.perf_counter()
         try:
-            self._run_segment(entry)
+            self._run_segment(entry.segment, iteration.slots)
         except errors.OpError as error:
             return error
         elapsed = time.perf_counter() - started
         entry.cost = elapsed if not entry.cost else 0.8 * entry.cost + 0.2 * elapsed
         return None
 
-    def _run_segment(self, entry: Entry) -> None:
+    def _run_segment(self, segment: Segment, slots: Slots) -> None:
         context = self._context
         if context.deadline is None and self._trace is None:
             if context.cancellation.error is not None:
                 raise context.cancellation.error
-            entry.segment.run(self._slots)
+            segment.run(slots)
         else:
             record = None if self._trace is None else self._trace.record
-            entry.segment.run_checked(self._slots, checker(context), record)
+            segment.run_checked(slots, checker(context), record)
 
-    def _start_asynchronous(self, entry: Entry) -> None:
-        error = self._run_entry(entry) if entry.segment.instructions else None
+    def _start_asynchronous(self, token: Token) -> None:
+        entry, iteration = token
+        error = self._run_entry(token) if entry.segment.instructions else None
         if error is not None:
-            self._completed(entry, error)
+            self._completed(token, error)
             return
-        done = Completion(entry.index, self._mailbox.put)
+        done = Completion(token, self._mailbox.put)
         assert entry.kernel is not None
         started = time.time_ns()
-        inputs = entry.arguments(self._slots)
+        inputs = entry.arguments(iteration.slots)
         if self._trace is not None:
             assert entry.node is not None
-            self._trace.waiting(entry.index, entry.node, entry.device, started)
+            self._trace.waiting(token, entry.node, entry.device, started)
         try:
             entry.kernel(self._context, inputs, done)
         except Exception as raised:  # because a kernel may raise anything; it is located
@@ -146,11 +147,10 @@ class Driver:
 
     def _wait(self) -> None:
         """Run what no thread has started yet, or else wait for something to come in."""
-        for index, task in self._on_pool.items():
+        for token, task in self._on_pool.items():
             if task.claim():
-                del self._on_pool[index]
-                entry = self._entries[index]
-                self._completed(entry, self._run_entry(entry))
+                del self._on_pool[token]
+                self._completed(token, self._run_entry(token))
                 return
         self._receive(block=True)
 
@@ -158,7 +158,7 @@ class Driver:
         """Handle what came in; with `block`, wait for something first."""
         while True:
             try:
-                index, value, error = self._mailbox.get(block, self._patience() if block else None)
+                token, value, error = self._mailbox.get(block, self._patience() if block else None)
             except Empty:
                 if block:
                     self._timed_out()
@@ -166,46 +166,47 @@ class Driver:
                     continue
                 return
             block = False
-            if index == _WAKE:
+            if token is None:
                 assert isinstance(error, errors.OpError)
                 self._machine.abort(error)
                 continue
-            self._handle(self._entries[index], value, error)
+            self._handle(token, value, error)
 
-    def _handle(self, entry: Entry, value: Any, error: BaseException | None) -> None:
+    def _handle(self, token: Token, value: Any, error: BaseException | None) -> None:
+        entry, iteration = token
         if entry.kernel is None:
-            self._on_pool.pop(entry.index, None)
+            self._on_pool.pop(token, None)
             if error is not None and not isinstance(error, errors.OpError):
                 raise error
         else:
             assert entry.node is not None
             if self._trace is not None:
-                self._trace.arrived(entry.index)
+                self._trace.arrived(token)
             if error is not None:
-                inputs = entry.arguments(self._slots)
+                inputs = entry.arguments(iteration.slots)
                 error = located(error, entry.node, entry.device, inputs)
             else:
-                error = self._store(entry, value)
-        self._completed(entry, error)
+                error = self._store(entry, iteration.slots, value)
+        self._completed(token, error)
 
-    def _store(self, entry: Entry, value: Any) -> BaseException | None:
+    def _store(self, entry: Entry, slots: Slots, value: Any) -> BaseException | None:
         slot = entry.slot
         if isinstance(slot, slice):
             count = slot.stop - slot.start
             if type(value) not in (tuple, list) or len(value) != count:
                 wrong = errors.InternalError(f"the kernel must give {count} values, got {value!r}")
                 assert entry.node is not None
-                return located(wrong, entry.node, entry.device, entry.arguments(self._slots))
-        self._slots[slot] = value
+                return located(wrong, entry.node, entry.device, entry.arguments(slots))
+        slots[slot] = value
         return None
 
-    def _completed(self, entry: Entry, error: BaseException | None) -> None:
+    def _completed(self, token: Token, error: BaseException | None) -> None:
         if error is None:
-            for slot in self._machine.finished(entry):
-                self._slots[slot] = None
+            self._machine.finished(token)
             return
         assert isinstance(error, errors.OpError)
-        if self._machine.failed(entry, error):
+        _say_where(error, token[1])
+        if self._machine.failed(token, error):
             self._context.cancellation.cancel(
                 errors.CancelledError(f"the step failed elsewhere: {error.message}")
             )
@@ -222,8 +223,8 @@ class Driver:
             self._context.cancellation.cancel(error)
 
     def _waiting_for(self) -> str:
-        waiting = [self._entries[i].node for i in sorted(self._machine.running)]
-        names = [node.name for node in waiting if node is not None]
+        waiting = sorted(self._machine.running, key=lambda token: (token[1].serial, token[0].index))
+        names = [entry.node.name for entry, _ in waiting if entry.node is not None]
         return f" while waiting for {', '.join(names[:5])}" if names else ""
 
     def _abandon(self, error: BaseException) -> None:
@@ -234,6 +235,13 @@ class Driver:
         for task in list(self._on_pool.values()):
             if not task.claim():
                 task.finished.wait()
+
+
+def _say_where(error: errors.OpError, iteration: Iteration | None) -> None:
+    """Note the iterations of the loops that an error was raised in, inner ones first."""
+    while iteration is not None and iteration.frame.parent is not None:
+        error.in_iteration(iteration.frame.plan.name, iteration.index)
+        iteration = iteration.frame.parent
 
 
 def checker(context: StepContext) -> Callable[[], None]:

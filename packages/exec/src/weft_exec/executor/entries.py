@@ -1,54 +1,105 @@
-"""What the ready queue schedules: single heavy or asynchronous nodes, and groups of cheap ones.
+"""What the ready queue schedules: heavy nodes, asynchronous ones, routing, and groups of the rest.
 
 Scheduling costs microseconds and most kernels take less, so connected cheap nodes between the same
-heavy ones become one entry that runs in a fixed order.  Grouping never closes a cycle: a node's
-level is the number of heavy nodes on the longest path to it, levels never fall along an edge, and
-only cheap nodes of one level are put together.
+heavy ones become one entry that runs in a fixed order, if they run under the same conditions in the
+same frame.  Grouping never closes a cycle: a node's level is the number of entries of their own on
+the longest path to it, levels never fall along an edge, and only cheap nodes of one level are put
+together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import heapq
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from weft_exec.executor.linear import Gather, Instruction, Segment, Slots, slot_range
 from weft_graph.node import Node
+from weft_graph.passes.flow import ALWAYS, Frame, Guard
 
-Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Node]
+Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Sequence[int], Node]
+"""A call, what takes its arguments, where its results go, the slots used and made, and the node."""
+
+Need = tuple["Item", int]
+"""An item and which side of it, where it is a Switch; else -1."""
+
+WORK, TRIGGER, SWITCH, MERGE, ENTER, EXIT, NEXT = range(7)
+"""Kinds of entries: computing, computing even where dead, and those that route values."""
 
 
 class Item:
-    """One node's work: reads of the variables it takes as values, then its kernel."""
+    """One node's work: reads of the variables it takes as values, then its kernel.
+
+    Attributes:
+      kind: WORK, or how the node routes values.
+      frame, guard: the frame that it runs in, and when.
+      needs: what it waits for.
+      choices: for a Merge, where each of its inputs comes from.
+      after: for an Exit, what comes into its frame: over the back edges it may wait for all of it.
+      source, slot: for what routes a value, where it comes from and goes to.
+      owner: the item that this one is a part of, or None.
+    """
 
     __slots__ = (
+        "after",
         "asynchronous",
+        "choices",
         "device",
+        "frame",
         "group",
+        "guard",
         "heavy",
+        "kind",
         "level",
         "needs",
         "node",
+        "owner",
         "position",
+        "pred",
+        "slot",
+        "source",
         "work",
     )
 
     def __init__(
-        self, node: Node, position: int, device: str, heavy: bool, asynchronous: bool
+        self,
+        node: Node,
+        position: int,
+        device: str,
+        heavy: bool,
+        asynchronous: bool,
+        frame: Frame | None = None,
+        guard: Guard = ALWAYS,
+        kind: int = WORK,
     ) -> None:
         self.node = node
         self.position = position
         self.device = device
         self.heavy = heavy
         self.asynchronous = asynchronous
-        self.needs: set[Item] = set()
+        self.frame = frame
+        self.guard = guard
+        self.kind = kind
+        self.needs: set[Need] = set()
+        self.choices: list[tuple[Need, int]] = []
+        self.after: Collection[Item] = ()
         self.work: list[Work] = []
+        self.source = self.slot = self.pred = 0
+        self.owner: Item | None = None
         self.level = 0
         self.group = self
 
     @property
     def alone(self) -> bool:
         """Whether it is an entry of its own."""
-        return self.heavy or self.asynchronous
+        return self.heavy or self.asynchronous or self.kind != WORK
+
+    @property
+    def sources(self) -> set[Item]:
+        """The items that it may wait for, those of a Merge's inputs included."""
+        found = {item for item, _ in self.needs} | {item for (item, _), _ in self.choices}
+        found.update(self.after)
+        return found
 
     def add(
         self,
@@ -59,7 +110,7 @@ class Item:
         node: Node,
     ) -> None:
         """Append a call: its arguments, the slots they are in, the slot of its result."""
-        self.work.append((function, take, slot, uses, node))
+        self.work.append((function, take, slot, uses, slot_range(slot), node))
 
     def find(self) -> Item:
         """The representative of its group."""
@@ -70,34 +121,65 @@ class Item:
         return item
 
 
+class Edges:
+    """Where the end of an entry is noticed.
+
+    Attributes:
+      successors: entries that wait for it.
+      choices: Merges, and which of their inputs it is.
+    """
+
+    __slots__ = ("choices", "successors")
+
+    def __init__(self) -> None:
+        self.successors: list[Entry] = []
+        self.choices: list[tuple[Entry, int]] = []
+
+
 class Entry:
     """One unit of scheduling.
 
     Attributes:
       index: its place among the entries, in the order in which ready ones are preferred.
+      kind: WORK, or how it routes values.
+      frame: the frame that counts what it waits for; for an Enter, that around the one entered.
+      local: its place among the entries of that frame.
       segment: its instructions.
       node, device: its first node, the only one of a heavy or asynchronous entry, and where.
       kernel: for an asynchronous node, the function that starts it; its reads are in `segment`.
-      take, slot: the asynchronous node's arguments and result.
+      take, slot: the asynchronous node's arguments and result; `slot` is also where a value that is
+        routed goes, and `source` where it comes from.
+      pred: for a Switch, where the predicate is.
+      sources, ahead, back: for a Merge, where each input is, how many come from its own iteration,
+        and how many from the one before.
       heavy: worth a thread of the pool.
-      pending: number of entries it waits for.
-      successors: entries that wait for it.
+      pending: number of ends it waits for.
+      edges, sides: what waits for it; for a Switch, also what waits for each side.
       shared: slots it uses that other entries make or use.
       cost: measured running time in seconds, smoothed; 0 until known.
     """
 
     __slots__ = (
+        "ahead",
+        "back",
         "cost",
         "device",
+        "edges",
+        "frame",
         "heavy",
         "index",
         "kernel",
+        "kind",
+        "local",
         "node",
         "pending",
+        "pred",
         "segment",
         "shared",
+        "sides",
         "slot",
-        "successors",
+        "source",
+        "sources",
         "take",
     )
 
@@ -107,11 +189,19 @@ class Entry:
         self.node = None if first is None else first.node
         self.device = "" if first is None else first.device
         self.heavy = first is not None and first.heavy
+        self.kind = WORK if first is None else first.kind
+        self.frame = None if first is None else first.frame
+        self.local = index
         self.kernel: Callable[..., Any] | None = None
         self.take: Gather | None = None
-        self.slot: int | slice = 0
+        self.slot: int | slice = 0 if first is None else first.slot
+        self.source = 0 if first is None else first.source
+        self.pred = 0 if first is None else first.pred
+        self.sources: tuple[int, ...] = ()
+        self.ahead = self.back = 0
         self.pending = 0
-        self.successors: list[int] = []
+        self.edges = Edges()
+        self.sides = (Edges(), Edges()) if self.kind == SWITCH else ()
         self.shared: tuple[int, ...] = ()
         self.cost = 0.0
 
@@ -121,12 +211,15 @@ class Entry:
         return self.take(slots)
 
 
-def group(items: Sequence[Item], kept: frozenset[int]) -> tuple[tuple[Entry, ...], dict[int, int]]:
-    """Entries for `items`, which are in an order that keeps dependencies.
+def group(
+    items: Sequence[Item], kept: Collection[int]
+) -> tuple[tuple[Entry, ...], dict[Frame | None, dict[int, int]]]:
+    """Entries for `items`.
 
     Args:
+      items: in an order that keeps dependencies, back edges of loops left out.
       kept: slots that are fetched and must not be forgotten.
-    Returns: the entries, and for each slot that crosses entries the number of entries using it.
+    Returns: the entries, and by frame, for each slot that crosses entries, how many use it.
     """
     _assign_levels(items)
     members: dict[Item, list[Item]] = {}
@@ -134,77 +227,156 @@ def group(items: Sequence[Item], kept: frozenset[int]) -> tuple[tuple[Entry, ...
         members.setdefault(item.find(), []).append(item)
     users = _users(items)
     entries: list[Entry] = []
-    index_of: dict[Item, int] = {}
+    entry_of: dict[Item, Entry] = {}
     for leader, parts in members.items():
-        index_of[leader] = len(entries)
-        entries.append(_entry(len(entries), parts, users, kept))
+        entry = entry_of[leader] = _entry(len(entries), parts, users, kept)
+        entries.append(entry)
     for leader, parts in members.items():
-        entry = entries[index_of[leader]]
-        needs = {index_of[n.find()] for part in parts for n in part.needs} - {entry.index}
-        entry.pending = len(needs)
-        for need in needs:
-            entries[need].successors.append(entry.index)
-    uses: dict[int, int] = {}
+        _connect(entry_of[leader], parts, entry_of)
+    uses: dict[Frame | None, dict[int, int]] = {}
     for entry in entries:
+        counts = uses.setdefault(entry.frame, {})
         for slot in entry.shared:
-            uses[slot] = uses.get(slot, 0) + 1
+            counts[slot] = counts.get(slot, 0) + 1
     return tuple(entries), uses
+
+
+def in_order(items: Sequence[Item]) -> list[Item]:
+    """Items with what they wait for before them, by position where there is a choice."""
+    users: dict[Item, list[Item]] = {item: [] for item in items}
+    pending: dict[Item, int] = {}
+    for item in items:
+        needs = {need for need in item.sources if need.kind != NEXT}
+        pending[item] = len(needs)
+        for need in needs:
+            users[need].append(item)
+    ready = [(item.position, i, item) for i, item in enumerate(items) if not pending[item]]
+    heapq.heapify(ready)
+    result: list[Item] = []
+    while ready:
+        _, _, item = heapq.heappop(ready)
+        result.append(item)
+        for user in users[item]:
+            pending[user] -= 1
+            if not pending[user]:
+                heapq.heappush(ready, (user.position, -len(result), user))
+    assert len(result) == len(items), "items wait for each other"
+    return result
+
+
+def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -> None:
+    """Let an entry wait for what its items need."""
+    needs = {(entry_of[need.find()], port) for part in parts for need, port in part.needs}
+    needs.discard((entry, -1))
+    entry.pending = len(needs)
+    for need, port in sorted(needs, key=lambda need: (need[0].index, need[1])):
+        edges = need.sides[port] if port >= 0 else need.edges
+        edges.successors.append(entry)
+    choices = parts[0].choices
+    if parts[0].kind != MERGE:
+        return
+    entry.pending += 1
+    entry.sources = tuple([slot for _, slot in choices])
+    for k, ((chosen, port), _) in enumerate(choices):
+        source = entry_of[chosen.find()]
+        edges = source.sides[port] if port >= 0 else source.edges
+        edges.choices.append((entry, k))
+        if source.kind == NEXT:
+            entry.back += 1
+        else:
+            entry.ahead += 1
 
 
 def _assign_levels(items: Sequence[Item]) -> None:
     for item in items:
-        item.level = max((n.level + n.alone for n in item.needs), default=0)
+        sources = [need for need in item.sources if need.kind != NEXT]
+        item.level = max((n.level + n.alone for n in sources), default=0)
         if item.alone:
             continue
-        for need in item.needs:
-            if not need.alone and need.level == item.level:
+        for need in sources:
+            if (
+                not need.alone
+                and need.level == item.level
+                and need.frame is item.frame
+                and need.guard == item.guard
+            ):
                 mine, other = item.find(), need.find()
                 if mine is not other:
                     late, early = sorted((mine, other), key=lambda i: -i.position)
                     late.group = early
 
 
-def _users(items: Sequence[Item]) -> dict[int, set[Item]]:
+Slot = tuple["Frame | None", int]
+
+
+def _users(items: Sequence[Item]) -> dict[Slot, set[Item]]:
     """The groups that make or use each slot that some item makes."""
-    users: dict[int, set[Item]] = {}
+    users: dict[Slot, set[Item]] = {}
     for item in items:
         leader = item.find()
-        for _, _, slot, _, _ in item.work:
-            for made in slot_range(slot):
-                users.setdefault(made, set()).add(leader)
+        for *_, made, _ in item.work:
+            for slot in made:
+                users.setdefault((item.frame, slot), set()).add(leader)
+        if item.kind == MERGE and item.slot:
+            users.setdefault((item.frame, item.slot), set()).add(leader)
     for item in items:
         leader = item.find()
-        for *_, uses, _ in item.work:
-            for used in uses:
-                if used in users:
-                    users[used].add(leader)
+        for used in _taken(item):
+            found = users.get((item.frame, used))
+            if found is not None:
+                found.add(leader)
     return users
 
 
+def touched(item: Item) -> list[int]:
+    """The slots of its own frame that an item takes values from or makes."""
+    made = [slot for *_, slots, _ in item.work for slot in slots]
+    return [*_taken(item), *made, item.slot] if item.kind == MERGE else [*_taken(item), *made]
+
+
+def _taken(item: Item) -> list[int]:
+    """The slots of its own frame that an item takes values from."""
+    used = [slot for _, _, _, uses, _, _ in item.work for slot in uses]
+    used += [slot for (need, _), slot in item.choices if need.kind not in (ENTER, NEXT)]
+    return [*used, item.source, item.pred]
+
+
 def _entry(
-    index: int, parts: Sequence[Item], users: dict[int, set[Item]], kept: frozenset[int]
+    index: int, parts: Sequence[Item], users: dict[Slot, set[Item]], kept: Collection[int]
 ) -> Entry:
+    frame = parts[0].frame
+    root = frame is None or frame.parent is None
     work = [(entry, part.device) for part in parts for entry in part.work]
     shared: set[int] = set()
     last: dict[int, int] = {}
-    for i, ((_, _, slot, uses, _), _) in enumerate(work):
-        for touched in (*uses, *slot_range(slot)):
-            if not touched or touched in kept or touched not in users:
-                continue
-            if len(users[touched]) > 1:
-                shared.add(touched)
-            else:
-                last[touched] = i
-    dead: dict[int, tuple[int, ...]] = {}
-    for touched, i in last.items():
-        dead[i] = (*dead.get(i, ()), touched)
-    instructions: list[Instruction] = [
-        (function, take, slot, dead.get(i, ()))
-        for i, ((function, take, slot, _, _), _) in enumerate(work)
-    ]
+
+    def touch(slot: int, position: int) -> None:
+        found = users.get((frame, slot))
+        if not slot or found is None or (root and slot in kept):
+            return
+        if len(found) > 1:
+            shared.add(slot)
+        elif position >= 0:
+            last[slot] = position
+
+    for i, ((_, _, _, uses, made, _), _) in enumerate(work):
+        for slot in (*uses, *made):
+            touch(slot, i)
     lone = parts[0]
+    if lone.kind not in (WORK, TRIGGER):
+        for slot in _taken(lone):
+            touch(slot, -1)
+    if lone.kind == MERGE:
+        touch(lone.slot, -1)
+    dead: dict[int, tuple[int, ...]] = {}
+    for slot, i in last.items():
+        dead[i] = (*dead.get(i, ()), slot)
+    instructions: list[Instruction] = [
+        (function, take, target, dead.get(i, ()))
+        for i, ((function, take, target, *_), _) in enumerate(work)
+    ]
     count = len(work) - lone.asynchronous
-    nodes = [w[4] for w, _ in work[:count]]
+    nodes = [w[5] for w, _ in work[:count]]
     segment = Segment(instructions[:count], nodes, [device for _, device in work[:count]])
     entry = Entry(index, segment, lone)
     entry.shared = tuple(sorted(shared))

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Slots = list[Any]
 Gather = Callable[[Slots], Sequence[Any]]
 Instruction = tuple[Callable[..., Any], Gather, "int | slice", "tuple[int, ...]"]
+Check = Callable[[], None]
+Trace = Callable[["Node", str, Callable[[], Any]], Any]
 
 _NONE = itemgetter(slice(0, 0))
 
@@ -66,6 +68,9 @@ class Segment:
 
     def cancel(self) -> None:
         """Make running loops end at the next node, and later ones at once."""
+        for function, *_ in self.instructions:
+            for inner in getattr(function, "segments", ()):
+                inner.cancel()
         self.instructions.clear()
 
     def run(self, slots: Slots) -> None:
@@ -93,8 +98,8 @@ class Segment:
     def run_checked(
         self,
         slots: Slots,
-        check: Callable[[], None],
-        trace: Callable[[Node, str, Callable[[], Any]], Any] | None,
+        check: Check,
+        trace: Trace | None,
     ) -> None:
         """Run all, calling `check` before the first and after each, and `trace` around each.
 
@@ -106,7 +111,9 @@ class Segment:
         ):
             function, take, slot, dead = instruction
             try:
-                if trace is None:
+                if hasattr(function, "segments") and hasattr(function, "run_checked"):
+                    function.run_checked(slots, check, trace)
+                elif trace is None:
                     slots[slot] = function(*take(slots))
                 else:
                     slots[slot] = trace(node, device, partial(function, *take(slots)))
@@ -120,6 +127,9 @@ class Segment:
             raise _closed()
 
     def _located(self, error: Exception, instruction: Instruction, slots: Slots) -> errors.OpError:
+        if hasattr(instruction[0], "segments"):
+            assert isinstance(error, errors.OpError), "a segment locates what its kernels raise"
+            return error
         for position, other in enumerate(self.instructions):
             if other is instruction:
                 inputs = instruction[1](slots)
@@ -129,3 +139,14 @@ class Segment:
 
 def _closed() -> errors.CancelledError:
     return errors.CancelledError("the session was closed while the step ran")
+
+
+def check_predicate(pred: Any, node: Node) -> None:
+    """Raise InvalidArgumentError unless the predicate that `node` gave is a single bool."""
+    if pred.shape:
+        raise errors.InvalidArgumentError(
+            f"a predicate must have rank 0, got shape {tuple(pred.shape)}",
+            op=node.type,
+            node=node.name,
+            line=node.line or None,
+        )

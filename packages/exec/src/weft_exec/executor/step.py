@@ -1,90 +1,195 @@
-"""The ready queue of one step (paper, section 3.1): a plain object fed with events.
+"""The ready queue of one step (paper, sections 3.1 and 4.4): a plain object fed with events.
 
-It knows nothing of threads, kernels or values.  An entry is ready when all entries it waits for
-have finished; ready entries are handed out in the order of construction, but heavy ones after the
-others, which take next to no time and may make another heavy one ready to run beside it.
+It knows nothing of threads or kernels, and moves values without looking at them, predicates aside.
+An entry is ready when all that it waits for has ended; ready entries are handed out in the order of
+construction, older iterations first, but heavy ones after the others, which take next to no time
+and may make another heavy one ready to run beside them.
+
+A loop is a frame; each time it is entered it has an instance, in which iterations come and go.
+What an entry waits for is counted for each iteration.  Values that a Switch does not choose are
+dead, and so is all that needs one of them; a Merge lives on its first live input.  An iteration is
+forgotten as soon as nothing in it, and in none before it, can still happen.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import Any
 
-from weft_exec.executor.entries import Entry
+import numpy as np
+
+from weft_exec.executor.entries import (
+    ENTER,
+    MERGE,
+    NEXT,
+    SWITCH,
+    TRIGGER,
+    WORK,
+    Edges,
+    Entry,
+)
+from weft_exec.executor.frames import FramePlan, StepPlan
+from weft_exec.executor.linear import Slots, check_predicate
 from weft_tensor import errors
+
+_ALIVE = -1
+"""In place of the number of dead inputs: a Merge has a live one."""
+
+
+class Iteration:
+    """One iteration of an instance of a frame.
+
+    Attributes:
+      frame, index: the instance, and which iteration it is.
+      slots: its values.
+      pending: what each entry still waits for.
+      dead: for each entry, how many of the ends that it waited for were dead.
+      uses: how many entries still use each slot.
+      active: entries that are ready, running, or being routed.
+      children: instances of loops that it has entered.
+      serial: grows with each iteration of the step.
+    """
+
+    __slots__ = (
+        "active",
+        "children",
+        "dead",
+        "frame",
+        "index",
+        "pending",
+        "serial",
+        "slots",
+        "uses",
+    )
+
+    def __init__(
+        self, frame: Instance, index: int, slots: Slots, pending: list[int], serial: int
+    ) -> None:
+        self.frame = frame
+        self.index = index
+        self.slots = slots
+        self.pending = pending
+        self.dead = [0] * len(pending)
+        self.uses = dict(frame.plan.uses)
+        self.active = 0
+        self.children: dict[FramePlan, Instance] = {}
+        self.serial = serial
+
+
+class Instance:
+    """A loop that was entered once, with its iterations.
+
+    Attributes:
+      plan: the frame.
+      parent: the iteration that entered it; None for the step itself.
+      iterations: those that are not over, by index.
+      oldest: the first of them.
+      missing: how many values have still to come in.
+      template, pending: what a new iteration begins with: constants that have come in are counted.
+      begin: entries that a new iteration begins with.
+      constants: ends that a new iteration has to be told of.
+      parked: values for an iteration that may not begin yet.
+      left: Exits that have been passed.
+    """
+
+    __slots__ = (
+        "begin",
+        "constants",
+        "iterations",
+        "left",
+        "missing",
+        "oldest",
+        "parent",
+        "parked",
+        "pending",
+        "plan",
+        "template",
+    )
+
+    def __init__(self, plan: FramePlan, parent: Iteration | None) -> None:
+        self.plan = plan
+        self.parent = parent
+        self.iterations: dict[int, Iteration] = {}
+        self.oldest = 0
+        self.missing = plan.enters
+        self.template = plan.template if not plan.enters else plan.template.copy()
+        self.pending = plan.pending if not plan.enters else plan.pending.copy()
+        self.begin = list(plan.start)
+        self.constants: list[tuple[Edges, bool, Mapping[int, Any]]] = []
+        self.parked: list[tuple[Entry, Mapping[int, Any]]] = []
+        self.left: set[Entry] = set()
+
+
+Token = tuple[Entry, Iteration]
+"""An entry in an iteration."""
 
 
 class StepMachine:
-    """Pending counts, ready entries, and slots to forget.
+    """Pending counts, frames and iterations, ready entries, and slots to forget.
 
     Attributes:
       running: entries handed out and not finished.
       heavy_ready: how many of the ready entries are heavy.
       error: the first failure; from then on nothing becomes ready.
+      root: the iteration that is the step itself.
     """
 
     __slots__ = (
-        "_entries",
-        "_left",
-        "_pending",
+        "_entered",
         "_ready",
-        "_uses",
+        "_routed",
+        "_serial",
         "error",
         "heavy_ready",
+        "root",
         "running",
     )
 
-    def __init__(self, entries: Sequence[Entry], shared_uses: Mapping[int, int]) -> None:
-        self._entries = entries
-        self._pending = [entry.pending for entry in entries]
-        self._uses = dict(shared_uses)
-        self._ready = [(entry.heavy, entry.index) for entry in entries if not entry.pending]
-        heapq.heapify(self._ready)
-        self._left = len(entries)
-        self.heavy_ready = sum(heavy for heavy, _ in self._ready)
-        self.running: set[int] = set()
+    def __init__(self, plan: StepPlan, slots: Slots) -> None:
+        self._entered = plan.entered
+        self._ready: list[tuple[bool, int, int, Entry, Iteration]] = []
+        self._routed: list[Token] = []
+        self._serial = 0
+        self.heavy_ready = 0
+        self.running: set[Token] = set()
         self.error: errors.OpError | None = None
+        frame = Instance(plan.root, None)
+        self.root = Iteration(frame, 0, slots, plan.root.pending.copy(), 0)
+        for entry in frame.begin:
+            self._ripe(entry, self.root)
+        self._route_all()
 
     @property
     def done(self) -> bool:
         """Whether nothing runs and nothing more will."""
-        return not self.running and (self.error is not None or not self._left)
+        return not self.running and (self.error is not None or not self._ready)
 
-    def take(self) -> Entry | None:
-        """Hand out the first ready entry, or None."""
+    def take(self) -> Token | None:
+        """Hand out the first ready entry and its iteration, or None."""
         if not self._ready or self.error is not None:
             return None
-        _, index = heapq.heappop(self._ready)
-        self.running.add(index)
-        entry = self._entries[index]
-        self.heavy_ready -= entry.heavy
-        return entry
+        heavy, _, _, entry, iteration = heapq.heappop(self._ready)
+        token = (entry, iteration)
+        self.running.add(token)
+        self.heavy_ready -= heavy
+        return token
 
-    def finished(self, entry: Entry) -> list[int]:
-        """Note that a running entry has finished.
+    def finished(self, token: Token) -> None:
+        """Note that a running entry has finished; what follows from it becomes ready.
 
-        Returns: slots that no entry needs any more.
         Raises: InternalError: it was not running.
         """
-        self._stop(entry)
-        self._left -= 1
-        for successor in entry.successors:
-            self._pending[successor] -= 1
-            if not self._pending[successor]:
-                heavy = self._entries[successor].heavy
-                heapq.heappush(self._ready, (heavy, successor))
-                self.heavy_ready += heavy
-        dead: list[int] = []
-        uses = self._uses
-        for slot in entry.shared:
-            uses[slot] -= 1
-            if not uses[slot]:
-                dead.append(slot)
-        return dead
+        self._stop(token)
+        entry, iteration = token
+        self._tell(iteration, entry.edges, False, iteration.slots)
+        self._ended(entry, iteration)
+        if self._routed:
+            self._route_all()
 
-    def failed(self, entry: Entry, error: errors.OpError) -> bool:
+    def failed(self, token: Token, error: errors.OpError) -> bool:
         """Note that a running entry has failed; returns whether it is the first failure."""
-        self._stop(entry)
+        self._stop(token)
         return self.abort(error)
 
     def abort(self, error: errors.OpError) -> bool:
@@ -94,20 +199,262 @@ class StepMachine:
         self.error = error
         return True
 
+    def close(self) -> None:
+        """Let go of all values, also where a failure left loops in the middle."""
+        frames = list(self.root.children.values())
+        self.root.children.clear()
+        while frames:
+            frame = frames.pop()
+            for iteration in frame.iterations.values():
+                frames.extend(iteration.children.values())
+                iteration.children.clear()
+            frame.iterations.clear()
+        self._ready.clear()
+
+    def _stop(self, token: Token) -> None:
+        if token not in self.running:
+            raise errors.InternalError(f"entry {token[0].index} finished without running")
+        self.running.remove(token)
+
+    # ------------------------------------------------------------------ ends of entries
+
+    def _ripe(self, entry: Entry, iteration: Iteration) -> None:
+        """An entry waits for nothing more."""
+        iteration.active += 1
+        kind = entry.kind
+        if kind == TRIGGER or (kind == WORK and not iteration.dead[entry.local]):
+            item = (entry.heavy, iteration.serial, entry.index, entry, iteration)
+            heapq.heappush(self._ready, item)
+            self.heavy_ready += entry.heavy
+        else:
+            self._routed.append((entry, iteration))
+
+    def _tell(
+        self, iteration: Iteration, edges: Edges, dead: bool, values: Mapping[int, Any] | Slots
+    ) -> None:
+        """Tell what waits in an iteration of an end; `values` is where Merges take theirs."""
+        pending = iteration.pending
+        for entry in edges.successors:
+            local = entry.local
+            if dead and entry.kind != MERGE:
+                iteration.dead[local] += 1
+            pending[local] -= 1
+            if not pending[local]:
+                self._ripe(entry, iteration)
+        for entry, which in edges.choices:
+            self._choose(iteration, entry, which, dead, values)
+
+    def _choose(
+        self,
+        iteration: Iteration,
+        entry: Entry,
+        which: int,
+        dead: bool,
+        values: Mapping[int, Any] | Slots,
+    ) -> None:
+        """An input of a Merge is there, or dead."""
+        local = entry.local
+        if iteration.dead[local] == _ALIVE:
+            return
+        if dead:
+            iteration.dead[local] += 1
+            if iteration.dead[local] < (
+                entry.back if iteration.index and entry.back else entry.ahead
+            ):
+                return
+        else:
+            iteration.dead[local] = _ALIVE
+            slot = entry.slot
+            assert isinstance(slot, int)
+            iteration.slots[slot] = values[entry.sources[which]]
+            iteration.slots[slot + 1] = np.int32(which)
+        iteration.pending[local] -= 1
+        if not iteration.pending[local]:
+            self._ripe(entry, iteration)
+
+    def _ended(self, entry: Entry, iteration: Iteration) -> None:
+        """An entry is over: forget what it was the last to use, and perhaps the iteration."""
+        uses = iteration.uses
+        for slot in entry.shared:
+            uses[slot] -= 1
+            if not uses[slot]:
+                iteration.slots[slot] = None
+        iteration.active -= 1
+        if not iteration.active and iteration.frame.parent is not None:
+            self._settle(iteration)
+
+    # ------------------------------------------------------------------ routing
+
+    def _route_all(self) -> None:
+        """Carry out what routes values, and let what is dead be over."""
+        routed = self._routed
+        while routed:
+            entry, iteration = routed.pop()
+            dead = iteration.dead[entry.local] > 0
+            kind = entry.kind
+            if kind == SWITCH:
+                self._switch(entry, iteration, dead)
+            elif kind in (MERGE, WORK):
+                self._tell(iteration, entry.edges, dead, iteration.slots)
+            elif kind == ENTER:
+                self._enter(entry, iteration, dead)
+            elif not dead:
+                if kind == NEXT:
+                    self._next(entry, iteration)
+                else:
+                    self._exit(entry, iteration)
+            self._ended(entry, iteration)
+
+    def _switch(self, entry: Entry, iteration: Iteration, dead: bool) -> None:
+        taken = -1
+        slots = iteration.slots
+        if not dead:
+            pred = slots[entry.pred]
+            if pred.shape:
+                try:
+                    assert entry.node is not None
+                    check_predicate(pred, entry.node)
+                except errors.OpError as error:
+                    self.abort(error)
+                    return
+            taken = 1 if pred else 0
+        for side, edges in enumerate(entry.sides):
+            self._tell(iteration, edges, side != taken, slots)
+        self._tell(iteration, entry.edges, dead, slots)
+
+    def _enter(self, entry: Entry, iteration: Iteration, dead: bool) -> None:
+        plan = self._entered[entry]
+        frame = iteration.children.get(plan)
+        if frame is None:
+            frame = iteration.children[plan] = Instance(plan, iteration)
+            self._begin(frame, 0)
+        values = iteration.slots
+        assert entry.node is not None and isinstance(entry.slot, int)
+        if not dead:
+            value = values[entry.source]
+        if entry.node.attrs["is_constant"]:
+            if not dead:
+                frame.template[entry.slot] = value
+            for current in list(frame.iterations.values()):
+                if not dead:
+                    current.slots[entry.slot] = value
+                self._tell(current, entry.edges, dead, values)
+            self._remember(frame, entry, dead)
+        else:
+            first = frame.iterations[0]
+            if not dead:
+                first.slots[entry.slot] = value
+            self._tell(first, entry.edges, dead, values)
+        frame.missing -= 1
+        oldest = frame.iterations[frame.oldest]
+        if not frame.missing and not oldest.active:
+            self._settle(oldest)
+
+    def _remember(self, frame: Instance, entry: Entry, dead: bool) -> None:
+        """Let later iterations begin with a constant."""
+        if dead or entry.edges.choices:
+            value = {} if dead else {entry.source: frame.template[entry.slot]}
+            frame.constants.append((entry.edges, dead, value))
+            return
+        for successor in entry.edges.successors:
+            frame.pending[successor.local] -= 1
+            if not frame.pending[successor.local]:
+                frame.begin.append(successor)
+
+    def _begin(self, frame: Instance, index: int) -> Iteration:
+        """A new iteration."""
+        self._serial += 1
+        new = Iteration(frame, index, frame.template.copy(), frame.pending.copy(), self._serial)
+        frame.iterations[index] = new
+        for entry in frame.begin:
+            self._ripe(entry, new)
+        for edges, dead, values in frame.constants:
+            self._tell(new, edges, dead, values)
+        return new
+
+    def _next(self, entry: Entry, iteration: Iteration) -> None:
+        frame = iteration.frame
+        index = iteration.index + 1
+        target = frame.iterations.get(index)
+        if target is None:
+            if index - frame.oldest >= frame.plan.parallel_iterations:
+                frame.parked.append((entry, {entry.source: iteration.slots[entry.source]}))
+                return
+            target = self._begin(frame, index)
+        self._tell(target, entry.edges, False, iteration.slots)
+
+    def _exit(self, entry: Entry, iteration: Iteration) -> None:
+        parent = iteration.frame.parent
+        assert parent is not None and isinstance(entry.slot, int)
+        iteration.frame.left.add(entry)
+        parent.slots[entry.slot] = iteration.slots[entry.source]
+        self._tell(parent, entry.edges, False, parent.slots)
+
+    def _settle(self, iteration: Iteration) -> None:
+        """Forget an iteration that is over, then what that ends in its turn."""
+        while not iteration.active and not iteration.children:
+            frame = iteration.frame
+            parent = frame.parent
+            if parent is None or frame.missing or iteration.index != frame.oldest:
+                return
+            del frame.iterations[iteration.index]
+            frame.oldest += 1
+            if frame.parked:
+                parked, frame.parked = frame.parked, []
+                new = self._begin(frame, frame.oldest + len(frame.iterations))
+                for entry, values in parked:
+                    self._tell(new, entry.edges, False, values)
+            following = frame.iterations.get(frame.oldest)
+            if following is None:
+                del parent.children[frame.plan]
+                for entry in frame.plan.exits:
+                    if entry not in frame.left:
+                        self._tell(parent, entry.edges, True, parent.slots)
+                following = parent
+            iteration = following
+
+    # ------------------------------------------------------------------ invariants
+
     def check(self) -> None:
         """Recompute what must hold.
 
         Raises: InternalError: an entry is counted wrongly.
         """
-        for _, index in self._ready:
-            if self._pending[index] or index in self.running:
-                raise errors.InternalError(f"entry {index} is ready and should not be")
-        if self.heavy_ready != sum(heavy for heavy, _ in self._ready):
+        if self._routed:
+            raise errors.InternalError("values are still being routed")
+        active: dict[Iteration, int] = {}
+        for heavy, _, _, entry, iteration in self._ready:
+            active[iteration] = active.get(iteration, 0) + 1
+            if iteration.pending[entry.local] or (entry, iteration) in self.running:
+                raise errors.InternalError(f"entry {entry.index} is ready and should not be")
+            if heavy != entry.heavy:
+                raise errors.InternalError(f"entry {entry.index} is in the wrong line")
+        for _, iteration in self.running:
+            active[iteration] = active.get(iteration, 0) + 1
+        if self.heavy_ready != sum(heavy for heavy, *_ in self._ready):
             raise errors.InternalError("the ready heavy entries are counted wrongly")
-        if any(count < 0 for count in self._pending) or any(n < 0 for n in self._uses.values()):
-            raise errors.InternalError("a count of the step fell below zero")
+        if self.error is None:
+            self._check_iteration(self.root, active)
 
-    def _stop(self, entry: Entry) -> None:
-        if entry.index not in self.running:
-            raise errors.InternalError(f"entry {entry.index} finished without running")
-        self.running.remove(entry.index)
+    def _check_iteration(self, iteration: Iteration, active: Mapping[Iteration, int]) -> None:
+        name = f"iteration {iteration.index} of {iteration.frame.plan.name!r}"
+        if any(n < 0 for n in iteration.pending) or any(n < 0 for n in iteration.uses.values()):
+            raise errors.InternalError(f"a count of {name} fell below zero")
+        if iteration.active != active.get(iteration, 0):
+            raise errors.InternalError(f"the active entries of {name} are counted wrongly")
+        for frame in iteration.children.values():
+            if frame.parent is not iteration or frame.oldest not in frame.iterations:
+                raise errors.InternalError(f"{frame.plan.name!r} is not where it was entered")
+            if len(frame.iterations) > frame.plan.parallel_iterations:
+                raise errors.InternalError(f"{frame.plan.name!r} has too many iterations at once")
+            for inner in frame.iterations.values():
+                self._check_iteration(inner, active)
+        frame = iteration.frame
+        if (
+            frame.parent is not None
+            and not iteration.active
+            and not iteration.children
+            and not frame.missing
+            and iteration.index == frame.oldest
+        ):
+            raise errors.InternalError(f"{name} is over and was not forgotten")

@@ -52,6 +52,21 @@ def _check_order(table: Any) -> None:
             raise errors.InvalidArgumentError(f"sparse_indices[{i + 1}] = {list(after)} is {what}")
 
 
+@kernel("SparseReorder")
+def _sparse_reorder(node: Node, device: Device) -> KernelFunction:
+    def run(indices: Any, values: Any, shape: Any) -> Any:
+        if indices.shape != (len(values), len(shape)):
+            raise errors.InvalidArgumentError(
+                f"input_indices must be [{len(values)},{len(shape)}], as there are so many values "
+                f"and axes, got shape {format_dims(indices.shape)}"
+            )
+        columns_of(indices, sizes_of(shape))
+        order = np.lexsort(indices.T[::-1]) if indices.shape[1] else np.arange(len(values))
+        return indices[order], values[order]
+
+    return run
+
+
 @kernel("SparseTensorDenseMatMul", heavy=True)
 def _sparse_dense_matmul(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy

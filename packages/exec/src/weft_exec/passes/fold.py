@@ -10,6 +10,7 @@ from weft_exec.kernels.registry import find_kernel
 from weft_graph.device_spec import DeviceSpec
 from weft_graph.node import Node
 from weft_graph.op_def import lookup_op
+from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.step_graph import StepGraph
 from weft_tensor.dtypes import string
 from weft_tensor.shape import num_elements
@@ -25,15 +26,19 @@ def fold_constants(step: StepGraph, device: Device) -> int:
     """Replace nodes whose inputs are all constants by their value.
 
     A node keeps its name and place, and waits for what its constants waited for; only single
-    outputs without effects are folded.  A kernel that
-    fails is left for the step to fail with, where the error has its place.
+    outputs without effects are folded.  In a branch or a loop it also waits for its inputs, so that
+    it stays there.  A kernel that fails is left for the step to fail with, where the error has its
+    place.
 
     Returns: the number of nodes folded.
     """
     const = lookup_op("Const")
     count = 0
     effects: set[Node] = set()
+    routed: set[Node] = set()
     for node in step.graph.nodes:
+        if _is_routed(node, routed):
+            routed.add(node)
         if _has_effects(node) or not effects.isdisjoint([s.node for s in node.inputs]):
             effects.add(node)
         if not _foldable(node, effects, device):
@@ -42,12 +47,21 @@ def fold_constants(step: StepGraph, device: Device) -> int:
         if value is None:
             continue
         waits = [control for source in node.inputs for control in source.node.control_inputs]
+        if node in routed:
+            waits += [source.node for source in node.inputs if source.node.type != "Const"]
         step.graph.become_constant(node, const, value, reason="fold")
         if waits:
             step.graph.set_control_inputs(node, waits, reason="fold")
         step.changes[f"fold {node.type}"] += 1
         count += 1
     return count
+
+
+def _is_routed(node: Node, routed: set[Node]) -> bool:
+    """Whether a node may be in a branch or a loop."""
+    if node.type in ROUTING or not routed.isdisjoint(node.control_inputs):
+        return True
+    return bool(routed) and not routed.isdisjoint([source.node for source in node.inputs])
 
 
 def _has_effects(node: Node) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft_graph import stacks
+from weft_graph import nest, stacks
 from weft_graph.builder import convert_to_tensor
 from weft_graph.collections_keys import GraphKeys
 from weft_graph.node import Output
@@ -111,6 +112,7 @@ class Layer:
         self._reuse = _reuse
         self._graph: Graph | None = None
         self._scope: VariableScope | None = None
+        self._call_takes_scope = "scope" in inspect.signature(self.call).parameters
         self._trainable_weights: list[Any] = []
         self._non_trainable_weights: list[Any] = []
         self._updates: list[tuple[Any, Any]] = []
@@ -164,12 +166,14 @@ class Layer:
         reuse = True if self.built else self._reuse
         with (
             graph.as_default(),
-            variable_scope(scope, reuse=reuse, auxiliary_name_scope=False),
+            variable_scope(scope, reuse=reuse, auxiliary_name_scope=False) as opened,
             graph.name_scope(scope.original_name_scope),
         ):
             if not self.built:
                 self._build_for(inputs)
             self._check_input(inputs)
+            if self._call_takes_scope:
+                kwargs["scope"] = opened
             outputs = self.call(inputs, *args, **kwargs)
             if self._activity_regularizer is not None:
                 self.add_loss(self._activity_regularizer(outputs), inputs)
@@ -180,7 +184,7 @@ class Layer:
         return self(inputs, *args, **kwargs)
 
     def _check_graph(self, inputs: Any) -> Graph:
-        first = inputs[0] if isinstance(inputs, list | tuple) and inputs else inputs
+        first = _first(inputs)
         graph = first.graph if isinstance(first, Output) else stacks.get_default_graph()
         if self._graph is None:
             self._graph = graph
@@ -195,13 +199,11 @@ class Layer:
             self.input_spec.check(self.name, inputs.dims)
 
     def _build_for(self, inputs: Any) -> None:
-        single = isinstance(inputs, Output)
-        first = inputs if single else inputs[0] if inputs else None
+        first = _first(inputs)
         if self._dtype is None and isinstance(first, Output):
             self._dtype = first.dtype.base_dtype
         self._check_input(inputs)
-        shapes: Any = inputs.shape if single else [each.shape for each in inputs]
-        self.build(shapes)
+        self.build(nest.map_structure(lambda each: each.shape, inputs))
         self.built = True
 
     # -------------------------------------------------------------------- variables
@@ -347,10 +349,16 @@ def _unique_name(base: str) -> str:
 
 
 def _as_outputs(inputs: Any) -> Any:
-    """Inputs as outputs, in the list or tuple they came in."""
-    if isinstance(inputs, list | tuple) and any(hasattr(i, "graph") for i in inputs):
-        return type(inputs)(convert_to_tensor(each) for each in inputs)
+    """Inputs as outputs, in the structure they came in; numbers alone are one tensor."""
+    if isinstance(inputs, Output):
+        return inputs
+    if nest.is_nested(inputs) and any(hasattr(each, "graph") for each in nest.flatten(inputs)):
+        return nest.map_structure(convert_to_tensor, inputs)
     return convert_to_tensor(inputs)
+
+
+def _first(inputs: Any) -> Any:
+    return inputs if isinstance(inputs, Output) else next(iter(nest.flatten(inputs)), None)
 
 
 # ---------------------------------------------------------------------- argument forms

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.builder import constant_of, convert_to_tensor, out
+from weft_graph.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.constant_value import constant_value_as_dims
 from weft_graph.indexed_slices import SparseTensor
 from weft_graph.node import Output
@@ -46,6 +46,16 @@ def _product_shape(node: NodeSpec) -> Sequence[Dims]:
     return ((m, n),)
 
 
+def _reorder_shape(node: NodeSpec) -> Sequence[Dims]:
+    indices, values, shape = [value.dims for value in node.inputs]
+    rows, rank = with_rank(indices, 2, "input_indices")
+    (count,) = with_rank(values, 1, "input_values")
+    (length,) = with_rank(shape, 1, "input_shape")
+    merged = merge_dims((rows, rank), (count, length))
+    assert merged is not None
+    return merged, merged[:1]
+
+
 # ------------------------------------------------------------------------------ declarations
 
 register_op(
@@ -59,6 +69,13 @@ register_op(
     ("dense: T",),
     {"validate_indices": "bool = true", "T": "type", "Tindices": "{int32, int64}"},
     _to_dense_shape,
+)
+register_op(
+    "SparseReorder",
+    ("input_indices: int64", "input_values: T", "input_shape: int64"),
+    ("output_indices: int64", "output_values: T"),
+    {"T": "type"},
+    _reorder_shape,
 )
 register_op(
     "SparseTensorDenseMatMul",
@@ -140,6 +157,19 @@ def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
     kept = out("Reshape", [out("Where", [flags]), [-1]])
     indices = out("GatherV2", [sparse.indices, kept, 0])
     return SparseTensor(indices, out("GatherV2", [sparse.values, kept, 0]), sparse.dense_shape)
+
+
+def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
+    """The same elements with their indices in row-major order; equal ones stay as they are.
+
+    Args:
+      sp_input: SparseTensor of any type and rank.
+    Raises: InvalidArgumentError: an index lies outside of the shape.
+    """
+    sparse = SparseTensor.from_value(sp_input)
+    inputs = [sparse.indices, sparse.values, sparse.dense_shape]
+    indices, values = create("SparseReorder", inputs, None, name).outputs
+    return SparseTensor(indices, values, sparse.dense_shape)
 
 
 def sparse_tensor_dense_matmul(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
 from weft_graph.op_def import lookup_op
+from weft_graph.ops.control_flow import MERGES
 from weft_graph.passes.step_graph import StepGraph, ordered, reachable
 
 
@@ -42,14 +43,32 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
         twins[node] = twin
         for mine, other in zip(node.outputs, twin.outputs, strict=True):
             outputs.setdefault(mine, other)
+    for node in nodes:
+        if node.type in MERGES:
+            _close_loops(node, twins[node], outputs)
     return StepGraph(copy, args, [outputs[f] for f in fetches], [twins[t] for t in targets])
+
+
+def _close_loops(node: Node, twin: Node, outputs: dict[Output, Output]) -> None:
+    """Give the copy of a Merge its back edges, for which others stood in."""
+    for i, source in enumerate(node.inputs):
+        if twin.inputs[i] is not outputs[source]:
+            twin.graph.replace_input(twin, i, outputs[source], reason="copy")
+
+
+def _sources(node: Node, outputs: dict[Output, Output]) -> tuple[Output, ...]:
+    """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
+    if node.type not in MERGES:
+        return tuple([outputs[source] for source in node.inputs])
+    there = next(outputs[source] for source in node.inputs if source in outputs)
+    return tuple([outputs.get(source, there) for source in node.inputs])
 
 
 def _copy(node: Node, graph: Graph, outputs: dict[Output, Output], twins: dict[Node, Node]) -> Node:
     twin = graph.add_node(
         node.op_def,
         node.name,
-        tuple([outputs[source] for source in node.inputs]),
+        _sources(node, outputs),
         node.attrs,
         [output.dtype for output in node.outputs],
         [output.dims for output in node.outputs],

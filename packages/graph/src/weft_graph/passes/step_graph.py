@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
-from weft_graph.op_def import register_op
+from weft_graph.op_def import lookup_op, register_op
+from weft_graph.ops.control_flow import MERGES, NEXT_ITERATIONS
 from weft_tensor import errors
 
 _log = logging.getLogger("weft.passes")
@@ -32,6 +33,7 @@ class StepGraph:
       feeds: the `_Arg` outputs, in the order of the signature's feeds.
       fetches: the outputs to return, in the order of the signature's fetches.
       targets: nodes to run for their effects.
+      isolated: fetches that have a node of their own, and what these give the value of.
       changes: how often each pass changed something, by reason.
     """
 
@@ -46,6 +48,7 @@ class StepGraph:
         self.feeds = list(feeds)
         self.targets = list(targets)
         self.changes: Counter[str] = Counter()
+        self.isolated: dict[Output, Output] = {}
         self._fetches = list(fetches)
         self._forward: dict[Output, Output] = {}
 
@@ -53,6 +56,23 @@ class StepGraph:
     def fetches(self) -> list[Output]:
         """The outputs to return, replacements followed."""
         return [self.resolve(output) for output in self._fetches]
+
+    def isolate_fetch(self, position: int) -> None:
+        """Let a node of its own give the value of a fetch."""
+        output = self.fetches[position]
+        dtype = output.dtype.base_dtype
+        copy = self.graph.add_node(
+            lookup_op("Identity"),
+            self.graph.unique_name(f"_fetch{position}_{output.node.name}"),
+            (output,),
+            {"T": dtype},
+            [dtype],
+            [output.dims],
+            output.node._code,
+            output.node._line,
+        )
+        self._fetches[position] = copy.outputs[0]
+        self.isolated[copy.outputs[0]] = output
 
     def resolve(self, output: Output) -> Output:
         """What stands for `output` after all replacements."""
@@ -88,6 +108,11 @@ class StepGraph:
         return ordered(reachable(roots))
 
 
+def is_back_edge(node: Node, source: Output) -> bool:
+    """Whether an input of a node comes from the iteration before."""
+    return source.node.type in NEXT_ITERATIONS and node.type in MERGES
+
+
 def reachable(
     roots: Iterable[Node], stop: frozenset[Output] | set[Output] = frozenset()
 ) -> set[Node]:
@@ -121,7 +146,7 @@ def ordered(nodes: set[Node], stop: frozenset[Output] | set[Output] = frozenset(
     for node in in_order:
         index = node.index
         for source in node.inputs:
-            if source.node.index >= index and source not in stop:
+            if source.node.index >= index and source not in stop and not is_back_edge(node, source):
                 return _topological(in_order, stop)
         for control in node.control_inputs:
             if control.index >= index and control in nodes:
@@ -134,7 +159,8 @@ def _topological(nodes: list[Node], stop: frozenset[Output] | set[Output]) -> li
     users: dict[Node, list[Node]] = {node: [] for node in nodes}
     pending: dict[Node, int] = {}
     for node in nodes:
-        needs = {s.node for s in node.inputs if s not in stop} | set(node.control_inputs)
+        needs = {s.node for s in node.inputs if s not in stop and not is_back_edge(node, s)}
+        needs.update(node.control_inputs)
         needs &= inside
         pending[node] = len(needs)
         for need in needs:

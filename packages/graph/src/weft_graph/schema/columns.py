@@ -71,6 +71,13 @@ VECTORS: Final = {
     "loop_variable": "<u4",
     "loop_invariant_offsets": "<u4",
     "loop_invariant": "<u4",
+    "loop_kind": "u1",
+    "loop_forward": "<i4",
+    "loop_partner": "<i4",
+    "loop_pred_node": "<i4",
+    "loop_pred_port": "<u4",
+    "loop_maximum_node": "<i4",
+    "loop_maximum_port": "<u4",
 }
 
 FIELDS: Final = {**SCALARS, **VECTORS}

@@ -9,8 +9,11 @@ from typing import Final
 
 from weft_tensor import errors
 
-VERSION: Final = 1
-"""The version of the schema that is written, and the newest that is read."""
+VERSION: Final = 2
+"""The version of the schema that is written, and the newest that is read.
+
+Version 2 added the contexts of control flow; graphs without them are readable by version 1.
+"""
 
 ALIGNMENT: Final = 64
 INLINE_LIMIT: Final = 64 << 10

@@ -9,11 +9,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from weft_graph.checks import Signature, check_attrs, check_name, infer_shapes
+from weft_graph.control_flow.records import ContextRecord, restore
 from weft_graph.device_spec import DeviceSpec
 from weft_graph.gc_pause import paused_gc
 from weft_graph.graph import Graph, _wait
 from weft_graph.node import Node, Output
 from weft_graph.op_def import OpDef, lookup_op
+from weft_graph.ops.control_flow import MERGES, NEXT_ITERATIONS
 from weft_graph.schema.columns import Columns
 from weft_graph.serialize.layout import (
     HEADER_SIZE,
@@ -34,8 +36,20 @@ from weft_graph.serialize.tables import (
 from weft_tensor import errors
 from weft_tensor.shape import merge_dims
 
-_MERGE = frozenset({"Merge", "RefMerge"})
-_NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
+_CONTEXT_COLUMNS = (
+    "loop_name",
+    "loop_kind",
+    "loop_parent",
+    "loop_forward",
+    "loop_partner",
+    "loop_pivot",
+    "loop_pred_node",
+    "loop_pred_port",
+    "loop_maximum_node",
+    "loop_maximum_port",
+    "loop_parallel_iterations",
+    "loop_flags",
+)
 
 
 def read_graph(
@@ -69,6 +83,7 @@ def read_graph(
     """
     graph = Graph() if into is None else into
     count, names, functions = len(graph.nodes), dict(graph._names), dict(graph.functions)
+    contexts = dict(graph.contexts)
     stream = Source(source, max_bytes)
     whole = False
     try:
@@ -82,7 +97,7 @@ def read_graph(
     finally:
         if not whole:
             graph.remove_nodes(graph.nodes[count:], reason="failed read")
-            graph._names, graph.functions = names, functions
+            graph._names, graph.functions, graph.contexts = names, functions, contexts
     return graph
 
 
@@ -150,8 +165,10 @@ class _Segment:
         self._connect()
         if check_shapes:
             _check_shapes(self._nodes)
+        records = self._records()
         self._add_functions()
         self._commit()
+        restore(self._graph, records, self._graph.nodes.__getitem__)
 
     # ------------------------------------------------------------------------- checks
 
@@ -311,7 +328,7 @@ class _Segment:
 
     def _is_loop(self, source: int, user: int) -> bool:
         nodes, first = self._nodes, self._first
-        return nodes[user - first].type in _MERGE and nodes[source - first].type in _NEXT_ITERATION
+        return nodes[user - first].type in MERGES and nodes[source - first].type in NEXT_ITERATIONS
 
     def _check_acyclic(self, sources: list[int], users: list[int]) -> None:
         first = self._first
@@ -368,6 +385,57 @@ class _Segment:
         return [
             self._node(node + self._first).outputs[port]
             for node, port in zip(nodes.tolist(), ports.tolist(), strict=True)
+        ]
+
+    def _records(self) -> list[ContextRecord]:
+        """The rows of the control-flow contexts, checked by themselves."""
+        columns, count = self._columns, self._first + self._count
+        rows = check_rows(columns, *_CONTEXT_COLUMNS)
+        check_index(columns, "loop_name", len(self._tables.strings))
+        check_index(columns, "loop_kind", 3)
+        for name in ("loop_parent", "loop_forward", "loop_partner"):
+            check_index(columns, name, rows, -1)
+        for name in ("loop_pivot", "loop_pred_node", "loop_maximum_node"):
+            check_index(columns, name, count, -1)
+        parts: dict[str, list[list[int]]] = {}
+        for name in ("loop_member", "loop_variable"):
+            items = columns[name]
+            check_index(columns, name, count)
+            ends = check_offsets(columns, f"{name}_offsets", rows, items.size)
+            values = items.tolist()
+            parts[name] = [values[ends[i] : ends[i + 1]] for i in range(rows)]
+        named = [self._tables.strings[i] for i in columns["loop_name"].tolist()]
+        texts = [*named, ""]  # row -1 is none
+        columns_of_rows = [columns[name].tolist() for name in _CONTEXT_COLUMNS[1:]]
+        return [
+            ContextRecord(
+                named[row],
+                kind,
+                outer=texts[outer],
+                forward=texts[forward],
+                partner=texts[partner],
+                pivot=pivot,
+                pred=(pred, pred_port),
+                maximum=(maximum, maximum_port),
+                parallel_iterations=parallel,
+                back_prop=bool(flags & 1),
+                swap_memory=bool(flags & 2),
+                variables=parts["loop_variable"][row],
+                members=parts["loop_member"][row],
+            )
+            for row, (
+                kind,
+                outer,
+                forward,
+                partner,
+                pivot,
+                pred,
+                pred_port,
+                maximum,
+                maximum_port,
+                parallel,
+                flags,
+            ) in enumerate(zip(*columns_of_rows, strict=True))
         ]
 
     # -------------------------------------------------------------------------- commit

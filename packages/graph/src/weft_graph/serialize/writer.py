@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from weft_graph.attr_value import kind_of, tensor_dtype
+from weft_graph.control_flow.records import records_of
 from weft_graph.func_attr import NameAttrs, as_name_attrs
 from weft_graph.schema import columns
 from weft_graph.serialize.layout import (
@@ -99,10 +100,11 @@ class _Writer:
         """All columns, for `schema.columns.build`."""
         result: dict[str, Any] = {
             "version": VERSION,
-            "min_reader": VERSION,
+            "min_reader": 1,
             "first_node": self._first,
         }
         self._add_nodes(result)
+        self._add_contexts(result)
         self._add_functions(result)
         result["value_kind"] = [kind for kind, _ in self._values]
         result["value_arg"] = [arg for _, arg in self._values]
@@ -173,6 +175,34 @@ class _Writer:
             result[name] = column
         rows = [(string(file), string(function), line) for file, function, line in self._sources]
         _add_rows(result, ("source_file", "source_function", "source_line"), rows)
+
+    def _add_contexts(self, result: dict[str, Any]) -> None:
+        records = records_of(self._graph, self._graph.nodes[self._first :])
+        if not records:
+            return
+        result["min_reader"] = 2
+        rows = {record.name: row for row, record in enumerate(records)}
+        result["loop_name"] = [self._string(record.name) for record in records]
+        result["loop_kind"] = [record.kind for record in records]
+        for column, names in (
+            ("loop_parent", [record.outer for record in records]),
+            ("loop_forward", [record.forward for record in records]),
+            ("loop_partner", [record.partner for record in records]),
+        ):
+            result[column] = [rows[name] if name else -1 for name in names]
+        result["loop_pivot"] = [record.pivot for record in records]
+        preds = [record.pred for record in records]
+        _add_rows(result, ("loop_pred_node", "loop_pred_port"), preds)
+        limits = [record.maximum for record in records]
+        _add_rows(result, ("loop_maximum_node", "loop_maximum_port"), limits)
+        parallel = [record.parallel_iterations for record in records]
+        result["loop_parallel_iterations"] = parallel
+        flags = [record.back_prop | record.swap_memory << 1 for record in records]
+        result["loop_flags"] = flags
+        members = [[(node,) for node in record.members] for record in records]
+        _add_lists(result, "loop_member_offsets", ("loop_member",), members)
+        variables = [[(node,) for node in record.variables] for record in records]
+        _add_lists(result, "loop_variable_offsets", ("loop_variable",), variables)
 
     def _add_functions(self, result: dict[str, Any]) -> None:
         rows = []

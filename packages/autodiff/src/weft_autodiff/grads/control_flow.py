@@ -1,0 +1,68 @@
+"""Gradients of control-flow primitives.
+
+Conditionals and loops are differentiated as wholes (`conditionals.py`, `loops.py`).  What is here
+serves the primitives that are met one by one: where gradients are asked for inside a branch or a
+body, and in graphs that were built by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.values import zeros_for
+from weft_graph.node import Node
+from weft_graph.ops import control_flow as primitives
+from weft_tensor import errors
+
+for _op in ("LoopCond", "ControlTrigger", "Abort"):
+    NotDifferentiable(_op)
+
+
+@RegisterGradient("Switch", accepts_none=True)
+@RegisterGradient("RefSwitch", accepts_none=True)
+def _switch(op: Node, *grads: Any) -> list[Any]:
+    """Inside a branch only its side has a gradient; outside, zeros stand for a side without."""
+    present = [grad for grad in grads if grad is not None]
+    if op.context is not None or len(present) == 0:
+        return [present[0] if present else None, None]
+    data, pred = op.inputs
+    sides = [
+        primitives.switch(zeros_for(data), pred)[i] if grad is None else grad
+        for i, grad in enumerate(grads)
+    ]
+    return [primitives.merge(sides).output, None]
+
+
+@RegisterGradient("Enter")
+@RegisterGradient("RefEnter")
+def _enter(op: Node, grad: Any) -> Any:
+    """Asked for inside the body: what flows to a value from outside in this iteration."""
+    return grad if op.attrs["is_constant"] else None
+
+
+@RegisterGradient("Merge", accepts_none=True)
+@RegisterGradient("RefMerge", accepts_none=True)
+def _merge(op: Node, grad: Any, _: Any) -> list[Any]:
+    """A variable inside its loop, which began in an iteration before."""
+    if op.context is not None and op.context.loop is op.context:
+        return [None] * len(op.inputs)
+    raise _by_hand(op)
+
+
+@RegisterGradient("Exit")
+@RegisterGradient("RefExit")
+@RegisterGradient("NextIteration")
+@RegisterGradient("RefNextIteration")
+def _by_hand_only(op: Node, grad: Any) -> Any:
+    raise _by_hand(op)
+
+
+def _by_hand(op: Node) -> errors.UnimplementedError:
+    return errors.UnimplementedError(
+        f"the gradient of {op.name!r} requires the structure that cond and while_loop give; "
+        "its primitives were put together by hand",
+        op=op.type,
+        node=op.name,
+        line=op.line or None,
+    )

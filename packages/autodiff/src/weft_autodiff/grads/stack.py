@@ -1,0 +1,21 @@
+"""Gradients of stacks.
+
+A loop is differentiated as a whole, with the stacks of its gradient inside it. By themselves a push
+and a pop are joined by the handle alone, along which no gradient flows: that of a value that was
+popped could not find the push it belongs to.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_graph.node import Node
+
+for _op in ("StackV2", "StackPopV2", "StackCloseV2"):
+    NotDifferentiable(_op)
+
+
+@RegisterGradient("StackPushV2", accepts_sparse=True)
+def _push(op: Node, grad: Any) -> list[Any]:
+    return [None, grad]

@@ -1,0 +1,148 @@
+"""Conditionals and loops that run in a line: instructions that hold segments of their own.
+
+They take the slots themselves and work on them in place.  A Switch needs no instruction, since both
+of its outputs are its input; nor does an Exit, which is the loop variable itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft_exec.executor.linear import Gather, Segment, Slots, check_predicate
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.executor.linear import Check, Trace
+    from weft_graph.node import Node
+
+
+class Choice:
+    """One of two segments, by the value of a predicate.
+
+    Attributes:
+      pred, node: where the predicate is, and what computes it.
+      sides: the segment for False and that for True.
+    """
+
+    __slots__ = ("node", "pred", "sides")
+
+    def __init__(self, pred: int, node: Node, sides: tuple[Segment, Segment]) -> None:
+        self.pred = pred
+        self.node = node
+        self.sides = sides
+
+    def __call__(self, slots: Slots) -> None:
+        """Run the side that is chosen."""
+        pred = slots[self.pred]
+        if pred.shape:
+            check_predicate(pred, self.node)
+        self.sides[1 if pred else 0].run(slots)
+
+    def run_checked(self, slots: Slots, check: Check, trace: Trace | None) -> None:
+        """As a call, with `check` and `trace` around each node."""
+        pred = slots[self.pred]
+        check_predicate(pred, self.node)
+        self.sides[1 if pred else 0].run_checked(slots, check, trace)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What it runs."""
+        return self.sides
+
+
+class WhileLoop:
+    """A loop whose iterations run one after the other.
+
+    Attributes:
+      name: of its frame.
+      test, body: what runs before the predicate is looked at, and after.
+      pred, node: where the predicate is, and what computes it.
+      initial, following: take the first and the next values of the loop variables.
+      variables: where these go.
+      spent: slots to forget when the next values have been taken.
+    """
+
+    __slots__ = (
+        "body",
+        "following",
+        "initial",
+        "name",
+        "node",
+        "pred",
+        "spent",
+        "test",
+        "variables",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        test: Segment,
+        body: Segment,
+        pred: int,
+        node: Node,
+        initial: Gather,
+        following: Gather,
+        variables: slice,
+        spent: Sequence[int],
+    ) -> None:
+        self.name = name
+        self.test = test
+        self.body = body
+        self.pred = pred
+        self.node = node
+        self.initial = initial
+        self.following = following
+        self.variables = variables
+        self.spent = tuple(spent)
+
+    def __call__(self, slots: Slots) -> None:
+        """Run until the predicate is False."""
+        self._run(slots, self.test.run, self.body.run)
+
+    def run_checked(self, slots: Slots, check: Check, trace: Trace | None) -> None:
+        """As a call, with `check` and `trace` around each node."""
+        self._run(
+            slots,
+            lambda slots: self.test.run_checked(slots, check, trace),
+            lambda slots: self.body.run_checked(slots, check, trace),
+        )
+
+    def _run(
+        self, slots: Slots, test: Callable[[Slots], None], body: Callable[[Slots], None]
+    ) -> None:
+        variables, following, pred, spent = self.variables, self.following, self.pred, self.spent
+        slots[variables] = self.initial(slots)
+        iteration = 0
+        try:
+            while True:
+                test(slots)
+                go_on = slots[pred]
+                if go_on.shape:
+                    check_predicate(go_on, self.node)
+                if not go_on:
+                    return
+                body(slots)
+                slots[variables] = following(slots)
+                for i in spent:
+                    slots[i] = None
+                iteration += 1
+        except errors.OpError as error:
+            error.in_iteration(self.name, iteration)
+            raise
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What it runs."""
+        return self.test, self.body
+
+
+def whole(slots: Slots) -> tuple[Slots]:
+    """What such an instruction takes: the slots."""
+    return (slots,)
+
+
+def value_of(pred: Any, otherwise: Any, then: Any) -> Any:
+    """What a Merge of two sides gives."""
+    return then if pred else otherwise

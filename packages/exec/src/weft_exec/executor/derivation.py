@@ -1,0 +1,243 @@
+"""One derivation: slots, kernels, and the items that the step is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
+
+from weft_exec.device import Device
+from weft_exec.executor.entries import Item, Need, group
+from weft_exec.executor.executable import Executable, Fetch
+from weft_exec.executor.frames import StepPlan
+from weft_exec.executor.layout import in_line
+from weft_exec.executor.linear import Segment, Slots, gather
+from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.priority import updates, variable_of
+from weft_exec.kernel_errors import located
+from weft_exec.kernels.registry import Kernel
+from weft_graph.node import Node, Output
+from weft_graph.passes.step_graph import StepGraph
+from weft_tensor import errors
+
+Placement = Callable[[Node], tuple[Device, Kernel]]
+
+
+class Derivation:
+    """The state of one derivation.
+
+    Constants, fed values and variables are in the template and need no work; what waits for them
+    waits for what they wait for (`anchors`).
+    """
+
+    def __init__(self, step: StepGraph, place: Placement, overlap: Overlap) -> None:
+        self.step = step
+        self.place = place
+        self.overlap = overlap
+        self.template: Slots = [None]
+        self.slots: dict[Output, int] = {}
+        self.shared: set[Output] = set()
+        self.items: list[Item] = []
+        self.devices: dict[Node, str] = {}
+        self.anchors: dict[Node, set[Need]] = {}
+        self.lookers: dict[Node, list[Item]] = {}
+        self.fetched_refs = {output for output in step.fetches if output.dtype.is_ref}
+        self.fetched: dict[Output, int] = {}
+
+    def derive(self, nodes: Sequence[Node]) -> Executable:
+        """The executable of nodes in the order in which they should run."""
+        self._visit(nodes)
+        fetches = self._fetches()
+        kept = frozenset(fetch.slot for fetch in fetches)
+        linear, plan = None, None
+        if self._overlaps(self.items):
+            entries, uses = group(self.items, kept)
+            plan = StepPlan.of_root(entries, uses.get(None, {}))
+        else:
+            linear = in_line(self.items, kept)
+        return self._executable(fetches, linear, plan)
+
+    def _visit(self, nodes: Sequence[Node]) -> None:
+        """Give every node its slots and its item."""
+        for arg in self.step.feeds:
+            self.slots[arg] = self.slot(arg.node)
+            self.shared.add(arg)
+        for node in nodes:
+            self._node(node)
+            for output in node.outputs:
+                if output in self.fetched_refs:
+                    self._read_for_fetch(output)
+
+    def _fetches(self) -> list[Fetch]:
+        return [
+            self._fetch(self.fetched[out], True, out)
+            if out in self.fetched
+            else self._fetch(self.slots[out], out in self.shared, out)
+            for out in self.step.fetches
+        ]
+
+    def _executable(
+        self, fetches: Sequence[Fetch], linear: Segment | None, plan: StepPlan | None
+    ) -> Executable:
+        feed_slots = [self.slots[arg] for arg in self.step.feeds]
+        return Executable(self.template, feed_slots, fetches, linear, plan)
+
+    def slot(self, node: Node, value: Any = None) -> int:
+        """A new slot for what `node` makes."""
+        self.template.append(value)
+        return len(self.template) - 1
+
+    def _node(self, node: Node) -> None:
+        if node.type == "Const":
+            self._constant(node)
+        elif node.type != "_Arg":
+            self._kernel(node)
+
+    def _fetch(self, slot: int, shared: bool, output: Output) -> Fetch:
+        return Fetch(slot, shared)
+
+    def _overlaps(self, items: Collection[Item]) -> bool:
+        """Whether some of the items could run while others do."""
+        if self.overlap is Overlap.EVERYTHING or any(item.asynchronous for item in items):
+            return True
+        return self.overlap is Overlap.HEAVY and sum(item.heavy for item in items) > 1
+
+    # ------------------------------------------------------------------ kinds of nodes
+
+    def _constant(self, node: Node) -> None:
+        if node.device:
+            self.place(node)
+        value = node.attrs["value"]
+        scalar = value.ndim == 0 and not value.dtype.hasobject
+        self.slots[node.outputs[0]] = self.slot(node, value[()] if scalar else value)
+        self.shared.add(node.outputs[0])
+        self._stand_for(node)
+
+    def _kernel(self, node: Node) -> None:
+        device, kernel = self.place(node)
+        self.devices[node] = device.name
+        try:
+            function = kernel.make(node, device)
+            if node.type in ("Variable", "VariableV2"):
+                self.slots[node.outputs[0]] = self.slot(node, function())
+                self._stand_for(node)
+                return
+        except Exception as error:  # because a factory may raise anything; it is located
+            found = located(error, node, device.name, ())
+            raise found from found.__cause__
+        item = self._item(node, device.name, kernel.heavy, kernel.asynchronous)
+        arguments = [self._argument(node, i, item) for i in range(len(node.inputs))]
+        self._order(node, item)
+        results = [self.slot(node) for _ in node.outputs]
+        self.slots.update(zip(node.outputs, results, strict=True))
+        if kernel.alias:
+            self.shared.update(node.outputs)
+        target: int | slice = results[0] if results else 0
+        if len(results) > 1:
+            target = slice(results[0], results[-1] + 1)
+            if not kernel.asynchronous:
+                function = _several(function, len(results))
+        item.add(function, gather(arguments), arguments, target, node)
+
+    def _item(self, node: Node, device: str, heavy: bool, asynchronous: bool) -> Item:
+        """A new item, which stands for `node`."""
+        item = Item(node, len(self.items), device, heavy, asynchronous)
+        self.items.append(item)
+        self.anchors[node] = {(item, -1)}
+        return item
+
+    def _stand_for(self, node: Node) -> None:
+        """Let a node without work stand for what it waits for."""
+        self.anchors[node] = set().union(*[self._anchors(c) for c in node.control_inputs])
+
+    def _anchors(self, node: Node) -> set[Need]:
+        return self.anchors.get(node, set())
+
+    # ------------------------------------------------------------------ order and arguments
+
+    def _order(self, node: Node, item: Item) -> None:
+        """Make `item` wait for its inputs, and an update for the looks at the old value."""
+        self._wait_for_inputs(node, item)
+        variables = {v for v in map(variable_of, node.inputs) if v is not None}
+        for variable in variables:
+            if updates(node):
+                item.needs.update((looker, -1) for looker in self._earlier(variable, item))
+            else:
+                self.lookers.setdefault(variable, []).append(item)
+
+    def _wait_for_inputs(self, node: Node, item: Item) -> None:
+        for source in node.inputs:
+            item.needs |= self._source(source)
+        for control in node.control_inputs:
+            item.needs |= self._anchors(control)
+
+    def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
+        """The looks at a variable that an update waits for."""
+        return self.lookers.get(variable, ())
+
+    def _source(self, output: Output) -> set[Need]:
+        """What the value of an output waits for."""
+        return self._anchors(output.node)
+
+    def _argument(self, node: Node, position: int, item: Item) -> int:
+        source = node.inputs[position]
+        if _takes_reference(node, position):
+            if not source.dtype.is_ref:
+                raise errors.InvalidArgumentError(
+                    f"{node.type} changes the variable at input {position}, which is fed a value",
+                    op=node.type,
+                    node=node.name,
+                    line=node.line or None,
+                )
+            return self.slots[source]
+        if source.dtype.is_ref:
+            return self._read(source, item)
+        return self._slot_in(source, item)
+
+    def _slot_in(self, source: Output, item: Item) -> int:
+        """Where an item finds an output."""
+        return self.slots[source]
+
+    def _read(self, source: Output, item: Item) -> int:
+        """Let `item` begin with a read of the variable behind a reference."""
+        slot = self.slots[source]
+        read = self.slot(item.node)
+        state = self._state(source)
+        if state is not None:
+            item.add(state.read, gather(()), [], read, source.node)
+        else:
+            item.add(_read, gather((slot,)), [slot], read, source.node)
+        return read
+
+    def _state(self, source: Output) -> Any:
+        """The variable behind a reference, where it is known before the step."""
+        return self.template[self.slots[source]]
+
+    def _read_for_fetch(self, source: Output) -> None:
+        """Read a fetched reference as soon as it is there, before what may change it."""
+        anchors = self._source(source)
+        item = Item(source.node, len(self.items), self.devices[source.node], False, False)
+        item.needs |= anchors
+        self.fetched[source] = self._read(source, item)
+        self.items.append(item)
+        variable = variable_of(source)
+        if variable is not None:
+            self.lookers.setdefault(variable, []).append(item)
+
+
+def _read(state: Any) -> Any:
+    return state.read()
+
+
+def _takes_reference(node: Node, position: int) -> bool:
+    args = node.op_def.inputs
+    return len(args) == len(node.inputs) and args[position].is_ref
+
+
+def _several(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+    def checked(*inputs: Any) -> Any:
+        values = function(*inputs)
+        if type(values) not in (tuple, list) or len(values) != count:
+            raise errors.InternalError(f"the kernel must return {count} values, got {values!r}")
+        return values
+
+    return checked

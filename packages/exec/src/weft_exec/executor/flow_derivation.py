@@ -1,0 +1,430 @@
+"""A derivation with conditionals and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_exec.executor.blocks import value_of
+from weft_exec.executor.derivation import Derivation, Placement
+from weft_exec.executor.entries import (
+    ENTER,
+    EXIT,
+    MERGE,
+    NEXT,
+    SWITCH,
+    TRIGGER,
+    WORK,
+    Item,
+    Need,
+    group,
+    in_order,
+    touched,
+)
+from weft_exec.executor.executable import DEAD, ConditionalFetch, Executable, Fetch
+from weft_exec.executor.frames import StepPlan
+from weft_exec.executor.layout import Layout, Located
+from weft_exec.executor.linear import Slots, gather
+from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.priority import updates
+from weft_exec.executor.regions import Regions
+from weft_exec.kernels.registry import Kernel
+from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, ROUTING, SWITCHES
+from weft_graph.passes.flow import Flow, Frame
+from weft_graph.passes.step_graph import StepGraph, is_back_edge
+from weft_graph.passes.structure import Structurer
+from weft_tensor import errors
+
+
+class FlowDerivation(Derivation):
+    """A derivation with conditionals and loops.
+
+    A loop that may have iterations or kernels side by side has slots and entries of its own.  Any
+    other one is a region: a single item of the frame around it, whose slots it uses.
+    """
+
+    def __init__(self, step: StepGraph, place: Placement, overlap: Overlap, flow: Flow) -> None:
+        super().__init__(step, place, overlap)
+        self.flow = flow
+        self.templates: dict[Frame, Slots] = {flow.root: self.template}
+        self.variables: dict[Frame, slice] = {}
+        self.owners: dict[Frame, Item] = {}
+        self.copies: dict[tuple[Output, Frame], int] = {}
+
+    def derive(self, nodes: Sequence[Node]) -> Executable:
+        """The executable of nodes in the order in which they should run."""
+        self.regions = Regions(nodes, self.flow, self._kernel_of, self.overlap)
+        for frame in self.flow.frames[1:]:
+            if self._home(frame) is frame:
+                self.templates[frame] = [None]
+            elif self._home(frame) is frame.parent and not self.regions.linear:
+                self.owners[frame] = _region(frame)
+            if self._is_flat(frame):
+                self._place_variables(frame)
+        self._visit(nodes)
+        return self._finish(nodes)
+
+    def _kernel_of(self, node: Node) -> Kernel | None:
+        if node.type in ROUTING or node.type in ("Const", "_Arg", "LoopCond"):
+            return None
+        return self.place(node)[1]
+
+    # ------------------------------------------------------------------ frames and slots
+
+    def _home(self, frame: Frame) -> Frame:
+        """The frame whose slots a frame uses."""
+        return self.regions.home(frame)
+
+    def _is_flat(self, frame: Frame) -> bool:
+        """Whether the nodes of a frame run in a line."""
+        return self.regions.linear or self._home(frame) is not frame
+
+    def _around(self, node: Node) -> Frame:
+        """The frame in which a node runs: for an Enter that around the one entered."""
+        if node.type in ENTERS:
+            parent = self.flow.frame[node].parent
+            assert parent is not None
+            return parent
+        if node.type in EXITS:
+            return self.flow.frame[node.inputs[0].node]
+        return self.flow.frame[node]
+
+    def slot(self, node: Node, value: Any = None) -> int:
+        """A new slot for what `node` makes, in the frame where its outputs are."""
+        return self._slot_of_frame(self.flow.frame.get(node, self.flow.root), value)
+
+    def _slot_of_frame(self, frame: Frame, value: Any = None) -> int:
+        template = self.templates[self._home(frame)]
+        template.append(value)
+        return len(template) - 1
+
+    def _place_variables(self, frame: Frame) -> None:
+        """Give the variables of a loop that runs in a line neighbouring slots."""
+        slots = [self._slot_of_frame(frame) for _ in frame.merges]
+        for merge, slot in zip(frame.merges, slots, strict=True):
+            self.slots[merge.outputs[0]] = slot
+            self.anchors[merge] = set()
+        self.variables[frame] = slice(slots[0], slots[-1] + 1)
+
+    def _owner(self, frame: Frame) -> Item | None:
+        """The region that a frame is in or is."""
+        around: Frame | None = frame
+        found = None
+        while around is not None:
+            found = self.owners.get(around, found)
+            around = around.parent
+        return found
+
+    def _item(self, node: Node, device: str, heavy: bool, asynchronous: bool) -> Item:
+        kind = TRIGGER if node.type == "ControlTrigger" else WORK
+        return self._new_item(node, kind, device, heavy, asynchronous)
+
+    def _new_item(
+        self, node: Node, kind: int, device: str = "", heavy: bool = False, async_: bool = False
+    ) -> Item:
+        frame = self._around(node)
+        guard = self.flow.guard(node)
+        item = Item(node, len(self.items), device, heavy, async_, frame, guard, kind)
+        item.owner = self._owner(frame)
+        self.items.append(item)
+        self.anchors[node] = {(item, -1)}
+        return item
+
+    def _source(self, output: Output) -> set[Need]:
+        anchors = self._anchors(output.node)
+        if output.node.type in SWITCHES and not self._is_flat(self.flow.frame[output.node]):
+            return {(item, output.index) for item, _ in anchors}
+        return anchors
+
+    def _slot_in(self, source: Output, item: Item) -> int:
+        """Where an item finds an output; a constant without a frame is in each that uses it."""
+        frame = item.frame
+        assert frame is not None
+        home = self._home(frame)
+        if source.node.type != "Const" or self._home(self.flow.frame[source.node]) is home:
+            return self.slots[source]
+        found = self.copies.get((source, home))
+        if found is None:
+            value = self.template[self.slots[source]]
+            found = self.copies[source, home] = self._slot_of_frame(home, value)
+        return found
+
+    def _state(self, source: Output) -> Any:
+        home = self._home(self.flow.frame[source.node])
+        return self.templates[home][self.slots[source]]
+
+    def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
+        """Looks in the same frame: across frames only the order in a line is kept."""
+        return [look for look in self.lookers.get(variable, ()) if look.frame is item.frame]
+
+    def _read_for_fetch(self, source: Output) -> None:
+        super()._read_for_fetch(source)
+        self.items[-1].frame = self.flow.root
+
+    # ------------------------------------------------------------------ routing nodes
+
+    def _node(self, node: Node) -> None:
+        flat = self._is_flat(self._around(node))
+        if node.type in ENTERS:
+            self._enter(node)
+        elif node.type in EXITS:
+            self._exit(node, flat)
+        elif node.type in SWITCHES:
+            self._switch(node, flat)
+        elif node.type in MERGES:
+            self._merge(node, flat)
+        elif node.type in NEXT_ITERATIONS:
+            self._next(node, flat)
+        elif node.type == "LoopCond":
+            self._same(node, node.inputs[0])
+        elif node.type == "ControlTrigger" and flat:
+            self._stand_for(node)
+        else:
+            super()._node(node)
+
+    def _same(self, node: Node, source: Output) -> None:
+        """Let a node's outputs be the value of `source`."""
+        for output in node.outputs:
+            self.slots[output] = self.slots[source]
+            if source in self.shared:
+                self.shared.add(output)
+        self._stand_for(node)
+        for needed in node.inputs:
+            self.anchors[node] |= self._source(needed)
+
+    def _enter(self, node: Node) -> None:
+        frame = self.flow.frame[node]
+        source = node.inputs[0]
+        self.shared.add(node.outputs[0])
+        if self._is_flat(frame):
+            self._same(node, source)
+            region = self._owner(frame)
+            if region is not None:
+                region.needs |= {n for n in self.anchors[node] if n[0].owner is not region}
+                self.anchors[node] = set()
+            return
+        item = self._new_item(node, ENTER)
+        item.source = self._slot_in(source, item)
+        item.slot = self.slots[node.outputs[0]] = self.slot(node)
+        self._wait_for_inputs(node, item)
+
+    def _exit(self, node: Node, flat: bool) -> None:
+        source = node.inputs[0]
+        self.shared.add(node.outputs[0])
+        if flat:
+            self._same(node, source)
+            region = self.owners.get(self._around(node))
+            if region is not None:
+                self.anchors[node] = {(region, -1)}
+            return
+        item = self._new_item(node, EXIT)
+        item.source = self.slots[source]
+        item.slot = self.slots[node.outputs[0]] = self.slot(node)
+        self._wait_for_inputs(node, item)
+
+    def _next(self, node: Node, flat: bool) -> None:
+        if flat:
+            self._same(node, node.inputs[0])
+            return
+        item = self._new_item(node, NEXT)
+        item.source = self._slot_in(node.inputs[0], item)
+        self._wait_for_inputs(node, item)
+
+    def _switch(self, node: Node, flat: bool) -> None:
+        source = node.inputs[0]
+        if flat:
+            self._same(node, source)
+            return
+        item = self._new_item(node, SWITCH)
+        item.source = self._slot_in(source, item)
+        item.pred = self._slot_in(node.inputs[1], item)
+        for output in node.outputs:
+            self.slots[output] = item.source
+            if source in self.shared:
+                self.shared.add(output)
+        self._wait_for_inputs(node, item)
+
+    def _merge(self, node: Node, flat: bool) -> None:
+        self.shared.update(node.outputs)
+        if node.outputs[0] in self.slots:
+            return  # a loop variable, placed already
+        if flat:
+            self._select(node)
+            return
+        item = self._new_item(node, MERGE)
+        first = self.slots[node.outputs[0]] = self.slot(node)
+        self.slots[node.outputs[1]] = self.slot(node)
+        item.slot = first
+        for control in node.control_inputs:
+            item.needs |= self._anchors(control)
+
+    def _select(self, node: Node) -> None:
+        """A Merge in a line takes the side that the predicate says."""
+        item = self._item(node, "", False, False)
+        self._wait_for_inputs(node, item)
+        pred, side = self._decided_by(node)
+        lower, upper = (
+            (node.inputs[0], node.inputs[1]) if side else (node.inputs[1], node.inputs[0])
+        )
+        arguments = [self.slots[pred], self._slot_in(lower, item), self._slot_in(upper, item)]
+        for output in node.outputs:
+            self.slots[output] = self.slot(node)
+        item.add(value_of, gather(arguments), arguments, self.slots[node.outputs[0]], node)
+        if node.outputs[1].consumers() or node.outputs[1] in self.step.fetches:
+            which = (np.int32(not side), np.int32(side))
+            item.add(
+                lambda pred: which[1 if pred else 0],
+                gather(arguments[:1]),
+                arguments[:1],
+                self.slots[node.outputs[1]],
+                node,
+            )
+
+    def _decided_by(self, node: Node) -> tuple[Output, int]:
+        """The predicate of a structured Merge, and for which value it takes its input 1."""
+        lower, upper = [self.flow.output_guard(source) for source in node.inputs]
+        ((pred, side),) = upper - lower
+        return pred, side
+
+    # ------------------------------------------------------------------ putting together
+
+    def _fetch(self, slot: int, shared: bool, output: Output) -> Fetch:
+        if self.template[slot] is None and output not in self.step.feeds:
+            self.template[slot] = DEAD
+        return ConditionalFetch(slot, shared, self.step.isolated.get(output, output))
+
+    def _finish(self, nodes: Sequence[Node]) -> Executable:
+        fetches = self._fetches()
+        kept = frozenset(fetch.slot for fetch in fetches)
+        structurer = Structurer(nodes, self.flow, updates)
+        work: dict[Node, list[Located]] = {}
+        for item in self.items:
+            work.setdefault(item.node, []).extend((each, item.device) for each in item.work)
+        if self.regions.linear:
+            layout = Layout(work, self.slots.__getitem__, self.variables, kept)
+            linear = layout.segment(structurer.block(self.flow.root))
+            return self._executable(fetches, linear, None)
+        items = self._scheduled()
+        for frame in self.templates:
+            self._lay_regions(frame, structurer, work, items, kept)
+        entries, uses = group(in_order(items), kept)
+        entered = {e: self.flow.frame[e.node] for e in entries if e.kind == ENTER and e.node}
+        frames = self.flow.frames
+        plan = StepPlan.of_frames(frames, entries, uses, self.templates, entered)
+        return self._executable(fetches, None, plan)
+
+    def _scheduled(self) -> list[Item]:
+        """The items outside of regions, and the regions, which wait for what their items need."""
+        items = [item for item in self.items if item.owner is None]
+        entering: dict[Frame, list[Item]] = {}
+        for item in list(items):
+            if item.kind == MERGE:
+                self._choices(item, items)
+            elif item.kind == ENTER:
+                entering.setdefault(self.flow.frame[item.node], []).append(item)
+        for item in items:
+            if item.kind == EXIT:
+                assert item.frame is not None
+                item.after = entering[item.frame]
+        for item in self.items:
+            region = item.owner
+            if region is None:
+                item.needs = {_outermost(need) for need in item.needs}
+                item.choices = [(_outermost(need), slot) for need, slot in item.choices]
+            else:
+                region.needs |= {need for need in item.needs if need[0].owner is not region}
+                region.position = max(region.position, item.position)
+                region.heavy |= item.heavy
+        for frame, region in self.owners.items():
+            if self._owner(frame) is region:
+                region.needs = {_outermost(need) for need in region.needs} - {(region, -1)}
+                items.append(region)
+        return items
+
+    def _lay_regions(
+        self,
+        home: Frame,
+        structurer: Structurer,
+        work: dict[Node, list[Located]],
+        items: Sequence[Item],
+        kept: Collection[int],
+    ) -> None:
+        """Give the regions that use the slots of a frame their work."""
+        mine = [frame for frame, item in self.owners.items() if item.frame is home]
+        loops = [structurer.loop(frame) for frame in mine]
+        layout = Layout(
+            work, self.slots.__getitem__, self.variables, kept if home is self.flow.root else ()
+        )
+        layout.count(list(loops))
+        for item in items:
+            if item.frame is home:
+                layout.count_others(touched(item))
+        for frame, loop in zip(mine, loops, strict=True):
+            self.owners[frame].work.append(layout.loop(loop))
+
+    def _choices(self, item: Item, items: list[Item]) -> None:
+        """Say where the inputs of a Merge come from."""
+        for source in item.node.inputs:
+            anchors = self._source(source)
+            if is_back_edge(item.node, source) or source.node.type in ENTERS:
+                (need,) = anchors
+                item.choices.append((need, need[0].source))
+            elif len(anchors) == 1 and source.node.type != "Const":
+                (need,) = anchors
+                item.choices.append((need, self.slots[source]))
+            else:
+                passing = self._passing(source, item)
+                items.append(passing)
+                item.choices.append(((passing, -1), passing.slot))
+
+    def _passing(self, source: Output, item: Item) -> Item:
+        """An item that gives an output once all that it stands for has run."""
+        guard = frozenset({(source.node, -1)})
+        passing = Item(source.node, item.position, "", False, False, item.frame, guard)
+        taken = self._slot_in(source, passing)
+        assert item.frame is not None
+        passing.slot = self._slot_of_frame(item.frame)
+        passing.needs |= self._source(source)
+        passing.add(_same_value, gather((taken,)), [taken], passing.slot, source.node)
+        return passing
+
+
+def _region(frame: Frame) -> Item:
+    """The item of a loop that runs in a line; its work comes when all of it is known."""
+    assert frame.cond is not None
+    return Item(frame.cond, -1, "", False, False, frame.parent, frame.guard)
+
+
+def _outermost(need: Need) -> Need:
+    """A need of what is inside a region as one of the region."""
+    item = need[0]
+    return need if item.owner is None else (item.owner, -1)
+
+
+def _same_value(value: Any) -> Any:
+    return value
+
+
+def isolate_fetches(step: StepGraph, flow: Flow) -> bool:
+    """Let fetches that may not be computed go through a node of their own; whether there are any.
+
+    Raises: InvalidArgumentError: a fetch is inside a loop.
+    """
+    changed = False
+    for position, output in enumerate(step.fetches):
+        node = output.node
+        if flow.frame[node] is not flow.root:
+            raise errors.InvalidArgumentError(
+                f"{output.name!r} cannot be fetched: it is inside the loop "
+                f"{flow.frame[node].name!r}, and has a value for each iteration",
+                op=node.type,
+                node=node.name,
+                line=node.line or None,
+            )
+        if flow.output_guard(output):
+            step.isolate_fetch(position)
+            changed = True
+    return changed

@@ -1,0 +1,223 @@
+"""Blocks as segments: instructions in order, and after which of them a slot can be forgotten.
+
+A slot is forgotten in the innermost block that all instructions touching it are in, after the last
+of them there; so what one iteration leaves behind is gone before the next one begins.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from weft_exec.executor.blocks import Choice, WhileLoop, whole
+from weft_exec.executor.entries import Item, Work
+from weft_exec.executor.linear import Gather, Instruction, Segment, gather
+from weft_graph.node import Node, Output
+from weft_graph.passes.flow import Frame
+from weft_graph.passes.step_graph import is_back_edge
+from weft_graph.passes.structure import Block, Branch, Loop, Step
+
+Located = tuple[Work, str]
+"""A piece of work and the name of its device."""
+
+Touches = Counter[int]
+
+
+class Layout:
+    """Lays blocks of nodes out as segments.
+
+    Args:
+      work: what each node does; nodes without work are left out.
+      slot_of: where an output is.
+      variables: the loop variables of each frame, in the order of its Merges.
+      kept: slots that are never forgotten.
+    """
+
+    def __init__(
+        self,
+        work: Mapping[Node, Sequence[Located]],
+        slot_of: Callable[[Output], int],
+        variables: Mapping[Frame, slice],
+        kept: Collection[int],
+    ) -> None:
+        self._work = work
+        self._slot_of = slot_of
+        self._variables = variables
+        self._kept = kept
+        self._total: Touches = Counter()
+        self._made: set[int] = set()
+
+    def segment(self, block: Block) -> Segment:
+        """A block that nothing else touches the slots of."""
+        self.count(block)
+        return self._lay(block)[0]
+
+    def loop(self, loop: Loop) -> Work:
+        """A loop as one piece of work; all that touches its slots has been counted."""
+        return self._while(loop)[0][0]
+
+    # ------------------------------------------------------------------ counting
+
+    def count_others(self, slots: Iterable[int]) -> None:
+        """Note slots that something outside of the blocks touches."""
+        self._total.update(slots)
+
+    def count(self, block: Block) -> None:
+        """Note what a block touches, before anything is laid out."""
+        for step in block:
+            if isinstance(step, Branch):
+                self._total[self._slot_of(step.pred)] += 1
+                for side in step.sides:
+                    self.count(side)
+            elif isinstance(step, Loop):
+                self.count(step.test)
+                self.count(step.body)
+                self._total.update(self._around(step))
+                self._made.update(_range(self._variables[step.frame]))
+            else:
+                for (_, _, _, uses, made, _), _ in self._work.get(step, ()):
+                    self._total.update(uses)
+                    self._total.update(made)
+                    self._made.update(made)
+
+    def _around(self, loop: Loop) -> list[int]:
+        """The slots that a loop itself touches: predicate, variables, first and next values."""
+        frame = loop.frame
+        assert frame.cond is not None
+        return [
+            self._slot_of(frame.cond.outputs[0]),
+            *_range(self._variables[frame]),
+            *self._initial(frame),
+            *self._following(frame),
+        ]
+
+    def _initial(self, frame: Frame) -> list[int]:
+        return [self._slot_of(_source(merge, back=False).node.inputs[0]) for merge in frame.merges]
+
+    def _following(self, frame: Frame) -> list[int]:
+        return [self._slot_of(_source(merge, back=True).node.inputs[0]) for merge in frame.merges]
+
+    # ------------------------------------------------------------------ laying out
+
+    def _lay(self, block: Block) -> tuple[Segment, Touches]:
+        """The segment of a block, and how often it touches the slots that outlive it."""
+        instructions: list[tuple[Callable[..., Any], Gather, int | slice]] = []
+        nodes: list[Node] = []
+        devices: list[str] = []
+        counts: Touches = Counter()
+        last: dict[int, int] = {}
+        for step in block:
+            for ((function, take, slot, _, _, node), device), touches in self._steps(step):
+                for touched in touches:
+                    last[touched] = len(instructions)
+                counts.update(touches)
+                instructions.append((function, take, slot))
+                nodes.append(node)
+                devices.append(device)
+        dead: dict[int, list[int]] = {}
+        for slot_index, position in last.items():
+            if counts[slot_index] == self._total[slot_index] and slot_index in self._made:
+                if slot_index not in self._kept:
+                    dead.setdefault(position, []).append(slot_index)
+                del counts[slot_index]
+        laid: list[Instruction] = [
+            (function, take, slot, tuple(dead.get(i, ())))
+            for i, (function, take, slot) in enumerate(instructions)
+        ]
+        return Segment(laid, nodes, devices), counts
+
+    def _steps(self, step: Step) -> list[tuple[Located, Touches]]:
+        if isinstance(step, Node):
+            return [
+                (located, Counter([*located[0][3], *located[0][4]]))
+                for located in self._work.get(step, ())
+            ]
+        located, touches = self._instruction(step)
+        return [(located, touches)]
+
+    def _instruction(self, step: Branch | Loop) -> tuple[Located, Touches]:
+        if isinstance(step, Branch):
+            return self._choice(step)
+        return self._while(step)
+
+    def _choice(self, branch: Branch) -> tuple[Located, Touches]:
+        (lower, touches), (upper, more) = map(self._lay, branch.sides)
+        touches.update(more)
+        pred = self._slot_of(branch.pred)
+        touches[pred] += 1
+        node = branch.pred.node
+        choice = Choice(pred, node, (lower, upper))
+        return ((choice, whole, 0, tuple(touches), (), node), ""), touches
+
+    def _while(self, loop: Loop) -> tuple[Located, Touches]:
+        frame = loop.frame
+        assert frame.cond is not None
+        test, touches = self._lay(loop.test)
+        body, more = self._lay(loop.body)
+        following = self._following(frame)
+        variables = self._variables[frame]
+        inside = {
+            made
+            for node in _nodes(loop.body)
+            for (_, _, _, _, slots, _), _ in self._work.get(node, ())
+            for made in slots
+        }
+        spent = {slot for slot in following if slot in inside} - set(self._kept)
+        touches.update(more)
+        touches.update(self._around(loop))
+        node = frame.cond
+        run = WhileLoop(
+            frame.name,
+            test,
+            body,
+            self._slot_of(node.outputs[0]),
+            node,
+            gather(self._initial(frame)),
+            gather(following),
+            variables,
+            sorted(spent),
+        )
+        made = tuple(_range(variables))
+        return ((run, whole, 0, tuple(touches), made, node), ""), touches
+
+
+def _nodes(block: Block) -> list[Node]:
+    found: list[Node] = []
+    for step in block:
+        if isinstance(step, Branch):
+            found += _nodes(step.sides[0]) + _nodes(step.sides[1])
+        elif isinstance(step, Loop):
+            found += _nodes(step.test) + _nodes(step.body)
+        else:
+            found.append(step)
+    return found
+
+
+def _range(slots: slice) -> range:
+    return range(slots.start, slots.stop)
+
+
+def _source(merge: Node, back: bool) -> Output:
+    """Where a loop variable comes from: the Enter, or the NextIteration."""
+    return next(source for source in merge.inputs if is_back_edge(merge, source) is back)
+
+
+def in_line(items: Sequence[Item], kept: Collection[int]) -> Segment:
+    """Items of a step without control flow as one segment, in their order."""
+    work = [(each, item.device) for item in items for each in item.work]
+    last: dict[int, int] = {}
+    makes: set[int] = set()
+    for i, ((_, _, _, uses, made, _), _) in enumerate(work):
+        last.update(dict.fromkeys(uses, i))
+        last.update(dict.fromkeys(made, i))
+        makes.update(made)
+    dead: dict[int, list[int]] = {}
+    for slot_index, i in last.items():
+        if slot_index in makes and slot_index not in kept:
+            dead.setdefault(i, []).append(slot_index)
+    instructions: list[Instruction] = [
+        (function, take, slot, tuple(dead.get(i, ())))
+        for i, ((function, take, slot, *_), _) in enumerate(work)
+    ]
+    return Segment(instructions, [w[5] for w, _ in work], [device for _, device in work])

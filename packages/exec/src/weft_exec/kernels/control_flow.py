@@ -1,0 +1,33 @@
+"""Kernels of control-flow ops that do something; the executor itself routes values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+
+@kernel("ControlTrigger", device=("CPU", "GPU"))
+def _control_trigger(node: Node, device: Device) -> KernelFunction:
+    def run() -> None:
+        return None
+
+    return run
+
+
+@kernel("Abort")
+def _abort(node: Node, device: Device) -> KernelFunction:
+    message = node.attrs["error_msg"]
+    silent = node.attrs["exit_without_error"]
+
+    def run() -> None:
+        if silent:
+            raise errors.CancelledError(f"the step was ended by Abort: {message}")
+        raise errors.AbortedError(message)
+
+    return run

@@ -1,0 +1,98 @@
+"""Kernels of stacks, which run once for each value that a loop saves in each iteration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources import ResourceHandle
+from weft_exec.tensor_arrays import BoundedStack, Stack
+from weft_graph.ops.stack import producer
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+_DEVICES = ("CPU", "GPU")
+
+WORTH_SWAPPING = 2048
+"""Values of more bytes than this are kept on the host, where swap_memory is asked for."""
+
+
+@kernel("StackV2", device=_DEVICES)
+def _stack(node: Node, device: Device) -> KernelFunction:
+    name = node.attrs["stack_name"] or node.name
+    dtype = node.attrs["elem_type"]
+
+    def run(max_size: Any) -> ResourceHandle:
+        limit = int(max_size)
+        state = Stack(name, dtype) if limit < 0 else BoundedStack(name, dtype, limit)
+        return ResourceHandle(device.name, "", name, state)
+
+    return run
+
+
+@kernel("StackPushV2", device=_DEVICES, alias=True)
+def _push(node: Node, device: Device) -> KernelFunction:
+    if node.attrs["swap_memory"] and device.xp is not np:
+        return _checked(node, _swapping_push(device.xp))
+    return _checked(node, _plain_push)
+
+
+def _plain_push(handle: ResourceHandle, value: Any) -> Any:
+    handle.resource.append(value)
+    return value
+
+
+def _swapping_push(xp: Any) -> KernelFunction:
+    def push(handle: ResourceHandle, value: Any) -> Any:
+        on_host = getattr(value, "nbytes", 0) > WORTH_SWAPPING
+        handle.resource.append(xp.asnumpy(value) if on_host else value)
+        return value
+
+    return push
+
+
+@kernel("StackPopV2", device=_DEVICES, alias=True)
+def _pop(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+    return _checked(node, _plain_pop if xp is np else _swapping_pop(xp))
+
+
+def _plain_pop(handle: ResourceHandle) -> Any:
+    try:
+        return handle.resource.pop()
+    except IndexError:
+        raise handle.resource.empty_error() from None
+
+
+def _swapping_pop(xp: Any) -> KernelFunction:
+    def pop(handle: ResourceHandle) -> Any:
+        value = _plain_pop(handle)
+        return xp.asarray(value) if type(value) is np.ndarray else value
+
+    return pop
+
+
+@kernel("StackCloseV2", device=_DEVICES)
+def _close(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: handle.resource.clear()
+
+
+def _checked(node: Node, function: KernelFunction) -> KernelFunction:
+    """`function`, after a check of the stack where the graph does not show which one it is."""
+    if producer(node.inputs[0]).type == "StackV2":
+        return function
+    dtype: DType = node.attrs["T" if node.type == "StackPushV2" else "elem_type"]
+
+    def run(handle: ResourceHandle, *value: Any) -> Any:
+        stack = handle.resource
+        if not isinstance(stack, Stack) or stack.dtype is not dtype:
+            raise errors.InvalidTypeError(f"requires a stack of {dtype.name}, got {stack!r}")
+        return function(handle, *value)
+
+    return run

@@ -1,0 +1,1 @@
+"""Conditionals and loops, built of the primitives in `weft_graph.ops.control_flow`."""

@@ -1,0 +1,317 @@
+"""Conditionals: `cond`, `case` and `switch_case`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft_graph import nest
+from weft_graph.builder import convert_to_tensor
+from weft_graph.control_flow.context import CondContext, Conditional, current_context
+from weft_graph.control_flow.structure import Rebuild, flatten, unpacked
+from weft_graph.graph import Graph
+from weft_graph.node import Node, Output
+from weft_graph.ops import (
+    casting,
+    comparison,
+    control,
+    control_flow as primitives,
+    identity,
+    reduction,
+)
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import format_dims
+
+Branch = Callable[[], Any]
+
+
+def cond(
+    pred: Any,
+    true_fn: Branch | None = None,
+    false_fn: Branch | None = None,
+    strict: bool = False,
+    name: str | None = None,
+    fn1: Branch | None = None,
+    fn2: Branch | None = None,
+) -> Any:
+    """What `true_fn` returns if `pred` holds, else what `false_fn` returns.
+
+    Only the nodes made inside the function that is chosen run; those made outside run either way.
+
+    Args:
+      pred: bool, rank 0.
+      true_fn, false_fn: functions without arguments that return equal structures of tensors, with
+        equal element types; a node returned stands for its effect and gives a bool tensor.
+      strict: return a list of one item as such, and not the item.
+      fn1, fn2: old names of `true_fn` and `false_fn`.
+    Returns: the structure, with new tensors.
+    Raises:
+      InvalidTypeError: `pred` is a Python bool, a function is missing or not callable, or the
+        element types differ.
+      InvalidArgumentError: the structures differ, or a function returns None.
+    Source: paper, section 4.4.
+    """
+    then, otherwise = _functions(true_fn, false_fn, fn1, fn2)
+    if isinstance(pred, bool):
+        raise errors.InvalidTypeError("cond requires pred to be a tensor, got a Python bool")
+    condition = convert_to_tensor(pred, dtypes.bool_)
+    graph = condition.graph
+    with graph.as_default(), graph.name_scope(name or "cond") as scope:
+        conditional = open_conditional(graph, condition, scope)
+        (lower, _), (upper, rebuild) = [
+            _run_branch(branch, function, strict)
+            for branch, function in zip(conditional.branches, (otherwise, then), strict=True)
+        ]
+        _check_structures(conditional, lower, upper)
+        packed = rebuild(merge_results(conditional))
+    return packed if strict else unpacked(packed)
+
+
+def _functions(
+    true_fn: Branch | None, false_fn: Branch | None, fn1: Branch | None, fn2: Branch | None
+) -> tuple[Branch, Branch]:
+    if (true_fn is not None and fn1 is not None) or (false_fn is not None and fn2 is not None):
+        raise errors.InvalidTypeError("cond takes true_fn or fn1, and false_fn or fn2, not both")
+    then, otherwise = true_fn or fn1, false_fn or fn2
+    for function, wanted in ((then, "true_fn"), (otherwise, "false_fn")):
+        if not callable(function):
+            raise errors.InvalidTypeError(
+                f"cond requires {wanted} to be callable, got {function!r}"
+            )
+    assert then is not None and otherwise is not None
+    return then, otherwise
+
+
+# -------------------------------------------------------------------------------- building
+
+
+def open_conditional(graph: Graph, pred: Output, scope: str) -> Conditional:
+    """A conditional with two empty branches, in the context that is open."""
+    outer = current_context(graph)
+    sides = primitives.switch(pred, pred, name="Switch")
+    conditional = Conditional(identity.identity(pred, name="pred_id"))
+    graph.prevent_feeding(conditional.pred)
+    for taken, label in ((False, "switch_f"), (True, "switch_t")):
+        pivot = identity.identity(sides[taken], name=label)
+        for output in (sides[taken], pivot):
+            graph.prevent_feeding(output)
+        branch = CondContext(graph, graph.unique_name("cond_text"), outer, conditional, taken)
+        branch.pivot = pivot.node
+        pivot.node.context = branch
+    return conditional
+
+
+def branch_results(branch: CondContext, values: Sequence[Output]) -> None:
+    """Make `values`, from anywhere, the results of a branch; to be called while it is open."""
+    branch.results = tuple([identity.identity(value) for value in values])
+
+
+def merge_results(conditional: Conditional) -> list[Output]:
+    """The outputs of a conditional whose branches have equally many results."""
+    pairs = zip(*[branch.results for branch in conditional.branches], strict=True)
+    return [primitives.merge(pair, name="Merge").output for pair in pairs]
+
+
+def _run_branch(branch: CondContext, function: Branch, strict: bool) -> tuple[Any, Rebuild]:
+    with branch.open():
+        result = function()
+        if result is None:
+            wanted = "true_fn" if branch.taken else "false_fn"
+            raise errors.InvalidArgumentError(
+                f"cond requires {wanted} to return a value, got None; return a tensor, or the node "
+                "whose effect is wanted"
+            )
+        if not strict:
+            result = unpacked(result)
+        result = nest.map_structure(lambda leaf: _value_of(leaf, branch), result)
+        values, rebuild = flatten(result)
+        branch_results(branch, values)
+    return result, rebuild
+
+
+def _value_of(leaf: Any, branch: CondContext) -> Any:
+    """A leaf, with the effect of a node as a bool tensor."""
+    if leaf is None:
+        raise errors.InvalidArgumentError("cond requires tensors or nodes, got None in a structure")
+    if isinstance(leaf, Node):
+        assert branch.pivot is not None
+        return control.with_dependencies([leaf], branch.pivot.outputs[0])
+    return leaf
+
+
+def _check_structures(conditional: Conditional, otherwise: Any, then: Any) -> None:
+    try:
+        nest.assert_same_structure(then, otherwise)
+    except (ValueError, TypeError) as cause:
+        raise errors.InvalidArgumentError(
+            f"true_fn and false_fn of cond must return equal structures: {cause}"
+        ) from cause
+    lower, upper = [branch.results for branch in conditional.branches]
+    if len(lower) != len(upper):
+        raise errors.InvalidArgumentError(
+            "true_fn and false_fn of cond must return the same kinds of values, got "
+            f"{then!r} and {otherwise!r}"
+        )
+    for mine, other in zip(upper, lower, strict=True):
+        if mine.dtype is not other.dtype:
+            raise errors.InvalidTypeError(
+                "true_fn and false_fn of cond must return the same element types, got "
+                f"{mine.dtype.name}{format_dims(mine.dims)} and "
+                f"{other.dtype.name}{format_dims(other.dims)}"
+            )
+
+
+# ------------------------------------------------------------------------------------ case
+
+
+def case(
+    pred_fn_pairs: Any,
+    default: Branch | None = None,
+    exclusive: bool = False,
+    strict: bool = False,
+    name: str = "case",
+) -> Any:
+    """What the function of the first predicate that holds returns, or `default`.
+
+    Args:
+      pred_fn_pairs: list of (bool of rank 0, function), or a dictionary of these.
+      default: for when none holds; without it, that is an error at run time.
+      exclusive: make it an error at run time if more than one holds.
+    Returns: as `cond`.
+    Raises:
+      InvalidTypeError: the pairs or the functions are of another kind.
+      InvalidArgumentError: there are none, or the structures differ.
+    """
+    pairs = _pairs(pred_fn_pairs)
+    if default is not None and not callable(default):
+        raise errors.InvalidTypeError(f"case requires default to be callable, got {default!r}")
+    graph = pairs[0][0].graph
+    with graph.as_default(), graph.name_scope(name):
+        preds = [pred for pred, _ in pairs]
+        waits = []
+        if exclusive:
+            waits.append(_assert_at_most_one(preds, name))
+        if default is None:
+            waits.append(_assert_any(preds, name))
+        with graph.control_dependencies(waits):
+            return _chain(pairs, default, strict)
+
+
+def _pairs(given: Any) -> list[tuple[Output, Branch]]:
+    items = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(items, list | tuple):
+        raise errors.InvalidTypeError(
+            f"case requires pred_fn_pairs to be a list or a dictionary, got {given!r}"
+        )
+    if not items:
+        raise errors.InvalidArgumentError("case requires at least one pair, got none")
+    pairs = []
+    for item in items:
+        if not isinstance(item, tuple) or len(item) != 2:
+            raise errors.InvalidTypeError(
+                f"case requires pairs (predicate, function), got {item!r}"
+            )
+        pred, function = item
+        if not isinstance(pred, Output) or pred.dtype.base_dtype is not dtypes.bool_:
+            raise errors.InvalidTypeError(f"case requires predicates to be bool, got {pred!r}")
+        if not callable(function):
+            raise errors.InvalidTypeError(f"case requires callables, got {function!r}")
+        pairs.append((pred, function))
+    return pairs
+
+
+def _chain(pairs: Sequence[tuple[Output, Branch]], default: Branch | None, strict: bool) -> Any:
+    """Nested conditionals, the first pair outermost; without a default the last pair is it."""
+    (pred, function), rest = pairs[0], pairs[1:]
+    if not rest:
+        if default is None:
+            if strict:
+                return function()
+            return nest.map_structure(_settled, unpacked(function()))
+        return cond(pred, function, default, strict=strict)
+    return cond(pred, function, lambda: _chain(rest, default, strict), strict=strict)
+
+
+def _settled(leaf: Any) -> Any:
+    return control.group(leaf) if isinstance(leaf, Node) else leaf
+
+
+def _assert_at_most_one(preds: Sequence[Output], name: str) -> Node:
+    count = reduction.reduce_sum(casting.cast(_vector(preds), dtypes.int32))
+    return control.Assert(
+        comparison.less_equal(count, 1),
+        [f"{name}: more than one predicate holds, and exclusive is set; they are", _vector(preds)],
+        summarize=len(preds),
+    )
+
+
+def _assert_any(preds: Sequence[Output], name: str) -> Node:
+    return control.Assert(
+        reduction.reduce_any(_vector(preds)),
+        [f"{name}: no predicate holds, and there is no default; they are", _vector(preds)],
+        summarize=len(preds),
+    )
+
+
+def _vector(preds: Sequence[Output]) -> Output:
+    return convert_to_tensor(list(preds))
+
+
+def switch_case(
+    branch_index: Any, branch_fns: Any, default: Branch | None = None, name: str | None = None
+) -> Any:
+    """What the function number `branch_index` returns.
+
+    Args:
+      branch_index: int32, rank 0.
+      branch_fns: list of functions, a dictionary from ints to functions, or a list of such pairs;
+        the ints are 0 to n - 1.
+      default: for an index out of range; the last function by default.
+    Returns: as `cond`.
+    Raises: InvalidTypeError, InvalidArgumentError: the functions or their numbers do not fit.
+    """
+    functions = _numbered(branch_fns)
+    index = convert_to_tensor(branch_index, dtypes.int32)
+    graph = index.graph
+    with graph.as_default(), graph.name_scope(name or "switch_case"):
+        last = functions[-1] if default is None else default
+        known = functions[:-1] if default is None else functions
+        if not known:
+            return unpacked(nest.map_structure(_settled, last()))
+        inside = comparison.logical_and(
+            comparison.greater_equal(index, 0), comparison.less(index, len(known))
+        )
+        return cond(inside, lambda: _bisect(index, known, 0), last)
+
+
+def _numbered(given: Any) -> list[Branch]:
+    items = list(given.items()) if isinstance(given, Mapping) else given
+    if not isinstance(items, list | tuple) or not items:
+        raise errors.InvalidTypeError(
+            f"switch_case requires a list or a dictionary of functions, got {given!r}"
+        )
+    pairs = [item if isinstance(item, tuple) else (i, item) for i, item in enumerate(items)]
+    for key, function in pairs:
+        if not isinstance(key, int) or not callable(function):
+            raise errors.InvalidTypeError(
+                f"switch_case requires functions numbered by ints, got ({key!r}, {function!r})"
+            )
+    pairs.sort(key=lambda pair: pair[0])
+    if [key for key, _ in pairs] != list(range(len(pairs))):
+        raise errors.InvalidArgumentError(
+            f"switch_case requires the numbers 0 to {len(pairs) - 1}, "
+            f"got {[key for key, _ in pairs]}"
+        )
+    return [function for _, function in pairs]
+
+
+def _bisect(index: Output, functions: Sequence[Branch], first: int) -> Any:
+    """A balanced tree of conditionals over functions numbered from `first`."""
+    if len(functions) == 1:
+        return functions[0]()
+    half = len(functions) // 2
+    return cond(
+        comparison.less(index, first + half),
+        lambda: _bisect(index, functions[:half], first),
+        lambda: _bisect(index, functions[half:], first + half),
+    )

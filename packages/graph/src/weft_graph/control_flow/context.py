@@ -1,0 +1,397 @@
+"""Contexts: the branch of a conditional, or the body of a loop, that new nodes go into.
+
+While a context is open, `Graph.add_node` asks it what the inputs of the new node are inside: a
+value from outside comes in through a Switch or an Enter, made once for each value; a node without
+inputs waits for the context's pivot, so that it runs once for each time that the context does.
+
+Contexts stay with the graph (`Node.context`), so whoever reads it can recover the functional form:
+a loop's variables with their initial and next values, a conditional's predicate and its branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.node import Node, Output
+from weft_graph.ops import control_flow as primitives
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph.graph import Graph
+
+Recall = Callable[["ControlFlowContext", Output], "Output | None"]
+
+_ONLY_SHAPE = frozenset({"Rank", "Shape", "ShapeN", "Size"})
+
+
+class ControlFlowContext:
+    """A part of a graph that runs conditionally or repeatedly.
+
+    Attributes:
+      graph: the graph it is in.
+      name: unique within the graph; for a loop the name of its frame.
+      outer: the context around it, or None.
+      pivot: what nodes without inputs wait for.
+      forward: for a context that autodiff made, the one whose gradient it computes.
+      recall: autodiff's way to values of a forward context that are gone; None for others.
+    """
+
+    def __init__(
+        self, graph: Graph, name: str, outer: ControlFlowContext | None, register: bool = True
+    ) -> None:
+        if register:
+            graph.contexts[name] = self
+        self.graph = graph
+        self.name = name
+        self.outer = outer
+        self.pivot: Node | None = None
+        self.forward: ControlFlowContext | None = None
+        self.recall: Recall | None = None
+        self._captured: dict[Output, Output] = {}
+
+    @property
+    def captures(self) -> dict[Output, Output]:
+        """Values from outside, and what stands for each inside."""
+        return dict(self._captured)
+
+    def is_inside(self, other: ControlFlowContext | None) -> bool:
+        """Whether this is `other` or nested in it; everything is inside None."""
+        context: ControlFlowContext | None = self
+        while context is not None:
+            if context is other:
+                return True
+            context = context.outer
+        return other is None
+
+    @property
+    def loop(self) -> WhileContext | None:
+        """The innermost loop that it is or is in."""
+        context: ControlFlowContext | None = self
+        while context is not None and not isinstance(context, WhileContext):
+            context = context.outer
+        return context
+
+    # ------------------------------------------------------------------ new nodes
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Let nodes made inside the block belong to the context."""
+        scopes = self.graph.scopes
+        before = scopes.context, scopes.controls
+        scopes.context, scopes.controls = self, []
+        try:
+            yield
+        finally:
+            scopes.context, scopes.controls = before
+
+    @contextmanager
+    def outside(self, prefix: str | None = None) -> Iterator[None]:
+        """Let nodes made inside the block belong to the context around it, requests left out."""
+        scopes = self.graph.scopes
+        before = (
+            scopes.context,
+            scopes.controls,
+            scopes.devices,
+            scopes.colocations,
+            scopes.name_prefix,
+        )
+        scopes.context, scopes.controls = self.outer, []
+        scopes.devices, scopes.colocations = [], []
+        if prefix is not None:
+            scopes.name_prefix = prefix
+        try:
+            yield
+        finally:
+            (
+                scopes.context,
+                scopes.controls,
+                scopes.devices,
+                scopes.colocations,
+                scopes.name_prefix,
+            ) = before
+
+    def admit(
+        self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
+    ) -> tuple[tuple[Output, ...], tuple[Node, ...], ControlFlowContext]:
+        """What a new node takes and waits for, and the context it belongs to.
+
+        The shape of a value of a forward context is taken there: it is smaller than the value, for
+        which it would have to be kept.
+
+        Args:
+          op, name: of the node.
+          inputs, controls: from anywhere.
+        Raises: InvalidArgumentError: one of them is inside a loop that this context is not in.
+        """
+        if op in _ONLY_SHAPE and self.loop is not None:
+            home = context_of(inputs[0])
+            if home is not None and _is_forward_of(home, self):
+                return inputs, (), home
+        scopes = self.graph.scopes
+        before = scopes.name_prefix
+        scopes.name_prefix = name + "/"
+        try:
+            inside = tuple([self.capture(source) for source in inputs])
+            waits = tuple(dict.fromkeys([self.capture_control(node) for node in controls]))
+        finally:
+            scopes.name_prefix = before
+        if self.pivot is not None and not waits and self._is_free(inside):
+            waits = (self.pivot,)
+        return inside, waits, self
+
+    def capture(self, output: Output) -> Output:
+        """What stands for `output` inside.
+
+        Raises: InvalidArgumentError: it is inside a loop that this context is not in.
+        """
+        home = context_of(output)
+        if home is self:
+            return output
+        found = self._captured.get(output)
+        if found is not None:
+            return found
+        if home is not None and home.is_inside(self):
+            check_visible(output, self)
+            return output
+        if self.recall is not None:
+            found = self.recall(self, output)
+        if found is None:
+            found = self._bring_in(self._around(output))
+        self._captured[output] = found
+        return found
+
+    def capture_control(self, node: Node) -> Node:
+        """What stands for the end of `node` inside."""
+        home = home_of(node)
+        if home is self or (home is not None and home.is_inside(self)):
+            return node
+        return self._bring_in_control(node)
+
+    def _around(self, output: Output) -> Output:
+        """What stands for `output` in the context around this one."""
+        if self.outer is not None:
+            return self.outer.capture(output)
+        check_visible(output, None)
+        return output
+
+    def _is_free(self, inputs: Sequence[Output]) -> bool:
+        """Whether a node with these inputs would run without regard to this context."""
+        raise NotImplementedError
+
+    def _bring_in(self, value: Output) -> Output:
+        raise NotImplementedError
+
+    def _bring_in_control(self, node: Node) -> Node:
+        raise NotImplementedError
+
+
+class Conditional:
+    """A predicate and the two branches it chooses between.
+
+    Attributes:
+      pred: bool, rank 0, in the context around.
+      branches: [taken when False, taken when True].
+    """
+
+    def __init__(self, pred: Output) -> None:
+        self.pred = pred
+        self.branches: list[CondContext] = []
+
+
+class CondContext(ControlFlowContext):
+    """One branch of a conditional.
+
+    Attributes:
+      conditional: the predicate and both branches.
+      taken: the value of the predicate for which it runs.
+      results: its results, one for each output of the conditional, once it is built.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        outer: ControlFlowContext | None,
+        conditional: Conditional,
+        taken: bool,
+        register: bool = True,
+    ) -> None:
+        super().__init__(graph, name, outer, register)
+        self.conditional = conditional
+        self.taken = taken
+        self.results: tuple[Output, ...] = ()
+        conditional.branches.append(self)
+
+    def _is_free(self, inputs: Sequence[Output]) -> bool:
+        return not inputs
+
+    def capture(self, output: Output) -> Output:
+        """What stands for `output` inside; a Switch of the forward branch stands for its data."""
+        node = output.node
+        if self.forward is not None and node.context is self.forward and _brings_in(node):
+            return self.capture(node.inputs[0])
+        return super().capture(output)
+
+    def _bring_in(self, value: Output) -> Output:
+        found = self._captured.get(value)
+        if found is not None:
+            return found
+        with self.outside(self.graph.scopes.name_prefix):
+            sides = primitives.switch(value, self.conditional.pred)
+        node = sides[0].node
+        node.context = self
+        for side in sides:
+            self.graph.prevent_feeding(side)
+        found = self._captured[value] = sides[self.taken]
+        return found
+
+    def _bring_in_control(self, node: Node) -> Node:
+        if self.outer is not None:
+            return self.outer.capture_control(node)
+        check_visible(node, None)
+        return node
+
+
+class WhileContext(ControlFlowContext):
+    """The frame of a loop: its condition and its body.
+
+    Attributes:
+      parallel_iterations: how many iterations may run at a time.
+      back_prop: whether gradients may flow through it.
+      swap_memory: whether what gradients need may be kept on the host.
+      maximum_iterations: what bounds the number of iterations, in the context around, or None.
+      merges, switches, exits, next_values: one for each loop variable.
+      invariants: values from outside that stay the same, and the Enter of each.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        outer: ControlFlowContext | None,
+        parallel_iterations: int = 10,
+        back_prop: bool = True,
+        swap_memory: bool = False,
+        maximum_iterations: Output | None = None,
+        register: bool = True,
+    ) -> None:
+        super().__init__(graph, name, outer, register)
+        self.parallel_iterations = parallel_iterations
+        self.back_prop = back_prop
+        self.swap_memory = swap_memory
+        self.maximum_iterations = maximum_iterations
+        self.merges: list[Node] = []
+        self.switches: list[Node] = []
+        self.exits: list[Node] = []
+        self.next_values: list[Node] = []
+        self.cond: Output | None = None
+        self._controls: dict[Node, Node] = {}
+
+    @property
+    def invariants(self) -> dict[Output, Output]:
+        """Values from outside that stay the same, and what stands for each inside."""
+        return {
+            inside.node.inputs[0]: inside
+            for inside in self._captured.values()
+            if inside.node.context is self and is_constant_enter(inside.node)
+        }
+
+    def enter(self, value: Output, constant: bool = False) -> Output:
+        """Bring a value of the context around into the frame."""
+        with self.outside(self.graph.scopes.name_prefix):
+            inside = primitives.enter(value, self.name, constant, self.parallel_iterations)
+        inside.node.context = self
+        self.graph.prevent_feeding(inside)
+        return inside
+
+    def _is_free(self, inputs: Sequence[Output]) -> bool:
+        return all([is_constant_enter(source.node) for source in inputs])
+
+    def _bring_in(self, value: Output) -> Output:
+        found = self._captured.get(value)
+        if found is None:
+            found = self._captured[value] = self.enter(value, constant=True)
+        return found
+
+    def _bring_in_control(self, node: Node) -> Node:
+        found = self._controls.get(node)
+        if found is None:
+            from weft_graph.builder import constant
+
+            with self.outside(self.graph.scopes.name_prefix):
+                around = self.outer.capture_control(node) if self.outer is not None else node
+                check_visible(around, self.outer)
+                with self.graph.control_dependencies([around]):
+                    token = constant(True, name="after")
+            found = self._controls[node] = self.enter(token, constant=True).node
+        return found
+
+
+# ------------------------------------------------------------------------------ questions
+
+
+def home_of(node: Node) -> ControlFlowContext | None:
+    """The context in which a node's outputs are: for an Exit that around its loop."""
+    context = node.context
+    if context is not None and node.type in primitives.EXITS:
+        return context.outer
+    return context
+
+
+def context_of(output: Output) -> ControlFlowContext | None:
+    """The context in which a value is."""
+    return home_of(output.node)
+
+
+def is_constant_enter(node: Node) -> bool:
+    """Whether a node brings a loop's invariant in."""
+    return node.type in primitives.ENTERS and bool(node.attrs["is_constant"])
+
+
+def _brings_in(node: Node) -> bool:
+    """Whether a node of a branch is the Switch that brings a value in."""
+    return node.type in primitives.SWITCHES
+
+
+def _is_forward_of(home: ControlFlowContext, context: ControlFlowContext) -> bool:
+    around: ControlFlowContext | None = context
+    while around is not None:
+        if around.forward is home:
+            return True
+        around = around.outer
+    return False
+
+
+def check_visible(item: Output | Node, context: ControlFlowContext | None) -> None:
+    """Raise InvalidArgumentError if a value is inside a loop that `context` is not in."""
+    node = item.node if isinstance(item, Output) else item
+    home = home_of(node)
+    around = home
+    while around is not None and not (context is not None and context.is_inside(around)):
+        if isinstance(around, WhileContext):
+            raise errors.InvalidArgumentError(
+                f"{node.name!r} is inside the loop {around.name!r} and has no value outside; "
+                "return it from the body as a loop variable",
+                op=node.type,
+                node=node.name,
+                line=node.line or None,
+            )
+        around = around.outer
+
+
+def check_inputs(inputs: Sequence[Output], controls: Sequence[Node]) -> None:
+    """Raise InvalidArgumentError if a node outside all contexts would use the inside of a loop."""
+    for source in inputs:
+        if source.node.context is not None:
+            check_visible(source, None)
+    for control in controls:
+        if control.context is not None:
+            check_visible(control, None)
+
+
+def current_context(graph: Any) -> ControlFlowContext | None:
+    """The context that new nodes of a graph go into."""
+    context: ControlFlowContext | None = graph.scopes.context
+    return context

@@ -1,0 +1,335 @@
+"""Loops: `while_loop`, built of Enter, Merge, Switch, NextIteration and Exit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph import nest
+from weft_graph.builder import convert_to_tensor
+from weft_graph.control_flow.context import WhileContext, current_context
+from weft_graph.control_flow.structure import flatten, unpacked
+from weft_graph.graph import Graph
+from weft_graph.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.node import Output
+from weft_graph.ops import array, comparison, control_flow as primitives, identity
+from weft_graph.tensor_array import TensorArray
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    shape_invariants: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+    maximum_iterations: Any = None,
+    return_same_structure: bool = False,
+) -> Any:
+    """Apply `body` to the loop variables as long as `cond` holds for them.
+
+    Args:
+      cond: takes the loop variables and returns a bool of rank 0.
+      body: takes the loop variables and returns their next values, in the same structure.
+      loop_vars: a structure of tensors, TensorArrays and sparse values, at least one.
+      shape_invariants: a structure of shapes, for variables whose shape changes; each must fit all
+        values that its variable takes. By default a variable keeps the shape it starts with.
+      parallel_iterations: how many iterations may run at a time.
+      back_prop: whether gradients may flow through the loop.
+      swap_memory: whether what gradients need may be kept on the host.
+      maximum_iterations: integer of rank 0, a bound on the number of iterations.
+      return_same_structure: return a list of one variable as such, and not the variable.
+    Returns: the values of the loop variables when `cond` no longer holds.
+    Raises:
+      InvalidTypeError: `cond` or `body` is not callable, or a next value has another type.
+      InvalidArgumentError: there are no loop variables, the structures differ, or a variable
+        changes its shape without an invariant that allows it.
+    Source: paper, section 4.4.
+    """
+    _check_arguments(cond, body, loop_vars, parallel_iterations)
+    structure = loop_vars if nest.is_nested(loop_vars) else [loop_vars]
+    graph = _graph_of(structure)
+    with (
+        graph.as_default(),
+        graph.name_scope(name or "while"),
+        graph.under_construction(),
+    ):
+        initial, rebuild = flatten(structure)
+        limit = None if maximum_iterations is None else _limit(maximum_iterations)
+        context = WhileContext(
+            graph,
+            graph.unique_name("while_context"),
+            current_context(graph),
+            parallel_iterations,
+            back_prop,
+            swap_memory,
+            limit,
+        )
+        results = _build(
+            context,
+            initial,
+            _invariant_dims(structure, initial, shape_invariants),
+            lambda values: cond(*_arguments(rebuild(values))),
+            lambda values: _next_values(body, rebuild(values), structure, len(initial)),
+        )
+        packed = rebuild(results)
+    return packed if return_same_structure else unpacked(packed)
+
+
+def _check_arguments(cond: Any, body: Any, loop_vars: Any, parallel_iterations: Any) -> None:
+    for function, label in ((cond, "cond"), (body, "body")):
+        if not callable(function):
+            raise errors.InvalidTypeError(
+                f"while_loop requires {label} to be callable, got {function!r}"
+            )
+    if nest.is_nested(loop_vars) and not nest.flatten(loop_vars):
+        raise errors.InvalidArgumentError(
+            "while_loop requires at least one loop variable, got none"
+        )
+    if not isinstance(parallel_iterations, int) or parallel_iterations < 1:
+        raise errors.InvalidTypeError(
+            "while_loop requires parallel_iterations to be a positive integer, got "
+            f"{parallel_iterations!r}"
+        )
+
+
+def _graph_of(structure: Any) -> Graph:
+    from weft_graph.stacks import get_default_graph
+
+    for leaf in nest.flatten(structure):
+        graph = getattr(leaf, "graph", None)
+        if isinstance(graph, Graph):
+            return graph
+    return get_default_graph()
+
+
+def _limit(maximum: Any) -> Output:
+    limit = convert_to_tensor(maximum, preferred_dtype=dtypes.int32)
+    if not limit.dtype.is_integer or limit.dims not in ((), None):
+        raise errors.InvalidArgumentError(
+            f"while_loop requires maximum_iterations to be an integer of rank 0, got {limit!r}"
+        )
+    return limit
+
+
+def _arguments(structure: Any) -> Sequence[Any]:
+    """The loop variables as `cond` and `body` take them."""
+    if isinstance(structure, dict):
+        return [structure]
+    return structure  # type: ignore[no-any-return]
+
+
+def _next_values(body: Any, current: Any, structure: Any, count: int) -> list[Output]:
+    result = body(*_arguments(current))
+    if not nest.is_nested(result):
+        result = [result]
+    result = _as_kind(result, structure)
+    try:
+        nest.assert_same_structure(structure, result)
+    except (ValueError, TypeError) as cause:
+        raise errors.InvalidArgumentError(
+            f"body must return the structure of the loop variables: {cause}"
+        ) from cause
+    values = flatten(result)[0]
+    if len(values) != count:
+        raise errors.InvalidArgumentError(
+            f"body must return the kinds of values that the loop variables are: required {count} "
+            f"tensors, got {len(values)}"
+        )
+    return values
+
+
+def _as_kind(result: Any, structure: Any) -> Any:
+    """Lists and plain tuples stand for each other at the top."""
+    if type(structure) in (list, tuple) and type(result) in (list, tuple):
+        return type(structure)(result)
+    return result
+
+
+def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) -> list[Dims]:
+    """The shape that each loop variable keeps."""
+    if invariants is None:
+        return [value.dims for value in initial]
+    if not nest.is_nested(invariants) or isinstance(invariants, TensorShape):
+        invariants = [invariants]
+    leaves = nest.flatten(structure)
+    shapes = _shapes(structure, invariants, len(leaves))
+    dims: list[Dims] = []
+    for leaf, shape in zip(leaves, shapes, strict=True):
+        dims.extend(_part_dims(leaf, as_dims(shape)))
+    for value, wanted in zip(initial, dims, strict=True):
+        if not fits(value.dims, wanted):
+            raise errors.InvalidArgumentError(
+                f"the shape invariant {format_dims(wanted)} of {value!r} is not compatible with "
+                f"the shape {format_dims(value.dims)} it starts with"
+            )
+    return dims
+
+
+def _shapes(structure: Any, invariants: Any, count: int) -> list[Any]:
+    try:
+        shapes = nest.flatten_up_to(structure, invariants)
+    except (ValueError, TypeError) as cause:
+        raise errors.InvalidArgumentError(
+            f"shape_invariants must have the structure of loop_vars: {cause}"
+        ) from cause
+    if len(shapes) != count:
+        raise errors.InvalidArgumentError(
+            f"shape_invariants must have one shape per loop variable: required {count}, "
+            f"got {len(shapes)}"
+        )
+    return shapes
+
+
+def _part_dims(leaf: Any, dims: Dims) -> list[Dims]:
+    """The invariants of a leaf's parts, from the shape given for it."""
+    if isinstance(leaf, TensorArray):
+        return [()]
+    rank = None if dims is None else len(dims)
+    if isinstance(leaf, SparseTensor):
+        return [(None, rank), (None,), (rank,)]
+    if isinstance(leaf, IndexedSlices):
+        parts: list[Dims] = [dims, (None if dims is None else dims[0],)]
+        return parts if leaf.dense_shape is None else [*parts, leaf.dense_shape.dims]
+    return [dims]
+
+
+def fits(dims: Dims, invariant: Dims) -> bool:
+    """Whether every value of shape `dims` has the shape `invariant`."""
+    if invariant is None:
+        return True
+    if dims is None or len(dims) != len(invariant):
+        return False
+    return all([want is None or want == got for want, got in zip(invariant, dims, strict=True)])
+
+
+class LoopBuilder:
+    """Adds variables to a loop, which may be there already, one part after the other.
+
+    Graphs only grow, so a variable is added to a loop without touching what is there. All calls but
+    `result` are made while the loop's context is open.
+    """
+
+    def __init__(self, context: WhileContext) -> None:
+        self.context = context
+        self._inside: dict[int, Output] = {}
+
+    def variable(self, initial: Output, dims: Dims = None) -> int:
+        """Add a loop variable and return its position.
+
+        Args:
+          initial: its first value, from the context around the loop.
+          dims: the shape that it keeps.
+        """
+        context = self.context
+        start = context.enter(initial)
+        start.dims = dims
+        merge = primitives.merge([start, start], name="Merge").output.node
+        for output in merge.outputs:
+            context.graph.prevent_feeding(output)
+        context.merges.append(merge)
+        position = len(context.merges) - 1
+        if context.pivot is None:
+            context.pivot = merge
+        if context.cond is not None:
+            self._switch(position)
+        return position
+
+    def merged(self, position: int) -> Output:
+        """A variable as the condition sees it."""
+        return self.context.merges[position].outputs[0]
+
+    def condition(self, wanted: Any) -> None:
+        """Say when the loop goes on: a bool of rank 0."""
+        context = self.context
+        context.cond = primitives.loop_cond(wanted, name="LoopCond")
+        for position in range(len(context.merges)):
+            self._switch(position)
+        context.pivot = self._inside[0].node
+
+    def _switch(self, position: int) -> None:
+        context = self.context
+        assert context.cond is not None
+        node = primitives.switch(self.merged(position), context.cond, name="Switch")[0].node
+        context.switches.append(node)
+        for output in node.outputs:
+            context.graph.prevent_feeding(output)
+        self._inside[position] = identity.identity(node.outputs[1])
+
+    def inside(self, position: int) -> Output:
+        """A variable as the body sees it."""
+        return self._inside[position]
+
+    def close(self, position: int, value: Output) -> None:
+        """Give a variable its next value; in the order of positions.
+
+        Raises:
+          InvalidTypeError: it has another type than the variable.
+          InvalidArgumentError: its shape is not one that the variable keeps.
+        """
+        context = self.context
+        merge = context.merges[position]
+        self._check_next(position, merge.outputs[0], value)
+        back = primitives.next_iteration(value)
+        context.next_values.append(back.node)
+        context.graph.replace_input(merge, 1, back, reason="close the loop")
+
+    def leave(self, position: int) -> Output:
+        """A variable's value when the loop ends; in the order of positions."""
+        left = primitives.exit(self.context.switches[position].outputs[0], name="Exit")
+        self.context.exits.append(left.node)
+        return left
+
+    def _check_next(self, position: int, variable: Output, value: Output) -> None:
+        initial = variable.node.inputs[0].node.inputs[0]
+        place = f"loop variable {position} ({initial.name}) of {self.context.name!r}"
+        if value.dtype.base_dtype is not variable.dtype.base_dtype:
+            raise errors.InvalidTypeError(
+                f"{place} is {variable.dtype.name}, but body returns {value.dtype.name} for it"
+            )
+        if not fits(value.dims, variable.dims):
+            raise errors.InvalidArgumentError(
+                f"{place} enters the loop with shape {format_dims(variable.dims)}, but has shape "
+                f"{format_dims(value.dims)} after one iteration; give shape_invariants, or "
+                "set_shape in the body"
+            )
+
+
+def _build(
+    context: WhileContext,
+    initial: Sequence[Output],
+    dims: Sequence[Dims],
+    cond: Callable[[Sequence[Output]], Any],
+    body: Callable[[Sequence[Output]], Sequence[Output]],
+) -> list[Output]:
+    """The values of the loop variables at the end; `cond` and `body` take them as a list."""
+    limit = context.maximum_iterations
+    builder = LoopBuilder(context)
+    with context.open():
+        counter = [] if limit is None else [_zero_of(context, limit)]
+        for value, shape in zip(
+            [*counter, *initial], [()] * len(counter) + list(dims), strict=True
+        ):
+            builder.variable(value, shape)
+        positions = range(len(counter), len(context.merges))
+        wanted = cond([builder.merged(i) for i in positions])
+        if limit is not None:
+            below = comparison.less(builder.merged(0), limit)
+            wanted = comparison.logical_and(below, wanted)
+        builder.condition(wanted)
+        following = list(body([builder.inside(i) for i in positions]))
+        if counter:
+            following.insert(0, builder.inside(0) + 1)
+        for position, value in enumerate(following):
+            builder.close(position, value)
+        results = [builder.leave(position) for position in range(len(context.merges))]
+    return results[len(counter) :]
+
+
+def _zero_of(context: WhileContext, limit: Output) -> Output:
+    with context.outside():
+        return array.zeros((), limit.dtype, name="iteration_counter")

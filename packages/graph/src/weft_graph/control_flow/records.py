@@ -1,0 +1,267 @@
+"""Contexts as plain data, for graphs that are copied, written to files, or sent.
+
+A record names nodes by their place in the graph.  What can be read off the nodes is not recorded:
+a loop's Switches, Exits and next values are found from its Merges, and captured values from the
+Enters and Switches among its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from weft_graph.control_flow.context import (
+    CondContext,
+    Conditional,
+    ControlFlowContext,
+    WhileContext,
+    is_constant_enter,
+)
+from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph.graph import Graph
+
+LOOP, LOWER, UPPER = range(3)
+"""Kinds of contexts: a loop, and the branches taken when False and when True."""
+
+Port = tuple[int, int]
+"""A node and which of its outputs."""
+
+
+@dataclass
+class ContextRecord:
+    """One context.
+
+    Attributes:
+      name, kind: of the context.
+      outer, forward, partner: names of the context around, of that whose gradient it is, and of the
+        other branch; "" for none.
+      pivot: a node; -1 for none.
+      pred: of a branch.
+      variables: the Merges of a loop; the nodes of a branch's results.
+      maximum: of a loop.
+      parallel_iterations, back_prop, swap_memory: of a loop.
+      members: nodes in it, inner contexts left out.
+    """
+
+    name: str
+    kind: int
+    outer: str = ""
+    forward: str = ""
+    partner: str = ""
+    pivot: int = -1
+    pred: Port = (-1, 0)
+    maximum: Port = (-1, 0)
+    parallel_iterations: int = 1
+    back_prop: bool = False
+    swap_memory: bool = False
+    variables: list[int] = field(default_factory=list)
+    members: list[int] = field(default_factory=list)
+
+
+def records_of(graph: Graph, nodes: Iterable[Node]) -> list[ContextRecord]:
+    """The contexts that nodes of a graph are in, and those these refer to, outer ones first."""
+    members: dict[ControlFlowContext, list[int]] = {}
+    for node in nodes:
+        if node.context is not None:
+            members.setdefault(node.context, []).append(node.index)
+    needed: set[ControlFlowContext] = set()
+    stack = list(members)
+    while stack:
+        context = stack.pop()
+        if context not in needed:
+            needed.add(context)
+            stack.extend(c for c in (context.outer, context.forward, _partner(context)) if c)
+    return [
+        _record(context, members.get(context, []))
+        for context in graph.contexts.values()
+        if context in needed
+    ]
+
+
+def _partner(context: ControlFlowContext) -> ControlFlowContext | None:
+    if not isinstance(context, CondContext):
+        return None
+    return context.conditional.branches[not context.taken]
+
+
+def _record(context: ControlFlowContext, members: list[int]) -> ContextRecord:
+    partner = _partner(context)
+    record = ContextRecord(
+        context.name,
+        LOOP,
+        outer="" if context.outer is None else context.outer.name,
+        forward="" if context.forward is None else context.forward.name,
+        partner="" if partner is None else partner.name,
+        pivot=-1 if context.pivot is None else context.pivot.index,
+        members=members,
+    )
+    if isinstance(context, CondContext):
+        pred = context.conditional.pred
+        record.kind = UPPER if context.taken else LOWER
+        record.pred = (pred.node.index, pred.index)
+        record.variables = [result.node.index for result in context.results]
+    elif isinstance(context, WhileContext):
+        limit = context.maximum_iterations
+        record.variables = [merge.index for merge in context.merges]
+        record.maximum = (-1, 0) if limit is None else (limit.node.index, limit.index)
+        record.parallel_iterations = context.parallel_iterations
+        record.back_prop, record.swap_memory = context.back_prop, context.swap_memory
+    return record
+
+
+def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[int], Node]) -> None:
+    """Make the contexts of records, or add to those of the same names that are there.
+
+    Args:
+      node_at: the node that a place in a record stands for.
+    Raises: InvalidArgumentError: a record does not fit the nodes; nothing is changed then.
+    """
+    made: dict[str, ControlFlowContext] = {}
+    homes: list[tuple[Node, ControlFlowContext]] = []
+    known: Mapping[str, ControlFlowContext] = graph.contexts
+    for record in records:
+        if record.name in made:
+            raise _wrong(record, "comes twice")
+        outer = _named(record.outer, made, known, record)
+        context = known.get(record.name)
+        made[record.name] = context or _empty(graph, record, outer, made, node_at)
+        homes += [(node_at(member), made[record.name]) for member in record.members]
+    for node, context in homes:
+        if node.context not in (None, context):
+            raise errors.InvalidArgumentError(f"{node.name!r} is in two contexts", node=node.name)
+    fillings = [_filling(made[record.name], record, node_at) for record in records]
+    for record in records:
+        if record.forward:
+            made[record.name].forward = _named(record.forward, made, known, record)
+    for node, context in homes:
+        node.context = context
+        _capture(context, node)
+    for fill in fillings:
+        fill()
+    graph.contexts.update(made)
+    graph.has_contexts = graph.has_contexts or bool(homes)
+
+
+def _named(
+    name: str,
+    made: Mapping[str, ControlFlowContext],
+    known: Mapping[str, ControlFlowContext],
+    record: ContextRecord,
+) -> ControlFlowContext | None:
+    if not name:
+        return None
+    found = made.get(name) or known.get(name)
+    if found is None:
+        raise _wrong(record, f"refers to {name!r}, which does not come before it")
+    return found
+
+
+def _empty(
+    graph: Graph,
+    record: ContextRecord,
+    outer: ControlFlowContext | None,
+    made: Mapping[str, ControlFlowContext],
+    node_at: Callable[[int], Node],
+) -> ControlFlowContext:
+    if record.kind == LOOP:
+        limit = None if record.maximum[0] < 0 else _output(record, record.maximum, node_at)
+        return WhileContext(
+            graph,
+            record.name,
+            outer,
+            max(1, record.parallel_iterations),
+            record.back_prop,
+            record.swap_memory,
+            limit,
+            register=False,
+        )
+    partner = made.get(record.partner)
+    taken = record.kind == UPPER
+    if partner is None:
+        if taken:
+            raise _wrong(record, "comes before the branch that is taken when False")
+        conditional = Conditional(_output(record, record.pred, node_at))
+    elif isinstance(partner, CondContext) and len(partner.conditional.branches) == 1 and taken:
+        conditional = partner.conditional
+    else:
+        raise _wrong(record, f"is no partner of {record.partner!r}")
+    return CondContext(graph, record.name, outer, conditional, taken, register=False)
+
+
+def _output(record: ContextRecord, port: Port, node_at: Callable[[int], Node]) -> Output:
+    node = node_at(port[0])
+    if not 0 <= port[1] < len(node.outputs):
+        raise _wrong(record, f"refers to output {port[1]} of {node.name!r}")
+    return node.outputs[port[1]]
+
+
+def _filling(
+    context: ControlFlowContext, record: ContextRecord, node_at: Callable[[int], Node]
+) -> Callable[[], None]:
+    """What sets the rest of a context, once all records have been checked."""
+    pivot = None if record.pivot < 0 else node_at(record.pivot)
+    variables = [node_at(place) for place in record.variables]
+    if isinstance(context, CondContext):
+        if any(not node.outputs for node in variables):
+            raise _wrong(record, "has results without a value")
+
+        def fill_branch() -> None:
+            context.pivot = pivot
+            context.results = tuple([node.outputs[0] for node in variables])
+
+        return fill_branch
+    assert isinstance(context, WhileContext)
+    parts = [_loop_variable(record, merge) for merge in variables]
+
+    def fill_loop() -> None:
+        context.pivot = pivot
+        context.merges = variables
+        context.switches = [switch for switch, _, _ in parts]
+        context.exits = [left for _, left, _ in parts]
+        context.next_values = [following for _, _, following in parts]
+        context.cond = parts[0][0].inputs[1] if parts else None
+
+    return fill_loop
+
+
+def _loop_variable(record: ContextRecord, merge: Node) -> tuple[Node, Node, Node]:
+    """The Switch, the Exit and the NextIteration of a loop variable."""
+    if merge.type in MERGES and len(merge.inputs) == 2:
+        start, following = merge.inputs
+        switches = [
+            user
+            for user in merge.outputs[0].consumers()
+            if user.type in SWITCHES and user.inputs[1].node.type == "LoopCond"
+        ]
+        exits = [
+            user
+            for switch in switches
+            for user in switch.outputs[0].consumers()
+            if user.type in EXITS
+        ]
+        if (
+            switches
+            and exits
+            and start.node.type in ENTERS
+            and start.node.attrs["frame_name"] == record.name
+            and following.node.type in NEXT_ITERATIONS
+        ):
+            return switches[0], exits[0], following.node
+    raise _wrong(record, f"has {merge.name!r} as a variable, which is not one of a loop")
+
+
+def _capture(context: ControlFlowContext, node: Node) -> None:
+    """Note what a member brings in from outside."""
+    if isinstance(context, WhileContext) and is_constant_enter(node):
+        context._captured[node.inputs[0]] = node.outputs[0]
+    elif isinstance(context, CondContext) and node.type in SWITCHES:
+        context._captured[node.inputs[0]] = node.outputs[context.taken]
+
+
+def _wrong(record: ContextRecord, what: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"the control-flow context {record.name!r} {what}")

@@ -1,0 +1,64 @@
+"""The values that branches return and loops carry, as flat lists of outputs.
+
+A structure nests lists, tuples, named tuples and dictionaries; its leaves are tensors, or things
+made of several: a TensorArray travels as its flow, sparse values as their parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph import nest
+from weft_graph.builder import convert_to_tensor
+from weft_graph.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.node import Output
+from weft_graph.ops import identity
+from weft_graph.tensor_array import TensorArray, rebuild
+
+Rebuild = Callable[[Sequence[Output]], Any]
+
+
+def parts_of(leaf: Any) -> list[Output]:
+    """The outputs that a leaf consists of."""
+    if isinstance(leaf, TensorArray):
+        return [leaf.flow]
+    if isinstance(leaf, SparseTensor):
+        return [leaf.indices, leaf.values, leaf.dense_shape]
+    if isinstance(leaf, IndexedSlices):
+        parts = [leaf.values, leaf.indices]
+        return parts if leaf.dense_shape is None else [*parts, leaf.dense_shape]
+    value = convert_to_tensor(leaf)
+    return [identity.identity(value) if value.dtype.is_ref else value]
+
+
+def like(leaf: Any, parts: Sequence[Output]) -> Any:
+    """A leaf of the kind of `leaf` with other outputs."""
+    if isinstance(leaf, TensorArray):
+        return rebuild(leaf, parts[0])
+    if isinstance(leaf, SparseTensor | IndexedSlices):
+        return type(leaf)(*parts)
+    return parts[0]
+
+
+def flatten(structure: Any) -> tuple[list[Output], Rebuild]:
+    """All outputs in a structure, and what puts others in their place."""
+    leaves = nest.flatten(structure)
+    groups = [parts_of(leaf) for leaf in leaves]
+
+    def rebuild_all(values: Sequence[Output]) -> Any:
+        rest = list(values)
+        made = []
+        for leaf, group in zip(leaves, groups, strict=True):
+            made.append(like(leaf, rest[: len(group)]))
+            del rest[: len(group)]
+        return nest.pack_sequence_as(structure, made)
+
+    return [part for group in groups for part in group], rebuild_all
+
+
+def unpacked(result: Any) -> Any:
+    """A list or tuple of one item as that item."""
+    if isinstance(result, list | tuple) and len(result) == 1:
+        return result[0]
+    return result

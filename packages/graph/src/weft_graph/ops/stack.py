@@ -1,0 +1,160 @@
+"""Stacks of one step: what a loop saves in each iteration for the loop of its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import create, out
+from weft_graph.node import Node, Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import with_rank
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+_PASSES = frozenset(
+    {
+        "Enter",
+        "Exit",
+        "Identity",
+        "Merge",
+        "NextIteration",
+        "Switch",
+    }
+)
+
+
+def producer(handle: Output) -> Node:
+    """The node that made the handle that arrives at `handle`, as far as it can be followed."""
+    node = handle.node
+    for _ in range(64):
+        if node.type not in _PASSES or not node.inputs:
+            break
+        node = node.inputs[0].node
+    return node
+
+
+# --------------------------------------------------------------------------- shape rules
+
+
+def check_element(handle: Output, dtype: DType) -> None:
+    """Check what is pushed or popped against the stack, where it is known.
+
+    Raises: InvalidTypeError: the stack holds another type than `dtype`, or it is no stack.
+    """
+    node = producer(handle)
+    if node.type in ("TensorArrayV3", "VarHandleOp"):
+        raise errors.InvalidTypeError(f"requires the handle of a stack, got that of {node!r}")
+    if node.type == "StackV2" and node.attrs["elem_type"] is not dtype:
+        raise errors.InvalidTypeError(
+            f"the stack {node.name!r} holds {node.attrs['elem_type'].name}, "
+            f"but it is used as {dtype.name}"
+        )
+
+
+def _stack_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "max_size")
+    return ((),)
+
+
+def _push_shape(node: NodeSpec) -> Sequence[Dims]:
+    handle, element = node.inputs
+    check_element(handle, node.attrs["T"])
+    return (element.dims,)
+
+
+def _pop_shape(node: NodeSpec) -> Sequence[Dims]:
+    check_element(node.inputs[0], node.attrs["elem_type"])
+    return (None,)
+
+
+# --------------------------------------------------------------------------- declarations
+
+register_op(
+    "StackV2",
+    ("max_size: int32",),
+    ("handle: resource",),
+    {"elem_type": "type", "stack_name": "string = ''"},
+    _stack_shape,
+    stateful=True,
+    doc="A new stack, which lives as long as somebody holds its handle.",
+)
+register_op(
+    "StackPushV2",
+    ("handle: resource", "elem: T"),
+    ("output: T",),
+    {"T": "type", "swap_memory": "bool = false"},
+    _push_shape,
+    stateful=True,
+    doc="Puts a value onto a stack, and passes it on.",
+)
+register_op(
+    "StackPopV2",
+    ("handle: resource",),
+    ("elem: elem_type",),
+    {"elem_type": "type"},
+    _pop_shape,
+    stateful=True,
+    doc="Takes the last value off a stack.",
+)
+register_op(
+    "StackCloseV2",
+    ("handle: resource",),
+    (),
+    stateful=True,
+    doc="Drops what a stack holds.",
+)
+
+# --------------------------------------------------------------------------- functions
+
+
+def stack_v2(
+    max_size: Any, elem_type: Any, stack_name: str = "", name: str | None = None
+) -> Output:
+    """A new stack each time it runs.
+
+    Args:
+      max_size: int32, rank 0: how many values it may hold; negative for any number.
+      elem_type: element type of the values; their shapes may differ.
+      stack_name: for messages; the node's name by default.
+    Returns: its handle: resource, shape ().
+    """
+    attrs = {"elem_type": dtypes.as_dtype(elem_type).base_dtype, "stack_name": stack_name}
+    return out("StackV2", [max_size], attrs, name)
+
+
+def stack_push_v2(
+    handle: Any, elem: Any, swap_memory: bool = False, name: str | None = None
+) -> Output:
+    """Put a value onto a stack.
+
+    Args:
+      handle: from `stack_v2`.
+      elem: the stack's element type, any shape; it is not copied.
+      swap_memory: keep a large value in the host's memory meanwhile, where it is a GPU's.
+    Returns: `elem`, once it is on the stack.
+    Raises:
+      InvalidTypeError: the stack holds another type.
+      InvalidArgumentError: (when it runs) the stack is full.
+    """
+    return out("StackPushV2", [handle, elem], {"swap_memory": swap_memory}, name)
+
+
+def stack_pop_v2(handle: Any, elem_type: Any, name: str | None = None) -> Output:
+    """Take the last value off a stack, which forgets it.
+
+    Args:
+      handle: from `stack_v2`.
+      elem_type: the stack's.
+    Raises:
+      InvalidTypeError: the stack holds another type.
+      InvalidArgumentError: (when it runs) the stack is empty.
+    """
+    attrs = {"elem_type": dtypes.as_dtype(elem_type).base_dtype}
+    return out("StackPopV2", [handle], attrs, name)
+
+
+def stack_close_v2(handle: Any, name: str | None = None) -> Node:
+    """Drop what a stack holds."""
+    return create("StackCloseV2", [handle], None, name)

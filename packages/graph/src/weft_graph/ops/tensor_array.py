@@ -1,0 +1,455 @@
+"""Arrays of tensors that one step writes and reads; `weft_graph.tensor_array` is their public face.
+
+Each op that changes an array or looks at it takes the `flow` that the last change gave, a float32
+of rank 0 whose value means nothing: it is what puts them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import create, out
+from weft_graph.constant_value import constant_value_as_dims
+from weft_graph.node import Node, Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import (
+    constant_array,
+    constant_int,
+    merge_size,
+    with_rank,
+    with_rank_at_least,
+)
+from weft_graph.ops.stack import producer
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, as_dims, compatible_dims, format_dims, merge_dims
+
+_GRADIENTS = ("TensorArrayGradV3", "TensorArrayGradWithShape")
+
+# ----------------------------------------------------------------------------- the array
+
+
+def array_dims(handle: Output, dtype: DType) -> Dims:
+    """The declared shape of the elements of the array behind a handle, as far as it is known.
+
+    Raises: InvalidTypeError: it holds another type than `dtype`, or is no TensorArray.
+    """
+    node = producer(handle)
+    lead: Dims = ()
+    while node.type in _GRADIENTS:
+        if node.type == "TensorArrayGradWithShape":
+            more = constant_value_as_dims(node.inputs[2])
+            lead = None if lead is None or more is None else (*lead, *more)
+        node = producer(node.inputs[0])
+    if node.type in ("StackV2", "VarHandleOp"):
+        raise errors.InvalidTypeError(f"requires the handle of a TensorArray, got that of {node!r}")
+    if node.type != "TensorArrayV3":
+        return None
+    if node.attrs["dtype"] is not dtype:
+        raise errors.InvalidTypeError(
+            f"the TensorArray {node.name!r} holds {node.attrs['dtype'].name}, "
+            f"but it is used as {dtype.name}"
+        )
+    dims: Dims = node.attrs["element_shape"]
+    return None if lead is None or dims is None else (*lead, *dims)
+
+
+def _check_element(node: NodeSpec, got: Dims) -> None:
+    wanted = array_dims(node.inputs[0], node.attrs["T"])
+    if not compatible_dims(wanted, got):
+        raise errors.InvalidArgumentError(
+            f"the elements of the TensorArray must have shape {format_dims(wanted)}, "
+            f"got {format_dims(got)}"
+        )
+
+
+def _rows(value: Output, count: Output) -> Dims:
+    """The shape of a value's rows, after a check that there are as many as `count` has entries."""
+    (wanted,) = with_rank(count.dims, 1, "indices")
+    dims = with_rank_at_least(value.dims, 1, "the value")
+    if dims is None:
+        return None
+    merge_size(dims[0], wanted, "the number of indices and the first size of the value")
+    return dims[1:]
+
+
+def piece_sizes(dims: Dims, lengths: Output) -> list[int] | None:
+    """The lengths that a value of a shape is split into, where they are known.
+
+    Raises: InvalidArgumentError: one is negative, or they do not add up to the first size.
+    """
+    known = constant_array(lengths)
+    if known is None:
+        return None
+    sizes: list[int] = known.reshape(-1).tolist()
+    total = dims[0] if dims else None
+    if any(size < 0 for size in sizes) or (total is not None and sum(sizes) != total):
+        raise errors.InvalidArgumentError(
+            "lengths must be at least 0 and add up to the first size of shape "
+            f"{format_dims(dims)}, got {sizes} with the sum {sum(sizes)}"
+        )
+    return sizes
+
+
+# --------------------------------------------------------------------------- shape rules
+
+
+def _array_shape(node: NodeSpec) -> Sequence[Dims]:
+    dtype: DType = node.attrs["dtype"]
+    if not dtype.is_numpy_compatible:
+        raise errors.InvalidTypeError(f"a TensorArray cannot hold values of type {dtype.name}")
+    with_rank(node.inputs[0].dims, 0, "size")
+    size = constant_int(node.inputs[0])
+    if size is not None and size < 0:
+        raise errors.InvalidArgumentError(f"size must be at least 0, got {size}")
+    return ((), ())
+
+
+def _gradient_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[1].dims, 0, "flow_in")
+    return ((), ())
+
+
+def _gradient_with_shape_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[2].dims, 1, "shape_to_prepend")
+    return _gradient_shape(node)
+
+
+def _write_shape(node: NodeSpec) -> Sequence[Dims]:
+    _, index, value, flow = node.inputs
+    with_rank(index.dims, 0, "index")
+    with_rank(flow.dims, 0, "flow_in")
+    _check_element(node, value.dims)
+    return ((),)
+
+
+def _read_shape(node: NodeSpec) -> Sequence[Dims]:
+    handle, index, flow = node.inputs
+    with_rank(index.dims, 0, "index")
+    with_rank(flow.dims, 0, "flow_in")
+    return (array_dims(handle, node.attrs["dtype"]),)
+
+
+def _gather_shape(node: NodeSpec) -> Sequence[Dims]:
+    handle, indices, flow = node.inputs
+    (count,) = with_rank(indices.dims, 1, "indices")
+    with_rank(flow.dims, 0, "flow_in")
+    declared = array_dims(handle, node.attrs["dtype"])
+    dims = merge_dims(declared, node.attrs["element_shape"])
+    return (None if dims is None else (count, *dims),)
+
+
+def _scatter_shape(node: NodeSpec) -> Sequence[Dims]:
+    _, indices, value, flow = node.inputs
+    with_rank(flow.dims, 0, "flow_in")
+    _check_element(node, _rows(value, indices))
+    return ((),)
+
+
+def _concat_shape(node: NodeSpec) -> Sequence[Dims]:
+    handle, flow = node.inputs
+    with_rank(flow.dims, 0, "flow_in")
+    declared = array_dims(handle, node.attrs["dtype"])
+    with_rank_at_least(declared, 1, "the elements to concatenate")
+    rest: Dims = merge_dims(
+        None if declared is None else declared[1:], node.attrs["element_shape_except0"]
+    )
+    return (None if rest is None else (None, *rest), (None,))
+
+
+def _split_shape(node: NodeSpec) -> Sequence[Dims]:
+    _, value, lengths, flow = node.inputs
+    with_rank(lengths.dims, 1, "lengths")
+    with_rank(flow.dims, 0, "flow_in")
+    dims = with_rank_at_least(value.dims, 1, "the value")
+    piece_sizes(dims, lengths)
+    _check_element(node, None if dims is None else (None, *dims[1:]))
+    return ((),)
+
+
+def _size_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[1].dims, 0, "flow_in")
+    return ((),)
+
+
+# --------------------------------------------------------------------------- declarations
+
+register_op(
+    "TensorArrayV3",
+    ("size: int32",),
+    ("handle: resource", "flow: float"),
+    {
+        "dtype": "type",
+        "element_shape": "shape = unknown",
+        "dynamic_size": "bool = false",
+        "clear_after_read": "bool = true",
+        "identical_element_shapes": "bool = false",
+        "tensor_array_name": "string = ''",
+    },
+    _array_shape,
+    stateful=True,
+    doc="A new array, which lives as long as somebody holds its handle.",
+)
+register_op(
+    "TensorArrayGradV3",
+    ("handle: resource", "flow_in: float"),
+    ("grad_handle: resource", "flow_out: float"),
+    {"source": "string"},
+    _gradient_shape,
+    stateful=True,
+    doc="The array of gradients of an array's elements; one for each source. Writes to it add up.",
+)
+register_op(
+    "TensorArrayGradWithShape",
+    ("handle: resource", "flow_in: float", "shape_to_prepend: int32"),
+    ("grad_handle: resource", "flow_out: float"),
+    {"source": "string"},
+    _gradient_with_shape_shape,
+    stateful=True,
+    doc="As TensorArrayGradV3, for gradients that have more axes in front than the elements.",
+)
+register_op(
+    "TensorArrayWriteV3",
+    ("handle: resource", "index: int32", "value: T", "flow_in: float"),
+    ("flow_out: float",),
+    {"T": "type"},
+    _write_shape,
+    stateful=True,
+    doc="Stores an element.",
+)
+register_op(
+    "TensorArrayReadV3",
+    ("handle: resource", "index: int32", "flow_in: float"),
+    ("value: dtype",),
+    {"dtype": "type"},
+    _read_shape,
+    stateful=True,
+    doc="An element.",
+)
+register_op(
+    "TensorArrayGatherV3",
+    ("handle: resource", "indices: int32", "flow_in: float"),
+    ("value: dtype",),
+    {"dtype": "type", "element_shape": "shape = unknown"},
+    _gather_shape,
+    stateful=True,
+    doc="Elements of equal shapes, stacked along a new first axis.",
+)
+register_op(
+    "TensorArrayScatterV3",
+    ("handle: resource", "indices: int32", "value: T", "flow_in: float"),
+    ("flow_out: float",),
+    {"T": "type"},
+    _scatter_shape,
+    stateful=True,
+    doc="Stores the rows of a value as elements.",
+)
+register_op(
+    "TensorArrayConcatV3",
+    ("handle: resource", "flow_in: float"),
+    ("value: dtype", "lengths: int64"),
+    {"dtype": "type", "element_shape_except0": "shape = unknown"},
+    _concat_shape,
+    stateful=True,
+    doc="All elements joined along their first axis, and their sizes there.",
+)
+register_op(
+    "TensorArraySplitV3",
+    ("handle: resource", "value: T", "lengths: int64", "flow_in: float"),
+    ("flow_out: float",),
+    {"T": "type"},
+    _split_shape,
+    stateful=True,
+    doc="Stores pieces of a value, cut along its first axis, as elements.",
+)
+register_op(
+    "TensorArraySizeV3",
+    ("handle: resource", "flow_in: float"),
+    ("size: int32",),
+    shape=_size_shape,
+    stateful=True,
+    doc="The number of elements, written or not.",
+)
+register_op(
+    "TensorArrayCloseV3",
+    ("handle: resource",),
+    (),
+    stateful=True,
+    doc="Drops what an array holds; later uses are errors.",
+)
+
+# --------------------------------------------------------------------------- functions
+
+
+def _type(dtype: Any) -> DType:
+    return dtypes.as_dtype(dtype).base_dtype
+
+
+def tensor_array_v3(
+    size: Any,
+    dtype: Any,
+    element_shape: Any = None,
+    dynamic_size: bool = False,
+    clear_after_read: bool = True,
+    identical_element_shapes: bool = False,
+    tensor_array_name: str = "",
+    name: str | None = None,
+) -> tuple[Output, Output]:
+    """A new array each time it runs: its handle, and the flow to begin with.
+
+    Args:
+      size: int32, rank 0, at least 0.
+      dtype: element type.
+      element_shape: what the shape of every element must fit; unknown by default.
+      dynamic_size: let a write beyond the end make it longer.
+      clear_after_read: let a read take the element out of the array.
+      identical_element_shapes: require all elements to have one shape.
+      tensor_array_name: for messages; the node's name by default.
+    Raises: InvalidArgumentError: `size` is negative.
+    """
+    attrs = {
+        "dtype": _type(dtype),
+        "element_shape": as_dims(element_shape),
+        "dynamic_size": dynamic_size,
+        "clear_after_read": clear_after_read,
+        "identical_element_shapes": identical_element_shapes,
+        "tensor_array_name": tensor_array_name,
+    }
+    handle, flow = create("TensorArrayV3", [size], attrs, name).outputs
+    return handle, flow
+
+
+def tensor_array_grad_v3(
+    handle: Any, flow_in: Any, source: str, name: str | None = None
+) -> tuple[Output, Output]:
+    """The handle and flow of the array that gradients of an array's elements go to.
+
+    It is made when it is first asked for; then the forward array can no longer grow. Elements that
+    are never written read as zeros of the shape of the forward ones.
+
+    Args:
+      handle: of the forward array, which may be such an array itself.
+      flow_in: orders it after the writes to the forward array.
+      source: tells the gradient arrays of one forward array apart.
+    """
+    found = create("TensorArrayGradV3", [handle, flow_in], {"source": source}, name)
+    return found.outputs[0], found.outputs[1]
+
+
+def tensor_array_grad_with_shape(
+    handle: Any, flow_in: Any, shape_to_prepend: Any, source: str, name: str | None = None
+) -> tuple[Output, Output]:
+    """`tensor_array_grad_v3` with more axes in front of the shape of each element.
+
+    Args:
+      shape_to_prepend: int32, rank 1: their sizes.
+    """
+    inputs = [handle, flow_in, shape_to_prepend]
+    found = create("TensorArrayGradWithShape", inputs, {"source": source}, name)
+    return found.outputs[0], found.outputs[1]
+
+
+def tensor_array_write_v3(
+    handle: Any, index: Any, value: Any, flow_in: Any, name: str | None = None
+) -> Output:
+    """Store an element; returns the new flow.
+
+    Args:
+      index: int32, rank 0.
+      value: the array's element type and element shape; it is not copied.
+    Raises (when it runs): InvalidArgumentError: `index` is out of range or was written before, or
+      the shape does not fit.
+    """
+    return out("TensorArrayWriteV3", [handle, index, value, flow_in], None, name)
+
+
+def tensor_array_read_v3(
+    handle: Any, index: Any, flow_in: Any, dtype: Any, name: str | None = None
+) -> Output:
+    """An element.
+
+    Args:
+      index: int32, rank 0.
+    Returns: zeros for an element that was never written, where the element shape is known.
+    Raises (when it runs): InvalidArgumentError: `index` is out of range or was read before, or
+      nothing is known of the element.
+    """
+    return out("TensorArrayReadV3", [handle, index, flow_in], {"dtype": _type(dtype)}, name)
+
+
+def tensor_array_gather_v3(
+    handle: Any,
+    indices: Any,
+    flow_in: Any,
+    dtype: Any,
+    element_shape: Any = None,
+    name: str | None = None,
+) -> Output:
+    """Elements stacked along a new first axis.
+
+    Args:
+      indices: int32, shape (N,).
+      element_shape: what is known of the elements' shape; needed when N is 0.
+    Returns: shape (N, *element_shape).
+    Raises (when it runs): InvalidArgumentError: as for a read, or shapes differ.
+    """
+    attrs = {"dtype": _type(dtype), "element_shape": as_dims(element_shape)}
+    return out("TensorArrayGatherV3", [handle, indices, flow_in], attrs, name)
+
+
+def tensor_array_scatter_v3(
+    handle: Any, indices: Any, value: Any, flow_in: Any, name: str | None = None
+) -> Output:
+    """Store rows as elements; returns the new flow.
+
+    Args:
+      indices: int32, shape (N,).
+      value: shape (N, *element_shape).
+    Raises (when it runs): InvalidArgumentError: as for a write.
+    """
+    return out("TensorArrayScatterV3", [handle, indices, value, flow_in], None, name)
+
+
+def tensor_array_concat_v3(
+    handle: Any,
+    flow_in: Any,
+    dtype: Any,
+    element_shape_except0: Any = None,
+    name: str | None = None,
+) -> tuple[Output, Output]:
+    """All elements joined along their first axis.
+
+    Args:
+      element_shape_except0: what is known of their other sizes; needed when there is no element.
+    Returns: the whole, and the first size of each element: int64, shape (size,).
+    Raises (when it runs): InvalidArgumentError: as for a read, shapes differ in the other axes, or
+      elements have rank 0.
+    """
+    attrs = {"dtype": _type(dtype), "element_shape_except0": as_dims(element_shape_except0)}
+    found = create("TensorArrayConcatV3", [handle, flow_in], attrs, name)
+    return found.outputs[0], found.outputs[1]
+
+
+def tensor_array_split_v3(
+    handle: Any, value: Any, lengths: Any, flow_in: Any, name: str | None = None
+) -> Output:
+    """Store pieces of a value as elements; returns the new flow.
+
+    Args:
+      value: rank at least 1.
+      lengths: int64, shape (size,): sizes of the pieces along the first axis.
+    Raises (when it runs): InvalidArgumentError: as for a write, `lengths` do not add up to the
+      value's first size, or their number is not that of the elements.
+    """
+    return out("TensorArraySplitV3", [handle, value, lengths, flow_in], None, name)
+
+
+def tensor_array_size_v3(handle: Any, flow_in: Any, name: str | None = None) -> Output:
+    """The number of elements: int32, shape ()."""
+    return out("TensorArraySizeV3", [handle, flow_in], None, name)
+
+
+def tensor_array_close_v3(handle: Any, name: str | None = None) -> Node:
+    """Drop what an array holds; later uses are errors."""
+    return create("TensorArrayCloseV3", [handle], None, name)

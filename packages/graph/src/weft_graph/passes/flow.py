@@ -1,0 +1,289 @@
+"""What control flow means for each node of a step: its frame, and when it runs (paper, 4.4).
+
+Everything is read from the primitives alone, so it holds for graphs that were built by hand or
+imported.  A node's frame is the loop it is in.  Its guard says when it runs in its frame: the
+predicates that must have come out one way or the other.  Where that cannot be said, as behind a
+Merge of unrelated inputs, a guard holds an atom of its own and the frame is not structured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import (
+    ENTERS,
+    EXITS,
+    MERGES,
+    NEXT_ITERATIONS,
+    ROUTING,
+    SWITCHES,
+)
+from weft_graph.passes.step_graph import is_back_edge
+from weft_tensor import errors
+
+Atom = tuple[Any, int]
+"""A predicate and the side that is taken; for what is not structured, a node and -1."""
+
+Guard = frozenset[Atom]
+ALWAYS: Guard = frozenset()
+
+
+class Frame:
+    """A loop, or what is outside of all loops.
+
+    Attributes:
+      name: "" outside.
+      parent: the frame around; None outside.
+      guard: when the loop runs, in the frame around.
+      enters, merges, exits, following: the Enter of each value that comes in, and for each loop
+        variable its Merge, Exit (where there is one) and NextIteration.
+      cond: the node that decides whether it goes on, or None.
+      parallel_iterations: how many iterations may run at a time.
+      problem: why it is not a plain `while`, or "".
+    """
+
+    def __init__(self, name: str, parent: Frame | None, parallel_iterations: int = 1) -> None:
+        self.name = name
+        self.parent = parent
+        self.parallel_iterations = parallel_iterations
+        self.guard = ALWAYS
+        self.enters: list[Node] = []
+        self.merges: list[Node] = []
+        self.exits: list[Node] = []
+        self.following: list[Node] = []
+        self.cond: Node | None = None
+        self.problem = ""
+
+    @property
+    def label(self) -> str:
+        """For messages."""
+        return f"the frame {self.name!r}" if self.parent else "outside of all loops"
+
+    def __repr__(self) -> str:
+        return f"<Frame {self.name!r}>"
+
+
+class Flow:
+    """The frames and guards of a step's nodes.
+
+    Args:
+      nodes: inputs before users, back edges of loops left out.
+    Attributes:
+      root: what is outside of all loops.
+      frames: all frames, outer ones first.
+      frame: the frame of each node's outputs.
+    Raises: InvalidArgumentError: a node takes inputs from different frames.
+    """
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self.root = Frame("", None)
+        self.frames = [self.root]
+        self.frame: dict[Node, Frame] = {}
+        self._children: dict[tuple[Frame, str], Frame] = {}
+        self._guard: dict[Node, Guard] = {}
+        for node in nodes:
+            self._place(node)
+        for frame in self.frames[1:]:
+            self._check(frame)
+
+    def guard(self, node: Node) -> Guard:
+        """When a node runs, in its frame; for an Enter in the frame around."""
+        return self._guard[node]
+
+    def output_guard(self, output: Output) -> Guard:
+        """When an output is alive."""
+        node = output.node
+        guard = self._guard.get(node, ALWAYS)
+        if node.type in SWITCHES:
+            return guard | {(predicate(node), output.index)}
+        if node.type in ENTERS:
+            return ALWAYS
+        return guard
+
+    def problem(self, frame: Frame) -> str:
+        """Why a frame cannot be written with `if` and `while` alone, or ""."""
+        return frame.problem
+
+    def path(self, guard: Guard) -> tuple[Atom, ...]:
+        """The atoms of a guard, outer predicates first."""
+        if len(guard) < 2:
+            return tuple(guard)
+        return tuple(sorted(guard, key=self._depth))
+
+    def _depth(self, atom: Atom) -> tuple[int, int, int]:
+        source, side = atom
+        if isinstance(source, Node):
+            return 0, source.index, side
+        return len(self.output_guard(source)), source.node.index, side
+
+    # ------------------------------------------------------------------ one node
+
+    def _place(self, node: Node) -> None:
+        around = self._frame_around(node)
+        guard = self._common_guard(node)
+        if node.type in ENTERS:
+            self._enter(node, around, guard)
+            return
+        if node.type in EXITS:
+            if around.parent is None:
+                raise errors.InvalidArgumentError(
+                    f"Exit {node.name!r} is not in any frame: nothing that it needs comes from an "
+                    "Enter",
+                    op=node.type,
+                    node=node.name,
+                    line=node.line or None,
+                )
+            self._exit(node, around, guard)
+            return
+        self.frame[node] = around
+        if node.type in MERGES:
+            guard = self._merged(node, around)
+        elif node.type == "LoopCond":
+            if around.cond is not None or around.parent is None:
+                around.problem = around.problem or f"{node.name!r} is not its only LoopCond"
+            around.cond = node
+        elif node.type in NEXT_ITERATIONS:
+            around.following.append(node)
+        elif node.type == "ControlTrigger" and node.control_inputs:
+            guard = frozenset.intersection(*map(self._control_guard, node.control_inputs))
+        self._guard[node] = guard
+
+    def _frame_around(self, node: Node) -> Frame:
+        found: Frame | None = None
+        first: Node | None = None
+        for need in needs_of(node):
+            if _is_free(need):
+                continue
+            frame = self.frame[need]
+            if found is None:
+                found, first = frame, need
+            elif frame is not found:
+                assert first is not None
+                raise errors.InvalidArgumentError(
+                    f"{node.name!r} takes {first.name!r} from {found.label} and {need.name!r} from "
+                    f"{frame.label}; values enter a frame through Enter and leave it through Exit",
+                    op=node.type,
+                    node=node.name,
+                    line=node.line or None,
+                )
+        return found or self.root
+
+    def _common_guard(self, node: Node) -> Guard:
+        guard = ALWAYS
+        for source in node.inputs:
+            if not is_back_edge(node, source):
+                other = self.output_guard(source)
+                guard = other if not guard else guard | other if other else guard
+        for control in node.control_inputs:
+            other = self._control_guard(control)
+            guard = other if not guard else guard | other if other else guard
+        return guard
+
+    def _control_guard(self, node: Node) -> Guard:
+        return ALWAYS if node.type in ENTERS else self._guard.get(node, ALWAYS)
+
+    def _enter(self, node: Node, around: Frame, guard: Guard) -> None:
+        name = node.attrs["frame_name"]
+        frame = self._children.get((around, name))
+        if frame is None:
+            frame = Frame(name, around, node.attrs["parallel_iterations"])
+            self._children[around, name] = frame
+            self.frames.append(frame)
+        frame.enters.append(node)
+        frame.guard |= guard
+        self.frame[node] = frame
+        self._guard[node] = guard
+
+    def _exit(self, node: Node, frame: Frame, guard: Guard) -> None:
+        frame.exits.append(node)
+        assert frame.parent is not None
+        self.frame[node] = frame.parent
+        self._guard[node] = frame.guard
+        source = node.inputs[0]
+        from_variable = source.node.type in SWITCHES and source.index == 0
+        if not from_variable or source.node.inputs[0].node not in frame.merges:
+            frame.problem = frame.problem or f"{node.name!r} does not leave with a loop variable"
+        if guard != {(frame.cond and frame.cond.outputs[0], 0)}:
+            frame.problem = frame.problem or f"{node.name!r} is not decided by the LoopCond"
+
+    def _merged(self, node: Node, frame: Frame) -> Guard:
+        back = [source for source in node.inputs if is_back_edge(node, source)]
+        ahead = [source for source in node.inputs if not is_back_edge(node, source)]
+        controls = [self._control_guard(control) for control in node.control_inputs]
+        rest = frozenset().union(*controls) if controls else ALWAYS
+        if back:
+            frame.merges.append(node)
+            plain = len(back) == len(ahead) == 1 and ahead[0].node.type in ENTERS
+            if (
+                not plain
+                or rest
+                or ahead[0].node.attrs["is_constant"]
+                or node.outputs[1].consumers()
+            ):
+                frame.problem = frame.problem or f"{node.name!r} is not a plain loop variable"
+            return ALWAYS
+        guard = complement([self.output_guard(source) for source in ahead])
+        if guard is None:
+            frame.problem = frame.problem or f"{node.name!r} does not join the sides of a Switch"
+            guard = frozenset({(node, -1)})
+        return guard | rest
+
+    # ------------------------------------------------------------------ one frame
+
+    def _check(self, frame: Frame) -> None:
+        if frame.problem:
+            return
+        if frame.cond is None:
+            frame.problem = "it has no LoopCond"
+            return
+        goes_on: Guard = frozenset({(frame.cond.outputs[0], 1)})
+        for node in frame.following:
+            if self._guard[node] != goes_on:
+                frame.problem = f"{node.name!r} does not run in every iteration"
+        for node in frame.enters:
+            if self._guard[node] != frame.guard:
+                frame.problem = f"{node.name!r} does not come in whenever the loop runs"
+        used = {s.node for merge in frame.merges for s in merge.inputs if is_back_edge(merge, s)}
+        if not frame.merges or used != set(frame.following):
+            frame.problem = "its back edges are not those of loop variables"
+
+
+def needs_of(node: Node) -> Iterable[Node]:
+    """The nodes that a node waits for, back edges of loops left out."""
+    for source in node.inputs:
+        if not is_back_edge(node, source):
+            yield source.node
+    yield from node.control_inputs
+
+
+def complement(guards: Sequence[Guard]) -> Guard | None:
+    """The guard under which exactly one of two guards holds, where they differ in one side only."""
+    if len(guards) != 2:
+        return None
+    only_first, only_second = guards[0] - guards[1], guards[1] - guards[0]
+    if len(only_first) != 1 or len(only_second) != 1:
+        return None
+    (pred, side), (other, other_side) = *only_first, *only_second
+    if pred is not other or side + other_side != 1:
+        return None
+    return guards[0] & guards[1]
+
+
+def predicate(switch: Node) -> Output:
+    """What a Switch is decided by, copies of the same value being the same."""
+    output = switch.inputs[1]
+    while output.node.type == "Identity" and not output.node.inputs[0].dtype.is_ref:
+        output = output.node.inputs[0]
+    return output
+
+
+def has_control_flow(nodes: Iterable[Node]) -> bool:
+    """Whether any of the nodes is a control-flow primitive."""
+    return any([node.type in ROUTING for node in nodes])
+
+
+def _is_free(node: Node) -> bool:
+    """Whether a node is the same in every frame: a constant that waits for nothing."""
+    return node.type == "Const" and not node.control_inputs

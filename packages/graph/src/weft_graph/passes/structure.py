@@ -1,0 +1,217 @@
+"""The functional form of a step: nodes in order, with `if` and `while` around them.
+
+The executor runs it without bookkeeping for frames and dead values, and a compiler can lower it
+whole.  It exists where control flow is structured, as all that `cond` and `while_loop` build is.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+
+from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import ENTERS, EXITS, NEXT_ITERATIONS
+from weft_graph.passes.flow import Atom, Flow, Frame, needs_of
+from weft_graph.passes.step_graph import is_back_edge
+
+Path = tuple[Atom, ...]
+
+
+class Branch:
+    """Two blocks, of which the value of a predicate chooses one.
+
+    Attributes:
+      pred: bool, rank 0.
+      sides: the block for False and that for True.
+    """
+
+    __slots__ = ("pred", "sides")
+
+    def __init__(self, pred: Output) -> None:
+        self.pred = pred
+        self.sides: tuple[Block, Block] = ([], [])
+
+
+class Loop:
+    """A loop: its test is run, and its body as long as the test gives True.
+
+    Attributes:
+      frame: its variables.
+      test, body: blocks.
+    """
+
+    __slots__ = ("body", "frame", "test")
+
+    def __init__(self, frame: Frame, test: Block, body: Block) -> None:
+        self.frame = frame
+        self.test = test
+        self.body = body
+
+
+Step = Node | Branch | Loop
+Block = list[Step]
+Element = Node | Frame
+
+
+class Structurer:
+    """Arranges the nodes of frames into blocks.
+
+    Args:
+      nodes: inputs before users, in the order to prefer.
+      flow: their frames and guards.
+      late: which nodes should come after all that does not need them.
+    """
+
+    def __init__(self, nodes: Sequence[Node], flow: Flow, late: Callable[[Node], bool]) -> None:
+        self._flow = flow
+        self._late: dict[Element, bool] = {}
+        self._order: dict[Element, int] = {}
+        self._members: dict[Frame, list[Element]] = {frame: [] for frame in flow.frames}
+        self._users: dict[Element, list[Element]] = {}
+        self._pending: dict[Element, int] = {}
+        for node in nodes:
+            self._add(node, late(node))
+        for frame in reversed(flow.frames[1:]):
+            assert frame.parent is not None
+            if self._late.get(frame):
+                self._late[frame.parent] = True
+
+    def _add(self, node: Node, late: bool) -> None:
+        element = self._element(node)
+        if element is not None and element not in self._order:
+            self._register(element)
+        if late:
+            self._late[node] = True
+            frame = self._flow.frame[node]
+            if frame.parent is not None:
+                self._late[frame] = True
+        for need in dict.fromkeys(needs_of(node)):
+            self._connect(need, node)
+
+    def _register(self, element: Element) -> None:
+        self._order[element] = len(self._order)
+        self._users[element] = []
+        self._pending[element] = 0
+        if isinstance(element, Frame):
+            assert element.parent is not None
+            self._members[element.parent].append(element)
+        else:
+            self._members[self._flow.frame[element]].append(element)
+
+    def _element(self, node: Node) -> Element | None:
+        """What is arranged for a node: itself, or the loop that it begins; else None."""
+        if node.type in ENTERS:
+            return self._flow.frame[node]
+        if node.type in EXITS or node.type in NEXT_ITERATIONS:
+            return None
+        frame = self._flow.frame[node]
+        if frame.parent is not None and any(is_back_edge(node, s) for s in node.inputs):
+            return None
+        return node
+
+    def _connect(self, need: Node, node: Node) -> None:
+        """Let what `node` is part of wait for what `need` is part of, in the frame of `need`."""
+        target = self._element(node)
+        if target is None or need.type in ENTERS:
+            return
+        source: Element | None = need
+        if need.type in EXITS:
+            source = self._flow.frame[need.inputs[0].node]
+        elif self._element(need) is None:
+            return
+        assert source is not None
+        self._users[source].append(target)
+        self._pending[target] += 1
+
+    # ------------------------------------------------------------------ arranging
+
+    def block(self, frame: Frame) -> Block:
+        """The nodes of a frame as a block; loops in it have blocks of their own."""
+        block: Block = []
+        current: Path = ()
+        stack = [block]
+        for path, element in self._arranged(frame):
+            shared = _common(current, path)
+            del stack[shared + 1 :]
+            for atom in path[shared:]:
+                stack.append(_side(stack[-1], atom))
+            current = path
+            stack[-1].append(self.loop(element) if isinstance(element, Frame) else element)
+        return block
+
+    def loop(self, frame: Frame) -> Loop:
+        """A structured frame as a loop."""
+        assert frame.cond is not None
+        steps = self.block(frame)
+        body: Block = []
+        test: Block = []
+        for step in steps:
+            if isinstance(step, Branch) and step.pred is frame.cond.outputs[0]:
+                body.extend(step.sides[1])
+            else:
+                test.append(step)
+        return Loop(frame, test, body)
+
+    def _arranged(self, frame: Frame) -> list[tuple[Path, Element]]:
+        members = self._members[frame]
+        paths: dict[Element, Path] = {}
+        ready: dict[Path, list[tuple[int, Element]]] = {}
+        late: list[tuple[int, Element]] = []
+        result: list[tuple[Path, Element]] = []
+
+        def push(element: Element) -> None:
+            guard = element.guard if isinstance(element, Frame) else self._flow.guard(element)
+            paths[element] = self._flow.path(guard)
+            heap = late if self._late.get(element) else ready.setdefault(paths[element], [])
+            heapq.heappush(heap, (self._order[element], element))
+
+        for element in members:
+            if not self._pending[element]:
+                push(element)
+        current: Path = ()
+        while ready or late:
+            if ready:
+                chosen = (
+                    current if current in ready else max(ready, key=lambda p: _near(current, p))
+                )
+                element = heapq.heappop(ready[chosen])[1]
+                if not ready[chosen]:
+                    del ready[chosen]
+            else:
+                element = heapq.heappop(late)[1]
+            current = paths[element]
+            result.append((current, element))
+            for user in self._users[element]:
+                self._pending[user] -= 1
+                if not self._pending[user]:
+                    push(user)
+        assert len(result) == len(members), "elements of a frame wait for each other"
+        return result
+
+
+def _common(a: Path, b: Path) -> int:
+    count = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        count += 1
+    return count
+
+
+def _near(current: Path, path: Path) -> tuple[int, bool, int]:
+    """How good it is to go on with `path`: stay inside, then the other side, then outer ones."""
+    shared = _common(current, path)
+    other_side = (
+        shared < len(current) and shared < len(path) and current[shared][0] is path[shared][0]
+    )
+    return shared, other_side, -len(path)
+
+
+def _side(block: Block, atom: Atom) -> Block:
+    """The block of one side of a predicate at the end of `block`."""
+    pred, side = atom
+    last = block[-1] if block else None
+    if not isinstance(last, Branch) or last.pred is not pred:
+        last = Branch(pred)
+        block.append(last)
+    return last.sides[side]

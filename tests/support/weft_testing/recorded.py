@@ -1,0 +1,55 @@
+"""The files that TensorFlow wrote, in `tests/io/data`, and what they hold."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+DATA = Path(__file__).parents[2] / "io" / "data"
+BUNDLES = DATA / "bundles"
+GRAPHS = DATA / "graphs"
+SAVED_MODELS = DATA / "saved_models"
+
+
+@cache
+def script() -> Any:
+    """The module `record.py`, which says what the bundles hold."""
+    spec = importlib.util.spec_from_file_location("record", DATA / "record.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def expected() -> Any:
+    """What the recorded graphs compute."""
+    return json.loads((DATA / "expected.json").read_text(encoding="utf-8"))
+
+
+def tensors() -> dict[str, tuple[DType, Any]]:
+    """What the bundle `types` holds: name to element type and array."""
+    made = {}
+    for name, (kind, value) in script().tensors().items():
+        dtype = dtypes.as_dtype(kind)
+        made[name] = dtype, value.view(dtype.numpy) if kind == "bfloat16" else value
+    return made
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two arrays agree in type, shape and every bit."""
+    one, other = (
+        np.array(x, object) if isinstance(x, bytes) else np.asarray(x) for x in (one, other)
+    )
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    if one.dtype.hasobject:
+        return bool(one.tolist() == other.tolist())
+    return bool(one.tobytes() == other.tobytes())

@@ -1,0 +1,86 @@
+"""What the tests of resources that steps wait for share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+_LIMIT = 30.0  # seconds that a condition may take to come true
+
+
+class Recorder:
+    """A completion that remembers what it was told, and that it was told once.
+
+    Attributes:
+      told: the result or the failure as a list of one; empty while it waits.
+    """
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def __call__(self, value: Any = None) -> None:
+        assert not self.told, f"completed again with {value!r} after {self.told}"
+        self.told.append(value)
+
+    def fail(self, error: BaseException) -> None:
+        assert not self.told, f"failed with {error!r} after {self.told}"
+        self.told.append(error)
+
+    @property
+    def waits(self) -> bool:
+        """Whether nothing was told yet."""
+        return not self.told
+
+    @property
+    def value(self) -> Any:
+        """The result; the failure is raised."""
+        assert self.told, "still waiting"
+        if isinstance(self.told[0], BaseException):
+            raise self.told[0]
+        return self.told[0]
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An allocator for what is taken out as a batch."""
+    return np.empty(shape, dtype)
+
+
+def wait_until(condition: Callable[[], Any]) -> None:
+    """Return as soon as the condition holds; fail after a generous time."""
+    end = time.monotonic() + _LIMIT
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(0.0005)
+
+
+class _Thread(threading.Thread):
+    def __init__(self, work: Callable[[], Any]) -> None:
+        super().__init__(daemon=True)
+        self._work = work
+        self.outcome: Any = None
+
+    def run(self) -> None:
+        try:
+            self.outcome = self._work()
+        except Exception as error:  # because the test looks at whatever it is
+            self.outcome = error
+
+
+@contextmanager
+def in_threads(*works: Callable[[], Any]) -> Iterator[Sequence[_Thread]]:
+    """Run the functions in threads of their own; at the end of the block all have ended.
+
+    Each thread has its function's result or error as `outcome`.
+    """
+    threads = [_Thread(work) for work in works]
+    for thread in threads:
+        thread.start()
+    yield threads
+    for thread in threads:
+        thread.join(_LIMIT)
+        assert not thread.is_alive(), "a thread still waits"
