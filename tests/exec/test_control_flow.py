@@ -16,10 +16,13 @@ from weft_testing.waiting import wait_until
 
 import weft as wf
 from weft import errors
+from weft_exec.executor.derive import derive
+from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.step import StepMachine
 from weft_exec.kernels.registry import kernel
 from weft_graph.builder import out
 from weft_graph.op_def import register_op
+from weft_graph.passes import prune
 from weft_graph.raw_ops import Enter, Exit, LoopCond, Merge, NextIteration, Switch
 
 LINE, QUEUE = "", "READY_QUEUE"
@@ -38,6 +41,21 @@ register_op(
 @kernel("TestWait", asynchronous=True)
 def _wait(node: Any, device: Any) -> Callable[..., Any]:
     return BODIES[node.attrs["body"]]
+
+
+register_op(
+    "TestPass",
+    inputs=("input: int32",),
+    outputs=("output: int32",),
+    shape=lambda node: [()],
+    stateful=True,
+    doc="The input, by an asynchronous kernel: what waits for it is scheduled node by node.",
+)
+
+
+@kernel("TestPass", asynchronous=True)
+def _pass(node: Any, device: Any) -> Callable[..., Any]:
+    return lambda ctx, inputs, done: done(inputs[0])
 
 
 def waits(body: Callable[..., Any], value: Any) -> wf.Tensor:
@@ -467,6 +485,7 @@ def trees() -> st.SearchStrategy[Tree]:
             st.tuples(st.just("cond"), inner, inner, inner),
             st.tuples(st.just("while"), st.integers(0, 3), inner, inner),
             st.tuples(st.just("until"), inner, inner),
+            st.tuples(st.just("wait"), inner),
         )
 
     return st.recursive(leaf, more, max_leaves=10)
@@ -480,6 +499,8 @@ def evaluate(tree: Tree, x: int, a: int) -> int:
         return (evaluate(tree[1], x, a) + evaluate(tree[2], x, a)) % 101
     if kind == "mul":
         return (evaluate(tree[1], x, a) * evaluate(tree[2], x, a)) % 101
+    if kind == "wait":
+        return evaluate(tree[1], x, a)
     if kind == "cond":
         return evaluate(tree[2 if evaluate(tree[1], x, a) % 2 else 3], x, a)
     if kind == "while":
@@ -500,6 +521,8 @@ def build(tree: Tree, x: Any, a: Any) -> Any:
     if kind in ("add", "mul"):
         left, right = build(tree[1], x, a), build(tree[2], x, a)
         return (left + right if kind == "add" else left * right) % 101
+    if kind == "wait":
+        return out("TestPass", [build(tree[1], x, a)])
     if kind == "cond":
         pred = wf.equal(build(tree[1], x, a) % 2, 1)
         return wf.cond(pred, lambda: build(tree[2], x, a), lambda: build(tree[3], x, a))
@@ -546,3 +569,33 @@ def test_a_loop_takes_no_longer_for_waiting_side_by_side() -> None:
         began = time.monotonic()
         assert session.run(loop[1]) == 80
         assert time.monotonic() - began < 10 * 80 * 0.01 / 8
+
+
+@given(trees(), st.integers(0, 100), st.data())
+def test_any_order_of_events_gives_the_same(tree: Tree, value: int, data: st.DataObject) -> None:
+    """The machine by itself: ready entries run in an order by chance, several at a time."""
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.int32, [])
+        result = build(tree, x, x)
+        overlap = data.draw(st.sampled_from([Overlap.EVERYTHING, Overlap.HEAVY]))
+        with wf.Session(graph=graph, config=config(QUEUE)) as session:
+            step = prune([x], [result + out("TestPass", [0])], [])
+            executable = derive(step, session._placer.place, overlap)
+    slots = executable.template.copy()
+    slots[executable.feed_slots[0]] = np.int32(value)
+    assert executable.plan is not None
+    machine = StepMachine(executable.plan, slots)
+    running = []
+    while not machine.done:
+        machine.check()
+        token = machine.take()
+        if token is not None:
+            running.append(token)
+        if running and (token is None or data.draw(st.booleans())):
+            entry, iteration = running.pop(data.draw(st.integers(0, len(running) - 1)))
+            entry.segment.run(iteration.slots)
+            if entry.kernel is not None:
+                iteration.slots[entry.slot] = entry.arguments(iteration.slots)[0]
+            machine.finished((entry, iteration))
+    assert not machine.root.children
+    assert executable.results(machine.root.slots) == [evaluate(tree, value, value)]

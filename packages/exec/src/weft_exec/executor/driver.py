@@ -63,7 +63,8 @@ class Driver:
                     self._wait()
                 else:
                     self._start(ready)
-                    self._receive(block=False)
+                    if not self._mailbox.empty():
+                        self._receive(block=False)
         except BaseException as error:  # because Ctrl-C must not leave kernels behind
             self._abandon(error)
             raise
@@ -79,10 +80,17 @@ class Driver:
     # ------------------------------------------------------------------ starting
 
     def _start(self, token: Token) -> None:
-        entry = token[0]
+        entry, iteration = token
         if entry.kernel is not None:
             self._start_asynchronous(token)
-        elif self._pool is not None and entry.heavy and self._worth_a_thread(entry, self._pool):
+        elif not entry.heavy:
+            try:
+                self._run_segment(entry.segment, iteration.slots)
+            except errors.OpError as error:
+                self._completed(token, error)
+            else:
+                self._machine.finished(token)
+        elif self._pool is not None and self._worth_a_thread(entry, self._pool):
             task = self._on_pool[token] = Task(lambda: self._run_on_pool(token))
             self._pool.submit(task)
         else:

@@ -140,10 +140,12 @@ class FlowDerivation(Derivation):
         return anchors
 
     def _slot_in(self, source: Output, item: Item) -> int:
-        """Where an item finds an output; a constant without a frame is in each that uses it."""
-        frame = item.frame
-        assert frame is not None
-        home = self._home(frame)
+        """Where an item finds an output."""
+        assert item.frame is not None
+        return self._slot_at(source, self._home(item.frame))
+
+    def _slot_at(self, source: Output, home: Frame) -> int:
+        """Where an output is in a frame; a constant without one is in each that uses it."""
         if source.node.type != "Const" or self._home(self.flow.frame[source.node]) is home:
             return self.slots[source]
         found = self.copies.get((source, home))
@@ -187,8 +189,9 @@ class FlowDerivation(Derivation):
 
     def _same(self, node: Node, source: Output) -> None:
         """Let a node's outputs be the value of `source`."""
+        slot = self._slot_at(source, self._home(self._around(node)))
         for output in node.outputs:
-            self.slots[output] = self.slots[source]
+            self.slots[output] = slot
             if source in self.shared:
                 self.shared.add(output)
         self._stand_for(node)
@@ -221,7 +224,7 @@ class FlowDerivation(Derivation):
                 self.anchors[node] = {(region, -1)}
             return
         item = self._new_item(node, EXIT)
-        item.source = self.slots[source]
+        item.source = self._slot_in(source, item)
         item.slot = self.slots[node.outputs[0]] = self.slot(node)
         self._wait_for_inputs(node, item)
 
@@ -269,7 +272,7 @@ class FlowDerivation(Derivation):
         lower, upper = (
             (node.inputs[0], node.inputs[1]) if side else (node.inputs[1], node.inputs[0])
         )
-        arguments = [self.slots[pred], self._slot_in(lower, item), self._slot_in(upper, item)]
+        arguments = [self._slot_in(source, item) for source in (pred, lower, upper)]
         for output in node.outputs:
             self.slots[output] = self.slot(node)
         item.add(value_of, gather(arguments), arguments, self.slots[node.outputs[0]], node)
@@ -304,7 +307,7 @@ class FlowDerivation(Derivation):
         for item in self.items:
             work.setdefault(item.node, []).extend((each, item.device) for each in item.work)
         if self.regions.linear:
-            layout = Layout(work, self.slots.__getitem__, self.variables, kept)
+            layout = self._layout(self.flow.root, work, kept)
             linear = layout.segment(structurer.block(self.flow.root))
             return self._executable(fetches, linear, None)
         items = self._scheduled()
@@ -344,6 +347,13 @@ class FlowDerivation(Derivation):
                 items.append(region)
         return items
 
+    def _layout(
+        self, home: Frame, work: dict[Node, list[Located]], kept: Collection[int]
+    ) -> Layout:
+        """What lays out work on the slots of a frame."""
+        outlive = kept if home is self.flow.root else ()
+        return Layout(work, lambda source: self._slot_at(source, home), self.variables, outlive)
+
     def _lay_regions(
         self,
         home: Frame,
@@ -355,9 +365,7 @@ class FlowDerivation(Derivation):
         """Give the regions that use the slots of a frame their work."""
         mine = [frame for frame, item in self.owners.items() if item.frame is home]
         loops = [structurer.loop(frame) for frame in mine]
-        layout = Layout(
-            work, self.slots.__getitem__, self.variables, kept if home is self.flow.root else ()
-        )
+        layout = self._layout(home, work, kept)
         layout.count(list(loops))
         for item in items:
             if item.frame is home:
