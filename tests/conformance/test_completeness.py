@@ -21,7 +21,7 @@ OF_OTHERS = ("Attack", "Test", "Stranger", "_")
 
 ROUTED = dict.fromkeys(sorted(ROUTING), "the executor routes values itself; see tests/exec")
 
-NO_KERNEL: dict[str, str] = {"LoopCond": "its value is its input's", **ROUTED}
+NO_KERNEL: dict[str, str] = {**ROUTED}
 """Op type to the reason why no device has a kernel for it."""
 
 NO_GRADIENT = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from weft_autodiff.units import captured
 from weft_autodiff.values import Grad, as_dense, empty_slices, is_trainable, shape_for, zeros_for
@@ -37,12 +37,13 @@ def differentiate_conditional(
     pred = conditional.pred if context is None else context.capture(conditional.pred)
     scope = graph.scopes.name_prefix
     backward = open_conditional(graph, pred, scope)
+    grads = {output: walk.total(output) for output in outputs}
     totals: list[Totals] = []
     for branch, forward in zip(backward.branches, conditional.branches, strict=True):
         branch.forward = forward
         branch.recall = None if context is None else _recall_around(walk)
         with branch.open():
-            totals.append(_walk_branch(walk, forward, outputs, path))
+            totals.append(_walk_branch(walk, forward, grads, path))
     shared = dict.fromkeys(value for each in totals for value in each)
     merged = [value for value in shared if not _is_passed_on(walk, value, conditional, totals)]
     _merge(walk, backward, merged, totals)
@@ -52,7 +53,9 @@ def _recall_around(walk: Walk) -> Recall | None:
     return None if walk.loop is None else walk.loop.context.recall
 
 
-def _walk_branch(walk: Walk, forward: CondContext, outputs: Sequence[Output], path: Path) -> Totals:
+def _walk_branch(
+    walk: Walk, forward: CondContext, grads: Mapping[Output, Grad | None], path: Path
+) -> Totals:
     """The gradients of what a branch uses, given those of what it gives."""
     pushed: list[Pushed] = [
         (push, handle)
@@ -61,8 +64,7 @@ def _walk_branch(walk: Walk, forward: CondContext, outputs: Sequence[Output], pa
     ]
     inner = walk.inner(forward, walk.loop, pushed)
     targets = []
-    for output in outputs:
-        grad = walk.total(output)
+    for output, grad in grads.items():
         target = _inside(output, forward)
         if grad is not None and target is not None:
             inner.receive(target, grad)

@@ -24,12 +24,15 @@ class History:
 
     Args:
       loop: the forward loop.
+      again: whether the gradient's loop may run several times for one run of the forward one.
     Attributes:
       count: how many iterations it ran, where it was entered: int32, rank 0.
     """
 
-    def __init__(self, loop: WhileContext) -> None:
+    def __init__(self, loop: WhileContext, again: bool = False) -> None:
         self.loop = loop
+        self.again = again
+        self._copies: dict[Output, Output] = {}
         self._stacks: dict[Output, Output] = {}
         self._pushes: list[Node] = []
         self._builder = LoopBuilder(loop)
@@ -61,12 +64,26 @@ class History:
         node = output.node
         if home is self.loop and is_constant_enter(node):
             return context.capture(node.inputs[0])
-        with context.open():
-            if node.type == "Const":
+        if node.type == "Const":
+            with context.open():
                 return constant_of(node.attrs["value"], node.attrs["dtype"], name=_last(node.name))
-            popped = pop(context, self._stack(output), output)
-            pops.append(popped.node)
-            return popped
+        handle = self._stack(output)
+        if self.again:
+            handle = self._copy(context, handle, output)
+        with context.open():
+            popped = pop(context, handle, output)
+        pops.append(popped.node)
+        return popped
+
+    def _copy(self, context: ControlFlowContext, handle: Output, like: Output) -> Output:
+        """A copy of a stack, made each time that the loop of the gradient is entered."""
+        found = self._copies.get(handle)
+        if found is None:
+            backward = context.loop
+            assert backward is not None
+            with backward.outside(), self.loop.graph.control_dependencies([self.count.node]):
+                found = self._copies[handle] = stack.stack_copy(handle, like.dtype)
+        return found
 
     def _stack(self, output: Output) -> Output:
         """The stack on which the values of an output are kept."""

@@ -15,7 +15,7 @@ from weft_autodiff.units import initial_value, push_of
 from weft_autodiff.values import Grad, as_dense, is_trainable, shape_for, zeros_for
 from weft_autodiff.walk import Path, Pushed, Walk
 from weft_graph.builder import out
-from weft_graph.control_flow.context import WhileContext, current_context
+from weft_graph.control_flow.context import ControlFlowContext, WhileContext, current_context
 from weft_graph.control_flow.loop import LoopBuilder, fits
 from weft_graph.indexed_slices import IndexedSlices
 from weft_graph.node import Node, Output
@@ -127,7 +127,7 @@ class BackwardLoop:
         if not self._active and not self._invariants:
             return
         forward, graph = self.forward, self._graph
-        self._history = History(forward)
+        self._history = History(forward, again=_runs_again(forward, current_context(graph)))
         starts = [self._start(i) for i in self._active]
         context = self.context = WhileContext(
             graph,
@@ -294,6 +294,20 @@ class _Sum:
             return results[self._positions[0]]
         with total.graph.control_dependencies([results[0].node]):
             return identity.identity(total)
+
+
+def _runs_again(forward: WhileContext, context: ControlFlowContext | None) -> bool:
+    """Whether a loop made in `context` runs several times for each run of the forward loop."""
+    around: list[ControlFlowContext] = []
+    outer = forward.outer
+    while outer is not None:
+        around.append(outer)
+        outer = outer.outer
+    while context is not None and context not in around:
+        if isinstance(context, WhileContext) and context.forward not in around:
+            return True
+        context = context.outer
+    return False
 
 
 def _with_flow(array: TensorArray, flow: Output) -> TensorArray:

@@ -118,7 +118,8 @@ class Walk:
         from weft_autodiff.loops import differentiate_loop
 
         outputs = [o for o in path.outputs_of(unit) if o not in path.stops]
-        if all(self.total(output) is None for output in outputs) and not any(
+        grads = [self.total(output) for output in outputs]
+        if all(grad is None for grad in grads) and not any(
             unit_of(push.inputs[1], self.level) is unit for push, _ in self.pushed
         ):
             return

@@ -34,6 +34,7 @@ from weft_graph.gc_pause import paused_gc
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
 from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
+from weft_graph.passes.inline import inline_calls
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -313,6 +314,7 @@ class BaseSession:
     def _derive(self, plan: FetchPlan, feeds: list[Any], single: bool) -> _Signature:
         with self._lock, paused_gc():
             step = prune(feeds, plan.outputs, plan.targets)
+            inline_calls(step)
             if self._config.optimize:
                 simplify(step)
                 fold_constants(step, self._devices[0])

@@ -11,9 +11,21 @@ from typing import Any
 
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
 from weft_graph.node import Node
+from weft_tensor import errors
 
 for _op in ("StackV2", "StackPopV2", "StackCloseV2"):
     NotDifferentiable(_op)
+
+
+@RegisterGradient("StackCopy")
+def _copy(op: Node, grad: Any) -> Any:
+    raise errors.UnimplementedError(
+        f"the gradient of {op.name!r}: a gradient that was taken of a loop inside another loop "
+        "cannot be differentiated for what the first loop began with",
+        op=op.type,
+        node=op.name,
+        line=op.line or None,
+    )
 
 
 @RegisterGradient("StackPushV2", accepts_sparse=True)

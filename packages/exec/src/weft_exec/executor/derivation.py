@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from weft_exec.device import Device
-from weft_exec.executor.entries import Item, Need, group
+from weft_exec.executor.entries import ORDER, WHOLE, Item, Need, group
 from weft_exec.executor.executable import Executable, Fetch
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.layout import in_line
@@ -142,7 +142,7 @@ class Derivation:
         """A new item, which stands for `node`."""
         item = Item(node, len(self.items), device, heavy, asynchronous)
         self.items.append(item)
-        self.anchors[node] = {(item, -1)}
+        self.anchors[node] = {(item, WHOLE)}
         return item
 
     def _stand_for(self, node: Node) -> None:
@@ -160,7 +160,7 @@ class Derivation:
         variables = {v for v in map(variable_of, node.inputs) if v is not None}
         for variable in variables:
             if updates(node):
-                item.needs.update((looker, -1) for looker in self._earlier(variable, item))
+                item.needs.update((looker, ORDER) for looker in self._earlier(variable, item))
             else:
                 self.lookers.setdefault(variable, []).append(item)
 

@@ -21,7 +21,10 @@ Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Sequence[
 """A call, what takes its arguments, where its results go, the slots used and made, and the node."""
 
 Need = tuple["Item", int]
-"""An item and which side of it, where it is a Switch; else -1."""
+"""An item and which side of it, where it is a Switch; else WHOLE, or ORDER."""
+
+WHOLE, ORDER = -1, -2
+"""All of an item; or only that it is over, dead or not."""
 
 WORK, TRIGGER, SWITCH, MERGE, ENTER, EXIT, NEXT = range(7)
 """Kinds of entries: computing, computing even where dead, and those that route values."""
@@ -125,13 +128,15 @@ class Edges:
     """Where the end of an entry is noticed.
 
     Attributes:
-      successors: entries that wait for it.
+      successors: entries that wait for it, and are dead if it is.
+      followers: entries that only come after it.
       choices: Merges, and which of their inputs it is.
     """
 
-    __slots__ = ("choices", "successors")
+    __slots__ = ("choices", "followers", "successors")
 
     def __init__(self) -> None:
+        self.followers: list[Entry] = []
         self.successors: list[Entry] = []
         self.choices: list[tuple[Entry, int]] = []
 
@@ -267,11 +272,11 @@ def in_order(items: Sequence[Item]) -> list[Item]:
 def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -> None:
     """Let an entry wait for what its items need."""
     needs = {(entry_of[need.find()], port) for part in parts for need, port in part.needs}
-    needs.discard((entry, -1))
+    needs -= {(entry, WHOLE), (entry, ORDER)}
     entry.pending = len(needs)
     for need, port in sorted(needs, key=lambda need: (need[0].index, need[1])):
         edges = need.sides[port] if port >= 0 else need.edges
-        edges.successors.append(entry)
+        (edges.followers if port == ORDER else edges.successors).append(entry)
     choices = parts[0].choices
     if parts[0].kind != MERGE:
         return

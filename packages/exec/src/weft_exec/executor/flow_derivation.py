@@ -16,6 +16,7 @@ from weft_exec.executor.entries import (
     NEXT,
     SWITCH,
     TRIGGER,
+    WHOLE,
     WORK,
     Item,
     Need,
@@ -130,7 +131,7 @@ class FlowDerivation(Derivation):
         item = Item(node, len(self.items), device, heavy, async_, frame, guard, kind)
         item.owner = self._owner(frame)
         self.items.append(item)
-        self.anchors[node] = {(item, -1)}
+        self.anchors[node] = {(item, WHOLE)}
         return item
 
     def _source(self, output: Output) -> set[Need]:
@@ -221,7 +222,7 @@ class FlowDerivation(Derivation):
             self._same(node, source)
             region = self.owners.get(self._around(node))
             if region is not None:
-                self.anchors[node] = {(region, -1)}
+                self.anchors[node] = {(region, WHOLE)}
             return
         item = self._new_item(node, EXIT)
         item.source = self._slot_in(source, item)
@@ -343,7 +344,7 @@ class FlowDerivation(Derivation):
                 region.heavy |= item.heavy
         for frame, region in self.owners.items():
             if self._owner(frame) is region:
-                region.needs = {_outermost(need) for need in region.needs} - {(region, -1)}
+                region.needs = {_outermost(need) for need in region.needs} - {(region, WHOLE)}
                 items.append(region)
         return items
 
@@ -386,7 +387,7 @@ class FlowDerivation(Derivation):
             else:
                 passing = self._passing(source, item)
                 items.append(passing)
-                item.choices.append(((passing, -1), passing.slot))
+                item.choices.append(((passing, WHOLE), passing.slot))
 
     def _passing(self, source: Output, item: Item) -> Item:
         """An item that gives an output once all that it stands for has run."""
@@ -409,7 +410,7 @@ def _region(frame: Frame) -> Item:
 def _outermost(need: Need) -> Need:
     """A need of what is inside a region as one of the region."""
     item = need[0]
-    return need if item.owner is None else (item.owner, -1)
+    return need if item.owner is None else (item.owner, WHOLE)
 
 
 def _same_value(value: Any) -> Any:

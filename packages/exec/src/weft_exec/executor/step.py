@@ -241,6 +241,10 @@ class StepMachine:
             pending[local] -= 1
             if not pending[local]:
                 self._ripe(entry, iteration)
+        for entry in edges.followers:
+            pending[entry.local] -= 1
+            if not pending[entry.local]:
+                self._ripe(entry, iteration)
         for entry, which in edges.choices:
             self._choose(iteration, entry, which, dead, values)
 

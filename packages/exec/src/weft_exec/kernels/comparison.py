@@ -100,6 +100,9 @@ def _select(node: Node, device: Device) -> KernelFunction:
                     "the condition must be a scalar, have the shape of the values, or one element "
                     f"per row of them, got {list(condition.shape)} for {list(t.shape)}"
                 )
+            count = np.count_nonzero(condition)
+            if count == 0 or count == len(t):  # as in most steps of a recurrent network
+                return t if count else e
             condition = condition.reshape(-1, *(1,) * (t.ndim - 1))
         return _choose(device, condition, t, e, t.shape, strings)
 

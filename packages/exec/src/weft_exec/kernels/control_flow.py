@@ -20,6 +20,11 @@ def _control_trigger(node: Node, device: Device) -> KernelFunction:
     return run
 
 
+@kernel("LoopCond", device=("CPU", "GPU"), alias=True)
+def _loop_cond(node: Node, device: Device) -> KernelFunction:
+    return lambda pred: pred
+
+
 @kernel("Abort")
 def _abort(node: Node, device: Device) -> KernelFunction:
     message = node.attrs["error_msg"]

@@ -78,6 +78,17 @@ def _swapping_pop(xp: Any) -> KernelFunction:
     return pop
 
 
+@kernel("StackCopy", device=_DEVICES)
+def _copy(node: Node, device: Device) -> KernelFunction:
+    def run(handle: ResourceHandle) -> ResourceHandle:
+        stack = handle.resource
+        copy = Stack(stack.name, stack.dtype)
+        copy.extend(stack)
+        return ResourceHandle(device.name, "", stack.name, copy)
+
+    return run
+
+
 @kernel("StackCloseV2", device=_DEVICES)
 def _close(node: Node, device: Device) -> KernelFunction:
     return lambda handle: handle.resource.clear()

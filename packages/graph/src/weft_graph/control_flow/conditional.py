@@ -58,10 +58,9 @@ def cond(
     graph = condition.graph
     with graph.as_default(), graph.name_scope(name or "cond") as scope:
         conditional = open_conditional(graph, condition, scope)
-        (lower, _), (upper, rebuild) = [
-            _run_branch(branch, function, strict)
-            for branch, function in zip(conditional.branches, (otherwise, then), strict=True)
-        ]
+        lower_branch, upper_branch = conditional.branches
+        upper, rebuild = _run_branch(upper_branch, then, strict)
+        lower, _ = _run_branch(lower_branch, otherwise, strict)
         _check_structures(conditional, lower, upper)
         packed = rebuild(merge_results(conditional))
     return packed if strict else unpacked(packed)

@@ -228,10 +228,16 @@ class CondContext(ControlFlowContext):
         return not inputs
 
     def capture(self, output: Output) -> Output:
-        """What stands for `output` inside; a Switch of the forward branch stands for its data."""
+        """What stands for `output` inside; a Switch of the forward branch stands for its data.
+
+        Not so if its data is in another branch, where it is gone in the iterations of a loop.
+        """
         node = output.node
-        if self.forward is not None and node.context is self.forward and _brings_in(node):
-            return self.capture(node.inputs[0])
+        forward = self.forward
+        if forward is not None and node.context is forward and _brings_in(node):
+            data = node.inputs[0]
+            if forward.is_inside(context_of(data)):
+                return self.capture(data)
         return super().capture(output)
 
     def _bring_in(self, value: Output) -> Output:

@@ -106,6 +106,16 @@ register_op(
     doc="Drops what a stack holds.",
 )
 
+register_op(
+    "StackCopy",
+    ("handle: resource",),
+    ("copy: resource",),
+    {"elem_type": "type"},
+    lambda node: ((),),
+    stateful=True,
+    doc="A new stack that holds what another one holds now.",
+)
+
 # --------------------------------------------------------------------------- functions
 
 
@@ -153,6 +163,11 @@ def stack_pop_v2(handle: Any, elem_type: Any, name: str | None = None) -> Output
     """
     attrs = {"elem_type": dtypes.as_dtype(elem_type).base_dtype}
     return out("StackPopV2", [handle], attrs, name)
+
+
+def stack_copy(handle: Any, elem_type: Any, name: str | None = None) -> Output:
+    """A new stack that holds what another one holds when it runs; the values are not copied."""
+    return out("StackCopy", [handle], {"elem_type": dtypes.as_dtype(elem_type).base_dtype}, name)
 
 
 def stack_close_v2(handle: Any, name: str | None = None) -> Node:

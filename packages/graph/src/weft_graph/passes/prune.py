@@ -25,6 +25,8 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
     roots = [output.node for output in fetches if output not in fed] + list(targets)
     nodes = ordered(reachable(roots, fed), fed)
     copy = Graph()
+    if roots:
+        copy.functions = roots[0].graph.functions
     arg_def = lookup_op("_Arg")
     outputs: dict[Output, Output] = {}
     args: list[Output] = []

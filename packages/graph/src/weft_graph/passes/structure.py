@@ -155,30 +155,24 @@ class Structurer:
     def _arranged(self, frame: Frame) -> list[tuple[Path, Element]]:
         members = self._members[frame]
         paths: dict[Element, Path] = {}
-        ready: dict[Path, list[tuple[int, Element]]] = {}
+        ready = _Ready()
         late: list[tuple[int, Element]] = []
         result: list[tuple[Path, Element]] = []
 
         def push(element: Element) -> None:
             guard = element.guard if isinstance(element, Frame) else self._flow.guard(element)
-            paths[element] = self._flow.path(guard)
-            heap = late if self._late.get(element) else ready.setdefault(paths[element], [])
-            heapq.heappush(heap, (self._order[element], element))
+            path = paths[element] = self._flow.path(guard)
+            if self._late.get(element):
+                heapq.heappush(late, (self._order[element], element))
+            else:
+                ready.push(path, self._order[element], element)
 
         for element in members:
             if not self._pending[element]:
                 push(element)
         current: Path = ()
         while ready or late:
-            if ready:
-                chosen = (
-                    current if current in ready else max(ready, key=lambda p: _near(current, p))
-                )
-                element = heapq.heappop(ready[chosen])[1]
-                if not ready[chosen]:
-                    del ready[chosen]
-            else:
-                element = heapq.heappop(late)[1]
+            element = ready.pop(current) if ready else heapq.heappop(late)[1]
             current = paths[element]
             result.append((current, element))
             for user in self._users[element]:
@@ -189,6 +183,60 @@ class Structurer:
         return result
 
 
+class _Ready:
+    """Elements that may come next, by the path of the branch that they are in.
+
+    The next one is as near as possible: in the same branch, in one inside it, in the other branch
+    of the same predicate, then further out; so branches are left as late as possible.
+    """
+
+    def __init__(self) -> None:
+        self._own: dict[Path, list[tuple[int, Element]]] = {}
+        self._count: dict[Path, int] = {}
+        self._inner: dict[Path, list[Atom]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._count.get(()))
+
+    def push(self, path: Path, order: int, element: Element) -> None:
+        """Add an element."""
+        heapq.heappush(self._own.setdefault(path, []), (order, element))
+        for depth in range(len(path), -1, -1):
+            prefix = path[:depth]
+            count = self._count[prefix] = self._count.get(prefix, 0) + 1
+            if depth and count == 1:
+                self._inner.setdefault(path[: depth - 1], []).append(path[depth - 1])
+
+    def pop(self, current: Path) -> Element:
+        """Take the element that is nearest to `current`; there is one."""
+        path = self._descend(self._nearest(current))
+        element = heapq.heappop(self._own[path])[1]
+        for depth in range(len(path) + 1):
+            self._count[path[:depth]] -= 1
+        return element
+
+    def _nearest(self, current: Path) -> Path:
+        """The innermost branch around `current` with elements, or the other side of one."""
+        for depth in range(len(current), 0, -1):
+            prefix = current[:depth]
+            if self._count.get(prefix):
+                return prefix
+            pred, side = current[depth - 1]
+            other = (*current[: depth - 1], (pred, 1 - side))
+            if self._count.get(other):
+                return other
+        return ()
+
+    def _descend(self, path: Path) -> Path:
+        """The branch itself if it has elements of its own, else one inside it that has."""
+        while not self._own.get(path):
+            inner = self._inner[path]
+            while not self._count[(*path, inner[-1])]:
+                inner.pop()
+            path = (*path, inner[-1])
+        return path
+
+
 def _common(a: Path, b: Path) -> int:
     count = 0
     for x, y in zip(a, b, strict=False):
@@ -196,15 +244,6 @@ def _common(a: Path, b: Path) -> int:
             break
         count += 1
     return count
-
-
-def _near(current: Path, path: Path) -> tuple[int, bool, int]:
-    """How good it is to go on with `path`: stay inside, then the other side, then outer ones."""
-    shared = _common(current, path)
-    other_side = (
-        shared < len(current) and shared < len(path) and current[shared][0] is path[shared][0]
-    )
-    return shared, other_side, -len(path)
 
 
 def _side(block: Block, atom: Atom) -> Block:

@@ -1,0 +1,516 @@
+"""Inlining: bodies of functions take the place of their calls.
+
+The nodes of a body get the names `call/node`.  A call waits for all of its inputs, and its results
+wait for its effects and for what the call waits for, so the copies get control inputs where that
+would not follow from the body alone: a node without inputs, for example, that is called in a branch
+must stay in that branch.  The functional form of a step, and merging of what its gradient computes
+again with what is there already, follow from there being no call any more.
+
+A call stays where its function is recursive, or asks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from weft_graph.device_spec import parse
+from weft_graph.functions.function import Function
+from weft_graph.functions.state import CALLS, is_private
+from weft_graph.graph import Graph
+from weft_graph.node import Node, Output
+from weft_graph.op_def import lookup_op
+from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, SWITCHES
+from weft_graph.passes.flow import ALWAYS, Flow, has_control_flow
+from weft_graph.passes.step_graph import StepGraph, ordered, reachable
+from weft_tensor import errors
+
+Keeps = Callable[[Function], bool]
+
+
+def inline_calls(step: StepGraph, keeps: Keeps | None = None) -> int:
+    """Replace calls by the bodies of their functions.
+
+    Args:
+      keeps: whether calls of a function should stay, for reasons other than recursion.
+    Returns: the number of calls replaced.
+    Raises:
+      NotFoundError: a function is not in the library.
+      InvalidArgumentError: a call does not fit its function.
+    """
+    if not any(node.type in CALLS for node in step.graph.nodes):
+        return 0
+    return _Inliner(step, keeps or asks_to_be_kept).run()
+
+
+def asks_to_be_kept(function: Function) -> bool:
+    """Whether the function has the attribute that keeps its calls."""
+    return bool(function.attrs.get("_noinline"))
+
+
+def must_be_kept(function: Function) -> bool:
+    """Whether replacing a call would never come to an end."""
+    return function.is_recursive
+
+
+def function_of(call: Node) -> Function:
+    """The function that a node calls.
+
+    Raises: NotFoundError: it is not in the library.
+    """
+    try:
+        function = call.graph.functions[call.attrs["f"].name]
+        function.check_call(
+            [source.dtype for source in call.inputs], [output.dtype for output in call.outputs]
+        )
+    except errors.OpError as error:
+        raise error.with_context(
+            op=call.type, node=call.name, line=call.line or None
+        ) from error.__cause__
+    return function
+
+
+class _Anchor:
+    """A node that runs whenever a call does, found or made when it is first needed."""
+
+    def __init__(self, make: Callable[[], Node]) -> None:
+        self._make = make
+        self._node: Node | None = None
+
+    def node(self) -> Node:
+        """The node."""
+        if self._node is None:
+            self._node = self._make()
+        return self._node
+
+
+class _Scope:
+    """Where the copies of some nodes go.
+
+    Attributes:
+      prefix: of their names.
+      values: the copies of outputs; of calls, what stands for their results.
+      ends: for each node, the copies that are over when it is.
+      anchor: what runs whenever the call does; None outside of branches and loops.
+      waits: what the call waits for beside its inputs.
+      full: outputs that are there exactly when the call runs.
+      device, colocation: what the call asks for.
+    """
+
+    def __init__(self, prefix: str = "", anchor: _Anchor | None = None) -> None:
+        self.prefix = prefix
+        self.anchor = anchor
+        self.values: dict[Output, Output] = {}
+        self.ends: dict[Node, tuple[Node, ...]] = {}
+        self.waits: tuple[Node, ...] = ()
+        self.full: set[Output] = set()
+        self.device = ""
+        self.colocation: tuple[str, ...] = ()
+
+    def ends_of(self, nodes: Iterable[Node]) -> list[Node]:
+        """What is over when all of `nodes` are."""
+        return [end for node in nodes for end in self.ends.get(node, ())]
+
+
+class _Part:
+    """What one call needs of a body.
+
+    Attributes:
+      nodes: sources before users.
+      flow: their frames and guards, where there are any.
+      used: for each call among them, which of its outputs are used.
+      waited: nodes that others wait for.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], arguments: Sequence[Node], results: Iterable[Output]
+    ) -> None:
+        self.nodes = nodes
+        self.flow = Flow([*arguments, *nodes]) if has_control_flow(nodes) else None
+        self.used: dict[Node, set[int]] = {node: set() for node in nodes if node.type in CALLS}
+        self.waited: set[Node] = set()
+        for output in (*results, *[source for node in nodes for source in node.inputs]):
+            if output.node in self.used:
+                self.used[output.node].add(output.index)
+        for node in nodes:
+            self.waited.update(node.control_inputs)
+
+    def is_at_the_top(self, node: Node) -> bool:
+        """Whether a node runs whenever the body does, once."""
+        flow = self.flow
+        if flow is None:
+            return True
+        frame = flow.frame[node]
+        if node.type in ENTERS:
+            assert frame.parent is not None
+            frame = frame.parent
+        return frame is flow.root and not flow.guard(node)
+
+    def is_in_frame(self, node: Node) -> bool:
+        """Whether a node is in a loop of the body."""
+        return self.flow is not None and self.flow.frame[node] is not self.flow.root
+
+
+class _Inliner:
+    def __init__(self, step: StepGraph, keeps: Keeps) -> None:
+        self._step = step
+        self._keeps = keeps
+        self._graph = Graph()
+        self._graph.functions = step.graph.functions
+        self._taken = {node.name for node in step.graph.nodes}
+        self._parts: dict[tuple[Function, frozenset[int]], _Part] = {}
+        self._kept: dict[Function, bool] = {}
+        self._count = 0
+
+    def run(self) -> int:
+        """Rebuild the step's graph; returns the number of calls replaced."""
+        step = self._step
+        part = _Part(step.graph.nodes, (), step.fetches)
+        part.waited.update(step.targets)
+        scope = _Scope()
+        self._emit(part, scope)
+        step.feeds = [scope.values[feed] for feed in step.feeds]
+        step._fetches = [scope.values[output] for output in step.fetches]
+        step.targets = list(dict.fromkeys(scope.ends_of(step.targets)))
+        step.graph = self._graph
+        self._drop_unused()
+        step.changes["inline"] += self._count
+        return self._count
+
+    def _drop_unused(self) -> None:
+        step = self._step
+        live = reachable([output.node for output in step.fetches] + step.targets)
+        live.update(feed.node for feed in step.feeds)
+        dead = [node for node in self._graph.nodes if node not in live]
+        if dead:
+            self._graph.remove_nodes(dead, reason="inline")
+
+    def _emit(self, part: _Part, scope: _Scope) -> None:
+        """Copy nodes, with bodies for the calls among them."""
+        for node in part.nodes:
+            if node.type in CALLS:
+                self._call(node, part, scope)
+            else:
+                self._copy(node, part, scope)
+        for node in part.nodes:
+            if node.type in MERGES:
+                self._close_loops(node, scope)
+
+    def _close_loops(self, node: Node, scope: _Scope) -> None:
+        """Give the copy of a Merge its back edges, for which others stood in."""
+        twin = scope.values[node.outputs[0]].node
+        for i, source in enumerate(node.inputs):
+            if twin.inputs[i] is not scope.values[source]:
+                self._graph.replace_input(twin, i, scope.values[source], reason="inline")
+
+    # ------------------------------------------------------------------ single nodes
+
+    def _copy(
+        self, node: Node, part: _Part, scope: _Scope, more: dict[str, Any] | None = None
+    ) -> None:
+        inputs = _inputs(node, scope)
+        controls = scope.ends_of(node.control_inputs)
+        attrs, device = node.attrs, node.device
+        if scope.prefix:
+            controls += self._ties(node, part, scope, inputs, controls)
+            attrs = _attrs(node, scope)
+            device = _device(node, scope)
+        if more is not None:
+            attrs = {**attrs, **more}
+        name = node.name if not scope.prefix else self._name(scope.prefix + node.name)
+        twin = self._add(node, name, inputs, attrs, controls)
+        twin.device = device
+        if node.forward is not None:
+            twin.forward = next(iter(scope.ends.get(node.forward, ())), None)
+        scope.values.update(zip(node.outputs, twin.outputs, strict=True))
+        scope.ends[node] = (twin,)
+
+    def _add(
+        self,
+        like: Node,
+        name: str,
+        inputs: tuple[Output, ...],
+        attrs: dict[str, Any],
+        controls: Sequence[Node],
+    ) -> Node:
+        twin = self._graph.add_node(
+            like.op_def,
+            name,
+            inputs,
+            attrs,
+            [output.dtype for output in like.outputs],
+            [output.dims for output in like.outputs],
+            like._code,
+            like._line,
+        )
+        if controls:
+            self._graph.set_control_inputs(twin, controls, reason="inline")
+        return twin
+
+    def _name(self, wanted: str) -> str:
+        name, number = wanted, 0
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        return name
+
+    def _ties(
+        self,
+        node: Node,
+        part: _Part,
+        scope: _Scope,
+        inputs: Sequence[Output],
+        controls: Sequence[Node],
+    ) -> list[Node]:
+        """The control inputs that a node of a body needs beside its own."""
+        ties: list[Node] = []
+        top = part.is_at_the_top(node)
+        if scope.waits and _is_tied(node, top, part.is_in_frame(node)):
+            ties += scope.waits
+        if scope.anchor is None or not top or (node.type == "Const" and not controls):
+            return ties
+        scope.full.update(node.outputs)
+        if node.type not in MERGES and node.type not in EXITS:
+            tied = any(source in scope.full for source in inputs)
+            tied = tied or any(not scope.full.isdisjoint(c.outputs) for c in controls)
+            if not tied:
+                ties.append(scope.anchor.node())
+        return ties
+
+    # ------------------------------------------------------------------ calls
+
+    def _call(self, call: Node, part: _Part, scope: _Scope) -> None:
+        function = function_of(call)
+        used = part.used[call]
+        ended = call in part.waited
+        if self._is_kept(function):
+            self._copy(call, part, scope, {"_used": tuple(sorted(used))})
+            return
+        self._count += 1
+        if ended:
+            used = {*used, *range(function.results)}
+        inner = self._enter(call, part, scope)
+        inner.values = dict(
+            zip(function.inputs, [scope.values[s] for s in call.inputs], strict=True)
+        )
+        body = self._part(function, frozenset(used))
+        self._emit(body, inner)
+        effects = inner.ends_of(function.effects)
+        for i in sorted(used):
+            scope.values[call.outputs[i]] = self._result(call, i, function, inner, effects)
+        if scope.anchor is not None and part.is_at_the_top(call):
+            scope.full.update(call.outputs)
+        if ended:
+            scope.ends[call] = (self._end(call, used, scope, inner, effects),)
+
+    def _is_kept(self, function: Function) -> bool:
+        known = self._kept.get(function)
+        if known is None:
+            known = self._kept[function] = must_be_kept(function) or self._keeps(function)
+        return known
+
+    def _part(self, function: Function, used: frozenset[int]) -> _Part:
+        part = self._parts.get((function, used))
+        if part is None:
+            results = [function.outputs[i] for i in sorted(used)]
+            arguments = [output.node for output in function.inputs]
+            stops = set(function.inputs)
+            found = reachable([o.node for o in results] + list(function.effects), stops)
+            nodes = ordered(found.difference(arguments), stops)
+            part = self._parts[function, used] = _Part(nodes, arguments, results)
+        return part
+
+    def _enter(self, call: Node, part: _Part, scope: _Scope) -> _Scope:
+        """The scope of a call's body."""
+        routed = scope.anchor is not None or not part.is_at_the_top(call)
+        full, ties = self._guarded_by(call, part, scope) if routed else ([], [])
+        values = [scope.values[source] for source in call.inputs]
+        waits = scope.ends_of(call.control_inputs)
+        if scope.prefix:
+            waits += [w for w in scope.waits if w not in waits]
+        inner = _Scope(scope.prefix + call.name + "/")
+        inner.waits = tuple(waits)
+        if routed:
+            inner.full.update(full)
+            name = inner.prefix + "anchor"
+            inner.anchor = _Anchor(lambda: self._anchor(call, name, full, ties, values, waits))
+        inner.device = _device(call, scope)
+        inner.colocation = _colocation(call, scope)
+        return inner
+
+    def _guarded_by(
+        self, call: Node, part: _Part, scope: _Scope
+    ) -> tuple[list[Output], list[Node]]:
+        """The inputs of a call that are there exactly when it runs, and its control inputs so."""
+        flow = part.flow
+        if flow is None or part.is_at_the_top(call):
+            full = [scope.values[s] for s in call.inputs if scope.values[s] in scope.full]
+            ties = [
+                end
+                for end in scope.ends_of(call.control_inputs)
+                if not scope.full.isdisjoint(end.outputs)
+            ]
+            return full, ties
+        guard, frame = flow.guard(call), flow.frame[call]
+        full = [
+            scope.values[source]
+            for source in call.inputs
+            if flow.output_guard(source) == guard
+            and flow.frame[source.node] is frame
+            and not _is_free(source.node)
+        ]
+        ties = []
+        for control in call.control_inputs:
+            if flow.frame[control] is frame and flow.guard(control) == guard:
+                ties += scope.ends.get(control, ())
+        return full, ties
+
+    def _anchor(
+        self,
+        call: Node,
+        name: str,
+        full: Sequence[Output],
+        ties: Sequence[Node],
+        values: Sequence[Output],
+        waits: Sequence[Node],
+    ) -> Node:
+        if ties:
+            return ties[0]
+        for value in full:
+            if value.node.type not in SWITCHES:
+                return value.node
+        if full:
+            return self._identity(call, name, full[0], ()).node
+        copies = [
+            self._identity(call, f"{name}_{i}", value, ()).node
+            for i, value in enumerate(values)
+            if not _is_free(value.node)
+        ]
+        no_op = lookup_op("NoOp")
+        node = self._graph.add_node(no_op, self._name(name), (), {}, (), (), call._code, call._line)
+        self._graph.set_control_inputs(node, [*copies, *waits], reason="inline")
+        return node
+
+    def _identity(self, call: Node, name: str, value: Output, controls: Sequence[Node]) -> Output:
+        dtype = value.dtype.base_dtype
+        node = self._graph.add_node(
+            lookup_op("Identity"),
+            self._name(name),
+            (value,),
+            {"T": dtype},
+            (dtype,),
+            (value.dims,),
+            call._code,
+            call._line,
+        )
+        if controls:
+            self._graph.set_control_inputs(node, controls, reason="inline")
+        return node.outputs[0]
+
+    def _result(
+        self, call: Node, i: int, function: Function, inner: _Scope, effects: Sequence[Node]
+    ) -> Output:
+        value = inner.values[function.outputs[i]]
+        controls = [*effects, *inner.waits]
+        if inner.anchor is not None and value not in inner.full:
+            controls.append(inner.anchor.node())
+        if not controls:
+            return value
+        result = self._identity(call, f"{inner.prefix}output_{i}", value, controls)
+        result.node.device = inner.device
+        inner.full.add(result)
+        return result
+
+    def _end(
+        self,
+        call: Node,
+        used: Iterable[int],
+        scope: _Scope,
+        inner: _Scope,
+        effects: Sequence[Node],
+    ) -> Node:
+        """A node that has the place of a call for those who wait for it."""
+        waits: list[Node] = [*effects, *inner.waits]
+        for i in sorted(used):
+            value = scope.values[call.outputs[i]]
+            if value.node.type in SWITCHES or value.node.type in ENTERS:
+                value = self._identity(call, f"{inner.prefix}output_{i}", value, ())
+            waits.append(value.node)
+        if inner.anchor is not None:
+            waits.append(inner.anchor.node())
+        name = scope.prefix + call.name
+        node = self._graph.add_node(
+            lookup_op("NoOp"),
+            name if not scope.prefix else self._name(name),
+            (),
+            {},
+            (),
+            (),
+            call._code,
+            call._line,
+        )
+        node.device = inner.device
+        self._graph.set_control_inputs(node, waits, reason="inline")
+        return node
+
+
+# ------------------------------------------------------------------------------- helpers
+
+
+def _inputs(node: Node, scope: _Scope) -> tuple[Output, ...]:
+    """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
+    values = scope.values
+    if node.type not in MERGES:
+        return tuple([values[source] for source in node.inputs])
+    there = next(values[source] for source in node.inputs if source in values)
+    return tuple([values.get(source, there) for source in node.inputs])
+
+
+def _is_free(node: Node) -> bool:
+    """Whether a node is the same in every frame: a constant that waits for nothing."""
+    return node.type == "Const" and not node.control_inputs
+
+
+def _is_tied(node: Node, top: bool, in_frame: bool) -> bool:
+    """Whether a node itself waits for what its call waits for; results do in any case."""
+    if node.type in ENTERS:
+        return top
+    if in_frame:
+        return False
+    if top and not node.inputs and not node.control_inputs:
+        return node.type != "Const"
+    if node.op_def.stateful:
+        return not is_private(node)
+    return any(source.dtype.is_ref for source in node.inputs)
+
+
+def _attrs(node: Node, scope: _Scope) -> dict[str, Any]:
+    attrs = node.attrs
+    if "frame_name" in attrs:
+        attrs = {**attrs, "frame_name": scope.prefix + attrs["frame_name"]}
+    colocation = _colocation(node, scope)
+    if colocation or "_class" in attrs:
+        attrs = {**attrs, "_class": tuple([f"loc:@{name}" for name in colocation])}
+    return attrs
+
+
+def _colocation(node: Node, scope: _Scope) -> tuple[str, ...]:
+    """The nodes that a node is to be placed with: its own wishes, or else those of the call."""
+    if "_class" not in node.attrs:
+        return scope.colocation
+    if not scope.prefix:
+        return node.colocation
+    found = []
+    for name in node.colocation:
+        other = node.graph.find_node(name)
+        given = None if other is None or not other.outputs else scope.values.get(other.outputs[0])
+        found.append(scope.prefix + name if given is None else given.node.name)
+    return tuple(found)
+
+
+def _device(node: Node, scope: _Scope) -> str:
+    """The device that a node asks for, and where it leaves that open the call."""
+    if not scope.device or not node.device:
+        return node.device or scope.device
+    return parse(scope.device).merge(parse(node.device)).to_string()
