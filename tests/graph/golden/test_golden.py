@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from weft_testing.graphs import assert_same_graph, sample_graph, segmented_graph
+import numpy as np
+from weft_testing.graphs import assert_same_graph, looped_graph, sample_graph, segmented_graph
 
+import weft as wf
 from weft_graph import serialize
 from weft_graph.graph import Graph
 
@@ -35,4 +37,15 @@ def test_segments_v1() -> None:
 
 def test_there_is_a_test_for_every_file() -> None:
     names = {path.stem for path in FOLDER.glob("*.weft")}
-    assert names == {"everything_v1", "segments_v1"}
+    assert names == {"everything_v1", "loops_v2", "segments_v1"}
+
+
+def test_loops_can_be_differentiated_again() -> None:
+    """What the file computes, and gradients taken now, are those of a graph built today."""
+    found = []
+    for graph in (looped_graph(), _read("loops_v2.weft")):
+        with graph.as_default(), wf.Session() as session:
+            x, grad = graph.get_tensor_by_name("x:0"), graph.get_tensor_by_name("grad:0")
+            second = wf.gradients(grad, x)[0]
+            found.append(session.run(["y:0", grad, second], {x: 0.9}))
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-12)

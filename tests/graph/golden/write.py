@@ -12,7 +12,7 @@ sys.path.insert(0, str(FOLDER.parents[1] / "support"))
 
 def main() -> None:
     """Write each missing file."""
-    from weft_testing.graphs import declared, sample_graph, segmented_graph
+    from weft_testing.graphs import declared, looped_graph, sample_graph, segmented_graph
 
     from weft_graph import serialize
 
@@ -27,6 +27,10 @@ def main() -> None:
             with segments.open("xb") as file:
                 serialize.write_graph(graph.copy(graph.nodes[:count]), file)
                 serialize.write_graph(graph, file, from_node=count)
+
+        loops = FOLDER / "loops_v2.weft"
+        if not loops.exists():
+            loops.write_bytes(serialize.graph_to_bytes(_anonymous(looped_graph())))
 
 
 def _anonymous(graph: Any) -> Any:

@@ -233,3 +233,26 @@ def assert_same_graph(
             assert (m.forward and m.forward.name) == (n.forward and n.forward.name)
     a.check_integrity()
     b.check_integrity()
+
+
+def looped_graph() -> Graph:
+    """A conditional in a loop over `x`, its result `y`, and the gradient `grad`."""
+    import weft as wf
+
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.float64, [], name="x")
+        y = wf.while_loop(
+            lambda i, a: i < 5,
+            lambda i, a: (
+                i + 1,
+                wf.cond(wf.equal(i % 2, 0), lambda: a * x, lambda: wf.sin(a) + x),
+            ),
+            [0, wf.constant(1.0, wf.float64)],
+            maximum_iterations=7,
+            parallel_iterations=3,
+            swap_memory=True,
+        )[1]
+        grad = wf.gradients(y, x)[0]
+        wf.identity(y, name="y")
+        wf.identity(grad, name="grad")
+    return graph
