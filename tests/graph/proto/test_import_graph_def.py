@@ -210,6 +210,19 @@ def _colocate(name: str) -> Callable[[proto.GraphDef], None]:
     return _attr(2, "_class", list=groups)
 
 
+def _class_of_bytes(graph_def: proto.GraphDef) -> None:
+    graph_def.node[2].attr["_class"].list.s[:] = [b"loc:@\xff"]
+
+
+def _control_back_edge(graph_def: proto.GraphDef) -> None:
+    graph_def.node[1].op = "NextIteration"
+    graph_def.node[2].op = "Merge"
+    graph_def.node[2].attr["N"].i = 2
+    del graph_def.node[2].attr["mode"]
+    graph_def.node[1].input[:] = ["c"]
+    graph_def.node[2].input[:] = ["a", "a", "^b"]
+
+
 def _versions(**fields: Any) -> Callable[[proto.GraphDef], None]:
     def change(graph_def: proto.GraphDef) -> None:
         graph_def.versions.CopyFrom(proto.VersionDef(**fields))
@@ -252,6 +265,10 @@ def _without_type(graph_def: proto.GraphDef) -> None:
         (_attr(1, "T", placeholder="x"), errors.InvalidArgumentError, "got placeholder", "b"),
         (_colocate("q"), errors.InvalidArgumentError, "placed with 'loc:@q'", "c"),
         (_shapes(0, 2, 2), errors.InvalidArgumentError, "has 2 shapes for 1 outputs", "a"),
+        (_class_of_bytes, errors.InvalidArgumentError, "placed with 'loc:@\ufffd'", "c"),
+        (_attr(2, "_class", i=3), errors.InvalidArgumentError, "placed with '3'", "c"),
+        (_attr(0, "_output_shapes", b=True), errors.InvalidArgumentError, "a list of sh", "a"),
+        (_control_back_edge, errors.InvalidArgumentError, "2 nodes are on a cycle", None),
         (_contradiction, errors.InvalidArgumentError, r"_output_shapes says \[9\]", "c"),
         (_shapes(1, -2), errors.InvalidArgumentError, "-1 or more", "b"),
         (_versions(min_consumer=9999), errors.InvalidArgumentError, "needs a reader of", None),
@@ -286,6 +303,26 @@ def test_output_shapes_refine(graph: Graph, graph_def: proto.GraphDef) -> None:
     import_graph_def(graph_def, name="")
     b = graph.get_operation_by_name("b")
     assert b.outputs[0].dims == (2, 5) and "_output_shapes" not in b.attrs
+
+
+def test_shapes_of_handles_are_not_compared(graph: Graph) -> None:
+    handle = create("VarHandleOp", (), {"dtype": dtypes.float32, "shape": (2,)}, name="v")
+    graph_def = graph.as_graph_def()
+    _shapes(0, (2,))(graph_def)
+    import_graph_def(graph_def, name="again")
+    assert graph.get_operation_by_name("again/v").outputs[0].dims == handle.outputs[0].dims
+
+
+def test_attributes_that_only_inform(graph: Graph) -> None:
+    create("VarHandleOp", (), {"dtype": dtypes.float32, "shape": (2,)}, name="v")
+    graph_def = graph.as_graph_def()
+    graph_def.node[0].attr["debug_name"].s = b"anything"
+    producer = proto.OpList()
+    producer.op.add(name="VarHandleOp").attr.add(
+        name="debug_name", type="string"
+    ).default_value.s = b""
+    for known in (None, producer):
+        import_graph_def(graph_def, producer_op_list=known)
 
 
 def test_huge_claims(graph: Graph) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import ENTERS
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ def _copy_alone(node: Node, graph: Graph) -> Node:
         node._line,
     )
     twin.device = node.device
+    if node.type in ENTERS:
+        graph.reserve_name(node.attrs["frame_name"])
     return twin
 
 

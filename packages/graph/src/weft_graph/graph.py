@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_graph import stacks
 from weft_graph.device_spec import DeviceSpec
+from weft_graph.functions.library import Library
 from weft_graph.node import Node, Output
 from weft_graph.scopes import BuildScopes, ControlScope, check_scope_name
 from weft_tensor import errors
@@ -45,7 +46,7 @@ class Graph:
         self.nodes: list[Node] = []
         self.scopes = BuildScopes()
         self.seed: int | None = None
-        self.functions: dict[str, Any] = {}
+        self.functions = Library()
         self.gradient_functions: dict[str, Any] = {}
         self._by_name: dict[str, Node] = {}
         self._names: dict[str, int] = {}
@@ -174,6 +175,11 @@ class Graph:
             self._names.setdefault(full.lower(), 1)
         return full
 
+    def reserve_name(self, full: str) -> None:
+        """Keep `unique_name` from giving a name out, which a frame has."""
+        with self._lock:
+            self._names.setdefault(full.lower(), 1)
+
     def _unique(self, full: str, mark_as_used: bool = True) -> str:
         key = full.lower()
         names = self._names
@@ -288,6 +294,14 @@ class Graph:
     def prevent_feeding(self, tensor: Output) -> None:
         """Make feeding the output an error."""
         self._unfeedable.add(tensor)
+
+    def capture(self, output: Output) -> Output:
+        """What stands for `output` in nodes of this graph: in the body of a function its argument."""
+        return output
+
+    def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:
+        """`inputs` of a new node, with what stands for those from outside; they convert later."""
+        return inputs
 
     # ----------------------------------------------------------------- scopes
 

@@ -16,6 +16,7 @@ from typing import Any
 from weft_exec.executor.linear import Gather, Instruction, Segment, Slots, slot_range
 from weft_graph.node import Node
 from weft_graph.passes.flow import ALWAYS, Frame, Guard
+from weft_tensor import errors
 
 Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Sequence[int], Node]
 """A call, what takes its arguments, where its results go, the slots used and made, and the node."""
@@ -265,7 +266,12 @@ def in_order(items: Sequence[Item]) -> list[Item]:
             pending[user] -= 1
             if not pending[user]:
                 heapq.heappush(ready, (user.position, -len(result), user))
-    assert len(result) == len(items), "items wait for each other"
+    if len(result) < len(items):
+        stuck = sorted({item.node.name for item in items} - {item.node.name for item in result})
+        raise errors.InvalidArgumentError(
+            "these nodes wait for each other, as when two loops share the name of a frame: "
+            + ", ".join(stuck[:10])
+        )
     return result
 
 

@@ -143,6 +143,8 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
         _capture(context, node)
     for fill in fillings:
         fill()
+    for name in made:
+        graph.reserve_name(name)
     graph.contexts.update(made)
     graph.has_contexts = graph.has_contexts or bool(homes)
 

@@ -15,7 +15,7 @@ from weft_graph.gc_pause import paused_gc
 from weft_graph.graph import Graph, _wait
 from weft_graph.node import Node, Output
 from weft_graph.op_def import OpDef, lookup_op
-from weft_graph.ops.control_flow import MERGES, NEXT_ITERATIONS
+from weft_graph.ops.control_flow import ENTERS, MERGES, NEXT_ITERATIONS
 from weft_graph.schema.columns import Columns
 from weft_graph.serialize.layout import (
     HEADER_SIZE,
@@ -82,7 +82,7 @@ def read_graph(
       In all cases `into` is as before.
     """
     graph = Graph() if into is None else into
-    count, names, functions = len(graph.nodes), dict(graph._names), dict(graph.functions)
+    count, names, functions = len(graph.nodes), dict(graph._names), graph.functions.copy()
     contexts = dict(graph.contexts)
     stream = Source(source, max_bytes)
     whole = False
@@ -463,6 +463,8 @@ class _Segment:
             graph._by_name.update((node.name, node) for node in self._nodes)
             for node in self._nodes:
                 graph._names.setdefault(node.name.lower(), 1)
+                if node.type in ENTERS:
+                    graph.reserve_name(node.attrs["frame_name"])
 
 
 def _canonical_device(text: str) -> str:

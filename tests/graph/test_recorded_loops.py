@@ -1,0 +1,140 @@
+"""Loops, recurrent networks and functions over rows return what they return on TensorFlow."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from weft_autodiff.backprop import gradients
+from weft_exec.session import Session
+from weft_graph import functional, nest, nn
+from weft_graph.builder import constant
+from weft_graph.control_flow.conditional import cond
+from weft_graph.control_flow.loop import while_loop
+from weft_graph.graph import Graph
+from weft_graph.nn import dynamic_rnn, rnn_cell
+from weft_graph.ops import (
+    arithmetic,
+    array,
+    casting,
+    comparison,
+    elementary,
+    gather,
+    join,
+    masks,
+    matmul,
+    reduction,
+    state,
+)
+from weft_graph.ops.array import placeholder
+from weft_graph.tensor_array import TensorArray
+from weft_graph.variable_scope import get_variable
+from weft_graph.variables import global_variables
+from weft_tensor import dtypes
+from weft_tensor.shape import TensorShape
+
+LOOPS = Path(__file__).parent / "loops"
+EXPECTED = json.loads((LOOPS / "expected.json").read_text())["cases"]
+TOLERANCE = {"float32": 2e-5, "float64": 1e-10}
+
+
+def load_cases() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("loop_cases", LOOPS / "cases.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CASES = load_cases()
+
+NAMES = SimpleNamespace(
+    Graph=Graph,
+    Session=Session,
+    TensorArray=TensorArray,
+    TensorShape=TensorShape,
+    add_n=arithmetic.add_n,
+    argmax=reduction.argmax,
+    assign=state.assign,
+    bool=dtypes.bool_,
+    cast=casting.cast,
+    concat=join.concat,
+    cond=cond,
+    constant=constant,
+    equal=comparison.equal,
+    float32=dtypes.float32,
+    float64=dtypes.float64,
+    foldl=functional.foldl,
+    foldr=functional.foldr,
+    gather=gather.gather,
+    get_variable=get_variable,
+    global_variables=global_variables,
+    gradients=gradients,
+    int32=dtypes.int32,
+    int64=dtypes.int64,
+    logical_and=comparison.logical_and,
+    logical_or=comparison.logical_or,
+    map_fn=functional.map_fn,
+    matmul=matmul.matmul,
+    nest=nest,
+    nn=SimpleNamespace(
+        bidirectional_dynamic_rnn=dynamic_rnn.bidirectional_dynamic_rnn,
+        dynamic_rnn=dynamic_rnn.dynamic_rnn,
+        log_softmax=nn.log_softmax,
+        raw_rnn=dynamic_rnn.raw_rnn,
+        rnn_cell=rnn_cell,
+        softmax=nn.softmax,
+        top_k=nn.top_k,
+    ),
+    not_equal=comparison.not_equal,
+    one_hot=gather.one_hot,
+    ones=array.ones,
+    placeholder=placeholder,
+    reduce_all=reduction.reduce_all,
+    reduce_any=reduction.reduce_any,
+    reduce_sum=reduction.reduce_sum,
+    reshape=array.reshape,
+    scan=functional.scan,
+    sigmoid=elementary.sigmoid,
+    sin=elementary.sin,
+    tanh=elementary.tanh,
+    tile=join.tile,
+    where=masks.where,
+    while_loop=while_loop,
+    zeros=array.zeros,
+)
+"""What the cases use, by TensorFlow's names."""
+
+
+def test_every_case_is_recorded() -> None:
+    assert set(CASES.CASES) == set(EXPECTED)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_loops_are_those_of_tensorflow(name: str) -> None:
+    found, expected = CASES.results(NAMES, name), EXPECTED[name]
+    assert found["variables"] == expected["variables"]
+    assert found["types"] == expected["types"]
+    for mine, other in zip(found["shapes"], expected["shapes"], strict=True):
+        assert at_least(mine, other), f"{mine} says less than {other}"
+    for what in ("outputs", "gradients"):
+        assert len(found[what]) == len(expected[what])
+        for i, (mine, other) in enumerate(zip(found[what], expected[what], strict=True)):
+            tolerance = TOLERANCE.get(mine.dtype.name, 0)
+            np.testing.assert_allclose(
+                mine, other, rtol=tolerance, atol=tolerance / 10, err_msg=f"{what} {i}"
+            )
+
+
+def at_least(dims: Any, others: Any) -> bool:
+    """Whether all that one shape says is said by the other, too."""
+    if others is None:
+        return True
+    return dims is not None and all(b in (None, a) for a, b in zip(dims, others, strict=True))
