@@ -10,6 +10,7 @@ import pytest
 
 import weft as wf
 from weft import errors
+from weft_graph.tensor_array import TensorArray
 
 WAYS = [(kind, level) for kind in ("", "READY_QUEUE") for level in (0, -1)]
 
@@ -65,6 +66,23 @@ def test_an_update_outside_of_branches_that_look(session: wf.Session) -> None:
     assert session.run([y, bump], {p: True}) == [4, 3]
 
 
+def test_the_result_of_an_update_is_used_in_a_branch_and_outside(session: wf.Session) -> None:
+    p = wf.placeholder(wf.bool, [])
+    v = wf.Variable(1.0, use_resource=True)
+    session.run(v.initializer)
+    bump = v.assign_add(1.0)
+
+    def then() -> Any:
+        with wf.control_dependencies([bump]):
+            return wf.constant(5.0)
+
+    y = wf.cond(p, then, lambda: wf.constant(6.0))
+    with wf.control_dependencies([y, bump]):
+        z = v.read_value()
+    assert session.run([y, z], {p: True}) == [5, 2]
+    assert session.run([y, z], {p: False}) == [6, 3]
+
+
 # ---------------------------------------------------------------------------------- building
 
 
@@ -85,3 +103,33 @@ def test_a_loop_colocated_with_a_node(session: wf.Session) -> None:
     with wf.colocate_with(z):
         y = wf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * x), [0, x])[1]
     assert session.run(y, {x: 2.0}) == 16
+
+
+def test_branches_return_one_tensor_array() -> None:
+    """Arrays that branches make have handles of their own, and only one can be the result."""
+
+    def made(value: float) -> TensorArray:
+        return TensorArray(wf.float64, size=1).write(0, wf.constant(value, wf.float64))
+
+    with pytest.raises(errors.InvalidArgumentError, match="TensorArray"):
+        wf.cond(wf.placeholder(wf.bool, []), lambda: made(1.0), lambda: made(2.0))
+
+
+def test_a_body_returns_the_tensor_array_it_was_given() -> None:
+    def body(i: Any, _: Any) -> Any:
+        other = TensorArray(wf.float64, size=1)
+        return i + 1, other.write(0, wf.constant(5.0, wf.float64))
+
+    with pytest.raises(errors.InvalidArgumentError, match="TensorArray"):
+        wf.while_loop(lambda i, _: i < 2, body, [0, TensorArray(wf.float64, size=1)])
+
+
+def test_branches_that_are_tensors() -> None:
+    x = wf.constant(1.0)
+    with pytest.raises(TypeError, match="true_fn to be callable"):
+        wf.cond(wf.placeholder(wf.bool, []), x, x)
+
+
+def test_parallel_iterations_of_numpy(session: wf.Session) -> None:
+    loop = wf.while_loop(lambda i: i < 3, lambda i: i + 1, [0], parallel_iterations=np.int64(4))
+    assert session.run(loop) == 3

@@ -207,17 +207,19 @@ class UnreadVariable(ResourceVariable):
 
     def value(self) -> Output:
         """The value after the update."""
-        with self._graph.control_dependencies([self._update_node]):
+        with self._update_node.graph.control_dependencies([self._update_node]):
             return super().value()
 
     def read_value(self) -> Output:
         """A new read of the value after the update."""
-        with self._graph.control_dependencies([self._update_node]):
+        with self._update_node.graph.control_dependencies([self._update_node]):
             return super().read_value()
 
     def _as_graph_element(self) -> Output:
         if self._element is None:
-            self._element = self.read_value()
+            # Where the update is, since others use the same read.
+            with self._graph.scopes.beside(self._update_node):
+                self._element = self.read_value()
         return self._element
 
 

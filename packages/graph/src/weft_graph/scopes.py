@@ -79,6 +79,16 @@ class BuildScopes(threading.local):
         finally:
             self.context, self.controls = before
 
+    @contextmanager
+    def beside(self, node: Node) -> Iterator[None]:
+        """Go into the branch or the loop that a node is in, out of control inputs."""
+        before = self.context, self.controls
+        self.context, self.controls = node.context, []
+        try:
+            yield
+        finally:
+            self.context, self.controls = before
+
     def control_inputs(self, inputs: Sequence[Output]) -> tuple[Node, ...]:
         """The control inputs a node with these inputs needs.
 

@@ -8,7 +8,7 @@ from typing import Any
 from weft_graph import nest
 from weft_graph.builder import convert_to_tensor
 from weft_graph.control_flow.context import CondContext, Conditional, current_context
-from weft_graph.control_flow.structure import Rebuild, flatten, unpacked
+from weft_graph.control_flow.structure import Rebuild, check_arrays, flatten, unpacked
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
 from weft_graph.ops import (
@@ -19,6 +19,7 @@ from weft_graph.ops import (
     identity,
     reduction,
 )
+from weft_graph.stacks import graph_for
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims
 
@@ -71,7 +72,8 @@ def _functions(
 ) -> tuple[Branch, Branch]:
     if (true_fn is not None and fn1 is not None) or (false_fn is not None and fn2 is not None):
         raise errors.InvalidTypeError("cond takes true_fn or fn1, and false_fn or fn2, not both")
-    then, otherwise = true_fn or fn1, false_fn or fn2
+    then = fn1 if true_fn is None else true_fn
+    otherwise = fn2 if false_fn is None else false_fn
     for function, wanted in ((then, "true_fn"), (otherwise, "false_fn")):
         if not callable(function):
             raise errors.InvalidTypeError(
@@ -145,6 +147,7 @@ def _check_structures(conditional: Conditional, otherwise: Any, then: Any) -> No
         raise errors.InvalidArgumentError(
             f"true_fn and false_fn of cond must return equal structures: {cause}"
         ) from cause
+    check_arrays(then, otherwise, "true_fn and false_fn of cond")
     lower, upper = [branch.results for branch in conditional.branches]
     if len(lower) != len(upper):
         raise errors.InvalidArgumentError(
@@ -184,7 +187,7 @@ def case(
     pairs = _pairs(pred_fn_pairs)
     if default is not None and not callable(default):
         raise errors.InvalidTypeError(f"case requires default to be callable, got {default!r}")
-    graph = pairs[0][0].graph
+    graph = graph_for(pairs[0][0])
     with graph.as_default(), graph.name_scope(name):
         preds = [pred for pred, _ in pairs]
         waits = []

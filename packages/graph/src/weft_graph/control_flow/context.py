@@ -137,8 +137,12 @@ class ControlFlowContext:
             waits = tuple(dict.fromkeys([self.capture_control(node) for node in controls]))
         finally:
             scopes.name_prefix = before
-        if self.pivot is not None and not waits and self._is_free(inside):
-            waits = (self.pivot,)
+        if (
+            self.pivot is not None
+            and self._is_free(inside)
+            and not any([self._decides(node) for node in waits])
+        ):
+            waits = (*waits, self.pivot)
         return inside, waits, self
 
     def capture(self, output: Output) -> Output:
@@ -179,6 +183,11 @@ class ControlFlowContext:
     def _is_free(self, inputs: Sequence[Output]) -> bool:
         """Whether a node with these inputs would run without regard to this context."""
         raise NotImplementedError
+
+    def _decides(self, node: Node) -> bool:
+        """Whether what waits for a node runs when this context does, and not before."""
+        home = home_of(node)
+        return home is not None and home.is_inside(self) and not is_constant_enter(node)
 
     def _bring_in(self, value: Output) -> Output:
         raise NotImplementedError

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_graph import nest
 from weft_graph.builder import convert_to_tensor
 from weft_graph.control_flow.context import WhileContext, current_context
-from weft_graph.control_flow.structure import flatten, unpacked
+from weft_graph.control_flow.structure import check_arrays, flatten, unpacked
 from weft_graph.graph import Graph
 from weft_graph.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.node import Output
@@ -50,7 +51,8 @@ def while_loop(
         changes its shape without an invariant that allows it.
     Source: paper, section 4.4.
     """
-    _check_arguments(cond, body, loop_vars, parallel_iterations)
+    _check_arguments(cond, body, loop_vars)
+    at_a_time = _positive(parallel_iterations)
     structure = loop_vars if nest.is_nested(loop_vars) else [loop_vars]
     graph = _graph_of(structure)
     with (
@@ -64,7 +66,7 @@ def while_loop(
             graph,
             graph.unique_name("while_context"),
             current_context(graph),
-            parallel_iterations,
+            at_a_time,
             back_prop,
             swap_memory,
             limit,
@@ -80,7 +82,7 @@ def while_loop(
     return packed if return_same_structure else unpacked(packed)
 
 
-def _check_arguments(cond: Any, body: Any, loop_vars: Any, parallel_iterations: Any) -> None:
+def _check_arguments(cond: Any, body: Any, loop_vars: Any) -> None:
     for function, label in ((cond, "cond"), (body, "body")):
         if not callable(function):
             raise errors.InvalidTypeError(
@@ -90,20 +92,28 @@ def _check_arguments(cond: Any, body: Any, loop_vars: Any, parallel_iterations: 
         raise errors.InvalidArgumentError(
             "while_loop requires at least one loop variable, got none"
         )
-    if not isinstance(parallel_iterations, int) or parallel_iterations < 1:
+
+
+def _positive(parallel_iterations: Any) -> int:
+    try:
+        count = operator.index(parallel_iterations)
+    except TypeError:
+        count = 0
+    if count < 1:
         raise errors.InvalidTypeError(
             "while_loop requires parallel_iterations to be a positive integer, got "
             f"{parallel_iterations!r}"
         )
+    return count
 
 
 def _graph_of(structure: Any) -> Graph:
-    from weft_graph.stacks import get_default_graph
+    from weft_graph.stacks import get_default_graph, graph_for
 
     for leaf in nest.flatten(structure):
         graph = getattr(leaf, "graph", None)
         if isinstance(graph, Graph):
-            return graph
+            return graph_for(leaf)
     return get_default_graph()
 
 
@@ -134,6 +144,7 @@ def _next_values(body: Any, current: Any, structure: Any, count: int) -> list[Ou
         raise errors.InvalidArgumentError(
             f"body must return the structure of the loop variables: {cause}"
         ) from cause
+    check_arrays(structure, result, "body, for a loop variable,")
     values = flatten(result)[0]
     if len(values) != count:
         raise errors.InvalidArgumentError(

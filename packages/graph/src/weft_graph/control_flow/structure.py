@@ -15,6 +15,7 @@ from weft_graph.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.node import Output
 from weft_graph.ops import identity
 from weft_graph.tensor_array import TensorArray, rebuild
+from weft_tensor import errors
 
 Rebuild = Callable[[Sequence[Output]], Any]
 
@@ -55,6 +56,25 @@ def flatten(structure: Any) -> tuple[list[Output], Rebuild]:
         return nest.pack_sequence_as(structure, made)
 
     return [part for group in groups for part in group], rebuild_all
+
+
+def check_arrays(wanted: Any, got: Any, who: str) -> None:
+    """Require each TensorArray in `got` to be the one at its place in `wanted`.
+
+    Raises: InvalidArgumentError: it is another one, or none.
+    """
+    for a, b in zip(nest.flatten(wanted), nest.flatten(got), strict=True):
+        if not isinstance(a, TensorArray) and not isinstance(b, TensorArray):
+            continue
+        if (
+            not isinstance(a, TensorArray)
+            or not isinstance(b, TensorArray)
+            or a.handle is not b.handle
+        ):
+            raise errors.InvalidArgumentError(
+                f"{who} must return one and the same TensorArray, made outside and written to, "
+                f"got {a!r} and {b!r}"
+            )
 
 
 def unpacked(result: Any) -> Any:
