@@ -11,6 +11,7 @@ Measured = dict[str, dict[str, float]]
 GRAPH_MODE = ("weft", "tensorflow")
 EVERYBODY = ("weft", "tensorflow", "torch", "torch-compile", "jax")
 EAGER_TOO = ("weft", "tensorflow", "torch", "jax")
+LOOPS = ("weft", "tensorflow", "jax")
 WEFT = ("weft",)
 
 
@@ -31,6 +32,7 @@ class Program:
     rows: tuple[Row, ...]
     subjects: tuple[str, ...] = GRAPH_MODE
     script: str = ""  # where it is not the subject's own
+    family: str = ""  # where the subject's own script begins with that
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,42 @@ PROGRAMS = [
         ),
         WEFT,
         "memory.py",
+    ),
+    Program(
+        "loop_scalar",
+        (Row("loop_scalar", "while loop, 1,000 iterations", "µs"),),
+        LOOPS,
+        family="loops",
+    ),
+    Program(
+        "loop_nested",
+        (Row("loop_nested", "nested while loops, 50×50", "µs"),),
+        LOOPS,
+        family="loops",
+    ),
+    Program(
+        "loop_products",
+        (Row("loop_products", "while loop of 100 products 256²"),),
+        LOOPS,
+        family="loops",
+    ),
+    Program(
+        "rnn",
+        (
+            Row("rnn_forward", "dynamic_rnn, LSTM 128, 100 steps, batch 32"),
+            Row("rnn_gradient", "the same with gradients"),
+        ),
+        LOOPS,
+        family="loops",
+    ),
+    Program(
+        "rnn_lengths",
+        (
+            Row("rnn_lengths_forward", "dynamic_rnn, sequences of 1 to 100 steps"),
+            Row("rnn_lengths_gradient", "the same with gradients"),
+        ),
+        LOOPS,
+        family="loops",
     ),
     *plans("tanh", "a plain chain"),
     *plans("negative", "neg of neg of …"),

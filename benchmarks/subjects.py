@@ -42,6 +42,8 @@ class Subject:
     def run(self, program: Program, threads: int, budget: float) -> dict[str, float]:
         """One child process: row -> its median. Raises CalledProcessError if the child fails."""
         script, *options = self.script
+        if program.family:
+            script = f"{program.family}_{script}"
         if program.script:
             script, options = program.script, []
             if script == "footprint.py":

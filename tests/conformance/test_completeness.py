@@ -35,6 +35,7 @@ NO_CASES = {
     "PlaceholderV2": "its value is fed",
     "ControlTrigger": "no inputs and no outputs",
     "LoopCond": "it marks a value, inside a loop only",
+    "PartitionedCall": "it calls a function of the library of its graph",
     **ROUTED,
 }
 """Op type to the reason why a row of inputs and a reference value cannot show it."""

@@ -56,6 +56,22 @@ def test_both_branches_update_one_variable(session: wf.Session) -> None:
     assert session.run(y, {p: False}) == 12
 
 
+@pytest.mark.parametrize("resource", [False, True])
+def test_both_branches_read_and_update_one_variable(session: wf.Session, resource: bool) -> None:
+    p = wf.placeholder(wf.bool, [])
+    v = wf.Variable(1.0, use_resource=resource)
+    session.run(v.initializer)
+
+    def more(amount: float) -> Any:
+        return wf.group(v.assign(v.read_value() + amount))
+
+    done = wf.cond(p, lambda: more(1.0), lambda: more(10.0))
+    with wf.control_dependencies([done]):
+        y = wf.identity(v.read_value())
+    assert session.run(y, {p: True}) == 2
+    assert session.run(y, {p: False}) == 12
+
+
 def test_an_update_outside_of_branches_that_look(session: wf.Session) -> None:
     p = wf.placeholder(wf.bool, [])
     v = wf.Variable(1.0, use_resource=True)
@@ -133,3 +149,58 @@ def test_branches_that_are_tensors() -> None:
 def test_parallel_iterations_of_numpy(session: wf.Session) -> None:
     loop = wf.while_loop(lambda i: i < 3, lambda i: i + 1, [0], parallel_iterations=np.int64(4))
     assert session.run(loop) == 3
+
+
+# ------------------------------------------------------------------------- feeding and freezing
+
+
+def test_a_value_inside_of_a_loop_is_not_fed(session: wf.Session) -> None:
+    x, inside = wf.placeholder(wf.float64, []), []
+
+    def body(i: Any, a: Any) -> Any:
+        inside.append(a * x)
+        return i + 1, inside[0]
+
+    y = wf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+    with pytest.raises(errors.InvalidArgumentError, match="inside the loop"):
+        session.run(y, {x: 2.0, inside[0]: 1.0})
+
+
+def test_freezing_variables_that_loops_and_branches_use(session: wf.Session) -> None:
+    x = wf.placeholder(wf.float64, [], name="x")
+    p = wf.placeholder(wf.bool, [], name="p")
+    v = wf.get_variable("v", initializer=np.float64(1.5), use_resource=True)
+    w = wf.get_variable("w", initializer=np.float64(0.5), use_resource=False)
+
+    def body(i: Any, a: Any) -> Any:
+        return i + 1, a * v + wf.cond(p, lambda: w * x, lambda: v * 1.0)
+
+    y = wf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+    wf.identity(y, name="y")
+    session.run(wf.global_variables_initializer())
+    graph_def = wf.get_default_graph().as_graph_def()
+    frozen = wf.graph_util.convert_variables_to_constants(session, graph_def, ["y"])
+    with wf.Graph().as_default(), wf.Session() as other:
+        feeds = wf.import_graph_def(frozen, name="", return_elements=["x:0", "p:0", "y:0"])
+        assert other.run(feeds[2], {feeds[0]: 2.0, feeds[1]: True}) == 11.5
+        assert other.run(feeds[2], {feeds[0]: 2.0, feeds[1]: False}) == 13.875
+
+
+def test_a_loop_imported_into_a_body(session: wf.Session) -> None:
+    with wf.Graph().as_default() as inner:
+        a = wf.placeholder(wf.float64, [], name="a")
+        b = wf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, v * a), [0, a])[1]
+        graph_def = inner.as_graph_def()
+
+    def imported(value: Any) -> Any:
+        (found,) = wf.import_graph_def(
+            graph_def, {"a:0": value}, return_elements=[b.name], name="imported"
+        )
+        found.set_shape([])
+        return found
+
+    x, p = wf.placeholder(wf.float64, []), wf.placeholder(wf.bool, [])
+    y = wf.while_loop(lambda i, _: i < 2, lambda i, v: (i + 1, imported(v) * 0.5), [0, x])[1]
+    z = wf.cond(p, lambda: imported(x), lambda: x)
+    assert session.run([y, z], {x: 2.0, p: True}) == [2048, 16]
+    assert session.run(z, {x: 2.0, p: False}) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,8 +14,8 @@ import pytest
 
 from weft_autodiff.backprop import gradients
 from weft_exec.session import Session
-from weft_graph import functional, nest, nn
-from weft_graph.builder import constant
+from weft_graph import functional, nest, nn, proto
+from weft_graph.builder import constant, convert_to_tensor
 from weft_graph.control_flow.conditional import cond
 from weft_graph.control_flow.loop import while_loop
 from weft_graph.graph import Graph
@@ -55,9 +56,37 @@ def load_cases() -> ModuleType:
 
 CASES = load_cases()
 
+
+class EverySession:
+    """Sessions that run the same steps in a line, node by node, and as it suits each."""
+
+    def __enter__(self) -> EverySession:
+        self._sessions = [Session(config=config) for config in configs()]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for session in self._sessions:
+            session.close()
+
+    def run(self, fetches: Any, feeds: Any = None) -> Any:
+        first, *others = [session.run(fetches, feeds) for session in self._sessions]
+        for other in others:
+            for mine, value in zip(nest.flatten(first), nest.flatten(other), strict=True):
+                np.testing.assert_array_equal(mine, value)
+        return first
+
+
+def configs() -> Iterator[proto.ConfigProto]:
+    for executor in ("SINGLE_THREADED_EXECUTOR", "READY_QUEUE", ""):
+        config = proto.ConfigProto(inter_op_parallelism_threads=2)
+        config.experimental.executor_type = executor
+        config.graph_options.optimizer_options.opt_level = -1 if executor else 0
+        yield config
+
+
 NAMES = SimpleNamespace(
     Graph=Graph,
-    Session=Session,
+    Session=EverySession,
     TensorArray=TensorArray,
     TensorShape=TensorShape,
     add_n=arithmetic.add_n,
@@ -68,6 +97,7 @@ NAMES = SimpleNamespace(
     concat=join.concat,
     cond=cond,
     constant=constant,
+    convert_to_tensor=convert_to_tensor,
     equal=comparison.equal,
     float32=dtypes.float32,
     float64=dtypes.float64,
@@ -87,6 +117,7 @@ NAMES = SimpleNamespace(
     nn=SimpleNamespace(
         bidirectional_dynamic_rnn=dynamic_rnn.bidirectional_dynamic_rnn,
         dynamic_rnn=dynamic_rnn.dynamic_rnn,
+        embedding_lookup=nn.embedding_lookup,
         log_softmax=nn.log_softmax,
         raw_rnn=dynamic_rnn.raw_rnn,
         rnn_cell=rnn_cell,

@@ -20,7 +20,7 @@ TENSOR = {"weft-tensor", "numpy", "ml-dtypes"}
 GRAPH = TENSOR | {"weft-graph", "flatbuffers", "protobuf"}
 AUTODIFF = GRAPH | {"weft-autodiff"}
 EXEC = GRAPH | {"weft-exec", "threadpoolctl"}
-IO = AUTODIFF | EXEC | {"weft-io"}
+IO = AUTODIFF | EXEC | {"weft-io", "pillow", "xxhash", "fsspec", "google-crc32c"}
 WEFT = IO | {"weft", "absl-py"}
 BRINGS = dict(zip(PACKAGES, [TENSOR, GRAPH, AUTODIFF, EXEC, IO, WEFT], strict=True))
 

@@ -73,9 +73,10 @@ def public(namespace: str) -> set[str]:
 
 
 def namespaces() -> list[str]:
-    """The namespaces that weft has; `wf.flags` is absl's."""
+    """The namespaces that weft has; `wf.flags` is absl's, `wf.raw_ops` has a name for each op."""
     modules = [name for name in dir(wf) if isinstance(getattr(wf, name), ModuleType)]
-    return ["wf", *(f"wf.{name}" for name in modules if name[0] != "_" and name != "flags")]
+    skipped = ("flags", "raw_ops")
+    return ["wf", *(f"wf.{name}" for name in modules if name[0] != "_" and name not in skipped)]
 
 
 def main() -> None:

@@ -104,4 +104,30 @@ def _product(i: Array, v: Array, s: Array, b: Array, left: bool, right: bool) ->
     return (dense.conj().T if left else dense) @ (b.conj().T if right else b)
 
 
-CASES = [*_to_dense(), *_products()]
+def _reordered() -> list[Case]:
+    table = [[2, 0], [0, 1], [2, 3], [0, 1], [0, 0]]
+    order = [4, 1, 3, 0, 2]
+    shape = Raw(np.array([3, 4], np.int64))
+
+    def expected(i: Array, v: Array, s: Array) -> tuple[Array, Array]:
+        return i[order], v[order]
+
+    return [
+        Case(
+            "SparseReorder",
+            [Raw(np.array(table, np.int64)), complex_normal(5), shape],
+            {},
+            expected,
+            dtypes=ANY,
+        ),
+        Case(
+            "SparseReorder",
+            [Raw(np.zeros((2, 0), np.int64)), complex_normal(2), Raw(np.zeros(0, np.int64))],
+            {},
+            lambda i, v, s: (i, v),
+            label="scalar",
+        ),
+    ]
+
+
+CASES = [*_to_dense(), *_products(), *_reordered()]

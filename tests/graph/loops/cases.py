@@ -178,6 +178,23 @@ def bidirectional_time_major(tf: Any, x: Any, h: Any) -> Any:
     )
 
 
+@case(known(BATCH, STEPS, dtype="int32"), known(BATCH, STEPS, UNITS))
+def embedded_words(tf: Any, words: Any, targets: Any) -> Any:
+    """Words that are looked up outside of one loop, and inside of another."""
+    table = tf.get_variable("table", [5, INPUTS])
+    inputs = tf.nn.embedding_lookup(table, words)
+    lengths = tf.constant([1, STEPS, 0, 3])
+    outputs, _ = tf.nn.dynamic_rnn(
+        tf.nn.rnn_cell.BasicLSTMCell(UNITS), inputs, sequence_length=lengths, dtype=tf.float32
+    )
+    sums = tf.scan(
+        lambda a, i: tf.tanh(a + tf.nn.embedding_lookup(table, i)),
+        words[0],
+        initializer=tf.zeros([INPUTS]),
+    )
+    return tf.reduce_sum((outputs - targets) ** 2, [1, 2]), sums
+
+
 # ----------------------------------------------------------------------------------- raw_rnn
 
 
@@ -379,7 +396,8 @@ def results(tf: Any, name: str) -> dict[str, Any]:
         floats = [each for each in outputs if each.dtype.is_floating]
         variables = tf.global_variables()
         sources = [*variables, *[x for x in feeds if x.dtype.is_floating]]
-        gradients = tf.gradients(tf.add_n([_weighted(tf, each) for each in floats]), sources)
+        total = tf.add_n([_weighted(tf, each) for each in floats])
+        gradients = [tf.convert_to_tensor(each) for each in tf.gradients(total, sources)]
         kinds = [(v.shape.as_list(), v.dtype.base_dtype.name) for v in variables]
         loads = [tf.assign(v, _value(rng, *kind)) for v, kind in zip(variables, kinds, strict=True)]
         with tf.Session() as session:

@@ -34,14 +34,18 @@ def run(*arguments: object) -> None:
     assert done.stdout.endswith("done\n")
 
 
-def test_death_at_every_boundary(directory: Path) -> None:
-    run("boundaries", directory)
+@pytest.mark.parametrize("kind", [(), ("asynchronous",)], ids=["plain", "asynchronous"])
+class TestDeath:
+    def test_at_every_boundary(self, directory: Path, kind: tuple[str, ...]) -> None:
+        run("boundaries", directory, 6 if kind else 2, *kind)
 
+    @pytest.mark.long
+    def test_at_every_boundary_of_any_save(self, directory: Path, kind: tuple[str, ...]) -> None:
+        run("boundaries", directory, 1, *kind)
 
-def test_killed_at_seeded_moments(directory: Path) -> None:
-    run("kill", directory, 20, 1)
+    def test_killed_at_seeded_moments(self, directory: Path, kind: tuple[str, ...]) -> None:
+        run("kill", directory, 20, 1, *kind)
 
-
-@pytest.mark.long
-def test_killed_at_many_moments(directory: Path) -> None:
-    run("kill", directory, 1000, 2)
+    @pytest.mark.long
+    def test_killed_at_many_moments(self, directory: Path, kind: tuple[str, ...]) -> None:
+        run("kill", directory, 1000, 2, *kind)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft_io.checkpoint.checksums import checksum
 from weft_io.checkpoint.index import Index
 from weft_io.checkpoint.reader import CheckpointReader, Wanted, read_index, read_tensors
 from weft_io.checkpoint.writer import Item, write_checkpoint
@@ -35,7 +36,7 @@ def body_of(data: bytes) -> dict[str, Any]:
     return json.loads(data.split(b"\n")[1])
 
 
-def envelope(body: bytes, version: int = 1) -> bytes:
+def envelope(body: bytes, version: int = 2) -> bytes:
     crc = zlib.crc32(b"%d\n" % version + body)
     return b'{"format":"weft-checkpoint","version":%d,"checksum":"crc32:%08x","index":\n%s\n}\n' % (
         version,
@@ -61,8 +62,8 @@ def test_unknown_keys_are_ignored(tmp_path: Path) -> None:
 
 
 def test_a_later_version_says_so(tmp_path: Path) -> None:
-    (tmp_path / "m.index").write_bytes(envelope(b"{}", 2))
-    with pytest.raises(errors.UnimplementedError, match="version 2"):
+    (tmp_path / "m.index").write_bytes(envelope(b"{}", 3))
+    with pytest.raises(errors.UnimplementedError, match="version 3"):
         read_index(str(tmp_path / "m"))
 
 
@@ -113,7 +114,10 @@ HOSTILE: dict[str, Change] = {
     "bytes past the end": lambda b: part(b, "a", begin=2**40, end=2**40 + 48),
     "bytes in the header": lambda b: part(b, "a", begin=0, end=48),
     "bytes backwards": lambda b: part(b, "a", begin=400, end=300),
-    "no checksum": lambda b: part(b, "a", crc32="123"),
+    "no checksum": lambda b: part(b, "a", checksum="123"),
+    "a short checksum": lambda b: part(b, "a", checksum="xxh3:123"),
+    "an unknown checksum": lambda b: part(b, "a", checksum="sha1:0123456789abcdef"),
+    "a checksum of another type": lambda b: part(b, "a", checksum=3),
     "shared bytes": lambda b: b["tensors"].update(z=copy.deepcopy(b["tensors"]["a"])),
     "a path": lambda b: b["shards"][0].update(suffix="/../../etc/passwd"),
     "an absolute path": lambda b: b["shards"][0].update(suffix="/etc/passwd"),
@@ -154,7 +158,7 @@ def test_strings_that_do_not_fit_their_bytes(tmp_path: Path) -> None:
         blob = b"".join(end.to_bytes(8, "little") for end in ends) + b"xyz"
         data[entry["begin"] : entry["end"]] = blob
         shard.write_bytes(data)
-        entry["crc32"] = f"{zlib.crc32(blob):08x}"
+        entry["checksum"] = checksum(blob)
         path.write_bytes(envelope(json.dumps(body).encode()))
         with pytest.raises(errors.DataLossError, match=r"'s'.*strings"):
             read_tensors(str(tmp_path / "m"), [Wanted("s")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,32 @@ class TestParts:
                 for p in pairs
             )
         assert same(found, self.value[rows, columns])
+
+    @pytest.mark.parametrize("saved", [1, 2, 5])
+    @pytest.mark.parametrize("wanted", [1, 3, 10])
+    def test_each_stored_part_is_read_once(
+        self, tmp_path: Path, saved: int, wanted: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from weft_io.checkpoint.shards import ShardReader
+
+        prefix = str(tmp_path / "m")
+        self.save(prefix, [10 * i // saved for i in range(1, saved)])
+        real, reads = ShardReader.read, []
+
+        def read(self: ShardReader, name: str, dtype: DType, part: Any, empty: Any) -> Any:
+            reads.append(part)
+            return real(self, name, dtype, part, empty)
+
+        monkeypatch.setattr(ShardReader, "read", read)
+        cuts = [10 * i // wanted for i in range(wanted + 1)]
+        boxes = [*itertools.pairwise(cuts), (2, 7), (0, 10)]
+        found = read_tensors(prefix, [Wanted("w", f"10 6 {a},{b - a}:-") for a, b in boxes])
+        assert len(reads) == len(set(map(id, reads))) == saved
+        for value, (a, b) in zip(found, boxes, strict=True):
+            assert same(value, self.value[a:b])
+        for i, one in enumerate(found):
+            one[:] = -1
+            assert not any((other == -1).any() for other in found[i + 1 :])
 
     def test_strings_in_parts(self, tmp_path: Path) -> None:
         value = np.array([b"a", b"", b"ccc", b"\0"], object)

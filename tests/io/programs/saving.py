@@ -1,7 +1,8 @@
 """Saves in child processes that die, and checks what they leave. Run as a program: it forks.
 
-Modes: "boundaries" dies at each call of the operating system in turn, and in the middle of each
-write; "kill" is killed at seeded moments while it saves in a loop. Writes a line per failure.
+Modes: "boundaries STRIDE" dies at each call of the operating system in turn, or at every so many,
+and in the middle of each write; "kill TIMES SEED" is killed at seeded moments while it saves in a
+loop. With "asynchronous" behind these the saves are. Writes a line per failure.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ DIED = 9
 
 
 class Training:
-    """A model whose variables all hold the step, and its saver."""
+    """A model whose variables all hold the step, and its saver; made once, and used in forks."""
 
-    def __init__(self, directory: Path, overwrite: bool) -> None:
+    def __init__(self, directory: Path, overwrite: bool, asynchronous: bool = False) -> None:
         self.directory = directory
         self.overwrite = overwrite
+        self.asynchronous = asynchronous
+        self.kind = f"overwrite={overwrite} asynchronous={asynchronous}"
         self.graph = Graph()
         with self.graph.as_default():
             self.step = Variable(0, name="step", dtype=np.int64)
@@ -41,12 +44,18 @@ class Training:
                 Variable(np.zeros(size, np.float32), name=f"w{i}", use_resource=bool(i % 2))
                 for i, size in enumerate((5, 40_000, 100))
             ]
-            self.word = Variable(np.array([b""], object), name="word")
+            with self.graph.device("/cpu:1"):
+                self.word = Variable(np.array([b""], object), name="word")
             self.start = global_variables_initializer()
-            self.saver = Saver(max_to_keep=2, sharded=False)
-            self.session = Session()
+            self.saver = Saver(max_to_keep=2, sharded=True, asynchronous=asynchronous)
+            # One thread: a pool would not survive the fork.
+            config = proto.ConfigProto(device_count={"CPU": 2}, inter_op_parallelism_threads=1)
+            self.session = Session(config=config)
         self.load(0)
-        found = get_checkpoint_state(str(directory))
+
+    def begin(self) -> None:
+        """Take over the list of checkpoints, as a program does when it starts."""
+        found = get_checkpoint_state(str(self.directory))
         if found is not None:
             self.saver.recover_last_checkpoints(found.all_model_checkpoint_paths)
 
@@ -132,29 +141,29 @@ class Death:
         return call
 
 
-def prepared(directory: Path, overwrite: bool) -> None:
+def prepared(training: Training) -> None:
     """A directory with two saves; from a copy after the first time."""
-    copy = directory.with_name(f"prepared-{overwrite}")
+    directory = training.directory
+    copy = directory.with_name(f"prepared-{training.overwrite}")
     shutil.rmtree(directory, ignore_errors=True)
     if copy.exists():
         shutil.copytree(copy, directory)
         return
-    assert in_child(lambda: prepare(directory, overwrite)) == 0
+    assert in_child(lambda: prepare(training)) == 0
     shutil.copytree(directory, copy)
 
 
-def prepare(directory: Path, overwrite: bool) -> None:
-    directory.mkdir()
-    (directory / "notes.txt").write_text("not the saver's")
-    (directory / "model-0.data-00000-of-00001").write_text("not the saver's")
-    training = Training(directory, overwrite)
+def prepare(training: Training) -> None:
+    training.directory.mkdir()
+    (training.directory / "notes.txt").write_text("not the saver's")
+    (training.directory / "model-0.data-00000-of-00001").write_text("not the saver's")
     training.save(1)
     training.save(2)
 
 
-def examine(directory: Path, overwrite: bool, allowed: set[int]) -> None:
+def examine(training: Training, allowed: set[int]) -> None:
     """After a death: an allowed step restores, and the next save leaves nothing behind."""
-    training = Training(directory, overwrite)
+    training.begin()
     step = training.restore()
     assert step in allowed, f"step {step} was restored, not one of {sorted(allowed)}"
     training.save(step + 100)
@@ -163,28 +172,33 @@ def examine(directory: Path, overwrite: bool, allowed: set[int]) -> None:
     training.check_files()
 
 
-def boundaries(directory: Path, overwrite: bool, torn: bool) -> list[str]:
+def boundaries(training: Training, torn: bool, stride: int) -> list[str]:
     failures = []
-    for at in range(1, 1000):
-        prepared(directory, overwrite)
+    plain = Training(training.directory, training.overwrite)
+    for at in range(1 + (training.overwrite + 2 * torn) % stride, 1000, stride):
+        prepared(plain)
 
         def die(at: int = at) -> None:
-            training = Training(directory, overwrite)
+            training.begin()
             with Death(at, torn):
                 training.save(3)
+                training.saver.close()
 
         code = in_child(die)
-        checked = in_child(lambda: examine(directory, overwrite, {2, 3}))
+        checked = in_child(lambda: examine(plain, {2, 3}))
         if checked or code not in (0, DIED):
-            failures.append(f"overwrite={overwrite} torn={torn} call {at}: {code}, {checked}")
+            failures.append(f"{training.kind} torn={torn} call {at}: {code}, {checked}")
         if code == 0:
-            return failures if at > 10 else [*failures, "too few calls were seen"]
+            return failures if at > 5 else [*failures, "too few calls were seen"]
     return [*failures, "the save never ended"]
 
 
-def train_until_killed(directory: Path, overwrite: bool, report: int) -> None:
-    """Save one step after the other; report where it starts, then each step that is saved."""
-    training = Training(directory, overwrite)
+def train_until_killed(training: Training, report: int) -> None:
+    """Save one step after the other; report where it starts, then each step that is saved.
+
+    An asynchronous save is reported when it is under way.
+    """
+    training.begin()
     step = training.restore()
     while True:
         os.write(report, step.to_bytes(8, "little"))
@@ -192,13 +206,13 @@ def train_until_killed(directory: Path, overwrite: bool, report: int) -> None:
         training.save(step)
 
 
-def killed_once(directory: Path, overwrite: bool, delay: float) -> list[int]:
+def killed_once(training: Training, delay: float) -> list[int]:
     """Kill a training `delay` seconds after it started to save; the steps it reported."""
     reading, writing = os.pipe()
     process = os.fork()
     if not process:
         try:
-            train_until_killed(directory, overwrite, writing)
+            train_until_killed(training, writing)
         finally:
             os._exit(1)
     os.close(writing)
@@ -212,21 +226,24 @@ def killed_once(directory: Path, overwrite: bool, delay: float) -> list[int]:
     return [int.from_bytes(reported[i : i + 8], "little") for i in range(0, len(reported), 8)]
 
 
-def killed(directory: Path, overwrite: bool, times: int, seed: int) -> list[str]:
+def killed(training: Training, times: int, seed: int) -> list[str]:
     rng = random.Random(seed)
     failures = []
-    prepared(directory, overwrite)
+    plain = Training(training.directory, training.overwrite)
+    prepared(plain)
     for number in range(times):
-        saved = killed_once(directory, overwrite, rng.uniform(0, 0.03))
+        saved = killed_once(training, rng.uniform(0, 0.03))
         allowed = {saved[-1], saved[-1] + 1}
-        if in_child(lambda allowed=allowed: examine(directory, overwrite, allowed)):
-            failures.append(f"overwrite={overwrite} kill {number}, after steps {saved}")
-            prepared(directory, overwrite)
+        if training.asynchronous and len(saved) > 1:
+            allowed.add(saved[-2])
+        if in_child(lambda allowed=allowed: examine(plain, allowed)):
+            failures.append(f"{training.kind} kill {number}, after steps {saved}")
+            prepared(plain)
     return failures
 
 
 def warm_up() -> None:
-    """Load what the children would each load anew; sessions have threads and must not be forked."""
+    """Load what the children would each load anew."""
     from google.protobuf import text_format
 
     from weft_exec.kernels.registry import registered_kernels
@@ -239,14 +256,16 @@ def warm_up() -> None:
 def main() -> None:
     warm_up()
     mode, directory, *rest = sys.argv[1:]
+    asynchronous = "asynchronous" in rest
     place = Path(directory) / "run"
     failures: list[str] = []
     for overwrite in (False, True):
+        training = Training(place, overwrite, asynchronous)
         if mode == "boundaries":
             for torn in (False, True):
-                failures += boundaries(place, overwrite, torn)
+                failures += boundaries(training, torn, int(rest[0]))
         else:
-            failures += killed(place, overwrite, int(rest[0]) // 2, int(rest[1]))
+            failures += killed(training, int(rest[0]) // 2, int(rest[1]))
     sys.stdout.write("".join(f"{line}\n" for line in failures) + f"{mode} done\n")
     sys.exit(bool(failures))
 

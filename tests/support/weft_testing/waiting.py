@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -56,6 +57,28 @@ def wait_until(condition: Callable[[], Any]) -> None:
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         time.sleep(0.0005)
+
+
+class Traced:
+    """What `traced` has found.
+
+    Attributes:
+      current, peak: bytes allocated inside the block and still there, and the most there were.
+    """
+
+    current = peak = 0
+
+
+@contextmanager
+def traced() -> Iterator[Traced]:
+    """Trace Python's and NumPy's allocations inside the block; the device's pool is apart."""
+    found = Traced()
+    tracemalloc.start()
+    try:
+        yield found
+        found.current, found.peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
 
 
 class _Thread(threading.Thread):

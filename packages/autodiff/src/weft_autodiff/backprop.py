@@ -14,6 +14,7 @@ from weft_graph.control_flow.context import current_context
 from weft_graph.gc_pause import paused_gc
 from weft_graph.indexed_slices import IndexedSlices
 from weft_graph.node import Output, check_same_graph
+from weft_graph.stacks import get_default_graph, tracing
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims
 
@@ -106,13 +107,14 @@ def _as_list(value: Any) -> list[Any]:
 def _source(x: Any) -> Output:
     """The output that stands for x: for a variable its reference or handle, not a snapshot."""
     handle = getattr(x, "handle", None)
-    if isinstance(handle, Output):
-        return handle
     convert = getattr(x, "_as_output", None)
-    if convert is not None:
-        output: Output = convert(True)
-        return output
-    return builder.convert_to_tensor(x)
+    if isinstance(handle, Output):
+        output = handle
+    elif convert is not None:
+        output = convert(True)
+    else:
+        output = builder.convert_to_tensor(x)
+    return get_default_graph().capture(output) if tracing() else output
 
 
 def _check(targets: Iterable[Output]) -> None:

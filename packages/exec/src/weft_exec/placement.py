@@ -85,6 +85,11 @@ class Placer:
                 _log.warning("%s: (%s): %s", node.name, node.type, device.name)
         return device, kernel
 
+    def may_wait(self, node: Node) -> bool:
+        """Whether a node waits for something other than its inputs, on any device it may be on."""
+        kernels = [find_kernel(node, device.type) for device in self._devices]
+        return any(kernel is not None and kernel.asynchronous for kernel in kernels)
+
     def _choose(self, node: Node, members: Sequence[Node]) -> tuple[Device, Kernel]:
         able = [(d, k) for d in self._devices if (k := find_kernel(node, d.type)) is not None]
         if not able:

@@ -314,7 +314,8 @@ class BaseSession:
     def _derive(self, plan: FetchPlan, feeds: list[Any], single: bool) -> _Signature:
         with self._lock, paused_gc():
             step = prune(feeds, plan.outputs, plan.targets)
-            inline_calls(step)
+            if inline_calls(step, self._placer.may_wait):
+                self._placer.extend(step.graph.nodes)
             if self._config.optimize:
                 simplify(step)
                 fold_constants(step, self._devices[0])

@@ -54,6 +54,8 @@ def create(
     naming = _Naming(op, name)
     try:
         given = dict(attrs) if attrs else {}
+        if stacks.tracing():
+            inputs = stacks.get_default_graph().capture_inputs(op_def, inputs)
         values, known = _resolve_inputs(op_def, inputs, given, naming)
         graph = values[0].graph if values else stacks.get_default_graph()
         for value in values:
@@ -392,6 +394,8 @@ def convert_to_tensor(
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     found = _as_output(value)
     if found is not None:
+        if stacks.tracing():
+            found = stacks.get_default_graph().capture(found)
         if wanted is not None and found.dtype.base_dtype is not wanted:
             raise errors.InvalidTypeError(f"requires {wanted.name}, got {found!r}")
         return found

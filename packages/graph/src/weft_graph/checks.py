@@ -152,7 +152,14 @@ def infer_shapes(
         return rule(NodeSpec(inputs, attrs))
     except errors.OpError as error:
         raise error.with_context(op=op_def.name, node=node) from error.__cause__
-    except (ArithmeticError, LookupError, TypeError, ValueError, MemoryError) as cause:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        MemoryError,
+    ) as cause:
         raise errors.InvalidArgumentError(
             f"the shapes of the outputs cannot be inferred: {cause!r}", op=op_def.name, node=node
         ) from cause

@@ -9,7 +9,7 @@ from typing import Any
 from weft_graph.graph import DeviceRequest
 from weft_graph.node import Output
 from weft_graph.scopes import ControlScope
-from weft_graph.stacks import get_default_graph
+from weft_graph.stacks import get_default_graph, graph_for
 from weft_tensor import errors
 
 
@@ -28,7 +28,7 @@ class name_scope:  # noqa: N801 - TensorFlow's public name
     ) -> None:
         self._name = default_name if name is None else name
         self._graph = next(
-            (v.graph for v in values or () if isinstance(v, Output)), get_default_graph()
+            (graph_for(v) for v in values or () if isinstance(v, Output)), get_default_graph()
         )
         self._scopes: list[AbstractContextManager[Any]] = []
 

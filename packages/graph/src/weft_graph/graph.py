@@ -295,8 +295,13 @@ class Graph:
         """Make feeding the output an error."""
         self._unfeedable.add(tensor)
 
+    @property
+    def outermost(self) -> Graph:
+        """The graph around all bodies of functions: itself, unless it is a body."""
+        return self
+
     def capture(self, output: Output) -> Output:
-        """What stands for `output` in nodes of this graph: in the body of a function its argument."""
+        """What stands for `output` in nodes of this graph: in a function its argument."""
         return output
 
     def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:

@@ -11,11 +11,13 @@ from weft_graph import proto, stacks
 from weft_graph.attr_value import attr_from_proto
 from weft_graph.builder import _user_line, convert_to_tensor
 from weft_graph.checks import Signature, check_attrs, check_name, infer_shapes
+from weft_graph.functions.imports import prepared
 from weft_graph.gc_pause import paused_gc
 from weft_graph.graph import Graph, device_string
 from weft_graph.graph_def import GRAPH_DEF_VERSION, SHAPES_ATTR
 from weft_graph.node import Node, Output
 from weft_graph.op_def import REQUIRED, OpDef, lookup_op
+from weft_graph.ops.control_flow import ENTERS
 from weft_graph.tensor_proto import Budget
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims, merge_dims
@@ -58,15 +60,28 @@ def import_graph_def(
         )
     _check_versions(graph_def.versions)
     graph = stacks.get_default_graph()
-    with _scope(graph, name) as scope:
+    with _scope(graph, name) as scope, graph.functions.joining(graph_def.library):
         values = _mapped_inputs(input_map or {}, scope)
+        graph_def = prepared(graph_def, graph.functions)
         importer = _Importer(graph, graph_def, scope, values, producer_op_list)
         with paused_gc(), _only_import_scopes(graph), graph.under_construction():
             importer.parse()
             importer.add_nodes()
-    for function in graph_def.library.function:
-        graph.functions.setdefault(function.signature.name, function)
     return None if return_elements is None else [importer.element(e) for e in return_elements]
+
+
+def add_all(graph: Graph, graph_def: proto.GraphDef, values: dict[str, Any]) -> dict[str, Node]:
+    """Add the nodes of the body of a function; returns them by the names they have there.
+
+    Args:
+      values: what stands for arguments: "node:port" to an output, "^node" to a node.
+    Raises: as `import_graph_def`.
+    """
+    importer = _Importer(graph, graph_def, "", values, None, all_used=False)
+    with paused_gc(), graph.under_construction():
+        importer.parse()
+        importer.add_nodes()
+    return {name: parsed.node for name, parsed in importer.nodes.items() if parsed.node}
 
 
 def _check_versions(versions: proto.VersionDef) -> None:
@@ -167,7 +182,9 @@ class _Importer:
         scope: str,
         values: dict[str, Any],
         producer: proto.OpList | None,
+        all_used: bool = True,
     ) -> None:
+        self.all_used = all_used
         self.graph = graph
         self.graph_def = graph_def
         self.scope = scope
@@ -191,7 +208,7 @@ class _Importer:
             self.nodes[node_def.name] = parsed
         used = self._check_names()
         unknown = [k for k in self.values if k not in used and not self._has(k)]
-        if unknown:
+        if unknown and self.all_used:
             raise errors.InvalidArgumentError(
                 f"input_map has names that are not in graph_def: {', '.join(unknown)}"
             )
@@ -312,8 +329,8 @@ class _Importer:
         users: dict[str, list[_Parsed]] = {name: [] for name in self.nodes}
         for name, parsed in self.nodes.items():
             sources = [n for n, p in parsed.inputs if f"{n}:{p}" not in self.values]
-            sources += [n for n in parsed.controls if f"^{n}" not in self.values]
             before = [n for n in sources if not self._is_back_edge(parsed, n)]
+            before += [n for n in parsed.controls if f"^{n}" not in self.values]
             waiting[name] = len(before)
             for source in before:
                 users[source].append(parsed)
@@ -348,6 +365,7 @@ class _Importer:
         parsed: _Parsed | None = None
         try:
             names = {p: graph.unique_name(p.node_def.name) for p in self.order}
+            self._rename_frames()
             for parsed in self.order:
                 self._add(parsed, names[parsed])
             for parsed in self.order:
@@ -362,6 +380,25 @@ class _Importer:
             raise error.with_context(
                 op=parsed.node_def.op, node=parsed.node_def.name
             ) from error.__cause__
+
+    def _rename_frames(self) -> None:
+        """Give the frames of loops names that no loop of the graph has."""
+        own = [parsed for parsed in self.order if parsed.op_def.name in ENTERS]
+        if not own:
+            return
+        there = [node for node in self.graph.nodes if node.type in ENTERS]
+        taken = {node.attrs["frame_name"] for node in there} | self.graph.contexts.keys()
+        renamed: dict[str, str] = {}
+        for frame in dict.fromkeys(parsed.attrs["frame_name"] for parsed in own):
+            name, number = frame, 0
+            while name in taken:
+                number += 1
+                name = f"{self.scope}{frame}" if number == 1 else f"{self.scope}{frame}_{number}"
+            renamed[frame] = name
+            taken.add(name)
+            self.graph.reserve_name(name)
+        for parsed in own:
+            parsed.attrs["frame_name"] = renamed[parsed.attrs["frame_name"]]
 
     def _add(self, parsed: _Parsed, name: str) -> None:
         inputs = [self._output(*source) for source in parsed.inputs]
@@ -397,6 +434,8 @@ class _Importer:
     def _merge_shapes(self, parsed: _Parsed, node: Node) -> None:
         if parsed.shapes is None:
             return
+        if not isinstance(parsed.shapes, tuple):
+            raise errors.InvalidArgumentError(f"{SHAPES_ATTR} must be a list of shapes")
         if len(parsed.shapes) != len(node.outputs):
             raise errors.InvalidArgumentError(
                 f"{SHAPES_ATTR} has {len(parsed.shapes)} shapes for {len(node.outputs)} outputs"
@@ -452,6 +491,8 @@ class _Importer:
             groups = parsed.attrs.get(COLOCATION_ATTR)
             if not groups:
                 continue
+            if not isinstance(groups, tuple):
+                groups = (groups,)
             node = parsed.node
             assert node is not None
             node.attrs[COLOCATION_ATTR] = tuple(
@@ -462,9 +503,9 @@ class _Importer:
 
     def _others(self, parsed: _Parsed, groups: Iterable[Any]) -> Iterator[_Parsed]:
         for group in groups:
-            text = group.decode() if isinstance(group, bytes) else group
-            other = self.nodes.get(str(text).removeprefix(COLOCATION_PREFIX))
-            if not str(text).startswith(COLOCATION_PREFIX) or other is None:
+            text = group.decode(errors="replace") if isinstance(group, bytes) else str(group)
+            other = self.nodes.get(text.removeprefix(COLOCATION_PREFIX))
+            if not text.startswith(COLOCATION_PREFIX) or other is None:
                 raise errors.InvalidArgumentError(
                     f"node {parsed.node_def.name!r} is to be placed with {text!r}, which is not in "
                     "graph_def",

@@ -30,6 +30,7 @@ class _Stacks(threading.local):
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
         self.sessions: list[SessionProtocol] = []
+        self.bodies = 0
 
 
 _stacks = _Stacks()
@@ -89,6 +90,29 @@ def pop_graph(graph: Graph) -> None:
     Raises: FailedPreconditionError: another graph is innermost.
     """
     _pop(_stacks.graphs, graph, "graphs")
+
+
+def tracing() -> int:
+    """How many bodies of functions this thread is building, one inside the other."""
+    return _stacks.bodies
+
+
+@contextmanager
+def building_body(graph: Graph) -> Iterator[None]:
+    """Make the body of a function the default graph; what it uses from outside is captured."""
+    push_graph(graph)
+    _stacks.bodies += 1
+    try:
+        yield
+    finally:
+        _stacks.bodies -= 1
+        pop_graph(graph)
+
+
+def graph_for(value: Any) -> Graph:
+    """The graph of nodes that use `value`: the body of a function that is built, else its own."""
+    graph: Graph = get_default_graph() if _stacks.bodies else value.graph
+    return graph
 
 
 def get_default_session() -> Any:

@@ -15,9 +15,10 @@ from weft_io.checkpoint.state import (
     remove_checkpoint,
     update_checkpoint_state,
 )
-from weft_io.meta_graph import export_meta_graph
+from weft_io.meta_graph import export_meta_graph, import_meta_graph
 from weft_io.saveables import SaveableObject, SaveSpec
 from weft_io.saver import Saver
+from weft_io.warm_start import init_from_checkpoint
 
 __all__ = [
     "CheckpointReader",
@@ -29,6 +30,8 @@ __all__ = [
     "generate_checkpoint_state_proto",
     "get_checkpoint_mtimes",
     "get_checkpoint_state",
+    "import_meta_graph",
+    "init_from_checkpoint",
     "latest_checkpoint",
     "list_variables",
     "load_checkpoint",

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft_graph import stacks
-from weft_graph.node import Node, Output
-from weft_io.checkpoint import files
+from weft_io.message_files import read_message, write_message
 from weft_tensor import errors
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from weft_graph import proto
     from weft_graph.graph import Graph
+    from weft_graph.node import Node, Output
+    from weft_graph.variable_base import Variable
 
 _log = logging.getLogger("weft")
+
+_UNBOUND = "unbound_inputs"
 
 
 def export_meta_graph(
@@ -26,10 +33,15 @@ def export_meta_graph(
     collection_list: Sequence[str] | None = None,
     as_text: bool = False,
     graph: Graph | None = None,
+    export_scope: str | None = None,
     clear_devices: bool = False,
+    clear_extraneous_savers: bool = False,
     strip_default_attrs: bool = False,
+    save_debug_info: bool = False,
 ) -> proto.MetaGraphDef:
     """The graph as a `MetaGraphDef`, written to `filename` if there is one.
+
+    It has TensorFlow's ops alone: those that only weft has are replaced by what means the same.
 
     Args:
       filename: written atomically.
@@ -40,83 +52,233 @@ def export_meta_graph(
         message is left out, with a remark in the log.
       as_text: write protobuf's text format.
       graph: the default graph by default.
+      export_scope: only the nodes under this name scope, with names relative to it. Inputs from
+        outside are called "$unbound_inputs_<name>" and are listed in the collection
+        "unbound_inputs": an import must map them.
       clear_devices: leave out device requests.
+      clear_extraneous_savers: leave out the nodes of savers other than that of `saver_def`.
       strip_default_attrs: leave out attributes that have their default values.
+      save_debug_info: accepted for compatibility: nodes carry their lines in weft's own files.
     Raises: InvalidArgumentError: the graph has no form in a GraphDef, or takes 2 GiB or more.
     """
     from weft_graph import proto
+    from weft_graph.op_def_proto import stripped_op_list
+    from weft_io import graph_def_parts, saver_builder
+    from weft_io.meta_graph_collections import add_collections
+    from weft_io.tensorflow_ops import use_tensorflow_ops
 
+    del save_debug_info
     chosen = graph or stacks.get_default_graph()
+    scope = export_scope.rstrip("/") + "/" if export_scope else ""
     message = proto.MetaGraphDef()
     if meta_info_def is not None:
         message.meta_info_def.CopyFrom(meta_info_def)
     message.graph_def.CopyFrom(
         chosen.as_graph_def(add_shapes=True) if graph_def is None else graph_def
     )
+    use_tensorflow_ops(message.graph_def)
+    if clear_extraneous_savers:
+        graph_def_parts.remove_savers(message.graph_def, saver_def)
+    if scope:
+        unbound = graph_def_parts.cut_scope(message.graph_def, scope)
+        if unbound:
+            names = message.collection_def[_UNBOUND].bytes_list.value
+            names.extend(name.encode() for name in unbound)
     if clear_devices:
-        for node in message.graph_def.node:
-            node.ClearField("device")
+        graph_def_parts.clear_devices(message.graph_def)
+    if not message.meta_info_def.HasField("stripped_op_list"):
+        message.meta_info_def.stripped_op_list.CopyFrom(stripped_op_list(message.graph_def))
     if strip_default_attrs:
-        _strip_defaults(message.graph_def)
+        graph_def_parts.strip_defaults(message.graph_def)
         message.meta_info_def.stripped_default_attrs = True
     if saver_def is not None:
-        message.saver_def.CopyFrom(saver_def)
-    keys = chosen.get_all_collection_keys() if collection_list is None else collection_list
-    for key in keys:
-        if isinstance(key, str):
-            _add_collection(message, key, chosen.get_collection(key))
+        own = saver_builder.renamed(saver_def, lambda name: name.removeprefix(scope), scope)
+        if own is not None:
+            message.saver_def.CopyFrom(own)
+    add_collections(message, chosen, collection_list, scope)
     if filename is not None:
-        _write(filename, message, as_text)
+        write_message(filename, message, as_text)
     return message
 
 
-def _write(filename: str, message: proto.MetaGraphDef, as_text: bool) -> None:
-    if as_text:
-        from google.protobuf import text_format
-
-        untyped: Any = message
-        data = text_format.MessageToString(untyped).encode()
-    else:
-        data = message.SerializeToString()
-    with files.reported(f"writing {filename}"):
-        files.write_atomically(filename, data)
+# --------------------------------------------------------------------------- importing
 
 
-def _strip_defaults(graph_def: proto.GraphDef) -> None:
-    from weft_graph.attr_value import attr_to_proto
-    from weft_graph.op_def import REQUIRED, lookup_op
+class ImportedGraph(NamedTuple):
+    """What importing a `MetaGraphDef` made.
 
-    for node in graph_def.node:
-        for name, attr in lookup_op(node.op).attrs.items():
-            if attr.default is REQUIRED or name not in node.attr:
-                continue
-            if node.attr[name] == attr_to_proto(attr.default, attr.type, {}):
-                del node.attr[name]
+    Attributes:
+      variables: the global variables by their names in the message.
+      elements: those that `return_elements` asked for.
+      scope: the name scope that it is under, without a closing slash; "" for none.
+    """
+
+    variables: dict[str, Variable]
+    elements: list[Node | Output]
+    scope: str
 
 
-def _add_collection(message: proto.MetaGraphDef, key: str, items: Sequence[Any]) -> None:
-    """Put one collection in, in the form that all its items share."""
-    if not items or key.startswith("_"):
+def import_meta_graph(
+    meta_graph_or_file: Any,
+    clear_devices: bool = False,
+    import_scope: str | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Add the graph and the collections of a `MetaGraphDef` to the default graph.
+
+    Args:
+      meta_graph_or_file: the message, or a file with one, binary or text.
+      clear_devices: leave out its device requests.
+      import_scope: name scope to put it under.
+      **kwargs: as of `import_scoped_meta_graph`.
+    Returns: a saver over the imported nodes; without a `saver_def` in the message, a new one of
+      all variables, or None when there are no variables. With `return_elements`, a pair of that
+      and the list of elements.
+    Raises: as `import_scoped_meta_graph`.
+    """
+    message = as_meta_graph(meta_graph_or_file)
+    found = import_scoped_meta_graph(
+        message, clear_devices=clear_devices, import_scope=import_scope, **kwargs
+    )
+    saver = saver_of(message, found, import_scope)
+    return saver if kwargs.get("return_elements") is None else (saver, found.elements)
+
+
+def saver_of(
+    message: proto.MetaGraphDef, found: ImportedGraph, import_scope: str | None = None
+) -> Any:
+    """A saver over imported nodes, or a new one of all variables; None where there are none."""
+    from weft_io.saveables import all_saveable_objects
+    from weft_io.saver import Saver
+
+    if message.HasField("saver_def"):
+        return Saver.from_proto(message.saver_def, found.scope or None)
+    if all_saveable_objects(stacks.get_default_graph(), import_scope):
+        return Saver()
+    return None
+
+
+def import_scoped_meta_graph(
+    meta_graph_or_file: Any,
+    clear_devices: bool = False,
+    graph: Graph | None = None,
+    import_scope: str | None = None,
+    input_map: Mapping[str, Any] | None = None,
+    unbound_inputs_col_name: str | None = _UNBOUND,
+    restore_collections_predicate: Callable[[str], bool] = lambda name: True,
+    return_elements: Sequence[str] | None = None,
+) -> ImportedGraph:
+    """Add the graph and the collections of a `MetaGraphDef` to a graph.
+
+    Args:
+      meta_graph_or_file: the message, or a file with one, binary or text.
+      clear_devices: leave out its device requests.
+      graph: the default graph by default.
+      import_scope: name scope to put it under.
+      input_map: tensors in place of inputs, as of `import_graph_def`.
+      unbound_inputs_col_name: the collection that names inputs which `input_map` must have; None
+        does not ask.
+      restore_collections_predicate: by name, which collections to take over.
+      return_elements: names in the message of operations and tensors to return.
+    Raises:
+      NotFoundError: there is no such file, or it uses ops that are not declared.
+      DataLossError: the file holds no MetaGraphDef.
+      InvalidArgumentError: the graph or its collections contradict themselves; names that they
+        refer to are taken and there is no `import_scope`. The graph is unchanged then.
+    """
+    from weft_graph.import_graph_def import import_graph_def
+    from weft_io import graph_def_parts
+    from weft_io.meta_graph_collections import CollectionReader
+
+    message = as_meta_graph(meta_graph_or_file)
+    chosen = graph or stacks.get_default_graph()
+    _check_unbound(message, unbound_inputs_col_name, input_map or {})
+    graph_def = message.graph_def
+    if clear_devices:
+        graph_def = graph_def_parts.copied(graph_def)
+        graph_def_parts.clear_devices(graph_def)
+    names = [node.name for node in graph_def.node]
+    with chosen.as_default(), _undone(chosen):
+        scope = _scope(chosen, import_scope)
+        elements = import_graph_def(
+            graph_def,
+            input_map=input_map,
+            return_elements=[*names, *(return_elements or ())],
+            name=f"{scope}/" if scope else "",
+            producer_op_list=message.meta_info_def.stripped_op_list,
+        )
+        assert elements is not None
+        made = dict(zip(names, elements, strict=False))
+        reader = CollectionReader(chosen, scope, made)
+        if message.HasField("saver_def"):
+            reader.check(message.saver_def, "the saver")
+        for key in sorted(message.collection_def):
+            if key != unbound_inputs_col_name and restore_collections_predicate(key):
+                reader.read(key, message.collection_def[key])
+        reader.add()
+    return ImportedGraph(reader.variables(), elements[len(names) :], scope)
+
+
+def read_meta_graph_file(filename: str) -> proto.MetaGraphDef:
+    """The `MetaGraphDef` in a file, binary or text.
+
+    Raises:
+      NotFoundError: there is no such file.
+      DataLossError: it holds no MetaGraphDef.
+    """
+    from weft_graph import proto
+
+    return read_message(filename, proto.MetaGraphDef)
+
+
+def as_meta_graph(meta_graph_or_file: Any) -> proto.MetaGraphDef:
+    """A `MetaGraphDef` that is given as such, or as the path of a file."""
+    from weft_graph import proto
+
+    if isinstance(meta_graph_or_file, proto.MetaGraphDef):
+        return meta_graph_or_file
+    if isinstance(meta_graph_or_file, str | bytes | os.PathLike):
+        return read_meta_graph_file(os.fsdecode(meta_graph_or_file))
+    raise errors.InvalidTypeError(
+        f"a MetaGraphDef or the path of a file is required, got {meta_graph_or_file!r}"
+    )
+
+
+def _scope(graph: Graph, import_scope: str | None) -> str:
+    if not import_scope:
+        return graph.get_name_scope()
+    if import_scope.endswith("/"):
+        return import_scope.rstrip("/")
+    return graph.unique_name(import_scope)
+
+
+def _check_unbound(
+    message: proto.MetaGraphDef, collection: str | None, input_map: Mapping[str, Any]
+) -> None:
+    if collection is None or collection not in message.collection_def:
         return
+    given = {_input(name) for name in input_map}
+    wanted = [value.decode() for value in message.collection_def[collection].bytes_list.value]
+    missing = [name for name in wanted if _input(name) not in given]
+    if missing:
+        raise errors.InvalidArgumentError(
+            f"the graph has inputs from outside, which input_map must have: {', '.join(missing)}"
+        )
+
+
+def _input(name: str | bytes) -> str:
+    text = name.decode() if isinstance(name, bytes) else name
+    return text if ":" in text or text.startswith("^") else f"{text}:0"
+
+
+@contextmanager
+def _undone(graph: Graph) -> Iterator[None]:
+    """Take back the nodes that were added, if the block fails."""
+    count = len(graph.nodes)
+    contexts, has_contexts = dict(graph.contexts), graph.has_contexts
     try:
-        kind, values = _converted(items)
-    except (errors.OpError, NotImplementedError, TypeError) as cause:
-        _log.info("the collection %r is not in the exported graph: %s", key, cause)
-        return
-    getattr(message.collection_def[key], kind).value.extend(values)
-
-
-def _converted(items: Sequence[Any]) -> tuple[str, list[Any]]:
-    if all(hasattr(item, "to_proto") for item in items):
-        messages = [item.to_proto() for item in items]
-        return "bytes_list", [m.SerializeToString() for m in messages if m is not None]
-    if all(isinstance(item, Node | Output) for item in items):
-        return "node_list", [item.name for item in items]
-    if all(isinstance(item, str | bytes) for item in items):
-        return "bytes_list", [i.encode() if isinstance(i, str) else i for i in items]
-    if all(isinstance(item, bool | int) for item in items):
-        return "int64_list", [int(item) for item in items]
-    if all(isinstance(item, float) for item in items):
-        return "float_list", list(items)
-    kinds = ", ".join(sorted({type(item).__name__ for item in items}))
-    raise errors.InvalidTypeError(f"there is no message for a list of {kinds}")
+        yield
+    except BaseException:  # because half an import may not stay, whatever stopped it
+        graph.remove_nodes(graph.nodes[count:], reason="failed import")
+        graph.contexts, graph.has_contexts = contexts, has_contexts
+        raise

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -88,7 +87,7 @@ class RetentionJournal:
 
     def __init__(self, directory: str, state_file: str, prefix: str) -> None:
         self._prefix = prefix
-        self._saving = files.Saving(directory, state_file)
+        self._saving = files.storage_of(directory).note(directory, state_file)
         try:
             self._saving.write(_FIRST_LINE)
             self._note("adds", [prefix])
@@ -102,7 +101,7 @@ class RetentionJournal:
             self._note("removes", prefixes)
 
     def _note(self, what: str, prefixes: Sequence[str]) -> None:
-        paths = [os.path.abspath(prefix) for prefix in prefixes]
+        paths = [files.absolute(prefix) for prefix in prefixes]
         self._saving.write(json.dumps({what: paths}).encode() + b"\n")
 
     def done(self) -> None:
@@ -132,10 +131,11 @@ def recover(directory: str, state_file: str) -> list[str]:
     Returns: prefixes of the whole checkpoints that no list names, oldest first.
     Raises: OSError.
     """
-    if not os.path.isdir(directory):
+    storage = files.storage_of(directory)
+    if not storage.is_directory(directory):
         return []
     found: list[str] = []
-    for left in files.abandoned(directory):
+    for left in storage.abandoned(directory):
         if left.base != state_file or not left.data.startswith(_FIRST_LINE):
             continue  # another's, or one that says nothing yet, which the next save removes
         try:
@@ -144,10 +144,10 @@ def recover(directory: str, state_file: str) -> list[str]:
             break
         adds, removes = _read(left.data)
         for path in removes:
-            if path not in listed and os.path.dirname(path) == os.path.abspath(directory):
+            if path not in listed and files.split_prefix(path)[0] == files.absolute(directory):
                 state.remove_checkpoint(path)
         found += [
-            os.path.join(directory, os.path.basename(path))
+            files.join(directory, files.base_name(path))
             for path in adds
             if path not in listed and state.checkpoint_exists(path)
         ]
@@ -159,7 +159,7 @@ def _listed(directory: str, state_file: str) -> set[str]:
     message = state.get_checkpoint_state(directory, state_file)
     if message is None:
         return set()
-    return {os.path.abspath(path) for path in message.all_model_checkpoint_paths}
+    return {files.absolute(path) for path in message.all_model_checkpoint_paths}
 
 
 def _read(data: bytes) -> tuple[list[str], list[str]]:

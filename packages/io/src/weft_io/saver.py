@@ -6,13 +6,14 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft_graph import stacks
-from weft_io import retention, saver_builder
-from weft_io.checkpoint import files, state
+from weft_io import background, retention, saver_builder
+from weft_io.checkpoint import files, held, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError
+from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.saveables import all_saveable_objects
 from weft_tensor import errors
 
@@ -24,12 +25,28 @@ _log = logging.getLogger("weft")
 _WRITTEN_VERSION = 2
 
 
+class _Save(NamedTuple):
+    """What one save writes: where, and under which list; None for what is not wanted."""
+
+    prefix: str
+    directory: str
+    list_name: str | None
+    graph_path: str | None
+    strip_default_attrs: bool
+
+
 class Saver:
     """Saves and restores variables.
 
     Its nodes are added to the default graph when it is made, so that it works on a finalized graph.
     A checkpoint replaces the one that has its name at once and wholly: a crash at any moment leaves
     the old one or the new. Restoring verifies everything first and then assigns everything.
+
+    An asynchronous saver returns from `save` when it holds the values: they are written while
+    training goes on, and updates that come meanwhile copy the variables that they change. One
+    checkpoint is written at a time; the next `save` waits until the last one is in place, and so do
+    `restore`, `close` and the end of the program. If it failed, it is logged then, and raised by
+    whichever of these comes first, or by `wait_until_finished`.
 
     Args:
       var_list: variables, or a dict from names in the checkpoint to variables; all variables and
@@ -50,6 +67,7 @@ class Saver:
       save_relative_paths: name checkpoints relative to their directory in the state file, so that
         it can be moved.
       filename: the default of the node that is fed the path.
+      asynchronous: write checkpoints while the program goes on. TensorFlow has no such argument.
     Raises:
       InvalidArgumentError: there is nothing to save, or a name occurs twice.
       InvalidTypeError: something in `var_list` is no variable.
@@ -72,6 +90,7 @@ class Saver:
         pad_step_number: bool = False,
         save_relative_paths: bool = False,
         filename: str | None = None,
+        asynchronous: bool = False,
     ) -> None:
         if defer_build and var_list is not None:
             raise errors.InvalidArgumentError(
@@ -90,6 +109,11 @@ class Saver:
         self._pad_step_number = pad_step_number
         self._save_relative_paths = save_relative_paths
         self._filename = filename
+        self._asynchronous = asynchronous
+        self._held: Any = None  # the output of the node that holds what is to be saved
+        self._job: background.Job | None = None
+        self._graph_cache: tuple[Any, bytes | None] = (None, None)
+        self._turn = threading.Lock()  # of those who start an asynchronous save
         self._is_empty = False
         self._lock = threading.Lock()  # of the list of checkpoints and its file
         self.saver_def: Any = saver_def
@@ -98,6 +122,7 @@ class Saver:
             self._max_to_keep = saver_def.max_to_keep
             self._every_n_hours = saver_def.keep_checkpoint_every_n_hours
             self._write_version = saver_def.version
+            self._add_hold()
         elif not defer_build:
             self.build()
         self._retention = retention.Retention(
@@ -136,6 +161,11 @@ class Saver:
             filename=self._filename or "model",
         )
         self._check_saver_def()
+        self._add_hold()
+
+    def _add_hold(self) -> None:
+        if self._asynchronous:
+            self._held = saver_builder.add_hold(stacks.get_default_graph(), self.saver_def)
 
     def _check_saver_def(self) -> None:
         from weft_graph import proto
@@ -186,7 +216,8 @@ class Saver:
         pairs = list(last_checkpoints_with_time)
         if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
             raise errors.InvalidTypeError(f"(prefix, time) pairs are required, got {pairs!r}")
-        self._retention.last = pairs
+        with self._lock:  # a checkpoint that is being written is added to the old list first
+            self._retention.last = pairs
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Take over those of the checkpoints that exist, for instance those of a former process."""
@@ -210,6 +241,9 @@ class Saver:
     ) -> str | None:
         """Save the variables.
 
+        An asynchronous saver returns while the checkpoint is still being written, and raises what
+        stopped the one before. It makes the path absolute: the program may change its directory.
+
         Args:
           sess: a session over the graph with the saver's nodes.
           save_path: prefix of the checkpoint's files; its directory is made if it is missing.
@@ -229,21 +263,27 @@ class Saver:
         """
         _check_session(sess)
         self.build()
-        prefix = self._prefix(sess, os.fspath(save_path), global_step)
+        prefix = self._prefix(sess, files.as_path(save_path), global_step)
+        if self._asynchronous and files.base_name(prefix):
+            prefix = files.absolute(prefix)
         directory, base = files.split_prefix(prefix)
         if not base:
             raise errors.InvalidArgumentError(f"the path {save_path!r} ends in no name")
         state.state_path(directory, latest_filename)
         if self._is_empty:
             return None
-        if not write_state:
-            written = self._run(sess, prefix)
-        else:
-            with self._lock:
-                written = self._run_and_record(sess, prefix, directory, latest_filename)
-        if write_meta_graph:
-            self._write_graph(sess.graph, f"{prefix}.{meta_graph_suffix}", strip_default_attrs)
-        return written
+        save = _Save(
+            prefix,
+            directory,
+            (latest_filename or state.STATE_FILE) if write_state else None,
+            f"{prefix}.{meta_graph_suffix}" if write_meta_graph else None,
+            strip_default_attrs,
+        )
+        if self._asynchronous:
+            return self._start(sess, save)
+        return self._carry_out(
+            save, lambda: self._run(sess, prefix), lambda: self._graph_file(sess.graph, save)
+        )
 
     def _prefix(self, sess: Any, save_path: str, global_step: Any) -> str:
         if global_step is None:
@@ -257,25 +297,78 @@ class Saver:
         feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
         return os.fsdecode(sess.run(self.saver_def.save_tensor_name, feeds))
 
-    def _run_and_record(
-        self, sess: Any, prefix: str, directory: str, latest_filename: str | None
+    def _start(self, sess: Any, save: _Save) -> str:
+        """Hold the values, and let a thread write them."""
+        with self._turn:
+            self.wait_until_finished()
+            items = held.take(sess.run(self._held).decode())
+            graph_file = self._graph_file_later(sess.graph, save)
+
+            def write() -> str:
+                write_checkpoint(save.prefix, items)
+                return save.prefix
+
+            self._job = background.Job(
+                f"the checkpoint {save.prefix}", lambda: self._carry_out(save, write, graph_file)
+            )
+        return save.prefix
+
+    def _graph_file_later(self, graph: Any, save: _Save) -> Callable[[], bytes | None]:
+        """A function that gives the graph's file while the program goes on."""
+        if graph.finalized or save.graph_path is None:
+            return lambda: self._cached_graph_file(graph, save)
+        data = self._cached_graph_file(graph, save)  # now: nodes may be added meanwhile
+        return lambda: data
+
+    def wait_until_finished(self) -> None:
+        """Wait until the checkpoint that an asynchronous saver is writing is in place.
+
+        Raises: what stopped it, once.
+        """
+        job = self._job
+        if job is None:
+            return
+        job.wait()
+        if self._job is job:
+            self._job = None
+        job.result()
+
+    def close(self) -> None:
+        """Wait as `wait_until_finished` does; the last thing to do with an asynchronous saver."""
+        self.wait_until_finished()
+
+    def _carry_out(
+        self, save: _Save, write: Callable[[], str], graph_file: Callable[[], bytes | None]
     ) -> str:
-        name = latest_filename or state.STATE_FILE
+        """Write the tensors, the list of checkpoints, and the graph."""
+        if save.list_name is None:
+            written = write()
+        else:
+            with self._lock:
+                written = self._write_and_record(save, save.list_name, write)
+        data = None if save.graph_path is None else graph_file()
+        if save.graph_path is not None and data is not None:
+            with files.reported(f"writing {save.graph_path}"):
+                files.write_atomically(save.graph_path, data)
+        return written
+
+    def _write_and_record(self, save: _Save, list_name: str, write: Callable[[], str]) -> str:
+        prefix, directory = save.prefix, save.directory
         with files.reported(f"saving {prefix}"):
-            os.makedirs(directory, exist_ok=True)
-            self._retention.adopt(retention.recover(directory, name))
-            note = retention.RetentionJournal(directory, name, prefix)
+            files.storage_of(directory).make_directory(directory)
+            self._retention.adopt(retention.recover(directory, list_name))
+            note = retention.RetentionJournal(directory, list_name, prefix)
         before = self._retention.snapshot()
         try:
-            written = self._run(sess, prefix)
+            written = write()
             doomed = self._retention.record(written)
             with files.reported(f"saving {prefix}"):
                 note.removes(doomed)
             state.update_checkpoint_state(
-                os.path.dirname(prefix),
+                directory,
                 written,
                 self.last_checkpoints,
-                name,
+                list_name,
                 save_relative_paths=self._save_relative_paths,
             )
         except BaseException:  # because the list has to go on saying what there is
@@ -293,22 +386,34 @@ class Saver:
             note.done()
         return written
 
-    def _write_graph(self, graph: Any, filename: str, strip_default_attrs: bool) -> None:
+    def _graph_file(self, graph: Any, save: _Save) -> bytes | None:
+        strip = save.strip_default_attrs
         try:
-            message = self.export_meta_graph(strip_default_attrs=strip_default_attrs, graph=graph)
+            message = self.export_meta_graph(strip_default_attrs=strip, graph=graph)
         except (errors.InvalidArgumentError, errors.UnimplementedError) as cause:
-            _log.warning("%s is not written, the checkpoint is: %s", filename, cause)
-            return
-        with files.reported(f"writing {filename}"):
-            files.write_atomically(filename, message.SerializeToString())
+            _log.warning("%s is not written, the checkpoint is: %s", save.graph_path, cause)
+            return None
+        return message.SerializeToString()
+
+    def _cached_graph_file(self, graph: Any, save: _Save) -> bytes | None:
+        """The graph's file; the one of the last save where nothing was added since."""
+        keys = graph.get_all_collection_keys()
+        collections = [(key, [id(item) for item in graph.get_collection(key)]) for key in keys]
+        now = (graph, graph.version, save.strip_default_attrs, collections)
+        if self._graph_cache[0] != now:
+            self._graph_cache = (now, self._graph_file(graph, save))
+        return self._graph_cache[1]
 
     def export_meta_graph(
         self,
         filename: str | None = None,
         collection_list: Sequence[str] | None = None,
         as_text: bool = False,
+        export_scope: str | None = None,
         clear_devices: bool = False,
+        clear_extraneous_savers: bool = False,
         strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
         graph: Any = None,
     ) -> proto.MetaGraphDef:
         """The graph with this saver as a `MetaGraphDef`; arguments as of `export_meta_graph`."""
@@ -320,8 +425,11 @@ class Saver:
             collection_list=collection_list,
             as_text=as_text,
             graph=graph,
+            export_scope=export_scope,
             clear_devices=clear_devices,
+            clear_extraneous_savers=clear_extraneous_savers,
             strip_default_attrs=strip_default_attrs,
+            save_debug_info=save_debug_info,
         )
 
     # ------------------------------------------------------------- restoring
@@ -337,6 +445,7 @@ class Saver:
             variables are named.
           InvalidArgumentError: a variable has another type or shape.
           DataLossError: the checkpoint is damaged. No variable was changed.
+          what stopped the checkpoint that was being written: an asynchronous saver waits for it.
         """
         if save_path is None:
             raise errors.InvalidArgumentError(
@@ -346,7 +455,8 @@ class Saver:
         self.build()
         if self._is_empty:
             return
-        prefix = os.fspath(save_path)
+        self.wait_until_finished()
+        prefix = files.as_path(save_path)
         if not state.checkpoint_exists(prefix):
             raise CheckpointNotFoundError(f"there is no valid checkpoint at {prefix}")
         feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}

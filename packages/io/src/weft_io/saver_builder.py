@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from weft_graph import builder
 from weft_graph.node import Node, Output
 from weft_graph.ops.array import placeholder_with_default
-from weft_io.ops.checkpoint import restore_v2, save_v2
+from weft_io.ops.checkpoint import hold_for_save, restore_v2, save_v2
 from weft_io.saveables import SaveableObject, restore_nodes, saveables_for, static_dims
+from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_graph import proto
@@ -54,7 +55,7 @@ class SaverBuilder:
         ):
             default = placeholder_with_default(filename, (), "filename")
             path = placeholder_with_default(default, (), "Const")
-            saved = _add_save(path, saveables, sharded)
+            saved = self.add_save(path, saveables, sharded)
             restored = _add_restore(path, saveables, reshape, restore_sequentially)
         return proto.SaverDef(
             filename_tensor_name=path.name,
@@ -65,6 +66,10 @@ class SaverBuilder:
             sharded=sharded,
             version=self._write_version,
         )
+
+    def add_save(self, path: Output, saveables: Sequence[SaveableObject], sharded: bool) -> Output:
+        """Add the nodes that save; the output that is the path, once they have run."""
+        return _add_save(path, saveables, sharded)
 
 
 def _graph_of(saveables: Sequence[SaveableObject]) -> Any:
@@ -87,6 +92,30 @@ def _add_save(path: Output, saveables: Sequence[SaveableObject], sharded: bool) 
     )
     with path.graph.control_dependencies([node]):
         return builder.out("Identity", [path], None, "control_dependency")
+
+
+def add_hold(graph: Any, message: proto.SaverDef) -> Output:
+    """Add the node that holds what a saver's SaveV2 saves; its output.
+
+    Raises: InvalidArgumentError: the saver's nodes are not those that `SaverBuilder` makes.
+    """
+    path = graph.as_graph_element(message.filename_tensor_name)
+    done = graph.as_graph_element(message.save_tensor_name)
+    saves = [node for node in done.node.control_inputs if node.type == "SaveV2"]
+    if len(saves) != 1 or saves[0].inputs[0] is not path:
+        raise errors.InvalidArgumentError(
+            f"an asynchronous saver needs one SaveV2 that writes to {path.name} before {done.name},"
+            f" got {[node.name for node in saves]}"
+        )
+    names, slices, *tensors = saves[0].inputs[1:]
+    scope = saves[0].name.rpartition("/")[0]
+    with (
+        graph.as_default(),
+        graph.control_dependencies(None),
+        graph.device(None),
+        graph.name_scope(f"{scope}/" if scope else None),
+    ):
+        return hold_for_save(names, slices, tensors, saves[0].attrs.get("_shards"))
 
 
 def _add_restore(

@@ -137,7 +137,7 @@ class OpError(Exception):
         return self
 
     def in_iteration(self: _E, frame: str, iteration: int) -> _E:
-        """Note the iteration of a loop in which it was raised, inner loops first; returns itself."""
+        """Note the iteration of a loop in which it was raised, inner ones first; returns itself."""
         self.details.setdefault("iterations", []).append([frame, iteration])
         return self
 

@@ -1,8 +1,45 @@
-"""`wf.io`: bytes in strings, and graphs in files."""
+"""`wf.io`: files, records, what is in them, and bytes in strings."""
 
 from weft_graph.ops.strings import (
     decode_base64 as decode_base64,
     decode_raw as decode_raw,
     encode_base64 as encode_base64,
 )
-from weft_io.graph_io import write_graph as write_graph
+from weft_io.graph_io import (
+    write_graph as write_graph,
+)
+from weft_io.input_pipeline import (
+    match_filenames_once as match_filenames_once,
+)
+from weft_io.ops.files import (
+    matching_files as matching_files,
+    read_file as read_file,
+    write_file as write_file,
+)
+from weft_io.parsing import (
+    FixedLenFeature as FixedLenFeature,
+    FixedLenSequenceFeature as FixedLenSequenceFeature,
+    SparseFeature as SparseFeature,
+    VarLenFeature as VarLenFeature,
+    decode_compressed as decode_compressed,
+    decode_csv as decode_csv,
+    decode_json_example as decode_json_example,
+    parse_example as parse_example,
+    parse_sequence_example as parse_sequence_example,
+    parse_single_example as parse_single_example,
+    parse_single_sequence_example as parse_single_sequence_example,
+    parse_tensor as parse_tensor,
+    serialize_tensor as serialize_tensor,
+)
+from weft_io.python_io import (
+    TFRecordCompressionType as TFRecordCompressionType,
+    TFRecordOptions as TFRecordOptions,
+    TFRecordWriter as TFRecordWriter,
+    tf_record_iterator as tf_record_iterator,
+)
+from weft_io.queue_ops import (
+    PaddingFIFOQueue as PaddingFIFOQueue,
+    PriorityQueue as PriorityQueue,
+    QueueBase as QueueBase,
+    RandomShuffleQueue as RandomShuffleQueue,
+)

@@ -37,6 +37,16 @@ from weft_autodiff.training_util import (
     get_or_create_global_step as get_or_create_global_step,
     global_step as global_step,
 )
+from weft_io.batching import (
+    batch as batch,
+    batch_join as batch_join,
+    maybe_batch as maybe_batch,
+    maybe_batch_join as maybe_batch_join,
+    maybe_shuffle_batch as maybe_shuffle_batch,
+    maybe_shuffle_batch_join as maybe_shuffle_batch_join,
+    shuffle_batch as shuffle_batch,
+    shuffle_batch_join as shuffle_batch_join,
+)
 from weft_io.checkpoint import reader as _reader
 from weft_io.checkpoint.state import (
     checkpoint_exists as checkpoint_exists,
@@ -50,9 +60,38 @@ from weft_io.checkpoint.state import (
     remove_checkpoint as remove_checkpoint,
     update_checkpoint_state as update_checkpoint_state,
 )
+from weft_io.coordinator import (
+    Coordinator as Coordinator,
+    LooperThread as LooperThread,
+)
 from weft_io.graph_io import write_graph as write_graph
-from weft_io.meta_graph import export_meta_graph as export_meta_graph
+from weft_io.hook_timers import (
+    SecondOrStepTimer as SecondOrStepTimer,
+)
+from weft_io.input_pipeline import (
+    input_producer as input_producer,
+    limit_epochs as limit_epochs,
+    match_filenames_once as match_filenames_once,
+    range_input_producer as range_input_producer,
+    slice_input_producer as slice_input_producer,
+    string_input_producer as string_input_producer,
+)
+from weft_io.meta_graph import (
+    export_meta_graph as export_meta_graph,
+    import_meta_graph as import_meta_graph,
+)
+from weft_io.queue_runner import (
+    QueueRunner as QueueRunner,
+    add_queue_runner as add_queue_runner,
+    start_queue_runners as start_queue_runners,
+)
 from weft_io.saver import Saver as Saver
+from weft_io.summary.reading import (
+    summary_iterator as summary_iterator,
+)
+from weft_io.warm_start import (
+    init_from_checkpoint as init_from_checkpoint,
+)
 
 NewCheckpointReader = _reader.CheckpointReader
 

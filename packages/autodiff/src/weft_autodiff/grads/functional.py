@@ -34,11 +34,13 @@ def _call(op: Node, *grads: Grad | None) -> Sequence[Any]:
 
 
 def _called(op: Node, made: GradientFunction, grads: Sequence[Grad | None]) -> list[Grad | None]:
-    graph = op.inputs[0].graph if op.inputs else op.graph
-    inputs: list[Output] = []
-    for source in made.takes:
-        inputs.append(source.of(op, grads, graph))
-    _, results = call_node(made.function, inputs)
+    called = made.function
+    if isinstance(called, Function):
+        if not called.outputs:
+            return [None] * len(op.inputs)
+        op.graph.functions.add(called)
+    inputs = [source.of(op, grads, op.graph) for source in made.takes]
+    _, results = call_node(called, inputs)
     values = iter(results)
     found: list[Grad | None] = []
     for source, kind in zip(op.inputs, made.gives, strict=True):

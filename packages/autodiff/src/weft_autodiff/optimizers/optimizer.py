@@ -14,7 +14,7 @@ from weft_graph.indexed_slices import IndexedSlices, convert_to_tensor_or_indexe
 from weft_graph.node import Node, Output
 from weft_graph.ops import control, state
 from weft_graph.resource_variable import is_resource_variable
-from weft_graph.stacks import get_default_graph
+from weft_graph.stacks import get_default_graph, graph_for
 from weft_graph.variables import Variable, trainable_variables
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -170,7 +170,7 @@ class Optimizer:
         if not given:
             names = ", ".join(str(var.name) for _, var in pairs)
             raise errors.InvalidArgumentError(f"No gradients provided for any variable: {names}.")
-        graph = given[0][1].graph
+        graph = graph_for(given[0][1])
         with graph.as_default(), graph.control_dependencies(None):
             self._create_slots([var for _, var in given])
         with graph.as_default(), graph.name_scope(name or self._name) as scope:
@@ -187,7 +187,7 @@ class Optimizer:
     def _finish_with(self, updates: list[Any], global_step: Any, scope: str) -> Node:
         if global_step is None:
             return _node(self._finish(updates, scope))
-        graph = global_step.graph
+        graph = graph_for(global_step)
         done = self._finish(updates, "update")
         with graph.control_dependencies([done]), graph.colocate_with(global_step.op):
             one = builder.constant(1, global_step.dtype.base_dtype)
@@ -248,7 +248,7 @@ class Optimizer:
         return found
 
     def _get_non_slot_variable(self, name: str, graph: Graph | None = None) -> Any:
-        return self._non_slot_dict.get((name, graph or get_default_graph()))
+        return self._non_slot_dict.get((name, (graph or get_default_graph()).outermost))
 
     def _non_slot_variables(self) -> Iterable[Any]:
         return self._non_slot_dict.values()

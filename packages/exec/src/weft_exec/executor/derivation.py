@@ -134,7 +134,7 @@ class Derivation:
         target: int | slice = results[0] if results else 0
         if len(results) > 1:
             target = slice(results[0], results[-1] + 1)
-            if not kernel.asynchronous:
+            if not kernel.asynchronous and not hasattr(function, "segments"):
                 function = _several(function, len(results))
         item.add(function, gather(arguments), arguments, target, node)
 

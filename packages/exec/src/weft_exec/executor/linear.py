@@ -68,10 +68,11 @@ class Segment:
 
     def cancel(self) -> None:
         """Make running loops end at the next node, and later ones at once."""
-        for function, *_ in self.instructions:
+        instructions = self.instructions.copy()
+        self.instructions.clear()  # first, since a recursive function's segments lead back here
+        for function, *_ in instructions:
             for inner in getattr(function, "segments", ()):
                 inner.cancel()
-        self.instructions.clear()
 
     def run(self, slots: Slots) -> None:
         """Run all.
@@ -113,6 +114,8 @@ class Segment:
             try:
                 if hasattr(function, "segments") and hasattr(function, "run_checked"):
                     function.run_checked(slots, check, trace)
+                elif hasattr(function, "call_checked"):
+                    slots[slot] = function.call_checked(check, trace, *take(slots))
                 elif trace is None:
                     slots[slot] = function(*take(slots))
                 else:

@@ -62,6 +62,8 @@ def updates(node: Node) -> bool:
         return False
     if any(arg.is_ref for arg in node.op_def.inputs):
         return True
+    if node.attrs.get("_only_looks"):
+        return False
     return node.op_def.stateful and (
         not node.outputs or any(variable_of(source) is not None for source in node.inputs)
     )

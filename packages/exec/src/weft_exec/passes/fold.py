@@ -19,7 +19,16 @@ LARGEST_FOLDED = 10 << 20
 """Bytes; larger results are computed each time rather than kept."""
 
 _SOURCES = frozenset({"_Arg", "ReadVariableOp", "VarHandleOp", "Variable", "VariableV2"})
-_NEVER = frozenset({"Placeholder", "PlaceholderWithDefault", "CheckNumerics", "Print", "Assert"})
+_NEVER = frozenset(
+    {
+        "Assert",
+        "CheckNumerics",
+        "PartitionedCall",  # a recursion may take long
+        "Placeholder",
+        "PlaceholderWithDefault",
+        "Print",
+    }
+)
 
 
 def fold_constants(step: StepGraph, device: Device) -> int:

@@ -185,10 +185,10 @@ class Layer:
 
     def _check_graph(self, inputs: Any) -> Graph:
         first = _first(inputs)
-        graph = first.graph if isinstance(first, Output) else stacks.get_default_graph()
+        graph = stacks.graph_for(first) if isinstance(first, Output) else stacks.get_default_graph()
         if self._graph is None:
-            self._graph = graph
-        elif self._graph is not graph:
+            self._graph = graph.outermost
+        elif self._graph is not graph.outermost:
             raise errors.InvalidArgumentError(
                 f"layer {self.name} was built in another graph than that of its input {first!r}"
             )

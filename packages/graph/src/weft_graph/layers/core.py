@@ -7,6 +7,7 @@ from typing import Any
 
 from weft_graph import nn
 from weft_graph.builder import convert_to_tensor, out
+from weft_graph.control_flow.conditional import cond
 from weft_graph.initializers import zeros_initializer
 from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.node import Output
@@ -178,15 +179,11 @@ class Dropout(Layer):
     def call(self, inputs: Output, *args: Any, training: Any = False, **kwargs: Any) -> Any:
         """Dropout if `training`, a Boolean or a Boolean tensor of rank 0."""
         training = args[0] if args else training
-        known = static_bool(training)
-        if known is False:
-            return identity.identity(inputs)
-        rate = self.rate
-        if known is None:
-            kind = inputs.dtype.base_dtype
-            rate = convert_to_tensor(rate, kind)
-            rate = out("SelectV2", [training, rate, convert_to_tensor(0, kind)])
-        return nn.dropout(inputs, noise_shape=self.noise_shape, seed=self.seed, rate=rate)
+
+        def dropped() -> Output:
+            return nn.dropout(inputs, noise_shape=self.noise_shape, seed=self.seed, rate=self.rate)
+
+        return smart_cond(training, dropped, lambda: identity.identity(inputs))
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         """The input's shape."""
@@ -201,6 +198,14 @@ def static_bool(value: Any) -> bool | None:
         known = constant_value(convert_to_tensor(value))
         return None if known is None else bool(known)
     return bool(value)
+
+
+def smart_cond(pred: Any, true_fn: Function, false_fn: Function) -> Any:
+    """`cond`, without nodes of its own where `pred` is known while the graph is built."""
+    known = static_bool(pred)
+    if known is None:
+        return cond(pred, true_fn, false_fn)
+    return true_fn() if known else false_fn()
 
 
 def dropout(

@@ -8,7 +8,7 @@ from weft_graph import nn, stacks
 from weft_graph.builder import convert_to_tensor, out
 from weft_graph.initializers import ones_initializer, zeros_initializer
 from weft_graph.layers.base import InputSpec, Layer
-from weft_graph.layers.core import static_bool
+from weft_graph.layers.core import smart_cond, static_bool
 from weft_graph.node import Output
 from weft_graph.ops import array, casting
 from weft_graph.ops.shape_rules import normal_axes
@@ -143,12 +143,21 @@ class BatchNormalization(Layer):
     def call(self, inputs: Output, *args: Any, training: Any = False, **kwargs: Any) -> Any:
         """The normalized input; `training` is a Boolean or a Boolean tensor of rank 0."""
         training = args[0] if args else training
-        known = static_bool(training)
-        if self.fused and known is not None:
-            result, mean, variance = self._fused_call(inputs, known)
+        if self.fused:
+            result, mean, variance = smart_cond(
+                training,
+                lambda: self._fused_call(inputs, True),
+                lambda: self._fused_call(inputs, False),
+            )
         else:
-            result, mean, variance = self._composed_call(inputs, training, known)
-        if known is not False and mean is not None and variance is not None:
+            mean, variance = smart_cond(
+                training,
+                lambda: self._moments(inputs),
+                lambda: (self.moving_mean, self.moving_variance),
+            )
+            result = self._normalized(inputs, mean, variance)
+        known = static_bool(training)
+        if known is not False:
             weight = self._weight_of_batch(training, known)
             self.add_update(
                 [
@@ -176,28 +185,18 @@ class BatchNormalization(Layer):
             is_training=training,
         )
 
-    def _composed_call(
-        self, inputs: Output, training: Any, known: bool | None
-    ) -> tuple[Output, Any, Any]:
-        """The same of elementary nodes; for a tensor `training`, both statistics are at hand."""
+    def _moments(self, inputs: Output) -> tuple[Output, Output]:
+        """Mean and variance of the batch, in the type of the moving ones."""
+        axes = [axis for axis in range(len(inputs.dims or ())) if axis not in self.axis]
+        wide = casting.cast(inputs, self.moving_mean.dtype.base_dtype)
+        return nn.moments(wide, axes, keepdims=len(self.axis) > 1)
+
+    def _normalized(self, inputs: Output, mean: Any, variance: Any) -> Output:
+        """What the fused operation does, of elementary nodes."""
         rank = len(inputs.dims or ())
-        mean: Any = None
-        variance: Any = None
-        used: tuple[Any, Any] = (self.moving_mean, self.moving_variance)
-        if known is not False:
-            axes = [axis for axis in range(rank) if axis not in self.axis]
-            wide = casting.cast(inputs, self.moving_mean.dtype.base_dtype)
-            mean, variance = nn.moments(wide, axes, keepdims=len(self.axis) > 1)
-            used = (mean, variance)
-        if known is None:
-            used = (
-                out("SelectV2", [training, mean, self.moving_mean]),
-                out("SelectV2", [training, variance, self.moving_variance]),
-            )
-        center, spread = self._spread(used[0], rank), self._spread(used[1], rank)
+        statistics = self._spread(mean, rank), self._spread(variance, rank)
         beta, gamma = self._spread(self.beta, rank), self._spread(self.gamma, rank)
-        result = nn.batch_normalization(inputs, center, spread, beta, gamma, self.epsilon)
-        return result, mean, variance
+        return nn.batch_normalization(inputs, *statistics, beta, gamma, self.epsilon)
 
     def _spread(self, value: Any, rank: int) -> Any:
         """A vector in a shape that broadcasts along the channels."""

@@ -74,7 +74,7 @@ register_op(
     "PrintV2",
     ("input: string",),
     (),
-    {"output_stream": "string = 'stderr'", "end": "string"},
+    {"output_stream": "string = 'stderr'", "end": "string = '\n'"},
     _no_outputs,
     stateful=True,
     doc="Print a string.",
@@ -122,7 +122,7 @@ def group(*inputs: Any, name: str | None = None) -> Node:
     Returns: a NoOp; the nodes of each device first gather in a NoOp of their own.
     """
     nodes = list(dict.fromkeys(_node_of(item) for item in _flat(inputs)))
-    graph = nodes[0].graph if nodes else stacks.get_default_graph()
+    graph = stacks.graph_for(nodes[0]) if nodes else stacks.get_default_graph()
     by_device: dict[str, list[Node]] = {}
     for node in nodes:
         by_device.setdefault(node.device, []).append(node)

@@ -44,7 +44,11 @@ def _declare() -> None:
         ("Atan2", "{floating}", "The angle of the point (x, y) in (-pi, pi]."),
         ("Xlogy", "{inexact}", "x * log(y), and 0 where x is 0."),
         ("Xdivy", "{inexact}", "x / y, and 0 where x is 0."),
-        ("NextAfter", "{float32, float64}", "The next number after x1 in the direction of x2."),
+        (
+            "NextAfter",
+            "{float32, float64} = float32",
+            "The next number after x1 in the direction of x2.",
+        ),
         (
             "Igamma",
             "{float32, float64}",

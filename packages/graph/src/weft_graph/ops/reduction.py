@@ -142,7 +142,10 @@ def _reduce(
     keep = former("keepdims", keepdims, "keep_dims", old_keep)
     value = convert_to_tensor(x)
     attrs = {"keep_dims": True} if keep else None
-    return out(op, [value, reduction_axes(value, axis)], attrs, name)
+    result = out(op, [value, reduction_axes(value, axis)], attrs, name)
+    if axis is None and not keep:
+        result.dims = ()  # also where the rank is unknown
+    return result
 
 
 def reduce_sum(

@@ -154,7 +154,7 @@ class Flow:
         found: Frame | None = None
         first: Node | None = None
         for need in needs_of(node):
-            if _is_free(need):
+            if is_free(need):
                 continue
             frame = self.frame[need]
             if found is None:
@@ -284,6 +284,6 @@ def has_control_flow(nodes: Iterable[Node]) -> bool:
     return any([node.type in ROUTING for node in nodes])
 
 
-def _is_free(node: Node) -> bool:
+def is_free(node: Node) -> bool:
     """Whether a node is the same in every frame: a constant that waits for nothing."""
     return node.type == "Const" and not node.control_inputs

@@ -6,7 +6,7 @@ would not follow from the body alone: a node without inputs, for example, that i
 must stay in that branch.  The functional form of a step, and merging of what its gradient computes
 again with what is there already, follow from there being no call any more.
 
-A call stays where its function is recursive, or asks for it.
+Which calls stay, `keeping.py` says.
 """
 
 from __future__ import annotations
@@ -21,36 +21,27 @@ from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
 from weft_graph.op_def import lookup_op
 from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, SWITCHES
-from weft_graph.passes.flow import ALWAYS, Flow, has_control_flow
+from weft_graph.passes.flow import Flow, has_control_flow, is_free
+from weft_graph.passes.keeping import Keeping, Waits
 from weft_graph.passes.step_graph import StepGraph, ordered, reachable
 from weft_tensor import errors
 
-Keeps = Callable[[Function], bool]
 
-
-def inline_calls(step: StepGraph, keeps: Keeps | None = None) -> int:
+def inline_calls(step: StepGraph, waits: Waits | None = None) -> int:
     """Replace calls by the bodies of their functions.
 
     Args:
-      keeps: whether calls of a function should stay, for reasons other than recursion.
+      waits: whether a node may wait for something other than its inputs; none does by default.
     Returns: the number of calls replaced.
     Raises:
       NotFoundError: a function is not in the library.
       InvalidArgumentError: a call does not fit its function.
     """
-    if not any(node.type in CALLS for node in step.graph.nodes):
+    calls = [node for node in step.graph.nodes if node.type in CALLS]
+    if not calls:
         return 0
-    return _Inliner(step, keeps or asks_to_be_kept).run()
-
-
-def asks_to_be_kept(function: Function) -> bool:
-    """Whether the function has the attribute that keeps its calls."""
-    return bool(function.attrs.get("_noinline"))
-
-
-def must_be_kept(function: Function) -> bool:
-    """Whether replacing a call would never come to an end."""
-    return function.is_recursive
+    keeping = Keeping([function_of(call) for call in calls], waits or (lambda _: False))
+    return _Inliner(step, keeping).run()
 
 
 def function_of(call: Node) -> Function:
@@ -152,14 +143,13 @@ class _Part:
 
 
 class _Inliner:
-    def __init__(self, step: StepGraph, keeps: Keeps) -> None:
+    def __init__(self, step: StepGraph, keeping: Keeping) -> None:
         self._step = step
-        self._keeps = keeps
+        self._keeping = keeping
         self._graph = Graph()
         self._graph.functions = step.graph.functions
         self._taken = {node.name for node in step.graph.nodes}
         self._parts: dict[tuple[Function, frozenset[int]], _Part] = {}
-        self._kept: dict[Function, bool] = {}
         self._count = 0
 
     def run(self) -> int:
@@ -284,8 +274,9 @@ class _Inliner:
         function = function_of(call)
         used = part.used[call]
         ended = call in part.waited
-        if self._is_kept(function):
-            self._copy(call, part, scope, {"_used": tuple(sorted(used))})
+        if self._keeping.keeps(function):
+            kept = {"_used": tuple(sorted(used)), "_only_looks": not function.effects}
+            self._copy(call, part, scope, kept)
             return
         self._count += 1
         if ended:
@@ -303,12 +294,6 @@ class _Inliner:
             scope.full.update(call.outputs)
         if ended:
             scope.ends[call] = (self._end(call, used, scope, inner, effects),)
-
-    def _is_kept(self, function: Function) -> bool:
-        known = self._kept.get(function)
-        if known is None:
-            known = self._kept[function] = must_be_kept(function) or self._keeps(function)
-        return known
 
     def _part(self, function: Function, used: frozenset[int]) -> _Part:
         part = self._parts.get((function, used))
@@ -358,7 +343,7 @@ class _Inliner:
             for source in call.inputs
             if flow.output_guard(source) == guard
             and flow.frame[source.node] is frame
-            and not _is_free(source.node)
+            and not is_free(source.node)
         ]
         ties = []
         for control in call.control_inputs:
@@ -385,7 +370,7 @@ class _Inliner:
         copies = [
             self._identity(call, f"{name}_{i}", value, ()).node
             for i, value in enumerate(values)
-            if not _is_free(value.node)
+            if not is_free(value.node)
         ]
         no_op = lookup_op("NoOp")
         node = self._graph.add_node(no_op, self._name(name), (), {}, (), (), call._code, call._line)
@@ -465,11 +450,6 @@ def _inputs(node: Node, scope: _Scope) -> tuple[Output, ...]:
         return tuple([values[source] for source in node.inputs])
     there = next(values[source] for source in node.inputs if source in values)
     return tuple([values.get(source, there) for source in node.inputs])
-
-
-def _is_free(node: Node) -> bool:
-    """Whether a node is the same in every frame: a constant that waits for nothing."""
-    return node.type == "Const" and not node.control_inputs
 
 
 def _is_tied(node: Node, top: bool, in_frame: bool) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from weft_graph.node import Node, Output
 from weft_graph.ops.control_flow import ENTERS, EXITS, NEXT_ITERATIONS
-from weft_graph.passes.flow import Atom, Flow, Frame, needs_of
+from weft_graph.passes.flow import Atom, Flow, Frame, is_free, needs_of
 from weft_graph.passes.step_graph import is_back_edge
 
 Path = tuple[Atom, ...]
@@ -112,7 +112,7 @@ class Structurer:
     def _connect(self, need: Node, node: Node) -> None:
         """Let what `node` is part of wait for what `need` is part of, in the frame of `need`."""
         target = self._element(node)
-        if target is None or need.type in ENTERS:
+        if target is None or need.type in ENTERS or is_free(need):
             return
         source: Element | None = need
         if need.type in EXITS:

@@ -2,24 +2,25 @@ r"""The index of a checkpoint: what it holds, and where the bytes are.
 
 `<prefix>.index` is JSON with one checksum over all of it, in four lines:
 
-    {"format":"weft-checkpoint","version":1,"checksum":"crc32:89abcdef","index":
+    {"format":"weft-checkpoint","version":2,"checksum":"crc32:89abcdef","index":
     {"save":"0123456789abcdef","shards":[...],"tensors":{...}}
     }
 
 The checksum covers the version, a newline and the third line without its newline. A shard is
 
     {"suffix":".data-00000-of-00001-0123456789abcdef.safetensors","size":1088,"header":64,
-     "crc32":"89abcdef"}
+     "checksum":"xxh3:0123456789abcdef"}
 
 where `size` is the file's, `header` the bytes before the first tensor, and the checksum theirs. A
 tensor is
 
     {"dtype":"float32","shape":[10,20],"parts":[
-      {"shard":0,"begin":64,"end":864,"crc32":"89abcdef"}]}
+      {"shard":0,"begin":64,"end":864,"checksum":"xxh3:0123456789abcdef"}]}
 
 with the place of its bytes in the file; a part of a tensor in several parts also says which, by
 "start" and "shape". Files are named by what follows the prefix, so that a checkpoint can be renamed
-as a whole. Readers ignore keys that they do not know.
+as a whole. Readers ignore keys that they do not know. Version 1 had `"crc32":"89abcdef"` instead of
+`"checksum":"crc32:89abcdef"`.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from weft_io.checkpoint import encoding, regions
+from weft_graph.gc_pause import paused_gc
+from weft_io.checkpoint import checksums, encoding, regions
 from weft_io.checkpoint.regions import Region, Shape
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 INDEX_SUFFIX: Final = ".index"
 SHARD_SUFFIX: Final = re.compile(r"\.data-\d{5,}-of-\d{5,}-[0-9a-f]{16}\.safetensors")
 
@@ -46,7 +48,6 @@ _ENVELOPE: Final = re.compile(
     re.DOTALL,
 )
 _LARGEST: Final = 2**63
-_CRC: Final = re.compile(r"[0-9a-f]{8}")
 
 
 def index_path(prefix: str) -> str:
@@ -66,16 +67,16 @@ class Shard:
       suffix: its name, after the prefix.
       size: in bytes.
       header: bytes before the first tensor.
-      crc: CRC-32 of these.
+      checksum: of these.
     """
 
-    __slots__ = ("crc", "header", "size", "suffix")
+    __slots__ = ("checksum", "header", "size", "suffix")
 
-    def __init__(self, suffix: str, size: int, header: int, crc: int) -> None:
+    def __init__(self, suffix: str, size: int, header: int, checksum: str) -> None:
         self.suffix = suffix
         self.size = size
         self.header = header
-        self.crc = crc
+        self.checksum = checksum
 
 
 class Part:
@@ -85,17 +86,17 @@ class Part:
       region: the box.
       shard: number of the shard.
       begin, end: its bytes in the file.
-      crc: CRC-32 of these.
+      checksum: of these.
     """
 
-    __slots__ = ("begin", "crc", "end", "region", "shard")
+    __slots__ = ("begin", "checksum", "end", "region", "shard")
 
-    def __init__(self, region: Region, shard: int, begin: int, end: int, crc: int) -> None:
+    def __init__(self, region: Region, shard: int, begin: int, end: int, checksum: str) -> None:
         self.region = region
         self.shard = shard
         self.begin = begin
         self.end = end
-        self.crc = crc
+        self.checksum = checksum
 
 
 class Entry:
@@ -156,20 +157,40 @@ class Index:
           DataLossError: the bytes are damaged, or contradict themselves.
           UnimplementedError: a later version wrote it.
         """
-        match = _ENVELOPE.fullmatch(data)
-        if match is None:
-            raise errors.DataLossError(f"{path} is damaged, or is no index of a weft checkpoint")
-        version, crc, body = match.groups()
-        if _checksum(version, body) != int(crc, 16):
-            raise errors.DataLossError(f"{path} is damaged: its checksum differs")
-        if int(version) != FORMAT_VERSION:
-            raise errors.UnimplementedError(
-                f"{path} has version {int(version)} of the format; this reads {FORMAT_VERSION}"
-            )
+        body = _verified(data, path)
         try:
-            return _index_from_json(json.loads(body))
+            with paused_gc():  # all that is made stays
+                return _index_from_json(json.loads(body))
         except (_MalformedError, ValueError, RecursionError) as cause:
             raise errors.DataLossError(f"{path} is malformed: {cause}") from cause
+
+
+def shard_suffixes(data: bytes, path: str) -> set[str]:
+    """The files that an index names, after the prefix, without looking at the tensors.
+
+    Raises: as `Index.from_bytes`.
+    """
+    body = _verified(data, path)
+    try:
+        shards = _field(json.loads(body), "shards", list)
+        return {_shard_from_json(item).suffix for item in shards}
+    except (_MalformedError, ValueError, RecursionError) as cause:
+        raise errors.DataLossError(f"{path} is malformed: {cause}") from cause
+
+
+def _verified(data: bytes, path: str) -> bytes:
+    """What the checksum of an index covers."""
+    match = _ENVELOPE.fullmatch(data)
+    if match is None:
+        raise errors.DataLossError(f"{path} is damaged, or is no index of a weft checkpoint")
+    version, crc, body = match.groups()
+    if _checksum(version, body) != int(crc, 16):
+        raise errors.DataLossError(f"{path} is damaged: its checksum differs")
+    if not 1 <= int(version) <= FORMAT_VERSION:
+        raise errors.UnimplementedError(
+            f"{path} has version {int(version)} of the format; this reads 1 to {FORMAT_VERSION}"
+        )
+    return body
 
 
 def _checksum(version: bytes, body: bytes) -> int:
@@ -184,7 +205,7 @@ def _shard_to_json(shard: Shard) -> dict[str, Any]:
         "suffix": shard.suffix,
         "size": shard.size,
         "header": shard.header,
-        "crc32": f"{shard.crc:08x}",
+        "checksum": shard.checksum,
     }
 
 
@@ -195,7 +216,7 @@ def _entry_to_json(entry: Entry) -> dict[str, Any]:
             "shard": part.shard,
             "begin": part.begin,
             "end": part.end,
-            "crc32": f"{part.crc:08x}",
+            "checksum": part.checksum,
         }
         if len(entry.parts) > 1:
             item |= {"start": part.region.start, "shape": part.region.shape}
@@ -227,7 +248,7 @@ def _shard_from_json(data: Any) -> Shard:
     size, header = _size(_field(data, "size", int)), _size(_field(data, "header", int))
     if header > size:
         raise _MalformedError(f"the header of {suffix!r} is longer than the file")
-    return Shard(suffix, size, header, _crc(data))
+    return Shard(suffix, size, header, _checksum_from_json(data))
 
 
 def _entry_from_json(name: str, data: Any, shards: Sequence[Shard]) -> Entry:
@@ -265,7 +286,7 @@ def _part_from_json(
         raise _MalformedError(
             f"tensor {name!r}, {dtype.name}{list(region.shape)}, cannot take {end - begin} bytes"
         )
-    return Part(region, number, begin, end, _crc(data))
+    return Part(region, number, begin, end, _checksum_from_json(data))
 
 
 def _check_places(tensors: Mapping[str, Entry], number: int) -> None:
@@ -300,8 +321,9 @@ def _shape(sizes: list[Any]) -> Shape:
     return shape
 
 
-def _crc(data: Any) -> int:
-    text = _field(data, "crc32", str)
-    if not _CRC.fullmatch(text):
-        raise _MalformedError(f"{text!r} is no checksum")
-    return int(text, 16)
+def _checksum_from_json(data: Any) -> str:
+    old = isinstance(data, dict) and "checksum" not in data
+    text = f"crc32:{_field(data, 'crc32', str)}" if old else _field(data, "checksum", str)
+    if not checksums.is_checksum(text):
+        raise _MalformedError(f"{text!r} is no checksum that this version knows")
+    return text

@@ -1,7 +1,7 @@
 """Notes of what is being written and removed, by which the next save tidies up after a killed one.
 
 A save writes down the files that it is going to create and to replace before it touches any. The
-note is locked while its writer lives (`files.Saving`). When the next save in the directory finds
+note is locked while its writer lives (`local.Saving`). When the next save in the directory finds
 one whose writer died, it removes those of the noted files that no index refers to: after a crash
 before the new index was in place the new shards, after one later the old shards. Nothing else is
 ever removed.
@@ -10,18 +10,21 @@ ever removed.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable
 from typing import Any, Final
 
 from weft_io.checkpoint import files
-from weft_io.checkpoint.index import SHARD_SUFFIX, Index, index_path
+from weft_io.checkpoint.index import SHARD_SUFFIX, index_path, shard_suffixes
+from weft_io.checkpoint.reader import is_bundle
+from weft_io.checkpoint.storage import Note
 from weft_tensor import errors
 
 _FIRST_LINE: Final = b"weft checkpoint journal 1\n"
 _NOTE: Final = re.compile(rb"weft \w+ journal \d+\n")
 """The first line of a note of any kind; the others are not dealt with here."""
+_PART: Final = re.compile(rf"{SHARD_SUFFIX.pattern}|\.data-\d{{5}}-of-\d{{5}}")
+"""Shards, and the files of a bundle, TensorFlow's format."""
 
 
 class Journal:
@@ -34,14 +37,14 @@ class Journal:
     """
 
     def __init__(self, directory: str, base: str, names: Iterable[str]) -> None:
-        self._prefix = os.path.join(directory, base)
+        self._prefix = files.join(directory, base)
         self._names: list[str] = []
-        self._saving = files.Saving(directory, base)
+        self._note: Note = files.storage_of(directory).note(directory, base)
         try:
-            self._saving.write(_FIRST_LINE)
+            self._note.write(_FIRST_LINE)
             self.add(names)
         except BaseException:  # because nothing may stay behind, whatever it is
-            self._saving.discard()
+            self._note.discard()
             raise
 
     def add(self, names: Iterable[str]) -> None:
@@ -50,25 +53,29 @@ class Journal:
         if not names:
             return
         self._names += names
-        self._saving.write(json.dumps(names).encode() + b"\n", flush=True)
+        self._note.write(json.dumps(names).encode() + b"\n", flush=True)
 
-    def settle(self) -> None:
-        """Remove the noted files that no index refers to, then the note."""
-        if settle(self._prefix, self._names):
-            self._saving.discard()
+    def settle(self, needed: set[str] | None = None) -> None:
+        """Remove the noted files that no index refers to, then the note.
+
+        Args:
+          needed: those that the index refers to; it is read where they are not given.
+        """
+        if settle(self._prefix, self._names, needed):
+            self._note.discard()
         else:
-            self._saving.abandon()
+            self._note.abandon()
 
     def abandon(self) -> None:
         """Leave the note for the next save."""
-        self._saving.abandon()
+        self._note.abandon()
 
 
 def recover(directory: str) -> None:
     """Tidy up after saves and removals in `directory` whose processes died. Raises: OSError."""
-    for found in files.abandoned(directory):
+    for found in files.storage_of(directory).abandoned(directory):
         if found.data.startswith(_FIRST_LINE):
-            if settle(os.path.join(directory, found.base), _names(found.data)):
+            if settle(files.join(directory, found.base), _names(found.data)):
                 found.remove()
         elif not _NOTE.match(found.data):  # a file that was being written, or nothing yet
             found.remove()
@@ -85,26 +92,30 @@ def _names(data: bytes) -> list[str]:
     return names
 
 
-def settle(prefix: str, names: Iterable[str]) -> bool:
+def settle(prefix: str, names: Iterable[str], needed: set[str] | None = None) -> bool:
     """Remove those of the files that the checkpoint at `prefix` does not consist of.
+
+    Args:
+      needed: the files that it consists of; its index is read where they are not given.
 
     Returns: False when its index cannot be read, so that nobody knows. Raises: OSError.
     """
     try:
-        needed = names_of(prefix)
+        needed = names_of(prefix) if needed is None else needed
     except errors.OpError:
         return False
     directory, base = files.split_prefix(prefix)
+    storage = files.storage_of(directory)
     for name in names:
         if is_part_name(base, name) and name not in needed:
-            files.remove(os.path.join(directory, name))
+            storage.remove(files.join(directory, name))
     return True
 
 
 def is_part_name(base: str, name: str) -> bool:
     """Whether a file belongs to a checkpoint at `base` and is not its index."""
     rest = name.removeprefix(base)
-    return rest != name and (rest == ".meta" or SHARD_SUFFIX.fullmatch(rest) is not None)
+    return rest != name and (rest == ".meta" or _PART.fullmatch(rest) is not None)
 
 
 def names_of(prefix: str) -> set[str]:
@@ -113,15 +124,21 @@ def names_of(prefix: str) -> set[str]:
     Raises: DataLossError: the index cannot be read.
     """
     path = index_path(prefix)
-    base = os.path.basename(prefix)
+    base = files.base_name(prefix)
     try:
-        index = Index.from_bytes(files.read_bytes(path), path)
+        data = files.read_bytes(path)
     except FileNotFoundError:
         return set()
-    return {base + shard.suffix for shard in index.shards} | {base + ".meta"}
+    if not is_bundle(data):
+        return {base + suffix for suffix in shard_suffixes(data, path)} | {base + ".meta"}
+    from weft_io.bundle.index import BundleIndex, shard_path
+
+    index = BundleIndex.from_bytes(data, path)
+    return {shard_path(base, i, index.shards) for i in range(index.shards)} | {base + ".meta"}
 
 
 def shards_by_name(directory: str, base: str) -> set[str]:
     """The files in `directory` whose names are those of shards of `base`, from any save."""
     pattern = re.compile(re.escape(base) + SHARD_SUFFIX.pattern)
-    return {name for name in os.listdir(directory) if pattern.fullmatch(name)}
+    names = files.storage_of(directory).names(directory)
+    return {name for name in names if pattern.fullmatch(name)}

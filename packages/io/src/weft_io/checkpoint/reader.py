@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,12 @@ from weft_io.checkpoint.shards import ShardReader, opened
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, compatible_dims, format_dims
+
+if TYPE_CHECKING:
+    from weft_io.bundle.index import BundleIndex, Entry as BundleEntry
+
+TABLE_MAGIC: Final = bytes.fromhex("57fb808b247547db")
+"""What the index of a bundle, TensorFlow's format, ends in."""
 
 _ATTEMPTS = 5
 
@@ -43,8 +49,8 @@ class Wanted(NamedTuple):
     dims: Dims = None
 
 
-def read_index(prefix: str) -> Index:
-    """The index of a checkpoint.
+def read_index(prefix: str) -> Index | BundleIndex:
+    """The index of a checkpoint: of weft's, or of TensorFlow's where its file is a table.
 
     Raises:
       NotFoundError: there is none.
@@ -53,11 +59,25 @@ def read_index(prefix: str) -> Index:
     path = index_path(prefix)
     try:
         with files.reported(f"reading {path}"):
-            return Index.from_bytes(files.read_bytes(path), path)
+            return parse_index(files.read_bytes(path), path)
     except errors.NotFoundError as cause:
         raise CheckpointNotFoundError(
             f"there is no valid checkpoint at {prefix}: {path} does not exist"
         ) from cause
+
+
+def is_bundle(data: bytes) -> bool:
+    """Whether the bytes of an index are not weft's: then they are TensorFlow's, or damaged."""
+    return data.endswith(TABLE_MAGIC) or b"weft-checkpoint" not in data[:40]
+
+
+def parse_index(data: bytes, path: str) -> Index | BundleIndex:
+    """The index in a file's bytes; arguments and errors as of `Index.from_bytes`."""
+    if not is_bundle(data):
+        return Index.from_bytes(data, path)
+    from weft_io.bundle.index import BundleIndex
+
+    return BundleIndex.from_bytes(data, path)
 
 
 def read_tensors(prefix: str, wanted: Sequence[Wanted], empty: Empty = np.empty) -> list[Array]:
@@ -74,6 +94,7 @@ def read_tensors(prefix: str, wanted: Sequence[Wanted], empty: Empty = np.empty)
       InvalidArgumentError: a tensor has another type or shape than is required.
       DataLossError: a file is damaged; tensor and place are named.
     """
+    prefix = files.as_path(prefix)
     index = read_index(prefix)
     for _ in range(_ATTEMPTS):
         try:
@@ -87,47 +108,90 @@ def read_tensors(prefix: str, wanted: Sequence[Wanted], empty: Empty = np.empty)
     raise errors.AbortedError(f"{prefix} was replaced each of the {_ATTEMPTS} times it was read")
 
 
-def _read(prefix: str, index: Index, wanted: Sequence[Wanted], empty: Empty) -> list[Array]:
+def _read(
+    prefix: str, index: Index | BundleIndex, wanted: Sequence[Wanted], empty: Empty
+) -> list[Array]:
     check_names(prefix, index, [want.name for want in wanted])
     boxes = [_check(prefix, index.tensors[want.name], want) for want in wanted]
-    by_shard: dict[int, list[tuple[int, Part]]] = {}
+    if not isinstance(index, Index):
+        from weft_io.bundle.reader import read_boxes
+
+        pairs = [(want.name, box) for want, box in zip(wanted, boxes, strict=True)]
+        return read_boxes(prefix, index, pairs, empty)
+    needs: dict[int, dict[Part, list[int]]] = {}
     for i, (want, box) in enumerate(zip(wanted, boxes, strict=True)):
         parts = index.tensors[want.name].parts
         for part in parts:
             if len(parts) == 1 or part.region.overlap(box) is not None:
-                by_shard.setdefault(part.shard, []).append((i, part))
+                needs.setdefault(part.shard, {}).setdefault(part, []).append(i)
     results: list[Any] = [None] * len(wanted)
-    for number, needs in sorted(by_shard.items()):
-        names = list(dict.fromkeys(wanted[i].name for i, _ in needs))
+    for number, of_shard in sorted(needs.items()):
+        names = list(dict.fromkeys(wanted[users[0]].name for users in of_shard.values()))
         with (
             files.reported(f"reading {prefix}"),
             opened(prefix, index.shards[number], names) as shard,
         ):
-            for i, part in needs:
-                entry, box = index.tensors[wanted[i].name], boxes[i]
-                results[i] = _add(shard, wanted[i].name, entry, part, box, results[i], empty)
+            for part, users in of_shard.items():
+                name = wanted[users[0]].name
+                targets = _Targets(results, users, boxes, index.tensors[name].dtype, empty)
+                targets.fill(shard, name, part)
     return [
         empty(box.shape, index.tensors[want.name].dtype.numpy) if result is None else result
         for result, box, want in zip(results, boxes, wanted, strict=True)
     ]
 
 
-def _add(
-    shard: ShardReader, name: str, entry: Entry, part: Part, box: Region, result: Any, empty: Empty
-) -> Any:
-    """`result` with what a part holds of the box; the first part may be the result itself."""
-    if part.region == box:
-        return shard.read(name, entry.dtype, part, empty)
-    value = shard.read(name, entry.dtype, part, np.empty)
-    shared = part.region.overlap(box)
-    if result is None:
-        result = empty(box.shape, entry.dtype.numpy)
-    if shared is not None:
-        result[shared.slices(box.start)] = value[shared.slices(part.region.start)]
-    return result
+class _Targets:
+    """The boxes of one tensor that a stored part has something of: the part is read once."""
+
+    def __init__(
+        self,
+        results: list[Any],
+        users: Sequence[int],
+        boxes: Sequence[Region],
+        dtype: DType,
+        empty: Empty,
+    ) -> None:
+        self._results = results
+        self._users = users
+        self._boxes = boxes
+        self._dtype = dtype
+        self._empty = empty
+
+    def fill(self, shard: ShardReader, name: str, part: Part) -> None:
+        """Read the part, to where it belongs if that is possible, and hand out what it has."""
+        first, *others = self._users
+        value = shard.read(name, self._dtype, part, self._place(first, part))
+        if part.region == self._boxes[first]:
+            self._results[first] = value
+        else:
+            self._copy(first, part, value)
+        for user in others:
+            self._copy(user, part, value)
+
+    def _place(self, user: int, part: Part) -> Empty:
+        box = self._boxes[user]
+        if part.region == box:
+            return self._empty
+        if part.region.overlap(box) != part.region or self._dtype.numpy.hasobject:
+            return np.empty
+        inside = self._target(user)[part.region.slices(box.start)]
+        return (lambda shape, dtype: inside) if inside.flags.c_contiguous else np.empty
+
+    def _target(self, user: int) -> Any:
+        if self._results[user] is None:
+            self._results[user] = self._empty(self._boxes[user].shape, self._dtype.numpy)
+        return self._results[user]
+
+    def _copy(self, user: int, part: Part, value: Any) -> None:
+        shared = part.region.overlap(self._boxes[user])
+        target = self._target(user)
+        if shared is None or np.may_share_memory(value, target):
+            return
+        target[shared.slices(self._boxes[user].start)] = value[shared.slices(part.region.start)]
 
 
-def check_names(prefix: str, index: Index, names: Iterable[str]) -> None:
+def check_names(prefix: str, index: Index | BundleIndex, names: Iterable[str]) -> None:
     """Raise NotFoundError, naming all that are missing and what is near, unless all are there."""
     missing = [name for name in dict.fromkeys(names) if name not in index.tensors]
     if not missing:
@@ -147,7 +211,7 @@ def check_names(prefix: str, index: Index, names: Iterable[str]) -> None:
     )
 
 
-def _check(prefix: str, entry: Entry, want: Wanted) -> Region:
+def _check(prefix: str, entry: Entry | BundleEntry, want: Wanted) -> Region:
     """The box that is wanted of a tensor, after comparing its type and shape."""
     parsed = parse_spec(want.spec)
     if want.dtype is not None and want.dtype.base_dtype is not entry.dtype:
@@ -180,8 +244,18 @@ class CheckpointReader:
     """
 
     def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
-        self._index = read_index(prefix)
+        self._prefix = files.as_path(prefix)
+        self._index = read_index(self._prefix)
+
+    @property
+    def prefix(self) -> str:
+        """Path without suffix."""
+        return self._prefix
+
+    @property
+    def index(self) -> Index | BundleIndex:
+        """Its table of contents."""
+        return self._index
 
     def get_variable_to_shape_map(self) -> dict[str, list[int]]:
         """The shape of each tensor by name."""
@@ -220,16 +294,67 @@ class CheckpointReader:
 
         Raises: NotFoundError, DataLossError: the first thing that is missing or damaged.
         """
+        for checked in self.checks():
+            if checked.error is not None:
+                raise checked.error
+
+    def checks(self) -> Iterator[Checked]:
+        """Read everything, part by part, and compare the checksums."""
+        if not isinstance(self._index, Index):
+            yield from self._bundle_checks(self._index)
+            return
         for number, shard in enumerate(self._index.shards):
-            needs = [
+            left = [
                 (name, entry.dtype, part)
                 for name, entry in self._index.tensors.items()
                 for part in entry.parts
                 if part.shard == number
             ]
-            with (
-                files.reported(f"reading {self._prefix}"),
-                opened(self._prefix, shard, [name for name, _, _ in needs]) as reader,
-            ):
-                for name, dtype, part in needs:
-                    reader.read(name, dtype, part, np.empty)
+            left.sort(key=lambda need: -need[2].begin)
+            names = list(dict.fromkeys([name for name, _, _ in reversed(left)]))
+            try:
+                with (
+                    files.reported(f"reading {self._prefix}"),
+                    opened(self._prefix, shard, names) as reader,
+                ):
+                    while left:
+                        name, dtype, part = left.pop()
+                        size, error = part.end - part.begin, None
+                        try:
+                            reader.read(name, dtype, part, np.empty)
+                        except errors.DataLossError as cause:
+                            error = cause
+                        yield Checked(name, size, error)
+            except errors.OpError as error:  # nothing more of this file can be read
+                for name, _, part in reversed(left):
+                    yield Checked(name, part.end - part.begin, error)
+                if not names:
+                    yield Checked("", 0, error)
+
+    def _bundle_checks(self, index: BundleIndex) -> Iterator[Checked]:
+        from weft_io.bundle.reader import read_boxes
+
+        for name, entry in index.tensors.items():
+            if not isinstance(entry.dtype, DType) or not entry.dtype.is_numpy_compatible:
+                continue  # it can be listed only
+            for part in entry.parts:
+                error = None
+                try:
+                    read_boxes(self._prefix, index, [(name, part.region)], np.empty)
+                except errors.OpError as cause:
+                    error = cause
+                yield Checked(name, part.end - part.begin, error)
+
+
+class Checked(NamedTuple):
+    """A stored part of a tensor that was read to compare its checksum.
+
+    Attributes:
+      tensor: its name; "" for a file without tensors.
+      size: in bytes.
+      error: what is missing or damaged; None where all is well.
+    """
+
+    tensor: str
+    size: int
+    error: errors.OpError | None

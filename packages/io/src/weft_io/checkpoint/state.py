@@ -7,7 +7,6 @@ a checksum. A file without that comment is read as well.
 from __future__ import annotations
 
 import logging
-import os
 import re
 import zlib
 from collections.abc import Sequence
@@ -60,8 +59,8 @@ def generate_checkpoint_state_proto(
         raise errors.InvalidArgumentError(
             f"one timestamp per checkpoint is required, got {len(times)} for {len(paths)}"
         )
-    if not os.path.isabs(save_dir):
-        paths = [p if os.path.isabs(p) else os.path.relpath(p, save_dir) for p in paths]
+    if not files.is_absolute(save_dir):
+        paths = [p if files.is_absolute(p) else files.relative(p, save_dir) for p in paths]
     try:
         return proto.CheckpointState(
             model_checkpoint_path=paths[-1],
@@ -89,10 +88,11 @@ def update_checkpoint_state(
       save_relative_paths: name the checkpoints relative to `save_dir`, so that the directory can
         be moved.
     """
+    save_dir = files.as_path(save_dir)
     if save_relative_paths:
         given = [model_checkpoint_path, *(all_model_checkpoint_paths or ())]
-        model_checkpoint_path, *paths = [os.path.relpath(path, save_dir) for path in given]
-        base = os.path.abspath(save_dir)  # absolute: the paths are relative to it already
+        model_checkpoint_path, *paths = [files.relative(path, save_dir) for path in given]
+        base = files.absolute(save_dir)  # absolute: the paths are relative to it already
     else:
         paths, base = list(all_model_checkpoint_paths or ()), save_dir
     message = generate_checkpoint_state_proto(
@@ -103,8 +103,9 @@ def update_checkpoint_state(
         last_preserved_timestamp,
     )
     path = state_path(save_dir, latest_filename)
-    with files.reported(f"writing {path}"), files.locked_directory(save_dir or "."):
-        files.write_atomically(path, _to_bytes(message))
+    storage = files.storage_of(save_dir)
+    with files.reported(f"writing {path}"), storage.locked(save_dir or "."):
+        storage.write_atomically(path, _to_bytes(message))
 
 
 def state_path(directory: str, latest_filename: str | None = None) -> str:
@@ -113,11 +114,11 @@ def state_path(directory: str, latest_filename: str | None = None) -> str:
     Raises: InvalidArgumentError: `latest_filename` is more than a name.
     """
     name = latest_filename or STATE_FILE
-    if os.path.basename(name) != name:
+    if files.base_name(name) != name:
         raise errors.InvalidArgumentError(
             f"latest_filename must be a name without directories, got {name!r}"
         )
-    return os.path.join(directory, name)
+    return files.join(directory, name)
 
 
 def _to_bytes(message: proto.CheckpointState) -> bytes:
@@ -163,7 +164,7 @@ def get_checkpoint_state(
     Returns: None when there is no such file.
     Raises: DataLossError: the file is damaged.
     """
-    checkpoint_dir = os.fspath(checkpoint_dir)
+    checkpoint_dir = files.as_path(checkpoint_dir)
     path = state_path(checkpoint_dir, latest_filename)
     with files.reported(f"reading {path}"):
         try:
@@ -171,10 +172,10 @@ def get_checkpoint_state(
         except (FileNotFoundError, NotADirectoryError):
             return None
     message = _from_bytes(data, path)
-    message.model_checkpoint_path = os.path.join(checkpoint_dir, message.model_checkpoint_path)
+    message.model_checkpoint_path = files.join(checkpoint_dir, message.model_checkpoint_path)
     paths = message.all_model_checkpoint_paths
     for i, each in enumerate(paths):
-        paths[i] = os.path.join(checkpoint_dir, each)
+        paths[i] = files.join(checkpoint_dir, each)
     return message
 
 
@@ -187,13 +188,13 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
     Returns: None when there is no state file, or none of the checkpoints it names exists.
     Raises: DataLossError: the state file is damaged.
     """
-    checkpoint_dir = os.fspath(checkpoint_dir)
+    checkpoint_dir = files.as_path(checkpoint_dir)
     message = get_checkpoint_state(checkpoint_dir, latest_filename)
     if message is None:
         return None
     newest = message.model_checkpoint_path
     for path in [newest, *reversed(message.all_model_checkpoint_paths)]:
-        for place in (path, os.path.join(checkpoint_dir, os.path.basename(path))):
+        for place in (path, files.join(checkpoint_dir, files.base_name(path))):
             if checkpoint_exists(place):
                 if path != newest:
                     _log.warning("%s does not exist; the latest checkpoint is %s", newest, place)
@@ -204,7 +205,7 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
 
 def checkpoint_exists(checkpoint_prefix: str) -> bool:
     """Whether there is a checkpoint of that prefix."""
-    return files.exists(index_path(os.fspath(checkpoint_prefix)))
+    return files.exists(index_path(files.as_path(checkpoint_prefix)))
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
@@ -212,7 +213,8 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
     times = []
     for prefix in checkpoint_prefixes:
         try:
-            times.append(os.stat(index_path(prefix)).st_mtime)
+            path = index_path(files.as_path(prefix))
+            times.append(files.storage_of(path).written_at(path))
         except FileNotFoundError:
             continue
     return times
@@ -229,8 +231,8 @@ def remove_checkpoint(
       checkpoint_format_version: accepted for compatibility.
       meta_graph_suffix: of the file with the graph.
     """
-    prefix = os.fspath(checkpoint_prefix)
-    writer.remove_checkpoint(prefix, [f"{os.path.basename(prefix)}.{meta_graph_suffix}"])
+    prefix = files.as_path(checkpoint_prefix)
+    writer.remove_checkpoint(prefix, [f"{files.base_name(prefix)}.{meta_graph_suffix}"])
 
 
 # --------------------------------------------------------------------------- looking into one
@@ -241,13 +243,20 @@ def load_checkpoint(ckpt_dir_or_file: str) -> CheckpointReader:
 
     Raises: NotFoundError, DataLossError: there is none, or it is damaged.
     """
-    path = os.fspath(ckpt_dir_or_file)
-    if not os.path.isdir(path):
-        return CheckpointReader(path)
+    return CheckpointReader(latest_in(files.as_path(ckpt_dir_or_file)))
+
+
+def latest_in(path: str) -> str:
+    """The prefix of the latest checkpoint of a directory; a path that is none is a prefix itself.
+
+    Raises: NotFoundError, DataLossError: the directory has none, or its state file is damaged.
+    """
+    if not files.storage_of(path).is_directory(path):
+        return path
     found = latest_checkpoint(path)
     if found is None:
         raise CheckpointNotFoundError(f"the directory {path} has no checkpoint")
-    return CheckpointReader(found)
+    return found
 
 
 def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:

@@ -7,7 +7,6 @@ old shards. Everything is flushed before anything refers to it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from weft_io.checkpoint import encoding, files, journal, regions
 from weft_io.checkpoint.index import Entry, Index, Part, Shard, index_path, shard_suffix
 from weft_io.checkpoint.regions import Region, Shape
 from weft_io.checkpoint.shards import Piece, write_shard
+from weft_io.checkpoint.storage import new_save_id
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -51,15 +51,17 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
       ResourceExhaustedError: the disk is full.
       PermissionDeniedError, ...: by what the operating system says.
     """
+    prefix = files.as_path(prefix)
     directory, base = files.split_prefix(prefix)
     if not base:
         raise errors.InvalidArgumentError(f"the checkpoint's path {prefix!r} ends in no name")
     plan = _Plan(items)
-    save = files.new_save_id()
+    save = new_save_id()
     suffixes = [shard_suffix(i, len(plan.shards), save) for i in range(len(plan.shards))]
+    storage = files.storage_of(directory)
     with files.reported(f"saving {prefix}"):
-        os.makedirs(directory, exist_ok=True)
-        with files.locked_directory(directory):
+        storage.make_directory(directory)
+        with storage.locked(directory):
             journal.recover(directory)
         note = journal.Journal(directory, base, [base + suffix for suffix in suffixes])
         try:
@@ -68,11 +70,11 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
                 for i, (suffix, pieces) in enumerate(zip(suffixes, plan.shards, strict=True))
             ]
             index = plan.index(save, written)
-            files.sync_directory(directory)
-            with files.locked_directory(directory):
+            storage.sync_directory(directory)
+            with storage.locked(directory):
                 note.add(_replaced(directory, base) - {base + ".meta"})
-                files.write_atomically(index_path(prefix), index.to_bytes())
-                note.settle()
+                storage.write_atomically(index_path(prefix), index.to_bytes())
+                note.settle({base + suffix for suffix in suffixes} | {base + ".meta"})
         except BaseException:  # because the files have to go, whatever stopped the save
             _give_up(note)
             raise
@@ -87,19 +89,20 @@ def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
     Raises: PermissionDeniedError, ...: by what the operating system says.
     """
     directory, base = files.split_prefix(prefix)
+    storage = files.storage_of(directory)
     with files.reported(f"removing {prefix}"):
-        if not os.path.isdir(directory):
+        if not storage.is_directory(directory):
             return
-        with files.locked_directory(directory):
-            names = _replaced(directory, base) | set(others)
-            present = [name for name in names if os.path.lexists(os.path.join(directory, name))]
+        with storage.locked(directory):
+            named = _replaced(directory, base) | set(others)
+            present = sorted(named & set(storage.names(directory)))
             if not present and not files.exists(index_path(prefix)):
                 return
-            note = journal.Journal(directory, base, sorted(present))
+            note = journal.Journal(directory, base, present)
             try:
-                files.remove(index_path(prefix))
+                storage.remove(index_path(prefix))
                 for name in others:
-                    files.remove(os.path.join(directory, name))
+                    storage.remove(files.join(directory, name))
                 note.settle()
             except BaseException:  # because the note has to go, whatever stopped the removal
                 _give_up(note)
@@ -108,7 +111,7 @@ def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
 
 def _replaced(directory: str, base: str) -> set[str]:
     try:
-        return journal.names_of(os.path.join(directory, base))
+        return journal.names_of(files.join(directory, base))
     except errors.DataLossError:  # an index that nobody can read any more is replaced as well
         return journal.shards_by_name(directory, base)
 

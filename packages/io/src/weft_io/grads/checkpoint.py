@@ -6,3 +6,4 @@ from weft_autodiff.registry import NotDifferentiable
 
 NotDifferentiable("SaveV2")
 NotDifferentiable("RestoreV2")
+NotDifferentiable("HoldForSave")

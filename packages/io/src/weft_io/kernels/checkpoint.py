@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_io.checkpoint import held
 from weft_io.checkpoint.encoding import check_saveable
 from weft_io.checkpoint.reader import Wanted, read_tensors
 from weft_io.checkpoint.writer import Item, write_checkpoint
+from weft_io.kernels.bundle import save_bundle, writes_bundle
 from weft_tensor import errors
 from weft_tensor.shape import Dims
 
@@ -21,6 +24,39 @@ if TYPE_CHECKING:
 
 @kernel("SaveV2", heavy=True)
 def _save(node: Node, device: Device) -> KernelFunction:
+    if writes_bundle(node):
+        return save_bundle(node)
+    items_of = _items(node)
+
+    def run(prefix: Any, names: Any, specs: Any, *tensors: Any) -> None:
+        write_checkpoint(_text(prefix), items_of(names, specs, tensors))
+
+    return run
+
+
+@kernel("HoldForSave")
+def _hold(node: Node, device: Device) -> KernelFunction:
+    items_of = _items(node)
+    kept = [source.node.type in _SNAPSHOTS for source in node.inputs[2:]]
+    last: list[str] = []
+
+    def run(names: Any, specs: Any, *tensors: Any) -> Any:
+        # What is fed, or shares memory with it, is the caller's again after the step.
+        own = [t if keep else np.array(t) for t, keep in zip(tensors, kept, strict=True)]
+        for name in last:  # that no one took
+            held.drop(name)
+        last[:] = [held.hold(items_of(names, specs, own))]
+        return np.array(last[0].encode(), object)
+
+    return run
+
+
+_SNAPSHOTS: Final = ("ReadVariableOp", "Variable", "VariableV2")
+"""Nodes whose values never change, whatever happens to the variable."""
+
+
+def _items(node: Node) -> Callable[..., list[Item]]:
+    """A function from names, slices and tensors to what is to be written."""
     types = node.attrs["dtypes"]
     shards = node.attrs.get("_shards") or (0,) * len(types)
     for dtype in types:
@@ -30,17 +66,12 @@ def _save(node: Node, device: Device) -> KernelFunction:
             f"_shards must name a file for each of {len(types)} tensors, got {len(shards)}"
         )
 
-    def run(prefix: Any, names: Any, specs: Any, *tensors: Any) -> None:
+    def items_of(names: Any, specs: Any, tensors: Sequence[Any]) -> list[Item]:
         _check_lengths(len(types), names, specs)
-        items = [
-            Item(_text(name), dtype, tensor, _text(spec), shard)
-            for name, spec, tensor, dtype, shard in zip(
-                names, specs, tensors, types, shards, strict=True
-            )
-        ]
-        write_checkpoint(_text(prefix), items)
+        columns = zip(names, types, tensors, specs, shards, strict=True)
+        return [Item(_text(n), t, value, _text(s), shard) for n, t, value, s, shard in columns]
 
-    return run
+    return items_of
 
 
 @kernel("RestoreV2", heavy=True)

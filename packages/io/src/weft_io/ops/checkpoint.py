@@ -1,4 +1,8 @@
-"""SaveV2 and RestoreV2: the nodes that variables are saved and restored by (paper, section 3.3)."""
+"""The nodes that variables are saved and restored by (paper, section 3.3).
+
+SaveV2 and RestoreV2 are TensorFlow's. HoldForSave, which TensorFlow lacks, is the first half of an
+asynchronous save: it takes the tensors, and the saver writes them later.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +19,9 @@ from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
 
 
-def _check_lists(node: NodeSpec, op: str) -> None:
-    with_rank(node.inputs[0].dims, 0, f"{op}: prefix")
+def _check_lists(node: NodeSpec, op: str, first: int = 1) -> None:
     number = len(node.attrs["dtypes"])
-    for i, what in ((1, "tensor_names"), (2, "shape_and_slices")):
+    for i, what in enumerate(("tensor_names", "shape_and_slices"), first):
         dims = with_rank(node.inputs[i].dims, 1, f"{op}: {what}")
         if dims is not None and dims[0] not in (None, number):
             raise errors.InvalidArgumentError(
@@ -27,11 +30,18 @@ def _check_lists(node: NodeSpec, op: str) -> None:
 
 
 def _save_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "SaveV2: prefix")
     _check_lists(node, "SaveV2")
     return ()
 
 
+def _hold_shape(node: NodeSpec) -> Sequence[Dims]:
+    _check_lists(node, "HoldForSave", 0)
+    return [()]
+
+
 def _restore_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "RestoreV2: prefix")
     _check_lists(node, "RestoreV2")
     specs = constant_value(node.inputs[2])
     if specs is None:
@@ -52,6 +62,15 @@ register_op(
     _save_shape,
     stateful=True,
     doc="Saves tensors as one checkpoint, which replaces what was there, or is not there at all.",
+)
+register_op(
+    "HoldForSave",
+    ("tensor_names: string", "shape_and_slices: string", "tensors: dtypes"),
+    ("held: string",),
+    {"dtypes": "list(type) >= 1"},
+    _hold_shape,
+    stateful=True,
+    doc="Holds tensors as they are now, for a save that is written while the program goes on.",
 )
 register_op(
     "RestoreV2",
@@ -84,6 +103,26 @@ def save_v2(
     attrs = {} if shards is None else {"_shards": tuple(shards)}
     inputs = [prefix, _strings(tensor_names), _strings(shape_and_slices), list(tensors)]
     return create("SaveV2", inputs, attrs, name)
+
+
+def hold_for_save(
+    tensor_names: Any,
+    shape_and_slices: Any,
+    tensors: Sequence[Any],
+    shards: Sequence[int] | None = None,
+    name: str | None = None,
+) -> Output:
+    """Hold tensors as they are now; `weft_io.checkpoint.held.take` gives them to who writes them.
+
+    Variables are not copied: whoever updates one before it is written works on a copy.
+
+    Args:
+      tensor_names, shape_and_slices, tensors, shards: as of `save_v2`.
+    Returns: string, shape (): the name under which they are held, until the node runs again.
+    """
+    attrs = {} if shards is None else {"_shards": tuple(shards)}
+    inputs = [tensor_names, shape_and_slices, list(tensors)]
+    return create("HoldForSave", inputs, attrs, name).outputs[0]
 
 
 def restore_v2(

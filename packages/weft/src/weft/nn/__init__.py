@@ -2,6 +2,11 @@
 
 from weft.nn import rnn_cell as rnn_cell
 from weft_graph.nn import *  # noqa: F403 - the whole module under another name
+from weft_graph.nn.dynamic_rnn import (
+    bidirectional_dynamic_rnn as bidirectional_dynamic_rnn,
+    dynamic_rnn as dynamic_rnn,
+    raw_rnn as raw_rnn,
+)
 from weft_graph.nn.static_rnn import (
     static_bidirectional_rnn as static_bidirectional_rnn,
     static_rnn as static_rnn,

@@ -1,0 +1,253 @@
+"""Kernels of calls that stay calls: those of recursive functions, and of those that ask for it.
+
+The body is made executable when it is first run, once for all calls of a function in an executable.
+It runs in a line, in slots of its own for each call, on the device of the call.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from weft_exec.executor import deep_calls
+from weft_exec.executor.derive import derive
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.overlap import Overlap
+from weft_exec.kernels.registry import Kernel, KernelFunction, find_kernel, kernel
+from weft_exec.passes.fold import fold_constants
+from weft_graph.device_spec import DeviceSpec
+from weft_graph.functions.function import Function
+from weft_graph.functions.state import CALLS
+from weft_graph.graph import Graph
+from weft_graph.ops.control_flow import ROUTING
+from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
+from weft_graph.passes.inline import function_of, inline_calls
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_exec.executor.linear import Check, Segment, Trace
+    from weft_graph.node import Node
+
+
+class Body:
+    """The body of a function, ready to run.
+
+    Attributes:
+      function: the function.
+      places: which of its outputs are given.
+    """
+
+    def __init__(self, function: Function, places: Sequence[int], bodies: Bodies) -> None:
+        self.function = function
+        self.places = tuple(places)
+        self._bodies = bodies
+        self._executable: Executable | None = None
+        self._lock = threading.Lock()
+
+    def executable(self, device: Device) -> Executable:
+        """What runs it, derived when first asked for.
+
+        Raises:
+          UnimplementedError: something in it waits, or cannot run in a line.
+          OpError: as any derivation.
+        """
+        with self._lock:
+            if self._executable is None:
+                self._executable = self._derive(device)
+        return self._executable
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What it runs, as far as that is there."""
+        found = self._executable
+        return () if found is None or found.linear is None else (found.linear,)
+
+    def _derive(self, device: Device) -> Executable:
+        function = self.function
+        outputs = [function.outputs[i] for i in self.places]
+        step = prune(list(function.inputs), outputs, list(function.effects))
+        inline_calls(step)
+        if device.config.optimize:
+            simplify(step)
+            fold_constants(step, device)
+            eliminate_common_subexpressions(step)
+        _bodies[step.graph] = self._bodies
+        found = derive(step, lambda node: _place(node, device, function), Overlap.NOTHING)
+        if found.linear is None:
+            raise _not_in_line(step.live_nodes(), device, function)
+        return found
+
+
+class Bodies:
+    """The bodies of all calls that stay in one executable."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Function, tuple[int, ...], str], Body] = {}
+        self._lock = threading.Lock()
+
+    def find(self, function: Function, places: tuple[int, ...], device: str) -> Body:
+        """The body of a function on a device."""
+        with self._lock:
+            key = (function, places, device)
+            found = self._found.get(key)
+            if found is None:
+                found = self._found[key] = Body(function, places, self)
+            return found
+
+
+_bodies: WeakKeyDictionary[Graph, Bodies] = WeakKeyDictionary()
+"""By the graph of a step, or of a body in it."""
+
+
+class KeptCall:
+    """The function of a kernel that runs a body.
+
+    Args:
+      node: the call.
+      body: of the function that it calls.
+    """
+
+    def __init__(self, node: Node, device: Device, body: Body) -> None:
+        self._node = node
+        self._device = device
+        self._body = body
+        self._count = len(node.outputs)
+        self._executable: Executable | None = None
+        self._single = self._count == 1 and body.places == (0,)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """The results of the function."""
+        executable = self._executable or self._derived()
+        line = executable.linear
+        assert line is not None
+        slots = self._slots(executable, inputs)
+        self._guarded(line.run, slots)
+        return self._results(executable, slots)
+
+    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> Any:
+        """As a call, with `check` and `trace` around each node of the body."""
+        executable = self._executable or self._derived()
+        line = executable.linear
+        assert line is not None
+        slots = self._slots(executable, inputs)
+        self._guarded(line.run_checked, slots, check, trace)
+        return self._results(executable, slots)
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What it runs, so that closing a session reaches it."""
+        return self._body.segments
+
+    def _derived(self) -> Executable:
+        self._executable = self._body.executable(self._device)
+        return self._executable
+
+    def _slots(self, executable: Executable, inputs: Sequence[Any]) -> list[Any]:
+        slots = executable.template.copy()
+        for slot, value in zip(executable.feed_slots, inputs, strict=True):
+            slots[slot] = value
+        return slots
+
+    def _guarded(self, run: Callable[..., None], *arguments: Any) -> None:
+        """Run the body one call deeper; errors name the call."""
+        try:
+            deep_calls.run(self._body.function.name, run, *arguments)
+        except errors.OpError as error:
+            node = self._node
+            error.with_context(op=node.type, device=self._device.name, line=node.line or None)
+            _name_call(error, node.name)
+            # Without the traceback of each call inside this one: there may be thousands.
+            raise error.with_traceback(None) from error.__cause__
+
+    def _results(self, executable: Executable, slots: list[Any]) -> Any:
+        values = [slots[fetch.slot] for fetch in executable.fetches]
+        if self._single:
+            return values[0]
+        if not self._count:
+            return None
+        results: list[Any] = [None] * self._count
+        for place, value in zip(self._body.places, values, strict=True):
+            results[place] = value
+        return results[0] if self._count == 1 else results
+
+
+@kernel("PartitionedCall", "StatefulPartitionedCall", heavy=True, alias=True)
+def _call(node: Node, device: Device) -> KernelFunction:
+    function = function_of(node)
+    bodies = _bodies.get(node.graph)
+    if bodies is None:
+        bodies = _bodies[node.graph] = Bodies()
+    places = node.attrs.get("_used", tuple(range(len(node.outputs))))
+    return KeptCall(node, device, bodies.find(function, places, device.name))
+
+
+def _name_call(error: errors.OpError, call: str) -> None:
+    """Put the calls that an error was raised in before its node: the outermost and the last one."""
+    details = error.details
+    details["calls"] = details.get("calls", 0) + 1
+    if details["calls"] == 1:
+        details["last_call"] = f"{call}/{error.node}" if error.node else call
+        error.node = details["last_call"]
+    else:
+        between = "/" if details["calls"] == 2 else "/.../"
+        error.node = f"{call}{between}{details['last_call']}"
+
+
+# -------------------------------------------------------------------------- placing a body
+
+
+def _place(node: Node, device: Device, function: Function) -> tuple[Device, Kernel]:
+    """The call's device, which all of a body runs on.
+
+    Raises:
+      UnimplementedError: it has no kernel for the node.
+      InvalidArgumentError: the node asks for another device.
+    """
+    found = find_kernel(node, device.type)
+    if found is None:
+        raise errors.UnimplementedError(
+            f"no kernel of {node.type} for {device.type}, where a call of {function.name!r} runs",
+            op=node.type,
+            node=node.name,
+            line=node.line or None,
+        )
+    if (
+        node.device
+        and not device.config.allow_soft_placement
+        and not DeviceSpec.from_string(node.device).matches(device.spec)
+    ):
+        raise errors.InvalidArgumentError(
+            f"{node.name!r} asks for {node.device}, but the calls of {function.name!r} stay "
+            f"calls, which run on one device: {device.name}",
+            op=node.type,
+            node=node.name,
+            line=node.line or None,
+        )
+    return device, found
+
+
+def _not_in_line(
+    nodes: Sequence[Node], device: Device, function: Function
+) -> errors.UnimplementedError:
+    waiting = [
+        f"{node.name!r} ({node.type})"
+        for node in nodes
+        if node.type not in ROUTING and node.type not in CALLS and _waits(node, device)
+    ]
+    why = (
+        f"{', '.join(waiting[:5])} may wait for something"
+        if waiting
+        else "its control flow is not that of cond and while_loop"
+    )
+    return errors.UnimplementedError(
+        f"the function {function.name!r} cannot stay a call, as its recursion or _noinline asks: "
+        f"{why}"
+    )
+
+
+def _waits(node: Node, device: Device) -> bool:
+    found = find_kernel(node, device.type)
+    return found is not None and found.asynchronous

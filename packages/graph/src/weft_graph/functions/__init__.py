@@ -1,0 +1,1 @@
+"""Functions: reusable subgraphs, in the library of their graph (paper, section 10)."""

@@ -1,0 +1,330 @@
+"""The body of a function while it is built: a graph that captures what it uses from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from weft_graph import builder, stacks
+from weft_graph.collections_keys import GraphKeys
+from weft_graph.functions.state import is_handle, origin
+from weft_graph.graph import Graph
+from weft_graph.node import Node, Output
+from weft_graph.scopes import BuildScopes, ControlScope
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+if TYPE_CHECKING:
+    from weft_graph.op_def import ArgDef, OpDef
+
+_OF_VARIABLES = frozenset(
+    {
+        GraphKeys.GLOBAL_VARIABLES,
+        GraphKeys.LOCAL_VARIABLES,
+        GraphKeys.TRAINABLE_VARIABLES,
+        GraphKeys.MODEL_VARIABLES,
+        GraphKeys.GLOBAL_STEP,
+    }
+)
+
+_READERS = frozenset({"Identity"})
+"""Ops that may take a reference as a value inside a body; others get what an Identity reads."""
+
+
+class _BodyScopes(BuildScopes):
+    """The scopes of a body: what is lifted out of it goes into the graph around."""
+
+    def __init__(self, body: FunctionGraph, outer: Graph | None) -> None:
+        super().__init__()
+        self._body = body
+        self._outer = outer
+        if outer is not None:
+            creators = getattr(outer.scopes, "_variable_creators", None)
+            if creators is not None:
+                self._variable_creators = creators
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Leave the body, for what is made once and not at each call."""
+        if self._outer is None:
+            with super().lifted():
+                yield
+            return
+        self._body.variables_made += 1
+        with self._outer.as_default(), self._outer.scopes.lifted():
+            yield
+
+
+class FunctionGraph(Graph):
+    """The body of a function.
+
+    Args:
+      name: of the function.
+      outer: the graph it is written in, whose values it may use; None for one read from a file.
+    Attributes:
+      inputs: the arguments, and behind them one for each value that was captured.
+      captures: values of the graph around, and the argument that stands for each.
+      control_captures: nodes of the graph around that the function is to wait for.
+      sources: graphs of other functions whose nodes have copies here, and the copies.
+      instead: reads that captured values have taken the place of.
+      variables_made: how many variables were made while it was built, outside of it.
+    """
+
+    def __init__(self, name: str, outer: Graph | None) -> None:
+        super().__init__()
+        self.name = name
+        self.outer = outer
+        self.scopes = _BodyScopes(self, outer)
+        self.inputs: list[Output] = []
+        self.captures: dict[Output, Output] = {}
+        self._known: dict[Output, Output] = {}
+        self._snapshots: dict[Output, Output] = {}
+        self.instead: dict[Output, Output] = {}
+        self.control_captures: dict[Node, None] = {}
+        self.sources: dict[Graph, Mapping[Output, Output]] = {}
+        self.variables_made = 0
+        if outer is not None:
+            self._share_with(outer)
+
+    def _share_with(self, outer: Graph) -> None:
+        from weft_graph.variable_scope import _stores_of
+
+        self.seed = outer.seed
+        self.functions = outer.functions
+        self._variable_stores = _stores_of(outer)
+
+    @property
+    def outermost(self) -> Graph:
+        """The graph around all bodies."""
+        graph: Graph = self
+        while isinstance(graph, FunctionGraph) and graph.outer is not None:
+            graph = graph.outer
+        return graph
+
+    def is_inside(self, graph: Graph) -> bool:
+        """Whether `graph` is this body, or a graph around it."""
+        here: Graph | None = self
+        while here is not None and here is not graph:
+            here = here.outer if isinstance(here, FunctionGraph) else None
+        return here is not None
+
+    # ------------------------------------------------------------------ arguments
+
+    def add_input(self, dtype: DType, dims: Dims, name: str) -> Output:
+        """A new argument."""
+        return self._argument("Placeholder", {"dtype": dtype, "shape": dims}, name, dims)
+
+    def add_input_like(self, value: Output, name: str) -> Output:
+        """A new argument of the kind of `value`: variables keep what is known of them."""
+        source = origin(value).node
+        if is_handle(value) and source.type in ("VarHandleOp", "VariableV2", "Variable"):
+            attrs = {key: source.attrs[key] for key in source.op_def.attrs}
+            attrs["shared_name"] = attrs["shared_name"] or source.name
+            return self._argument(source.type, attrs, name, value.dims)
+        return self.add_input(value.dtype.base_dtype, value.dims, name)
+
+    def _argument(self, op: str, attrs: dict[str, Any], name: str, dims: Dims) -> Output:
+        with self._at_the_top():
+            output = builder.create(op, (), attrs, name).outputs[0]
+        output.dims = dims
+        self.inputs.append(output)
+        return output
+
+    @contextmanager
+    def _at_the_top(self) -> Iterator[None]:
+        """Let nodes made inside the block be free of all scopes."""
+        before, self.scopes = self.scopes, _BodyScopes(self, self.outer)
+        try:
+            with stacks.building_body(self):
+                yield
+        finally:
+            self.scopes = before
+
+    # ------------------------------------------------------------------ captures
+
+    def capture(self, output: Output) -> Output:
+        """What stands for `output` in the body: an argument, made for it when it is first used.
+
+        Raises: InvalidArgumentError: `output` is neither of the body nor of a graph around it.
+        """
+        if output.node.graph is self:
+            return output
+        found = self._known.get(output)
+        if found is None:
+            found = self.copy_of(output)
+        if found is None:
+            found = self._capture_from_around(output)
+        self._known[output] = found
+        return found
+
+    def _capture_from_around(self, output: Output) -> Output:
+        if self._finalized or self.outer is None or not self._can_see(output):
+            raise errors.InvalidArgumentError(
+                f"{output!r} is not of the function {self.name!r} or a graph around it"
+                f"{_whose(output.node.graph)}"
+            )
+        around = self.outer.capture(output)
+        if _is_snapshot(around):
+            return self._snapshot(around)
+        found = self.captures.get(around)
+        if found is None:
+            name = around.name.removesuffix(":0").replace("/", "_").replace(":", "_")
+            found = self.captures[around] = self.add_input_like(around, name.lstrip("_"))
+        return found
+
+    def _snapshot(self, around: Output) -> Output:
+        """A read, here, of the reference variable that a value of the graph around is read from."""
+        reference = self.capture(around.node.inputs[0])
+        with self._at_the_top():
+            found = builder.out("Identity", [reference], None, "read")
+        self._snapshots[found] = around
+        return found
+
+    def take_values(self) -> None:
+        """Take the values of reference variables that the body only reads, not the variables."""
+        for around, argument in list(self.captures.items()):
+            readers = [user.outputs[0] for user in argument.consumers() if user.outputs]
+            if not argument.dtype.is_ref or len(readers) != len(argument.consumers()):
+                continue
+            if not all(reader in self._snapshots for reader in readers):
+                continue
+            del self.captures[around]
+            self.inputs.remove(argument)
+            for reader in readers:
+                value = self._snapshots[reader]
+                taken = self.captures.get(value)
+                if taken is None:
+                    name = value.name.removesuffix(":0").replace("/", "_").lstrip("_")
+                    taken = self.captures[value] = self.add_input_like(value, name)
+                self.replace_uses(reader, taken, reason="captured value")
+                self._known[value] = self.instead[reader] = taken
+
+    def _can_see(self, output: Output) -> bool:
+        outer = self.outer
+        if isinstance(outer, FunctionGraph):
+            return outer.is_inside(output.node.graph) or outer.copy_of(output) is not None
+        return output.node.graph is outer
+
+    def copy_of(self, output: Output) -> Output | None:
+        """The copy here of what is, or was captured, in the body of another function, or None."""
+        for graph, copies in self.sources.items():
+            here: Output | None = output
+            if isinstance(graph, FunctionGraph) and output.node.graph is not graph:
+                here = graph._known.get(output)
+                here = graph.copy_of(output) if here is None else here
+            if here is not None and here in copies:
+                return copies[here]
+        return None
+
+    def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:
+        """`inputs` of a new node, with what stands for outputs and variables from outside."""
+        if len(inputs) != len(op_def.inputs):
+            return inputs
+        return [
+            self._inside(op_def, arg, value)
+            for arg, value in zip(op_def.inputs, inputs, strict=True)
+        ]
+
+    def _inside(self, op_def: OpDef, arg: ArgDef, value: Any) -> Any:
+        if arg.is_list and isinstance(value, list | tuple):
+            return [self._one_inside(op_def, arg, item) for item in value]
+        return self._one_inside(op_def, arg, value)
+
+    def _one_inside(self, op_def: OpDef, arg: ArgDef, value: Any) -> Any:
+        output = builder._as_output(value, arg.is_ref)
+        if output is None:
+            return value
+        inside = self.capture(output)
+        if inside.dtype.is_ref and not arg.is_ref and op_def.name not in _READERS:
+            return builder.out("Identity", [inside])
+        return inside
+
+    # ------------------------------------------------------------------ scopes
+
+    def control_dependencies(
+        self, control_inputs: Iterable[Any] | None
+    ) -> AbstractContextManager[ControlScope | None]:
+        """As of any graph; nodes of graphs around are waited for by the calls."""
+        if control_inputs is None:
+            return super().control_dependencies(None)
+        mine: list[Any] = []
+        for item in control_inputs:
+            node = _node_of(item)
+            if node is None or node.graph is self:
+                mine.append(item)
+            elif self.is_inside(node.graph):
+                self.control_captures[node] = None
+            else:
+                mine.append(item)
+        return super().control_dependencies(mine)
+
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
+        """As of any graph; of nodes of graphs around nothing is known where the body runs."""
+        node = _node_of(op)
+        if node is not None and node.graph is not self and self.is_inside(node.graph):
+            return nullcontext()
+        return super().colocate_with(op, ignore_existing)
+
+    # ------------------------------------------------------------------ collections
+
+    def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
+        """As of any graph, with what the graph around has in front."""
+        around = [] if self.outer is None else self.outer.get_collection(name, scope)
+        return around + super().get_collection(name, scope)
+
+    def get_collection_ref(self, name: Any) -> list[Any]:
+        """As of any graph; collections of variables are those of the graph around."""
+        if name in _OF_VARIABLES and self.outer is not None:
+            return self.outer.get_collection_ref(name)
+        return super().get_collection_ref(name)
+
+    def get_all_collection_keys(self) -> list[Any]:
+        """As of any graph, with those of the graph around."""
+        around = [] if self.outer is None else self.outer.get_all_collection_keys()
+        return list(dict.fromkeys([*around, *super().get_all_collection_keys()]))
+
+    # ------------------------------------------------------------------ nodes
+
+    def add_node(self, *args: Any, **kwargs: Any) -> Node:
+        """As of any graph.
+
+        Raises: FailedPreconditionError: the function is finished.
+        """
+        if self._finalized:
+            raise errors.FailedPreconditionError(
+                f"the function {self.name!r} is finished, so its tensors cannot be used outside; "
+                "return them from it"
+            )
+        return super().add_node(*args, **kwargs)
+
+
+def _is_snapshot(output: Output) -> bool:
+    """Whether an output is the value of a reference variable as its readers share it."""
+    node = output.node
+    return (
+        node.type == "Identity"
+        and node.inputs[0].dtype.is_ref
+        and node.inputs[0].node.type in ("Variable", "VariableV2")
+        and not node.control_inputs
+        and node.context is None
+    )
+
+
+def _node_of(item: Any) -> Node | None:
+    found = getattr(item, "op", item)
+    return found if isinstance(found, Node) else None
+
+
+def _whose(graph: Graph) -> str:
+    if isinstance(graph, FunctionGraph):
+        return f": it belongs to the function {graph.name!r}; return it from there"
+    return ""
+
+
+def is_variable(output: Output) -> bool:
+    """Whether an argument stands for a variable."""
+    return output.dtype.is_ref or (
+        output.dtype is dtypes.resource and output.node.type == "VarHandleOp"
+    )

@@ -1,0 +1,220 @@
+"""Calls of functions: nodes that stand for a body, or where it must be, the body itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph import builder, stacks
+from weft_graph.control_flow.context import check_visible, current_context
+from weft_graph.func_attr import NameAttrs
+from weft_graph.functions import saved, state
+from weft_graph.functions.body import FunctionGraph
+from weft_graph.functions.copying import BodyCopy
+from weft_graph.functions.function import Declaration, Function
+from weft_graph.graph import Graph
+from weft_graph.node import Node, Output
+from weft_graph.ops import identity
+from weft_tensor import errors
+from weft_tensor.shape import compatible_dims, format_dims
+
+
+def call_function(function: Any, args: Sequence[Any] = (), name: str | None = None) -> Any:
+    """Call a function of the default graph's library.
+
+    Args:
+      function: its name, or itself; then it joins the library, with all that it calls.
+      args: what converts to tensors, one for each input. The values that it captured may be left
+        out where they can be found: from the graph it was written in, or a call that is there.
+      name: of the call; the function's by default.
+    Returns: its results: one, a list of several, or the node where there is none.
+    Raises:
+      NotFoundError: there is no function of that name.
+      AlreadyExistsError: the library has another function of that name.
+      InvalidArgumentError: the number of arguments or a shape does not fit.
+      InvalidTypeError: an element type does not fit.
+    """
+    graph = stacks.get_default_graph()
+    chosen = graph.functions[function] if isinstance(function, str) else function
+    if not isinstance(chosen, Function):
+        raise errors.InvalidTypeError(f"a function or its name is required, got {function!r}")
+    return chosen(*args, name=name)
+
+
+def add_call(
+    function: Function, args: Sequence[Any], name: str | None = None
+) -> tuple[Node, list[Output]]:
+    """Call a function in the graph of its arguments, or else in the default graph.
+
+    Returns: the node that is over when the call is, and its results.
+    Raises: as `call_function`.
+    """
+    graph = next(
+        (stacks.graph_for(arg) for arg in args if isinstance(arg, Output)),
+        stacks.get_default_graph(),
+    )
+    with graph.as_default():
+        return _add_call(graph, function, args, name)
+
+
+def _add_call(
+    graph: Graph, function: Function, args: Sequence[Any], name: str | None
+) -> tuple[Node, list[Output]]:
+    code, line = builder._user_line()
+    try:
+        graph.functions.add(function)
+        inputs = _arguments(function, args)
+        inputs += _captured(function, graph, len(function.inputs) - len(inputs))
+        function.check_call([value.dtype for value in inputs], function.output_types)
+        _check_shapes(function, inputs)
+    except errors.OpError as error:
+        raise error.with_context(
+            op=call_op(function),
+            node=builder._wanted_name(function.name, name),
+            line=builder._format_line(code, line),
+        ) from error.__cause__
+    with graph.control_dependencies(_waits(function, graph)):
+        if must_be_inlined(function, graph):
+            return inlined(function, inputs, name)
+        return call_node(function, inputs, name)
+
+
+def call_op(function: Function | Declaration) -> str:
+    """The op type of its calls."""
+    return "StatefulPartitionedCall" if function.stateful else "PartitionedCall"
+
+
+def call_node(
+    function: Function | Declaration, inputs: Sequence[Output], name: str | None = None
+) -> tuple[Node, list[Output]]:
+    """A node that calls a function, and its results."""
+    graph = inputs[0].graph if inputs else stacks.get_default_graph()
+    attrs: dict[str, Any] = {
+        "Tin": [dtype.base_dtype for dtype in function.input_types],
+        "Tout": function.output_types,
+        "f": NameAttrs(function.name),
+    }
+    if isinstance(function, Declaration) or function.is_recursive:
+        attrs["_disable_call_shape_inference"] = True  # TensorFlow's would never end
+    override = graph.scopes.overrides.get(function.name)
+    if override is not None:
+        attrs["_gradient_op_type"] = override
+    node = builder.create(call_op(function), [list(inputs)], attrs, name or function.name)
+    return node, list(node.outputs[: function.results])
+
+
+# ---------------------------------------------------------------------------- arguments
+
+
+def _arguments(function: Function, args: Sequence[Any]) -> list[Output]:
+    own = len(function.inputs) - function.captured_count
+    if len(args) not in (own, len(function.inputs)):
+        names = ", ".join(function.input_names[:own])
+        raise errors.InvalidArgumentError(
+            f"the function {function.name!r} takes {own} arguments ({names}), got {len(args)}"
+        )
+    return [
+        _argument(function, i, value, wanted)
+        for i, (value, wanted) in enumerate(zip(args, function.inputs, strict=False))
+    ]
+
+
+def _argument(function: Function, position: int, value: Any, wanted: Output) -> Output:
+    if wanted.dtype.is_ref:
+        found = builder._as_output(value, True)
+        if found is not None and found.dtype is wanted.dtype:
+            return stacks.graph_for(found).capture(found)
+    try:
+        return builder.convert_to_tensor(value, wanted.dtype.base_dtype)
+    except errors.OpError as error:
+        raise type(error)(
+            f"argument {function.input_names[position]} of the function {function.name!r}: "
+            f"{error.message}"
+        ) from error
+
+
+def _check_shapes(function: Function, inputs: Sequence[Output]) -> None:
+    for i, (value, wanted) in enumerate(zip(inputs, function.inputs, strict=True)):
+        if not state.is_handle(wanted) and not compatible_dims(value.dims, wanted.dims):
+            raise errors.InvalidArgumentError(
+                f"argument {function.input_names[i]} of the function {function.name!r} must have "
+                f"shape {format_dims(wanted.dims)}, got {format_dims(value.dims)}"
+            )
+
+
+def _captured(function: Function, graph: Graph, count: int) -> list[Output]:
+    """The values that a function captured, as this graph has them."""
+    if not count:
+        return []
+    if function.captured is not None:
+        return [graph.capture(value) if stacks.tracing() else value for value in function.captured]
+    for node in reversed(graph.nodes):
+        if node.type in state.CALLS and node.attrs["f"].name == function.name:
+            return list(node.inputs[-count:])
+    raise errors.InvalidArgumentError(
+        f"the function {function.name!r} captured {count} values, which are not known here: pass "
+        f"them behind the arguments ({', '.join(function.input_names[-count:])})"
+    )
+
+
+def can_be_called_in(function: Function, graph: Graph) -> bool:
+    """Whether what a function captured can be seen where nodes go now."""
+    inside = graph if isinstance(graph, FunctionGraph) else None
+    for value in function.captured or ():
+        home = value.graph
+        if home is not graph and not (inside is not None and inside.is_inside(home)):
+            return False
+        try:
+            check_visible(value, current_context(home))
+        except errors.InvalidArgumentError:
+            return False
+    return True
+
+
+def _waits(function: Function, graph: Graph) -> list[Node]:
+    """What the calls wait for because the body was written so."""
+    return list(function.graph.control_captures) if function.captured is not None else []
+
+
+# ------------------------------------------------------------------------- bodies in place
+
+
+def must_be_inlined(function: Function, graph: Graph) -> bool:
+    """Whether no node could stand for a call, since its gradient could not be had."""
+    if function.python_gradient is not None or function.gradient_name is not None:
+        return False
+    overrides = graph.scopes.overrides
+    if function.name in overrides or call_op(function) in overrides:
+        return False
+    return bool(why_not_a_node(function)) and not function.is_recursive
+
+
+def why_not_a_node(function: Function) -> str:
+    """Why the gradient of a call could not be computed from its inputs and outputs, or ""."""
+    values = list(saved.values_from_state(function.nodes))
+    for value in values:
+        if not saved.is_single(value):
+            return f"{value.node.name!r} ({value.node.type}) has a value for each iteration"
+    outside = state.uses_outside(function.nodes, function.inputs)
+    if outside is not None:
+        return f"{outside.name!r} ({outside.type}) uses what is given to the function"
+    for value in values:
+        if len(state.saved_outputs(value.node)) < len(value.node.outputs):
+            return f"{value.node.name!r} ({value.node.type}) gives handles beside values"
+    return ""
+
+
+def inlined(
+    function: Function, inputs: Sequence[Output], name: str | None = None
+) -> tuple[Node, list[Output]]:
+    """The body in place of a call: a node that is over when it is, and its results."""
+    graph = inputs[0].graph if inputs else stacks.get_default_graph()
+    with graph.as_default(), graph.name_scope(name or function.name) as scope:
+        copy = BodyCopy(graph, function, inputs, scope)
+        effects = [copy.nodes[node] for node in function.effects]
+        values = [copy.outputs[output] for output in function.outputs[: function.results]]
+        with graph.control_dependencies(effects):
+            results = [identity.identity(value) for value in values]
+            with graph.control_dependencies([result.node for result in results]):
+                end = builder.create("NoOp", (), None, "end")
+    return end, results

@@ -1,0 +1,250 @@
+"""Copies of bodies in other graphs, with their branches and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from weft_graph import builder
+from weft_graph.control_flow.context import ControlFlowContext, current_context
+from weft_graph.control_flow.records import records_of, restore
+from weft_graph.device_spec import parse
+from weft_graph.functions.function import Function
+from weft_graph.graph import Graph
+from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import MERGES
+from weft_graph.passes.step_graph import ordered
+
+Stand = Callable[[Node, Sequence[Output]], "Sequence[Output] | None"]
+"""From a node and its inputs in the copy: what stands for its outputs there, or None for a copy."""
+
+
+class _Placed:
+    """In place of a context that is open: lets copies have the inputs that they are given."""
+
+    def admit(
+        self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
+    ) -> tuple[tuple[Output, ...], tuple[Node, ...], ControlFlowContext | None]:
+        """All as it is; contexts are restored when all nodes are there."""
+        return inputs, (), None
+
+
+class BodyCopy:
+    """A copy of a function's body.
+
+    Args:
+      graph: where it goes: into the context that is open there.
+      arguments: what stands for the inputs.
+      prefix: of the names of new nodes.
+      stand: what stands for some nodes outside of contexts.
+      keeps: which control inputs the copies have; all by default.
+    Attributes:
+      outputs, nodes: the copies.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        function: Function,
+        arguments: Sequence[Output],
+        prefix: str = "",
+        stand: Stand | None = None,
+        keeps: Callable[[Node, Node], bool] | None = None,
+    ) -> None:
+        self._graph = graph
+        self._function = function
+        self._prefix = prefix
+        self._stand = stand
+        self._keeps = keeps
+        self._around = current_context(graph)
+        if self._around is not None:
+            arguments = [self._around.capture(value) for value in arguments]
+        if function.graph.has_contexts:
+            arguments = _told_apart(arguments)
+        self.outputs: dict[Output, Output] = dict(zip(function.inputs, arguments, strict=True))
+        self.nodes: dict[Node, Node] = {}
+        self._names: dict[str, str] = {}
+        self._gradients: dict[str, str] = {}
+        with graph.under_construction():
+            self._copy_all()
+
+    # ------------------------------------------------------------------ nodes
+
+    def _copy_all(self) -> None:
+        members = self._members()
+        for node in members:
+            self._copy(node)
+        for node, twin in self.nodes.items():
+            self._connect(node, twin)
+        source = self._function.graph
+        if source.has_contexts:
+            self._restore_contexts(source, members)
+
+    def _members(self) -> list[Node]:
+        """What to copy; all of it where contexts or closures may refer to any node."""
+        graph = self._function.graph
+        if not (graph.has_contexts or graph.gradient_functions):
+            return list(self._function.nodes)
+        arguments = {output.node for output in self._function.inputs}
+        given = set(self._function.inputs)
+        return ordered({node for node in graph.nodes if node not in arguments}, given)
+
+    def _copy(self, node: Node) -> None:
+        inputs = self._inputs(node)
+        stand = self._stand
+        if stand is not None and node.context is None:
+            found = stand(node, inputs)
+            if found is not None:
+                self.outputs.update(zip(node.outputs, found, strict=True))
+                return
+        with self._placing(node):
+            twin = self._graph.add_node(
+                node.op_def,
+                self._graph.unique_name(self._prefix + node.name),
+                inputs,
+                self._attrs(node),
+                [output.dtype for output in node.outputs],
+                [output.dims for output in node.outputs],
+                node._code,
+                node._line,
+            )
+        if node.device:
+            twin.device = parse(twin.device).merge(parse(node.device)).to_string()
+        self.nodes[node] = twin
+        self.outputs.update(zip(node.outputs, twin.outputs, strict=True))
+
+    def _inputs(self, node: Node) -> tuple[Output, ...]:
+        """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
+        if node.type not in MERGES:
+            return tuple([self.outputs[source] for source in node.inputs])
+        there = next(self.outputs[source] for source in node.inputs if source in self.outputs)
+        return tuple([self.outputs.get(source, there) for source in node.inputs])
+
+    @contextmanager
+    def _placing(self, node: Node) -> Iterator[None]:
+        """Scopes for a copy: those that are open, if it goes right into what is open."""
+        scopes = self._graph.scopes
+        before = (
+            scopes.name_prefix,
+            scopes.attrs,
+            scopes.overrides,
+            scopes.colocations,
+            scopes.context,
+            scopes.controls,
+        )
+        scopes.name_prefix, scopes.attrs, scopes.overrides = "", {}, {}
+        if "_class" in node.attrs:
+            scopes.colocations = []
+        if node.context is not None:
+            scopes.context, scopes.controls = _Placed(), []  # type: ignore[assignment]
+        try:
+            yield
+        finally:
+            (
+                scopes.name_prefix,
+                scopes.attrs,
+                scopes.overrides,
+                scopes.colocations,
+                scopes.context,
+                scopes.controls,
+            ) = before
+
+    def _attrs(self, node: Node) -> dict[str, Any]:
+        attrs = dict(node.attrs)
+        frame = attrs.get("frame_name")
+        if isinstance(frame, str):
+            attrs["frame_name"] = self._name(frame)
+        override = attrs.get("_gradient_op_type")
+        if override in self._function.graph.gradient_functions:
+            attrs["_gradient_op_type"] = self._gradient(override)
+        if "_class" in attrs:
+            attrs["_class"] = tuple([self._colocated(name) for name in node.colocation])
+        return attrs
+
+    def _colocated(self, name: str) -> str:
+        other = self._function.graph.find_node(name)
+        if other is None:
+            return f"loc:@{name}"
+        known = self.nodes.get(other)
+        for output in other.outputs:
+            if known is None and output in self.outputs:
+                known = self.outputs[output].node
+        return f"loc:@{self._prefix + name if known is None else known.name}"
+
+    def _name(self, name: str) -> str:
+        """The name in the copy of a frame or a branch."""
+        found = self._names.get(name)
+        if found is None:
+            found = self._names[name] = self._unique(self._prefix + name)
+        return found
+
+    def _unique(self, name: str) -> str:
+        scopes = self._graph.scopes
+        before, scopes.name_prefix = scopes.name_prefix, ""
+        try:
+            return self._graph.unique_name(name)
+        finally:
+            scopes.name_prefix = before
+
+    def _gradient(self, name: str) -> str:
+        """The name in the copy's graph of a gradient that lives with the body's."""
+        found = self._gradients.get(name)
+        if found is None:
+            here, entry = self._graph.gradient_functions, self._function.graph.gradient_functions
+            found = name
+            while here.get(found, entry[name]) is not entry[name]:
+                found = self._unique(name)
+            here[found] = entry[name]
+            self._gradients[name] = found
+        return found
+
+    # ------------------------------------------------------------------ edges and contexts
+
+    def _connect(self, node: Node, twin: Node) -> None:
+        graph = self._graph
+        if node.type in MERGES:
+            for i, source in enumerate(node.inputs):
+                if twin.inputs[i] is not self.outputs[source]:
+                    graph.replace_input(twin, i, self.outputs[source], reason="copy")
+        controls = [
+            self.nodes[other]
+            for other in node.control_inputs
+            if other in self.nodes and (self._keeps is None or self._keeps(node, other))
+        ]
+        if controls:
+            graph.set_control_inputs(twin, [*twin.control_inputs, *controls], reason="copy")
+        if node.forward is not None:
+            twin.forward = self.nodes.get(node.forward)
+
+    def _restore_contexts(self, source: Graph, members: Sequence[Node]) -> None:
+        records = records_of(source, members)
+        names = {record.name: self._name(record.name) for record in records}
+        around = "" if self._around is None else self._around.name
+        renamed = [
+            replace(
+                record,
+                name=names[record.name],
+                outer=names.get(record.outer, around),
+                forward=names.get(record.forward, ""),
+                partner=names.get(record.partner, ""),
+            )
+            for record in records
+        ]
+        restore(self._graph, renamed, lambda place: self._twin_at(source.nodes[place]))
+
+    def _twin_at(self, node: Node) -> Node:
+        found = self.nodes.get(node)
+        return self.outputs[node.outputs[0]].node if found is None else found
+
+
+def _told_apart(values: Sequence[Output]) -> list[Output]:
+    """The values, with copies of those that come twice: a branch knows its uses by the value."""
+    found: dict[Output, None] = {}
+    for value in values:
+        if value in found:
+            op = "RefIdentity" if value.dtype.is_ref else "Identity"
+            value = builder.out(op, [value])
+        found[value] = None
+    return list(found)

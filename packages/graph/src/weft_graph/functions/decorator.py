@@ -1,0 +1,516 @@
+"""`function`: a Python function whose calls are calls of a function in the graph."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import re
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph import builder, nest, stacks
+from weft_graph.functions.body import FunctionGraph
+from weft_graph.functions.call import add_call, can_be_called_in
+from weft_graph.functions.function import Function
+from weft_graph.functions.trace import ArgumentSpec, Package, placeholders, trace
+from weft_graph.graph import Graph
+from weft_graph.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.node import Output
+from weft_graph.tensor_array import TensorArray
+from weft_graph.variable_base import Variable
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, format_dims
+
+_log = logging.getLogger("weft")
+
+
+class TensorSpec:
+    """The element type and shape of an argument.
+
+    Args:
+      shape: what is known of it; None for nothing.
+      dtype: element type; float32 by default.
+      name: of the argument.
+    """
+
+    __slots__ = ("_dims", "_dtype", "_name")
+
+    def __init__(
+        self, shape: Any = None, dtype: Any = dtypes.float32, name: str | None = None
+    ) -> None:
+        self._dims: Dims = as_dims(shape)
+        self._dtype = dtypes.as_dtype(dtype)
+        self._name = name
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape."""
+        return TensorShape(self._dims)
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """The element type."""
+        return self._dtype
+
+    @property
+    def name(self) -> str | None:
+        """The name of the argument."""
+        return self._name
+
+    @classmethod
+    def from_tensor(cls, tensor: Output, name: str | None = None) -> TensorSpec:
+        """The spec of a tensor."""
+        return cls(tensor.dims, tensor.dtype.base_dtype, name or tensor.node.name)
+
+    @classmethod
+    def from_spec(cls, spec: TensorSpec, name: str | None = None) -> TensorSpec:
+        """The same, with another name."""
+        return cls(spec.shape, spec.dtype, name or spec.name)
+
+    def is_compatible_with(self, spec_or_tensor: Any) -> bool:
+        """Whether a tensor, or one of another spec, could be passed."""
+        dims = as_dims(spec_or_tensor.shape)
+        return spec_or_tensor.dtype.base_dtype is self._dtype and compatible_dims(self._dims, dims)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, TensorSpec):
+            return NotImplemented
+        mine, its = (self._dims, self._dtype, self._name), (other._dims, other._dtype, other._name)
+        return mine == its
+
+    def __hash__(self) -> int:
+        return hash((self._dims, self._dtype))
+
+    def __repr__(self) -> str:
+        name = None if self._name is None else self._name
+        return (
+            f"TensorSpec(shape={format_dims(self._dims)}, dtype={self._dtype.name}, name={name!r})"
+        )
+
+
+def function(
+    func: Callable[..., Any] | None = None,
+    input_signature: Sequence[Any] | None = None,
+    autograph: bool = True,
+    experimental_autograph_options: Any = None,
+    experimental_relax_shapes: bool = False,
+    name: str | None = None,
+    *,
+    experimental_implements: str | None = None,
+    experimental_compile: bool | None = None,
+) -> Any:
+    """Make a Python function a function of the graph: a subgraph that is built once and called.
+
+    The Python function runs once for each combination of element types, shapes and Python values
+    of its arguments. Each call adds one node, which a session replaces by the body, or keeps. What
+    the body uses from outside is passed along; variables that it makes are made outside, once.
+    Effects happen in the order of the program, and before any result is there.
+
+    Args:
+      func: takes and returns tensors, in any structure; other arguments count as constants.
+      input_signature: `TensorSpec`s, one per tensor; the function is then built once for all calls,
+        which must fit.
+      autograph: accepted and ignored: branches on tensors are written with `cond`.
+      experimental_autograph_options, experimental_compile: accepted and ignored.
+      experimental_relax_shapes: leave sizes open that differ from call to call, after the second.
+      name: in the library; the Python function's by default. Made unique by a number.
+      experimental_implements: kept as an attribute of the function.
+    Returns: a function that is called like `func`; a decorator, without `func`.
+    Raises:
+      InvalidTypeError: `func` is not callable, or the signature holds no `TensorSpec`.
+    Source: paper, section 10; tf.function.
+    """
+    del autograph, experimental_autograph_options, experimental_compile
+    attrs = {} if experimental_implements is None else {"_implements": experimental_implements}
+
+    def decorate(inner: Callable[..., Any]) -> PythonFunction:
+        return PythonFunction(inner, name, input_signature, experimental_relax_shapes, attrs)
+
+    return decorate if func is None else decorate(func)
+
+
+class _Trace:
+    """One body, and what it was built for.
+
+    Attributes:
+      function: the body.
+      package: gives its results their form.
+      specs: the leaves of the arguments.
+    """
+
+    __slots__ = ("function", "leaves", "package")
+
+    def __init__(self, function: Function, package: Package, leaves: Sequence[Any]) -> None:
+        self.function = function
+        self.package = package
+        self.leaves = leaves
+
+
+class PythonFunction:
+    """What `function` returns.
+
+    Attributes:
+      python_function: the function that describes the bodies.
+    """
+
+    def __init__(
+        self,
+        python_function: Callable[..., Any],
+        name: str | None,
+        input_signature: Sequence[Any] | None,
+        relax_shapes: bool,
+        attrs: dict[str, Any],
+    ) -> None:
+        if not callable(python_function):
+            raise errors.InvalidTypeError(f"a function is required, got {python_function!r}")
+        self.python_function = python_function
+        self._name = name or _name_of(python_function)
+        self._attrs = attrs
+        self._relax = relax_shapes
+        self._signature = None if input_signature is None else _checked(input_signature)
+        self._parameters = inspect.signature(python_function)
+        self._makers: weakref.WeakSet[Graph] = weakref.WeakSet()
+        self._bound: weakref.WeakKeyDictionary[Any, PythonFunction] = weakref.WeakKeyDictionary()
+        self._building: list[tuple[Graph, Hashable]] = []
+        self._lock = threading.RLock()
+        functools.update_wrapper(self, python_function)
+
+    @property
+    def input_signature(self) -> Any:
+        """The `TensorSpec`s that were given, or None."""
+        return self._signature
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """The function of a method of one object."""
+        if instance is None:
+            return self
+        found = self._bound.get(instance)
+        if found is None:
+            reference = weakref.ref(instance)
+            plain = self.python_function
+
+            def method(*args: Any, **kwargs: Any) -> Any:
+                return plain(reference(), *args, **kwargs)
+
+            method.__signature__ = _without_first(self._parameters)  # type: ignore[attr-defined]
+            found = PythonFunction(method, self._name, self._signature, self._relax, self._attrs)
+            self._bound[instance] = found
+        return found
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it in the graph of its arguments, or in the default graph."""
+        structure, leaves, names = self._arguments(args, kwargs)
+        graph = _graph_of(leaves)
+        with graph.as_default():
+            leaves = [_as_argument(leaf) for leaf in leaves]
+            found = self._trace_for(graph, structure, leaves, names)
+            values = [part for leaf in leaves if _is_tensor(leaf) for part in _parts(leaf)]
+            node, results = add_call(found.function, values)
+            return found.package(results, node)
+
+    def get_concrete_function(self, *args: Any, **kwargs: Any) -> Function:
+        """The function for arguments, which may be `TensorSpec`s in place of tensors.
+
+        It is in the library of the default graph, or of that of the arguments.
+        """
+        structure, leaves, names = self._arguments(args, kwargs)
+        graph = _graph_of(leaves)
+        with graph.as_default():
+            leaves = [leaf if _is_spec(leaf) else _as_argument(leaf) for leaf in leaves]
+            found = self._trace_for(graph, structure, leaves, names)
+            graph.functions.add(found.function)
+            return found.function
+
+    # ------------------------------------------------------------------ arguments
+
+    def _arguments(self, args: Any, kwargs: Any) -> tuple[Any, list[Any], list[str]]:
+        """The structure of the arguments, their leaves, and a name for each."""
+        try:
+            bound = self._parameters.bind(*args, **kwargs)
+        except TypeError as cause:
+            if not args and not kwargs and self._signature is not None:
+                bound = self._parameters.bind(*self._signature)
+            else:
+                raise errors.InvalidTypeError(f"{self._name}: {cause}") from None
+        bound.apply_defaults()
+        if self._signature is not None:
+            self._fit_signature(bound)
+        structure = (list(bound.args), dict(bound.kwargs))
+        leaves, names = [], []
+        for path, leaf in nest.flatten_with_tuple_paths(structure):
+            leaves.append(leaf)
+            names.append(self._leaf_name(path, leaf))
+        return structure, leaves, names
+
+    def _leaf_name(self, path: Any, leaf: Any) -> str:
+        if isinstance(leaf, TensorSpec) and leaf.name:
+            return leaf.name
+        kind, first, *rest = path
+        parameters = list(self._parameters.parameters)
+        name = str(first)
+        if kind == 0:
+            name = parameters[min(first, len(parameters) - 1)]
+        text = "_".join([name, *map(str, rest)])
+        return re.sub(r"[^A-Za-z0-9_]", "_", text).lstrip("_") or "arg"
+
+    def _fit_signature(self, bound: inspect.BoundArguments) -> None:
+        assert self._signature is not None
+        given = list(bound.args)
+        if bound.kwargs or len(given) < len(self._signature):
+            raise errors.InvalidArgumentError(
+                f"{self._name} has an input_signature of {len(self._signature)} arguments, got "
+                f"{len(given)}"
+            )
+        fitted = [
+            self._fitted(want, have)
+            for want, have in zip(self._signature, given[: len(self._signature)], strict=True)
+        ]
+        for name, value in zip(self._parameters.parameters, fitted, strict=False):
+            if self._parameters.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL:
+                bound.arguments[name] = tuple(
+                    fitted[list(self._parameters.parameters).index(name) :]
+                )
+                break
+            bound.arguments[name] = value
+
+    def _fitted(self, wanted: Any, value: Any) -> Any:
+        """An argument in the structure of the signature, its leaves tensors of the right type."""
+        try:
+            leaves = nest.flatten_up_to(wanted, value, check_types=False)
+        except (ValueError, TypeError) as cause:
+            raise errors.InvalidArgumentError(
+                f"{self._name}: an argument does not have the structure of input_signature: {cause}"
+            ) from cause
+        specs = nest.flatten(wanted)
+        made = [
+            leaf if isinstance(leaf, TensorSpec) else _Fitted(spec, leaf, self._name)
+            for spec, leaf in zip(specs, leaves, strict=True)
+        ]
+        return nest.pack_sequence_as(wanted, made)
+
+    # ------------------------------------------------------------------ traces
+
+    def _trace_for(
+        self, graph: Graph, structure: Any, leaves: Sequence[Any], names: Sequence[str]
+    ) -> _Trace:
+        specs = [_spec_of(leaf) for leaf in leaves]
+        key = (_skeleton(structure), tuple(map(_key_of, specs)))
+        home = graph.outermost if isinstance(graph, FunctionGraph) else graph
+        with self._lock:
+            traces: dict[Hashable, _Trace] = home.functions.traces.setdefault(self, {})
+            found = traces.get(key)
+            if found is not None and can_be_called_in(found.function, graph):
+                return found
+            if self._relax and found is None:
+                specs = list(self._relaxed(traces, key, specs))
+                wide = (key[0], tuple(map(_key_of, specs)))
+                found = traces.get(wide)
+                if found is not None and can_be_called_in(found.function, graph):
+                    return found
+                key = wide
+            made = self._build(graph, home, key, structure, specs, names)
+            traces[key] = made
+            return made
+
+    def _relaxed(
+        self, traces: dict[Hashable, _Trace], key: Any, specs: Sequence[Any]
+    ) -> Sequence[Any]:
+        """Specs that also fit an earlier call which differs in shapes alone."""
+        for known, entry in traces.items():
+            if known[0] == key[0]:  # type: ignore[index]
+                wide = _common_specs(specs, entry.leaves)
+                if wide is not None:
+                    return wide
+        return specs
+
+    def _build(
+        self,
+        graph: Graph,
+        home: Graph,
+        key: Hashable,
+        structure: Any,
+        specs: Sequence[Any],
+        names: Sequence[str],
+    ) -> _Trace:
+        if (home, key) in self._building:
+            raise errors.InvalidArgumentError(
+                f"{self._name} calls itself, with arguments of the kinds that it is being built "
+                f"for: declare it first, {self._name}_ = Declare({self._name!r}, inputs, outputs), "
+                "and call what that returns"
+            )
+
+        def arguments(body: FunctionGraph) -> tuple[list[Any], dict[str, Any]]:
+            packed = nest.pack_sequence_as(structure, placeholders(body, specs, names))
+            return packed[0], packed[1]
+
+        self._building.append((home, key))
+        try:
+            with graph.functions.reserved(self._name) as name:
+                made, package = trace(
+                    self.python_function, arguments, name, graph, attrs=self._attrs
+                )
+        finally:
+            self._building.pop()
+        if made.graph.variables_made:
+            if home in self._makers:
+                raise errors.InvalidArgumentError(
+                    f"{self._name} made variables when it was first built, and again for other "
+                    "arguments; make them once, or get them with get_variable and reuse"
+                )
+            self._makers.add(home)
+        made.package = package
+        return _Trace(made, package, specs)
+
+
+class _Fitted:
+    """An argument that is to become what a signature says."""
+
+    __slots__ = ("owner", "spec", "value")
+
+    def __init__(self, spec: TensorSpec, value: Any, owner: str) -> None:
+        self.spec = spec
+        self.value = value
+        self.owner = owner
+
+    def tensor(self) -> Output:
+        """The argument as a tensor.
+
+        Raises: InvalidArgumentError, InvalidTypeError: it does not fit.
+        """
+        found = builder.convert_to_tensor(self.value, self.spec.dtype)
+        if not compatible_dims(found.dims, self.spec._dims):
+            raise errors.InvalidArgumentError(
+                f"{self.owner} requires {self.spec!r} by its input_signature, got {found!r}"
+            )
+        return found
+
+
+class _SignatureTensor:
+    """A tensor that is called with, and the spec that the body is built for."""
+
+    __slots__ = ("spec", "tensor")
+
+    def __init__(self, tensor: Output, spec: TensorSpec) -> None:
+        self.tensor = tensor
+        self.spec = spec
+
+
+_COMPOSITES = (IndexedSlices, SparseTensor, TensorArray)
+
+
+def _as_argument(leaf: Any) -> Any:
+    """A leaf with values that are like tensors as tensors."""
+    if isinstance(leaf, _Fitted):
+        return _SignatureTensor(leaf.tensor(), leaf.spec)
+    if isinstance(leaf, Output):
+        return builder.convert_to_tensor(leaf)
+    if isinstance(leaf, np.ndarray):
+        return builder.convert_to_tensor(leaf)
+    return leaf
+
+
+def _is_spec(leaf: Any) -> bool:
+    return isinstance(leaf, TensorSpec)
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, (Output, _SignatureTensor, *_COMPOSITES))
+
+
+def _parts(leaf: Any) -> list[Output]:
+    from weft_graph.functions.trace import parts_of
+
+    return [leaf.tensor] if isinstance(leaf, _SignatureTensor) else parts_of(leaf)
+
+
+def _spec_of(leaf: Any) -> Any:
+    """An ArgumentSpec for what is like a tensor, and anything else as it is."""
+    if isinstance(leaf, _SignatureTensor):
+        leaf = leaf.spec
+    if isinstance(leaf, _Fitted):
+        leaf = leaf.spec
+    if isinstance(leaf, TensorSpec):
+        return ArgumentSpec([(leaf.dtype.base_dtype, leaf._dims)])
+    return ArgumentSpec.of(leaf) if _is_tensor(leaf) else leaf
+
+
+def _key_of(leaf: Any) -> Hashable:
+    if isinstance(leaf, ArgumentSpec):
+        return ("tensor", leaf.key)
+    if isinstance(leaf, Variable):
+        return ("variable", id(leaf))
+    try:
+        hash(leaf)
+    except TypeError:
+        raise errors.InvalidTypeError(
+            f"an argument that is no tensor must be hashable, got {leaf!r}"
+        ) from None
+    return (type(leaf), leaf)
+
+
+def _skeleton(structure: Any) -> Hashable:
+    """The structure by itself: kinds of containers, and keys."""
+    if not nest.is_nested(structure):
+        return None
+    if isinstance(structure, dict):
+        items = sorted(structure.items())
+        return (type(structure), tuple([(key, _skeleton(value)) for key, value in items]))
+    return (type(structure), tuple(map(_skeleton, structure)))
+
+
+def _common_specs(specs: Sequence[Any], others: Sequence[Any]) -> list[Any] | None:
+    """Specs that fit both, where they differ in sizes alone."""
+    found: list[Any] = []
+    for a, b in zip(specs, others, strict=True):
+        if not isinstance(a, ArgumentSpec) or not isinstance(b, ArgumentSpec):
+            if (
+                isinstance(a, ArgumentSpec)
+                or isinstance(b, ArgumentSpec)
+                or _key_of(a) != _key_of(b)
+            ):
+                return None
+            found.append(a)
+            continue
+        parts = []
+        for (kind, dims), (other, more) in zip(a.parts, b.parts, strict=True):
+            if kind is not other or dims is None or more is None or len(dims) != len(more):
+                return None
+            parts.append(
+                (kind, tuple([m if m == n else None for m, n in zip(dims, more, strict=True)]))
+            )
+        found.append(ArgumentSpec(parts, a.leaf))
+    return found
+
+
+def _graph_of(leaves: Sequence[Any]) -> Graph:
+    if not stacks.tracing():
+        for leaf in leaves:
+            inner = leaf.value if isinstance(leaf, _Fitted) else leaf
+            if isinstance(inner, (Output, IndexedSlices, SparseTensor)):
+                return inner.graph
+    return stacks.get_default_graph()
+
+
+def _checked(signature: Sequence[Any]) -> list[Any]:
+    if not isinstance(signature, list | tuple):
+        raise errors.InvalidTypeError(
+            f"input_signature must be a list or a tuple, got {signature!r}"
+        )
+    for leaf in nest.flatten(list(signature)):
+        if not isinstance(leaf, TensorSpec):
+            raise errors.InvalidTypeError(f"input_signature must hold TensorSpecs, got {leaf!r}")
+    return list(signature)
+
+
+def _name_of(python_function: Callable[..., Any]) -> str:
+    name = getattr(python_function, "__name__", type(python_function).__name__)
+    return re.sub(r"[^A-Za-z0-9_]", "_", name).strip("_") or "lambda"
+
+
+def _without_first(signature: inspect.Signature) -> inspect.Signature:
+    return signature.replace(parameters=list(signature.parameters.values())[1:])

@@ -1,0 +1,256 @@
+"""A function: a body with inputs and outputs, which calls of it stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.func_attr import NameAttrs
+from weft_graph.functions import state
+from weft_graph.node import Node, Output
+from weft_graph.passes.step_graph import ordered, reachable
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+if TYPE_CHECKING:
+    from weft_graph.functions.body import FunctionGraph
+
+
+class Declaration:
+    """What is known of a function before its body is: enough to call it.
+
+    Attributes:
+      name: in the library, once it is there.
+      input_types, output_types: element types.
+      stateful: whether its calls may not be merged or left out.
+      results: the number of outputs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        input_types: Sequence[DType],
+        output_types: Sequence[DType],
+        stateful: bool = False,
+    ) -> None:
+        self.name = name
+        self.input_types = list(input_types)
+        self.output_types = list(output_types)
+        self.stateful = stateful
+        self.results = len(self.output_types)
+
+
+class Function:
+    """A named subgraph, which never changes once it is made.
+
+    Args:
+      name: in the library.
+      graph: the body; nothing is added to it any more.
+      inputs: the arguments, outputs of nodes without inputs; those that stand for captured values
+        come last.
+      outputs: the results, and behind them what the gradient of a call needs of this very run.
+      effects: nodes that every call runs, whatever is used of its results.
+      results: how many of the outputs are results.
+      captured: the values that the last inputs stand for, in the graph around; None where these
+        are not known, as in a function read from a file.
+      attrs: attributes of the function: `_noinline` keeps its calls.
+      gradient_name: name of the function that computes its gradient, where one was given.
+      python_gradient: Python function that builds the gradient of a call, where one was given.
+    Attributes:
+      package: from results and the node of a call to what the caller gets; None for a list.
+      gradients: the functions that compute the gradient of a call; weft_autodiff's.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        graph: FunctionGraph,
+        inputs: Sequence[Output],
+        outputs: Sequence[Output],
+        effects: Sequence[Node] = (),
+        *,
+        results: int | None = None,
+        captured: Sequence[Output] | None = (),
+        captured_count: int | None = None,
+        input_names: Sequence[str] = (),
+        output_names: Sequence[str] = (),
+        attrs: dict[str, Any] | None = None,
+        gradient_name: str | None = None,
+        python_gradient: Any = None,
+    ) -> None:
+        self.name = name
+        self.graph = graph
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.effects = tuple(effects)
+        self.results = len(self.outputs) if results is None else results
+        self.captured = None if captured is None else tuple(captured)
+        self.captured_count = len(captured or ()) if captured_count is None else captured_count
+        self.input_names = tuple(input_names) or tuple(i.node.name for i in self.inputs)
+        self.output_names = tuple(output_names)
+        self.attrs = dict(attrs or {})
+        self.gradient_name = gradient_name
+        self.python_gradient = python_gradient
+        self.gradients: dict[Any, Any] = {}
+        self.package: Any = None
+        self._recursive: bool | None = None
+        graph.finalize()
+
+    @property
+    def input_types(self) -> list[DType]:
+        """The element types of the inputs."""
+        return [output.dtype for output in self.inputs]
+
+    @property
+    def output_types(self) -> list[DType]:
+        """The element types of the outputs; values, also where the body has references."""
+        return [output.dtype.base_dtype for output in self.outputs]
+
+    @property
+    def output_dims(self) -> list[Dims]:
+        """The static shapes of the outputs."""
+        return [output.dims for output in self.outputs]
+
+    # ------------------------------------------------------------------ what it does
+
+    @cached_property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes that outputs and effects need, inputs left out, sources before users."""
+        roots = [output.node for output in self.outputs]
+        found = reachable([*roots, *self.effects], set(self.inputs))
+        arguments = {output.node for output in self.inputs}
+        return tuple(ordered(found - arguments, set(self.inputs)))
+
+    @cached_property
+    def stateful(self) -> bool:
+        """Whether its calls may not be merged, or left out where nothing uses them."""
+        return any(
+            (node.op_def.stateful and not state.is_private(node)) or state.looks(node)
+            for node in self.nodes
+        )
+
+    @cached_property
+    def updates(self) -> frozenset[int]:
+        """The positions of the inputs whose state it changes."""
+        places = {output: i for i, output in enumerate(self.inputs)}
+        found: set[int] = set()
+        for node in self.nodes:
+            if state.has_effect(node):
+                for touched in _changed(node):
+                    if touched in places:
+                        found.add(places[touched])
+        return frozenset(found)
+
+    def calls(self) -> Iterator[Node]:
+        """The calls in its body."""
+        return (node for node in self.nodes if node.type in state.CALLS)
+
+    def called_names(self) -> list[str]:
+        """The names of all functions that nodes of its body refer to."""
+        found: dict[str, None] = {}
+        for node in self.nodes:
+            for value in node.attrs.values():
+                for item in value if isinstance(value, tuple) else (value,):
+                    if isinstance(item, NameAttrs):
+                        found[item.name] = None
+        if self.gradient_name is not None:
+            found[self.gradient_name] = None
+        return list(found)
+
+    def callees(self) -> list[Function]:
+        """The functions that it calls, directly or not; itself only if it is recursive."""
+        found: dict[str, Function] = {}
+        pending = self.called_names()
+        while pending:
+            name = pending.pop()
+            if name not in found and name in self.graph.functions:
+                found[name] = self.graph.functions[name]
+                pending.extend(found[name].called_names())
+        return list(found.values())
+
+    @property
+    def is_recursive(self) -> bool:
+        """Whether calls of it lead to calls of it."""
+        if self._recursive is not None:
+            return self._recursive
+        names = {name for each in (self, *self.callees()) for name in each.called_names()}
+        found = self.name in names
+        if found or all(name in self.graph.functions for name in names):
+            self._recursive = found  # what is only declared may turn out to call it
+        return found
+
+    # ------------------------------------------------------------------ calls of it
+
+    def check_call(self, given: Sequence[DType], results: Sequence[DType]) -> None:
+        """Refuse a call that does not fit.
+
+        Raises:
+          InvalidArgumentError: another number of inputs or outputs.
+          InvalidTypeError: other element types.
+        """
+        for what, have, want in (
+            ("inputs", given, self.input_types),
+            ("outputs", results, self.output_types),
+        ):
+            names = [dtype.base_dtype.name for dtype in want]
+            if len(have) != len(want):
+                raise errors.InvalidArgumentError(
+                    f"the function {self.name!r} has {len(want)} {what} ({', '.join(names)}), "
+                    f"the call has {len(have)}"
+                )
+            for i, (mine, its) in enumerate(zip(have, want, strict=True)):
+                if mine.base_dtype is not its.base_dtype:
+                    raise errors.InvalidTypeError(
+                        f"the function {self.name!r} requires its {what} to be "
+                        f"{', '.join(names)}; number {i} of the call is {mine.base_dtype.name}"
+                    )
+
+    def __call__(self, *args: Any, name: str | None = None) -> Any:
+        """Call it in the default graph with tensors; returns what the Python function does."""
+        from weft_graph.functions.call import add_call
+
+        node, results = add_call(self, args, name)
+        if self.package is not None:
+            return self.package(results, node)
+        if not results:
+            return node
+        return results[0] if len(results) == 1 else results
+
+    @property
+    def captured_inputs(self) -> list[Output]:
+        """The values from outside that the body uses."""
+        return list(self.captured or ())
+
+    @property
+    def function_def(self) -> Any:
+        """The function as a `FunctionDef` message."""
+        return self.definition
+
+    # ------------------------------------------------------------------ durable form
+
+    @cached_property
+    def definition(self) -> Any:
+        """The function as a `FunctionDef` message."""
+        from weft_graph.functions.writer import function_to_def
+
+        return function_to_def(self)
+
+    def SerializeToString(self, deterministic: bool = True) -> bytes:  # noqa: N802 - protobuf's
+        """The bytes of its `FunctionDef`."""
+        data: bytes = self.definition.SerializeToString(deterministic=deterministic)
+        return data
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(dtype.name for dtype in self.input_types)
+        outputs = ", ".join(dtype.name for dtype in self.output_types[: self.results])
+        return f"<weft.Function {self.name!r} ({inputs}) -> ({outputs})>"
+
+
+def _changed(node: Node) -> list[Output]:
+    """The resources that a node with effects changes."""
+    function = state.callee(node)
+    if function is None:
+        return state.resources(node)
+    return [state.origin(node.inputs[i]) for i in function.updates]

@@ -1,0 +1,153 @@
+"""The order of effects in a body: that of the program, for each resource.
+
+A body is written as a program, so its author expects what is written first to happen first. Uses of
+one resource are put in order by control inputs, looks being free among each other; what has effects
+and no resource, such as printing, is one resource of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from weft_graph.control_flow.context import CondContext, ControlFlowContext, WhileContext, home_of
+from weft_graph.functions import state
+from weft_graph.graph import Graph
+from weft_graph.node import Node
+from weft_graph.ops import control_flow as primitives
+
+_WORLD = "world"
+"""The resource of effects that have none."""
+
+
+def ends_of_effects(graph: Graph) -> list[Node]:
+    """Nodes outside of all branches and loops that are over when all effects are."""
+    ends = _Ends(graph)
+    effects = [node for node in graph.nodes if state.has_effect(node)]
+    return list(dict.fromkeys([ends.at(node, None) for node in effects]))
+
+
+def order_effects(graph: Graph) -> None:
+    """Add control inputs so that uses of each resource happen in the order of construction."""
+    ends = _Ends(graph)
+    last: dict[Hashable, Node] = {}
+    looks: dict[Hashable, list[Node]] = {}
+    for node in list(graph.nodes):
+        changed, seen = _touched(node)
+        waits: dict[Node, None] = {}
+        for key in seen:
+            if key in last:
+                waits[last[key]] = None
+            looks.setdefault(key, []).append(node)
+        for key in changed:
+            waits.update(
+                dict.fromkeys([*looks.pop(key, ()), *([last[key]] if key in last else ())])
+            )
+            last[key] = node
+        waits.pop(node, None)
+        if waits:
+            ends.let_wait(node, list(waits))
+        if changed:
+            ends.serialize(node)
+
+
+def _touched(node: Node) -> tuple[list[Hashable], list[Hashable]]:
+    """The resources that a node changes, and those it only looks at."""
+    if state.looks(node):
+        return [], list(state.resources(node))
+    if not state.has_effect(node):
+        return [], []
+    function = state.callee(node)
+    used = state.resources(node)
+    if function is None:
+        return list(used) or [_WORLD], []
+    changed: list[Hashable] = [state.origin(node.inputs[i]) for i in sorted(function.updates)]
+    seen: list[Hashable] = [each for each in used if each not in changed]
+    return (changed or [_WORLD]), seen
+
+
+class _Ends:
+    """Ends of nodes, as seen from contexts around them."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._known: dict[tuple[Node, ControlFlowContext], Node] = {}
+        self._serial: set[Node] = set()
+
+    def let_wait(self, node: Node, others: Sequence[Node]) -> None:
+        """Make a node wait for others, wherever they are."""
+        context = home_of(node)
+        waits = []
+        for other in others:
+            level = _common(home_of(other), context)
+            end = self.at(other, level)
+            waits.append(
+                end if context is None or context is level else context.capture_control(end)
+            )
+        self._wait(node, waits)
+
+    def at(self, node: Node, level: ControlFlowContext | None) -> Node:
+        """What is over in a context when a node inside it is."""
+        context = home_of(node)
+        while context is not level:
+            assert context is not None
+            found = self._known.get((node, context))
+            if found is None:
+                found = self._known[node, context] = self._left(node, context)
+            node, context = found, context.outer
+        return node
+
+    def _left(self, node: Node, context: ControlFlowContext) -> Node:
+        """What is over around a context when a node directly in it is."""
+        if isinstance(context, WhileContext):
+            self._serialize(node, context)
+            return context.exits[0]
+        assert isinstance(context, CondContext)
+        around = context.conditional.pred.node
+        with context.outside(), self._graph.control_dependencies([around, node]):
+            return primitives.control_trigger()
+
+    def serialize(self, node: Node) -> None:
+        """Let the runs of a node in a loop come one after the other."""
+        context = home_of(node)
+        while context is not None:
+            if isinstance(context, WhileContext):
+                self._serialize(node, context)
+            node, context = self.at(node, context.outer), context.outer
+
+    def _serialize(self, node: Node, loop: WhileContext) -> None:
+        if node in self._serial:
+            return
+        self._serial.add(node)
+        self._wait(node, [loop.merges[0]])
+        self._wait(loop.next_values[0], [node])
+        if _in_test(node, loop):
+            self._wait(loop.exits[0], [node])
+
+    def _wait(self, node: Node, others: Sequence[Node]) -> None:
+        controls = [*node.control_inputs, *others]
+        self._graph.set_control_inputs(node, controls, reason="order of effects")
+
+
+def _common(
+    a: ControlFlowContext | None, b: ControlFlowContext | None
+) -> ControlFlowContext | None:
+    """The innermost context that is or is around both."""
+    while a is not None and (b is None or not b.is_inside(a)):
+        a = a.outer
+    return a
+
+
+def _in_test(node: Node, loop: WhileContext) -> bool:
+    """Whether a node of a loop runs before it is known whether the loop goes on."""
+    switches = set(loop.switches)
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:
+        here = stack.pop()
+        if here in switches:
+            return False
+        if here not in seen and here.context is not None and here.context.is_inside(loop):
+            seen.add(here)
+            stack.extend([source.node for source in here.inputs])
+            stack.extend(here.control_inputs)
+    return True

@@ -1,0 +1,75 @@
+"""What the gradient of a call needs of the call's own run: values that come from state.
+
+The gradient computes the rest of the body again. Such a value is an output of the function behind
+its results; where it is in a branch, the output is a Merge with something that nobody looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from weft_graph.builder import constant_of
+from weft_graph.constants import to_array
+from weft_graph.control_flow.context import CondContext, context_of
+from weft_graph.functions import state
+from weft_graph.node import Node, Output
+from weft_graph.ops import control_flow as primitives, identity
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+
+def values_from_state(nodes: Iterable[Node]) -> Iterator[Output]:
+    """The values among outputs of `nodes` that a second run could give otherwise."""
+    for node in nodes:
+        if state.gives_state(node):
+            yield from state.saved_outputs(node)
+
+
+def is_single(value: Output) -> bool:
+    """Whether a value of a body is there once for each call: it is in no loop."""
+    context = context_of(value)
+    return context is None or context.loop is None
+
+
+def brought_out(value: Output) -> Output:
+    """A single value of a body, or where it is in a branch that does not run, something else."""
+    context = context_of(value)
+    while context is not None:
+        assert isinstance(context, CondContext)
+        value = _merged(context, value)
+        context = context.outer
+    return value
+
+
+def _merged(branch: CondContext, value: Output) -> Output:
+    sides: list[Output] = []
+    for side in branch.conditional.branches:
+        with side.open():
+            mine = value if side is branch else constant_of(_anything(value.dtype))
+            sides.append(identity.identity(mine))
+            side.results = (*side.results, sides[-1])
+    with branch.outside():
+        return primitives.merge(sides, name="saved").output
+
+
+def _anything(dtype: DType) -> Any:
+    return to_array(b"" if dtype is dtypes.string else 0, dtype)
+
+
+def places_of(outputs: Iterable[Output]) -> dict[Output, int]:
+    """For values of a body, which of its outputs gives them, or brings them out of branches."""
+    found: dict[Output, int] = {}
+    for place, output in enumerate(outputs):
+        stack = [output]
+        while stack:
+            here = stack.pop()
+            if here in found:
+                continue
+            found[here] = place
+            node = here.node
+            if node.type == "Merge" and here.index == 0:
+                stack.extend(node.inputs)
+            elif node.type == "Identity" and not node.inputs[0].dtype.is_ref:
+                stack.append(node.inputs[0])
+    return found

@@ -1,0 +1,181 @@
+"""What nodes of a body do with state: give handles, look at it, draw numbers, have effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import ROUTING
+from weft_tensor import dtypes
+
+if TYPE_CHECKING:
+    from weft_graph.functions.function import Function
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+
+_HANDLES = (dtypes.resource, dtypes.variant)
+
+_LOOKS = frozenset(
+    {
+        "InitializedValue",
+        "IsVariableInitialized",
+        "QueueIsClosedV2",
+        "QueueSizeV2",
+        "ReadVariableOp",
+        "ResourceGather",
+        "ResourceGatherNd",
+        "ResourceInitializedValue",
+        "VarIsInitializedOp",
+    }
+)
+"""Ops that look at a resource and leave it as it is."""
+
+_DRAWS = frozenset(
+    {
+        "AllCandidateSampler",
+        "FixedUnigramCandidateSampler",
+        "LearnedUnigramCandidateSampler",
+        "LogUniformCandidateSampler",
+        "Multinomial",
+        "RandomGamma",
+        "RandomPoisson",
+        "RandomPoissonV2",
+        "RandomShuffle",
+        "RandomStandardNormal",
+        "RandomUniform",
+        "RandomUniformInt",
+        "ThreadUnsafeUnigramCandidateSampler",
+        "TruncatedNormal",
+        "UniformCandidateSampler",
+    }
+)
+"""Ops that draw random numbers; nobody notices one that is left out."""
+
+_PASSES = ("Identity", "RefIdentity", *sorted(ROUTING))
+
+
+def callee(node: Node) -> Function | None:
+    """The function that a node calls; None for other nodes, and where it is not in the library."""
+    if node.type not in CALLS:
+        return None
+    library = node.graph.functions
+    name = node.attrs["f"].name
+    if name not in library or library.is_reading(name):
+        return None
+    return library[name]
+
+
+def origin(output: Output) -> Output:
+    """Where a handle or a reference comes from, through control flow."""
+    for _ in range(256):
+        node = output.node
+        if node.type not in _PASSES or not node.inputs:
+            break
+        output = node.inputs[0]
+    return output
+
+
+def is_handle(output: Output) -> bool:
+    """Whether an output stands for state rather than being a value."""
+    return output.dtype.is_ref or output.dtype in _HANDLES
+
+
+def gives_handle(node: Node) -> bool:
+    """Whether a node gives the handle of something that it makes or finds by its name."""
+    return (
+        node.op_def.stateful
+        and bool(node.outputs)
+        and all(is_handle(output) for output in node.outputs[:1])
+        and not any(is_handle(source) for source in node.inputs)
+        and node.type not in CALLS
+    )
+
+
+def is_private(node: Node) -> bool:
+    """Whether a node uses a TensorArray or a stack, which a step makes anew and its flow orders."""
+    return node.type.startswith(("Stack", "TensorArray")) and node.op_def.stateful
+
+
+def draws(node: Node) -> bool:
+    """Whether a node draws random numbers."""
+    return node.type in _DRAWS
+
+
+def looks(node: Node) -> bool:
+    """Whether a node looks at state, and leaves it as it is."""
+    if node.type in _LOOKS:
+        return True
+    return node.type == "Identity" and node.inputs[0].dtype.is_ref
+
+
+def has_effect(node: Node) -> bool:
+    """Whether somebody could notice that a node was left out."""
+    if node.type in CALLS:
+        function = callee(node)
+        return node.op_def.stateful if function is None else bool(function.effects)
+    if not node.op_def.stateful or node.type in ROUTING:
+        return False
+    return not (looks(node) or draws(node) or gives_handle(node) or is_private(node))
+
+
+class Effects:
+    """Which nodes of a body have effects, or wait for some."""
+
+    def __init__(self) -> None:
+        self._known: dict[Node, bool] = {}
+
+    def reach(self, node: Node) -> bool:
+        """Whether running a node would run an effect; values from state are taken as given."""
+        found = self._known.get(node)
+        if found is None:
+            seen = {node}
+            stack = [node]
+            while stack and not found:
+                here = stack.pop()
+                found = self._known.get(here) or has_effect(here)
+                before = [s.node for s in here.inputs if not gives_state(s.node)]
+                for other in (*before, *here.control_inputs):
+                    if other not in seen:
+                        seen.add(other)
+                        stack.append(other)
+            found = self._known[node] = bool(found)
+        return found
+
+
+def gives_state(node: Node) -> bool:
+    """Whether a second run of a node could give other values than the first."""
+    if not any(not is_handle(output) for output in node.outputs) or node.type in ROUTING:
+        return False
+    if looks(node):
+        return True
+    return node.op_def.stateful and not (gives_handle(node) or is_private(node))
+
+
+def is_repeatable(node: Node) -> bool:
+    """Whether a node that gives state may be run again, nothing else having changed meanwhile."""
+    function = callee(node)
+    if function is None:
+        return looks(node)
+    return not function.effects and all(
+        is_repeatable(inner) for inner in function.nodes if gives_state(inner)
+    )
+
+
+def saved_outputs(node: Node) -> list[Output]:
+    """Of a node that gives state, the outputs that its gradient cannot compute again."""
+    return [output for output in node.outputs if not is_handle(output)]
+
+
+def resources(node: Node) -> list[Output]:
+    """Where the handles and references that a node takes come from."""
+    return [origin(source) for source in node.inputs if is_handle(source)]
+
+
+def uses_outside(nodes: Iterable[Node], inputs: Iterable[Output]) -> Node | None:
+    """A node that uses a TensorArray or a stack that is given to the function, or None."""
+    given = set(inputs)
+    for node in nodes:
+        if is_private(node) and any(origin(s) in given for s in node.inputs if is_handle(s)):
+            return node
+    return None

@@ -1,0 +1,223 @@
+"""Tracing: a Python function becomes a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph import builder, nest, stacks
+from weft_graph.control_flow.context import context_of
+from weft_graph.control_flow.structure import like
+from weft_graph.functions import saved
+from weft_graph.functions.body import FunctionGraph
+from weft_graph.functions.call import why_not_a_node
+from weft_graph.functions.function import Function
+from weft_graph.functions.ordering import ends_of_effects, order_effects
+from weft_graph.graph import Graph
+from weft_graph.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.node import Node, Output
+from weft_graph.ops import identity
+from weft_graph.tensor_array import TensorArray
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+Arguments = Callable[[FunctionGraph], tuple[Sequence[Any], dict[str, Any]]]
+"""Makes the arguments of a body, and returns what the Python function is called with."""
+
+Package = Callable[[Sequence[Output], Node], Any]
+"""From the results of a call, and the node that is over when it is, to what the caller gets."""
+
+
+def parts_of(leaf: Any) -> list[Output]:
+    """The outputs that an argument or a result consists of."""
+    if isinstance(leaf, TensorArray):
+        return [leaf.handle, leaf.flow]
+    if isinstance(leaf, SparseTensor):
+        return [leaf.indices, leaf.values, leaf.dense_shape]
+    if isinstance(leaf, IndexedSlices):
+        parts = [leaf.values, leaf.indices]
+        return parts if leaf.dense_shape is None else [*parts, leaf.dense_shape]
+    return [builder.convert_to_tensor(leaf)]
+
+
+def rebuilt(leaf: Any, parts: Sequence[Output]) -> Any:
+    """A leaf of the kind of `leaf` with other outputs."""
+    if not isinstance(leaf, TensorArray):
+        return like(leaf, parts)
+    found = TensorArray(leaf.dtype, handle=parts[0], flow=parts[1], infer_shape=False)
+    found._shared.dims = leaf._shared.dims
+    found._dynamic_size = leaf._dynamic_size
+    return found
+
+
+def trace(
+    python_function: Callable[..., Any],
+    arguments: Arguments,
+    name: str,
+    outer: Graph,
+    *,
+    ordered: bool = True,
+    save: bool = True,
+    output_names: Sequence[str] = (),
+    attrs: dict[str, Any] | None = None,
+) -> tuple[Function, Package]:
+    """Build the body that a Python function describes.
+
+    Args:
+      arguments: makes the arguments.
+      name: of the function; nobody else's.
+      outer: the graph around.
+      ordered: put effects in the order of the program.
+      save: let calls give what their gradient needs.
+    Returns: the function, and what gives its results the form that the Python function gave.
+    Raises:
+      InvalidTypeError: it returns what is no tensor.
+      InvalidArgumentError: it returns what is inside a loop or a branch.
+    """
+    graph = FunctionGraph(name, outer)
+    with stacks.building_body(graph):
+        positional, named = arguments(graph)
+        own = len(graph.inputs)
+        result = python_function(*positional, **named)
+        outputs, nodes, package = _results(graph, result)
+        if ordered:
+            order_effects(graph)
+        effects = list(dict.fromkeys([*ends_of_effects(graph), *nodes]))
+        graph.take_values()
+    outputs = [graph.instead.get(output, output) for output in outputs]
+    inputs = [*graph.inputs[:own], *graph.captures.values()]
+    function = Function(
+        name,
+        graph,
+        inputs,
+        outputs,
+        effects,
+        captured=list(graph.captures),
+        output_names=output_names,
+        attrs=attrs,
+    )
+    if save:
+        save_state(function)
+    return function, package
+
+
+def save_state(function: Function) -> None:
+    """Let a new function give the values that its gradient cannot compute again."""
+    if why_not_a_node(function) or function.is_recursive:
+        return
+    graph = function.graph
+    graph._finalized = False
+    with stacks.building_body(graph):
+        known = saved.places_of(function.outputs)
+        more = [
+            saved.brought_out(value)
+            for value in saved.values_from_state(function.nodes)
+            if value not in known
+        ]
+    graph.finalize()
+    function.outputs = (*function.outputs, *more)
+    function.__dict__.pop("nodes", None)
+
+
+# -------------------------------------------------------------------------------- results
+
+
+def _results(graph: FunctionGraph, result: Any) -> tuple[list[Output], list[Node], Package]:
+    leaves = nest.flatten(result)
+    outputs: list[Output] = []
+    nodes: list[Node] = []
+    counts: list[int | None] = []
+    for leaf in leaves:
+        if leaf is None:
+            counts.append(0)
+        elif isinstance(leaf, Node):
+            counts.append(None)
+            nodes.append(leaf)
+        else:
+            parts = [_result(graph, part) for part in _result_parts(graph, leaf)]
+            counts.append(len(parts))
+            outputs += parts
+
+    def package(values: Sequence[Output], call: Node) -> Any:
+        rest = list(values)
+        made: list[Any] = []
+        for leaf, count in zip(leaves, counts, strict=True):
+            if not count:
+                made.append(call if count is None else None)
+                continue
+            made.append(rebuilt(leaf, rest[:count]))
+            del rest[:count]
+        return nest.pack_sequence_as(result, made)
+
+    return outputs, nodes, package
+
+
+def _result_parts(graph: FunctionGraph, leaf: Any) -> list[Output]:
+    try:
+        return [graph.capture(part) for part in parts_of(leaf)]
+    except (errors.InvalidTypeError, errors.InvalidArgumentError) as error:
+        raise type(error)(
+            f"the function {graph.name!r} must return tensors, nodes or None, got {leaf!r}: "
+            f"{error.message}"
+        ) from error
+
+
+def _result(graph: FunctionGraph, output: Output) -> Output:
+    """A result of its own: no argument, and no reference."""
+    if context_of(output) is not None:
+        raise errors.InvalidArgumentError(
+            f"the function {graph.name!r} returns {output!r}, which is inside a branch or a loop; "
+            "return it from there"
+        )
+    if output in graph.inputs or output.dtype.is_ref or output in graph.captures.values():
+        return identity.identity(output)
+    return output
+
+
+def placeholders(graph: FunctionGraph, leaves: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """Arguments for leaves: what is like a tensor becomes arguments, the rest stays.
+
+    Args:
+      leaves: `ArgumentSpec`s, and what is no tensor.
+    """
+    return [
+        leaf.placeholder(graph, name) if isinstance(leaf, ArgumentSpec) else leaf
+        for leaf, name in zip(leaves, names, strict=True)
+    ]
+
+
+class ArgumentSpec:
+    """What is known of an argument: its element type and shape, or those of its parts.
+
+    Attributes:
+      leaf: the value it was made of, where it consists of parts.
+      parts: element type and shape of each.
+    """
+
+    __slots__ = ("leaf", "parts")
+
+    def __init__(self, parts: Sequence[tuple[DType, Dims]], leaf: Any = None) -> None:
+        self.parts = tuple(parts)
+        self.leaf = leaf
+
+    @classmethod
+    def of(cls, leaf: Any) -> ArgumentSpec:
+        """The spec of a value that consists of outputs."""
+        composite = isinstance(leaf, TensorArray | SparseTensor | IndexedSlices)
+        parts = [(part.dtype.base_dtype, part.dims) for part in parts_of(leaf)]
+        return cls(parts, leaf if composite else None)
+
+    @property
+    def key(self) -> Any:
+        """What tells it apart from others."""
+        kind = None if self.leaf is None else type(self.leaf)
+        extra: tuple[Any, ...] = ()
+        if isinstance(self.leaf, TensorArray):
+            extra = (self.leaf.dtype, self.leaf._shared.dims, self.leaf._dynamic_size)
+        return kind, self.parts, extra
+
+    def placeholder(self, graph: FunctionGraph, name: str) -> Any:
+        """New arguments of a body."""
+        values = [graph.add_input(dtype, dims, name) for dtype, dims in self.parts]
+        return values[0] if self.leaf is None else rebuilt(self.leaf, values)

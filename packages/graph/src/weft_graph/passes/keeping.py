@@ -1,0 +1,105 @@
+"""Which calls stay calls: those of recursive functions, those that ask for it, and too many.
+
+A call that stays costs about ten microseconds more each time than its body in place, and keeps what
+is around it from being merged with it.  A body in place costs the planning of a step some fifty
+microseconds a node, once.  So bodies take the place of calls unless there would be very many nodes
+of them, and then functions stay whose bodies take much longer than the call itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from weft_graph.functions import state
+from weft_graph.functions.function import Function
+from weft_graph.node import Node
+
+LARGE_BODY = 200
+"""Nodes, those of functions that it calls included; smaller bodies always take the calls' place."""
+
+MANY_NODES = 20_000
+"""Nodes that all calls of one function may add to a step: about a second of planning."""
+
+Waits = Callable[[Node], bool]
+
+
+class Keeping:
+    """The decision for each function that a step calls.
+
+    Args:
+      calls: the functions that nodes of the step call, once for each call.
+      waits: whether a node may wait for something other than its inputs.
+    """
+
+    def __init__(self, calls: Iterable[Function], waits: Waits) -> None:
+        self._waits = waits
+        self._able: dict[Function, bool] = {}
+        self._sizes: dict[Function, int] = {}
+        self._inner: dict[Function, Counter[Function]] = {}
+        self._kept: dict[Function, bool] = {}
+        direct = Counter(calls)
+        for function in direct:
+            self._look_into(function)
+        counts = Counter(direct)
+        for function in sorted(self._sizes, key=lambda f: -self._sizes[f]):
+            self._kept[function] = kept = self._decide(function, counts[function])
+            for inner, number in self._inner[function].items():
+                counts[inner] += number * (1 if kept else counts[function])
+
+    def keeps(self, function: Function) -> bool:
+        """Whether calls of a function stay."""
+        found = self._kept.get(function)
+        return must_stay(function) if found is None else found
+
+    def _look_into(self, function: Function) -> None:
+        """Find the size of a function's body, and the functions that it calls."""
+        if function in self._sizes:
+            return
+        self._sizes[function] = len(function.nodes)
+        found = [state.callee(node) for node in function.calls()]
+        inner = Counter(f for f in found if f is not None and not f.is_recursive)
+        self._inner[function] = Counter() if must_stay(function) else inner
+        for each in inner:
+            self._look_into(each)
+        self._sizes[function] += sum(self._sizes[f] * n for f, n in inner.items())
+
+    def _decide(self, function: Function, count: int) -> bool:
+        if must_stay(function):
+            return True
+        many = count * self._sizes[function] > MANY_NODES
+        wanted = function.attrs.get("_noinline") or (
+            many and self._sizes[function] >= LARGE_BODY and count > 1
+        )
+        return bool(wanted) and self._can_stay(function)
+
+    def _can_stay(self, function: Function) -> bool:
+        """Whether a call that stays would do the same as its body in place.
+
+        State that belongs to the place of a node, as streams of random numbers do, would be shared
+        by all calls; references cannot be passed; and nothing may wait in a call.
+        """
+        found = self._able.get(function)
+        if found is None:
+            self._able[function] = True
+            found = not any(value.dtype.is_ref for value in function.inputs)
+            found = found and all(self._may_be_in_a_call(node) for node in function.nodes)
+            self._able[function] = found
+        return found
+
+    def _may_be_in_a_call(self, node: Node) -> bool:
+        called = state.callee(node)
+        if called is not None:
+            return self._can_stay(called)
+        if state.is_private(node):
+            return True
+        if state.draws(node) or state.gives_handle(node):
+            return False
+        if state.has_effect(node) and not state.resources(node):
+            return False
+        return not self._waits(node)
+
+
+def must_stay(function: Function) -> bool:
+    """Whether bodies in place of the calls would never come to an end."""
+    return function.is_recursive

@@ -1,0 +1,121 @@
+"""Work that goes on while the program does, and that the program does not end before.
+
+A job is a thread. Its failure is logged when it happens, and raised to whoever asks for its result
+first. When the program ends, the jobs that are not finished are named in the log and waited for; a
+second Ctrl-C ends the waiting.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, Final
+
+_log = logging.getLogger("weft")
+
+_unfinished: Final[dict[Job, None]] = {}
+_prepared = False
+_ending = False
+"""Whether nobody waits for threads any more."""
+
+
+class Job:
+    """Something that is being done in a thread.
+
+    Args:
+      what: for messages: "the checkpoint /tmp/model-5".
+      work: what to do.
+    """
+
+    def __init__(self, what: str, work: Callable[[], Any]) -> None:
+        self.what = what
+        self._work: Callable[[], Any] | None = work
+        self._error: BaseException | None = None
+        self._finished = threading.Event()
+        _prepare()
+        _unfinished[self] = None
+        thread = threading.Thread(target=self._run, name=f"weft: {what}", daemon=True)
+        try:
+            if not _ending:
+                thread.start()
+                return
+        except RuntimeError as cause:  # the program has all the threads it may have
+            _log.info("%s is done at once: %s", what, cause)
+        self._run()
+
+    def _run(self) -> None:
+        work, self._work = self._work, None
+        assert work is not None
+        try:
+            work()
+        except BaseException as error:  # because it is raised where the result is asked for
+            self._error = error
+            _release(error)
+            _log.error("%s failed: %s", self.what, error)
+        finally:
+            del work  # with the tensors that it holds
+            _unfinished.pop(self, None)
+            self._finished.set()
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is done, or failed."""
+        return self._finished.is_set()
+
+    def wait(self) -> None:
+        """Wait until it is done, or failed."""
+        self._finished.wait()
+
+    def result(self) -> None:
+        """Wait until it is done; raises what it failed with, once."""
+        self.wait()
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    def _forget(self) -> None:
+        self._finished = threading.Event()  # the old one's lock may be held by nobody that lives
+        self._finished.set()
+
+
+def _release(error: BaseException | None) -> None:
+    """Let go of what the functions held that an error came through: it may wait long to be met."""
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error = error.__cause__ or error.__context__
+
+
+def _prepare() -> None:
+    """See to it that the end of the program waits, and that a forked child does not."""
+    global _prepared
+    if _prepared:
+        return
+    _prepared = True
+    # Before the thread pools of libraries shut down, which those who write may need; atexit's
+    # functions come after.
+    register: Callable[[Callable[[], None]], Any]
+    register = getattr(threading, "_register_atexit", atexit.register)
+    try:
+        register(_finish)
+    except RuntimeError:  # it ends already
+        _finish()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget)
+
+
+def _finish() -> None:
+    global _ending
+    _ending = True
+    for job in list(_unfinished):
+        _log.warning("the program ends when %s is finished", job.what)
+        job.wait()
+
+
+def _forget() -> None:
+    for job in list(_unfinished):
+        job._forget()
+    _unfinished.clear()

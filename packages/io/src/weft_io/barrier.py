@@ -1,0 +1,142 @@
+"""Barriers as programs use them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from weft_graph.builder import convert_to_tensor
+from weft_graph.node import Node, Output
+from weft_io.ops import barrier as ops
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape
+
+
+class BarrierTaken(NamedTuple):
+    """What `Barrier.take_many` gives."""
+
+    indices: Output
+    """int64, shape (n,): the number of the batch that brought the key, from -2⁶³ on."""
+    keys: Output
+    """string, shape (n,)."""
+    values: list[Output]
+    """A batch per component, shape (n, S)."""
+
+
+class Barrier:
+    """Elements by key, whose components come one by one, and which leave when they are complete.
+
+    Args:
+      types: element type of each component, or the one of the only component.
+      shapes: static shape of each component; None for any, but then the elements of one
+        `take_many` must have equal ones.
+      shared_name: the name it is shared under among sessions.
+      name: of its node.
+    Raises: InvalidArgumentError: there are not as many shapes as types.
+    """
+
+    def __init__(
+        self,
+        types: Any,
+        shapes: Any = None,
+        shared_name: str | None = None,
+        name: str = "barrier",
+    ) -> None:
+        given = types if isinstance(types, list | tuple) else [types]
+        self._types = [dtypes.as_dtype(dtype).base_dtype for dtype in given]
+        if shapes is None:
+            self._shapes = [TensorShape(None)] * len(self._types)
+        else:
+            self._shapes = [TensorShape(shape) for shape in shapes]
+            if len(self._shapes) != len(self._types):
+                raise errors.InvalidArgumentError(
+                    f"Barrier shapes must have the same length as types, received "
+                    f"len(shapes)={len(self._shapes)}, len(types)={len(self._types)}"
+                )
+            if any(not shape.is_fully_defined() for shape in self._shapes):
+                raise errors.InvalidArgumentError(
+                    f"Barrier shapes must be fully defined: {self._shapes}"
+                )
+        known = [] if shapes is None else self._shapes
+        self._barrier_ref = ops.barrier(self._types, known, shared_name, name)
+        self._name = self._barrier_ref.op.name.rpartition("/")[2]
+
+    @property
+    def barrier_ref(self) -> Output:
+        """The reference."""
+        return self._barrier_ref
+
+    @property
+    def name(self) -> str:
+        """The name of its node, without scopes."""
+        return self._name
+
+    def insert_many(
+        self, component_index: int, keys: Any, values: Any, name: str | None = None
+    ) -> Node:
+        """Give elements one of their components; unknown keys begin a new element.
+
+        Args:
+          component_index: which component.
+          keys: string, shape (n,).
+          values: of the component's type and shape, with a first axis of n.
+        Raises: InvalidArgumentError: there is no such component, or the shapes do not fit.
+        Raises (when it runs), and nothing was inserted:
+          InvalidArgumentError: an element has the component already.
+          CancelledError: the barrier is closed, and a key is unknown.
+        """
+        if not 0 <= component_index < len(self._types):
+            raise errors.InvalidArgumentError(
+                f"the component index {component_index} is not in [0, {len(self._types)})"
+            )
+        tensor = convert_to_tensor(values, self._types[component_index])
+        rows = TensorShape([None]).concatenate(self._shapes[component_index])
+        tensor.shape.assert_is_compatible_with(rows)
+        name = name or f"{self._name}_BarrierInsertMany"
+        return ops.barrier_insert_many(self._barrier_ref, component_index, keys, tensor, name)
+
+    def take_many(
+        self,
+        num_elements: Any,
+        allow_small_batch: bool = False,
+        timeout: int | None = None,
+        name: str | None = None,
+    ) -> BarrierTaken:
+        """Wait until so many elements are complete, and take them, the oldest keys first.
+
+        Args:
+          num_elements: int32, shape ().
+          allow_small_batch: whether fewer, but at least one, will do when the barrier is closed;
+            elements that are not complete are waited for.
+          timeout: milliseconds that it may wait.
+        Raises (when it runs):
+          OutOfRangeError: the barrier is closed and has too few elements.
+          DeadlineExceededError: it waited longer than `timeout`.
+        """
+        outputs = ops.barrier_take_many(
+            self._barrier_ref,
+            num_elements,
+            self._types,
+            allow_small_batch,
+            -1 if timeout is None else timeout,
+            name or f"{self._name}_BarrierTakeMany",
+        )
+        return BarrierTaken(outputs[0], outputs[1], list(outputs[2:]))
+
+    def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Node:
+        """Accept no new keys; elements may still be completed.
+
+        Args:
+          cancel_pending_enqueues: drop elements that are not complete.
+        Raises (when it runs): CancelledError: it is closed already, and nothing is to be dropped.
+        """
+        name = name or f"{self._name}_BarrierClose"
+        return ops.barrier_close(self._barrier_ref, cancel_pending_enqueues, name)
+
+    def ready_size(self, name: str | None = None) -> Output:
+        """The number of complete elements: int32, shape ()."""
+        return ops.barrier_ready_size(self._barrier_ref, name or f"{self._name}_BarrierReadySize")
+
+    def incomplete_size(self, name: str | None = None) -> Output:
+        """The number of elements that lack a component: int32, shape ()."""
+        name = name or f"{self._name}_BarrierIncompleteSize"
+        return ops.barrier_incomplete_size(self._barrier_ref, name)

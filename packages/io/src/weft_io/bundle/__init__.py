@@ -1,0 +1,1 @@
+"""TensorFlow's checkpoints, "tensor bundles": read and written without TensorFlow."""

@@ -1,0 +1,21 @@
+"""CRC-32C, plain and masked as TensorFlow stores it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from google_crc32c import extend
+
+_MASK: Final = 0xA282EAD8
+
+
+def crc32c(data: Any, crc: int = 0) -> int:
+    """The CRC-32C of a buffer, going on from `crc`; nothing is copied."""
+    value: int = extend(crc, np.frombuffer(data, np.uint8))
+    return value
+
+
+def masked(crc: int) -> int:
+    """What is stored: a CRC of data that holds its own CRC would be the same for all data."""
+    return (((crc >> 15) | (crc << 17)) + _MASK) & 0xFFFFFFFF

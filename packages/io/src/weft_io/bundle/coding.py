@@ -1,0 +1,110 @@
+"""Numbers of variable length, and keys whose bytes sort as what they stand for.
+
+The first are LevelDB's and protobuf's varints. The second are the keys of the slices of partitioned
+variables: 0, the name, the number of axes, and start and length for each of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+_LONGEST: Final = 10
+_LARGEST: Final = 1 << 64
+_SPECIAL: Final = re.compile(rb"[\x00\xff]")
+_ESCAPED: Final = {b"\x00": b"\x00\xff", b"\xff": b"\xff\x00"}
+
+Extents = Sequence[tuple[int, int]]
+"""Start and length of a slice on each axis; (0, -1) for all of an axis."""
+
+
+class MalformedError(Exception):
+    """Bytes that stand for nothing.
+
+    Attributes:
+      position: of the first of them.
+      what: what is wrong with them.
+    """
+
+    def __init__(self, position: int, what: str) -> None:
+        super().__init__(position, what)
+        self.position = position
+        self.what = what
+
+
+def put_varint(value: int) -> bytes:
+    """A number below 2**64, seven bits a byte, the lowest first."""
+    made = bytearray()
+    while value >= 0x80:
+        made.append(value & 0x7F | 0x80)
+        value >>= 7
+    made.append(value)
+    return bytes(made)
+
+
+def get_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
+    """The number at a position, and the position behind it.
+
+    Raises: MalformedError: it does not end before `end`, is too large, or is not in its shortest
+      form.
+    """
+    value = shift = 0
+    for i in range(position, min(end, position + _LONGEST)):
+        byte = data[i]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value >= _LARGEST or (not byte and shift):
+                break
+            return value, i + 1
+        shift += 7
+    raise MalformedError(position, "a number is cut short, too large, or longer than it has to be")
+
+
+def get_varints(data: np.ndarray[Any, Any], number: int) -> tuple[np.ndarray[Any, Any], int]:
+    """The `number` varints that an array of bytes begins with, and their length in bytes.
+
+    Raises: MalformedError: there are not so many, or one takes 2**63 or more.
+    """
+    ends = np.flatnonzero(data[: number * _LONGEST] < 0x80)[:number] + 1
+    if len(ends) < number:
+        raise MalformedError(0, f"{number} lengths are required, {len(ends)} are there")
+    total = int(ends[-1]) if number else 0
+    starts = np.concatenate([np.zeros(min(number, 1), ends.dtype), ends[:-1]])
+    widths = ends - starts
+    if number and int(widths.max()) > _LONGEST - 1:
+        raise MalformedError(int(starts[widths.argmax()]), "a length is too large")
+    values = np.zeros(number, np.uint64)
+    for i in range(int(widths.max()) if number else 0):
+        some = np.flatnonzero(widths > i)
+        values[some] |= (data[starts[some] + i] & 0x7F).astype(np.uint64) << np.uint64(7 * i)
+    return values, total
+
+
+# --------------------------------------------------------------------------- ordered keys
+
+
+def slice_key(name: bytes, extents: Extents) -> bytes:
+    """The key of a slice of a tensor."""
+    parts = [_ordered_number(0), _ordered_bytes(name), _ordered_number(len(extents))]
+    for start, length in extents:
+        parts += [_ordered_signed(start), _ordered_signed(length)]
+    return b"".join(parts)
+
+
+def _ordered_number(value: int) -> bytes:
+    digits = value.to_bytes((value.bit_length() + 7) // 8, "big")
+    return bytes([len(digits)]) + digits
+
+
+def _ordered_bytes(value: bytes) -> bytes:
+    return _SPECIAL.sub(lambda found: _ESCAPED[found[0]], value) + b"\x00\x01"
+
+
+def _ordered_signed(value: int) -> bytes:
+    """Two's complement in as few bytes as leave room for their number, in unary, before it."""
+    length = (value if value >= 0 else ~value).bit_length() // 7 + 1
+    bits = value & ((1 << 8 * length) - 1)
+    return (bits ^ ((1 << length) - 1) << 7 * length).to_bytes(length, "big")

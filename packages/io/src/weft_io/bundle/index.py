@@ -1,0 +1,384 @@
+"""The index of a bundle: a table from names to `BundleEntryProto`s, and under "" the header.
+
+A partitioned variable has an entry without bytes that lists its slices; each of them has an entry
+under a key of its own (`coding.slice_key`), which no name begins like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_io.bundle.checksum import crc32c
+from weft_io.bundle.coding import Extents, slice_key
+from weft_io.bundle.table import TableReader, table_bytes
+from weft_io.checkpoint import encoding, regions
+from weft_io.checkpoint.regions import Region, Shape
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+
+VERSION: Final = 1
+"""The version of the format that is read and written."""
+
+_HEADER: Final = b""
+_SLICE: Final = b"\x00"  # what the keys of slices begin with, and no name
+_MOST_SHARDS: Final = 100_000  # so many a name has digits for
+_LARGEST: Final = 2**63
+_MAX_RANK: Final = 64  # NumPy's
+
+
+def shard_path(prefix: str, number: int, total: int) -> str:
+    """The file with the bytes of a shard."""
+    return f"{prefix}.data-{number:05d}-of-{total:05d}"
+
+
+class ForeignType(NamedTuple):
+    """An element type that weft has not; a tensor of it can be listed, and not be read."""
+
+    name: str
+
+    @property
+    def base_dtype(self) -> ForeignType:
+        """Itself."""
+        return self
+
+
+class Piece(NamedTuple):
+    """A box of a tensor, in one shard.
+
+    Attributes:
+      region: the box.
+      shard: number of the shard.
+      begin, end: its bytes in the file.
+      crc: the masked CRC-32C of these; of a string tensor, of something else (`strings`).
+    """
+
+    region: Region
+    shard: int
+    begin: int
+    end: int
+    crc: int
+
+
+class Entry(NamedTuple):
+    """One tensor.
+
+    Attributes:
+      dtype, shape: those of the whole.
+      parts: boxes of it that do not overlap; those of a slice that was not saved are missing.
+    """
+
+    dtype: Any
+    shape: Shape
+    parts: tuple[Piece, ...]
+
+
+class BundleIndex:
+    """The table of contents of a bundle.
+
+    Attributes:
+      path: its file, for messages.
+      save: tells it from others of the same name: a checksum of the file.
+      shards: number of files with data.
+      big_endian: whether the bytes of numbers come most significant first.
+      tensors: by name.
+    """
+
+    __slots__ = ("big_endian", "path", "save", "shards", "tensors")
+
+    def __init__(
+        self,
+        path: str,
+        save: str,
+        shards: int,
+        big_endian: bool,
+        tensors: Mapping[str, Entry],
+    ) -> None:
+        self.path = path
+        self.save = save
+        self.shards = shards
+        self.big_endian = big_endian
+        self.tensors = dict(tensors)
+
+    @staticmethod
+    def from_bytes(data: bytes, path: str) -> BundleIndex:
+        """The index in a file's bytes, which may come from a stranger.
+
+        Args:
+          path: the file, for messages.
+        Raises:
+          DataLossError: the bytes are damaged, or contradict themselves.
+          UnimplementedError: a later version wrote it, or it is compressed.
+        """
+        items = TableReader(data, path).items()
+        try:
+            header = _header(next(items, None))
+            messages: dict[bytes, proto.BundleEntryProto] = {}
+            for key, value in items:
+                messages[key] = _entry_proto(key, value)
+            tensors = {
+                _name(key): _entry(key, message, messages, header.num_shards)
+                for key, message in messages.items()
+                if not key.startswith(_SLICE)
+            }
+            _check_places(tensors)
+        except _MalformedError as cause:
+            raise errors.DataLossError(f"{path} is malformed: {cause}") from cause
+        except _UnknownVersionError as cause:
+            raise errors.UnimplementedError(f"{path} {cause}") from cause
+        save = f"crc32c:{crc32c(data):08x}"
+        return BundleIndex(path, save, header.num_shards, bool(header.endianness), tensors)
+
+    def to_bytes(self) -> bytes:
+        """The file."""
+        from weft_graph import proto
+
+        header = proto.BundleHeaderProto(num_shards=self.shards, endianness=int(self.big_endian))
+        header.version.producer = VERSION
+        items = {_HEADER: header.SerializeToString()}
+        for name, entry in self.tensors.items():
+            key = name.encode()
+            whole = _to_proto(entry.dtype, entry.shape)
+            if entry.parts and entry.parts[0].region == Region.whole(entry.shape):
+                _fill(whole, entry.parts[0])
+            else:
+                for part in entry.parts:
+                    extents = list(zip(*part.region, strict=True))
+                    _add_slice(whole, extents)
+                    piece = _to_proto(entry.dtype, part.region.shape)
+                    _fill(piece, part)
+                    items[slice_key(key, extents)] = piece.SerializeToString()
+            items[key] = whole.SerializeToString()
+        return table_bytes(sorted(items.items()))
+
+
+# --------------------------------------------------------------------------- to messages
+
+
+def _to_proto(dtype: DType, shape: Shape) -> proto.BundleEntryProto:
+    from weft_graph import proto
+
+    message = proto.BundleEntryProto(dtype=dtype.as_datatype_enum)
+    message.shape.SetInParent()
+    for size in shape:
+        message.shape.dim.add(size=size)
+    return message
+
+
+def _fill(message: proto.BundleEntryProto, part: Piece) -> None:
+    message.shard_id = part.shard
+    message.offset = part.begin
+    message.size = part.end - part.begin
+    message.crc32c = part.crc
+
+
+def _add_slice(message: proto.BundleEntryProto, extents: Extents) -> None:
+    added = message.slices.add()
+    for start, length in extents:
+        added.extent.add(start=start, length=length)
+
+
+# --------------------------------------------------------------------------- from messages
+
+
+class _MalformedError(Exception):
+    """The index says something that cannot be."""
+
+
+class _UnknownVersionError(Exception):
+    """A later version wrote the index."""
+
+
+def _header(item: tuple[bytes, bytes] | None) -> proto.BundleHeaderProto:
+    from weft_graph import proto
+
+    if item is None or item[0] != _HEADER:
+        raise _MalformedError("a bundle's index begins with its header, under an empty key")
+    header: proto.BundleHeaderProto = _parsed(proto.BundleHeaderProto, item[1], "its header")
+    if header.version.min_consumer > VERSION or VERSION in header.version.bad_consumers:
+        raise _UnknownVersionError(
+            f"needs a reader of version {header.version.min_consumer} of the format; this is one "
+            f"of {VERSION}"
+        )
+    if not 0 <= header.num_shards <= _MOST_SHARDS:
+        raise _MalformedError(f"it cannot have {header.num_shards} shards")
+    if header.endianness not in (0, 1):
+        raise _MalformedError(f"the order of bytes is {header.endianness}, 0 and 1 are possible")
+    return header
+
+
+def _parsed(kind: Any, data: bytes, what: str) -> Any:
+    from google.protobuf.message import DecodeError
+
+    try:
+        return kind.FromString(data)
+    except DecodeError as cause:
+        raise _MalformedError(f"{what} is no {kind.DESCRIPTOR.name}: {cause}") from cause
+
+
+def _entry_proto(key: bytes, value: bytes) -> proto.BundleEntryProto:
+    from weft_graph import proto
+
+    message: proto.BundleEntryProto = _parsed(proto.BundleEntryProto, value, f"the entry {key!r}")
+    return message
+
+
+def _name(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError as cause:
+        raise _MalformedError(f"the name {key!r} is not UTF-8") from cause
+
+
+def _entry(
+    key: bytes,
+    message: proto.BundleEntryProto,
+    messages: Mapping[bytes, proto.BundleEntryProto],
+    shards: int,
+) -> Entry:
+    what = f"tensor {_name(key)!r}"
+    dtype, shape = _dtype(message.dtype, what), _shape(message, what)
+    if not message.slices:
+        return Entry(dtype, shape, (_piece(message, Region.whole(shape), dtype, shards, what),))
+    parts = []
+    for item in message.slices:
+        extents = [
+            (extent.start, extent.length if extent.HasField("length") else -1)
+            for extent in item.extent
+        ]
+        region = _region(extents, shape, what)
+        found = messages.get(slice_key(key, extents))
+        if found is None or found.slices:
+            raise _MalformedError(f"{what} lacks its slice {list(region.start)}")
+        if found.dtype != message.dtype or _shape(found, what) != region.shape:
+            raise _MalformedError(f"a slice of {what} has another type or shape than it says")
+        parts.append(_piece(found, region, dtype, shards, what))
+    if not disjoint([part.region for part in parts]):
+        raise _MalformedError(f"slices of {what} overlap")
+    return Entry(dtype, shape, tuple(parts))
+
+
+def disjoint(boxes: Iterable[Region]) -> bool:
+    """Whether no element is in two of the boxes."""
+    filled = [box for box in boxes if regions.count(box.shape)]
+    if len(filled) < 2 or not filled[0].shape:
+        return len(filled) < 2
+    starts = np.array([box.start for box in filled], np.int64)
+    ends = starts + np.array([box.shape for box in filled], np.int64)
+    axis = int(np.argmax([len(np.unique(column)) for column in starts.T]))
+    order = np.argsort(starts[:, axis], kind="stable")
+    starts, ends = starts[order], ends[order]
+    for i in range(len(filled) - 1):
+        near = slice(i + 1, int(np.searchsorted(starts[:, axis], ends[i, axis])))
+        apart = (starts[near] >= ends[i]) | (ends[near] <= starts[i])
+        if not apart.any(axis=1).all():
+            return False
+    return True
+
+
+def _dtype(number: int, what: str) -> Any:
+    from weft_graph import proto
+
+    try:
+        dtype = DType(number)
+    except errors.InvalidTypeError:
+        if number not in proto.DataType.values() or not 0 < number < 100:
+            raise _MalformedError(f"{what} has the unknown type {number}") from None
+        return ForeignType(proto.DataType.Name(number))
+    if dtype.is_ref or dtype is dtypes.resource:
+        raise _MalformedError(f"{what} cannot have the type {dtype.name}")
+    return dtype
+
+
+def _shape(message: proto.BundleEntryProto, what: str) -> Shape:
+    shape = tuple([dim.size for dim in message.shape.dim])
+    huge = regions.count([size or 1 for size in shape]) >= _LARGEST
+    if message.shape.unknown_rank or min(shape, default=0) < 0 or len(shape) > _MAX_RANK or huge:
+        raise _MalformedError(f"{what} cannot have the shape {list(shape)}")
+    return shape
+
+
+def _region(extents: Extents, shape: Shape, what: str) -> Region:
+    if len(extents) != len(shape):
+        raise _MalformedError(f"{what} of rank {len(shape)} has a slice of rank {len(extents)}")
+    start = tuple([first for first, _ in extents])
+    sizes = tuple(
+        [full if size == -1 else size for (_, size), full in zip(extents, shape, strict=True)]
+    )
+    region = Region(start, sizes)
+    if min((*start, *sizes), default=0) < 0 or not region.within(shape):
+        raise _MalformedError(f"a slice of {what} leaves it: {list(start)}, {list(sizes)}")
+    return region
+
+
+def _piece(
+    message: proto.BundleEntryProto, region: Region, dtype: Any, shards: int, what: str
+) -> Piece:
+    begin, size = message.offset, message.size
+    if not 0 <= message.shard_id < shards or min(begin, size) < 0 or begin + size >= _LARGEST:
+        raise _MalformedError(
+            f"{what} cannot be {size} bytes at {begin} of shard {message.shard_id} of {shards}"
+        )
+    if isinstance(dtype, DType) and dtype.is_numpy_compatible:
+        wanted = encoding.stored_size(dtype, region.shape)
+        least = regions.count(region.shape) + 4 if wanted is None else wanted
+        if size < least or (wanted is not None and size != wanted):
+            raise _MalformedError(
+                f"{what}, {dtype.name}{list(region.shape)}, cannot take {size} bytes"
+            )
+    return Piece(region, message.shard_id, begin, begin + size, message.crc32c)
+
+
+def _check_places(tensors: Mapping[str, Entry]) -> None:
+    """No byte belongs to two tensors: so what reading allocates is bounded by the files."""
+    places = sorted(
+        (part.shard, part.begin, part.end, name)
+        for name, entry in tensors.items()
+        for part in entry.parts
+        if part.end > part.begin
+    )
+    for before, after in pairwise(places):
+        if before[0] == after[0] and after[1] < before[2]:
+            raise _MalformedError(f"tensors {before[3]!r} and {after[3]!r} share bytes")
+
+
+def merged(path: str, indexes: Sequence[BundleIndex]) -> tuple[BundleIndex, list[tuple[int, int]]]:
+    """One index of several bundles.
+
+    Args:
+      path: the file that it will be.
+    Returns: the index, and for each of its shards which bundle it is from and its number there.
+    Raises: InvalidArgumentError: a tensor is in two of them, or in parts of different tensors.
+    """
+    sources: list[tuple[int, int]] = []
+    tensors: dict[str, Entry] = {}
+    for i, index in enumerate(indexes):
+        base = len(sources)
+        sources += [(i, number) for number in range(index.shards)]
+        if index.big_endian != indexes[0].big_endian:
+            raise errors.InvalidArgumentError(
+                f"{index.path} and {indexes[0].path} have their bytes in different order"
+            )
+        for name, entry in index.tensors.items():
+            moved = [part._replace(shard=part.shard + base) for part in entry.parts]
+            tensors[name] = _joined(name, tensors.get(name), entry._replace(parts=tuple(moved)))
+    big = bool(indexes) and indexes[0].big_endian
+    return BundleIndex(path, "", len(sources), big, tensors), sources
+
+
+def _joined(name: str, one: Entry | None, other: Entry) -> Entry:
+    if one is None:
+        return other
+    parts = one.parts + other.parts
+    same = (one.dtype, one.shape) == (other.dtype, other.shape)
+    if not same or not disjoint([part.region for part in parts]):
+        raise errors.InvalidArgumentError(
+            f"two of the bundles to be merged have a tensor {name!r}, and it is not in slices"
+        )
+    return one._replace(parts=parts)

@@ -1,0 +1,230 @@
+"""Reading the tensors of a bundle: each is verified while its bytes arrive."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from weft_io.bundle.checksum import crc32c, masked
+from weft_io.bundle.coding import MalformedError
+from weft_io.bundle.index import BundleIndex, Entry, Piece, shard_path
+from weft_io.bundle.strings import decode_strings
+from weft_io.checkpoint import files
+from weft_io.checkpoint.encoding import Array, Empty
+from weft_io.checkpoint.regions import Region, count
+from weft_io.checkpoint.storage import Reading
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+_CHUNK: Final = 1 << 20  # stays in the cache between being read and being summed
+_MUCH: Final = 1 << 24  # bytes that are worth more than one thread
+_THREADS: Final = 4
+
+
+def read_boxes(
+    prefix: str, index: BundleIndex, wanted: Sequence[tuple[str, Region]], empty: Empty
+) -> list[Array]:
+    """Boxes of the tensors of a bundle, all of them verified.
+
+    Args:
+      wanted: names, which the index has, and boxes within the tensors.
+      empty: `empty(shape, numpy dtype)`, where the memory comes from.
+    Raises:
+      NotFoundError: a file is missing, or slices are that a box needs.
+      UnimplementedError: weft has not the type of a tensor.
+      DataLossError: a file is damaged; tensor, file and place are named.
+    """
+    parts = [_parts(prefix, name, index.tensors[name], box) for name, box in wanted]
+    sizes = [sum(part.end - part.begin for part in own) for own in parts]
+    needs = list(zip(wanted, parts, strict=True))
+    groups = _groups(sizes, min(_THREADS, os.cpu_count() or 1) if sum(sizes) > _MUCH else 1)
+
+    def read(group: Sequence[int]) -> list[Array]:
+        return _read_group(prefix, index, [needs[i] for i in group], empty)
+
+    if len(groups) == 1:
+        return read(groups[0])
+    with ThreadPoolExecutor(len(groups)) as pool:
+        return [array for arrays in pool.map(read, groups) for array in arrays]
+
+
+def _groups(sizes: Sequence[int], number: int) -> list[range]:
+    """Neighbours put together, so that there are about `number` groups of one size."""
+    groups: list[range] = []
+    start = done = 0
+    share = sum(sizes) / number
+    for i, size in enumerate(sizes):
+        done += size
+        if done >= share * (len(groups) + 1) or i + 1 == len(sizes):
+            groups.append(range(start, i + 1))
+            start = i + 1
+    return groups or [range(0)]
+
+
+def _read_group(
+    prefix: str,
+    index: BundleIndex,
+    needs: Sequence[tuple[tuple[str, Region], list[Piece]]],
+    empty: Empty,
+) -> list[Array]:
+    """What `read_boxes` returns of some boxes, each of which comes with its parts."""
+    by_shard: dict[int, list[tuple[int, Piece]]] = {}
+    for i, (_, own) in enumerate(needs):
+        for part in own:
+            by_shard.setdefault(part.shard, []).append((i, part))
+    results: list[Any] = [None] * len(needs)
+    for number, parts in sorted(by_shard.items()):
+        with (
+            files.reported(f"reading {prefix}"),
+            _opened(prefix, index, number, [needs[i][0][0] for i, _ in parts]) as shard,
+        ):
+            for i, part in sorted(parts, key=lambda need: need[1].begin):
+                name, box = needs[i][0]
+                dtype = index.tensors[name].dtype
+                results[i] = _add(shard, name, dtype, part, box, results[i], empty)
+    return [
+        empty(box.shape, index.tensors[name].dtype.numpy) if result is None else result
+        for result, ((name, box), _) in zip(results, needs, strict=True)
+    ]
+
+
+def verify(prefix: str, index: BundleIndex) -> None:
+    """Read everything and compare the checksums.
+
+    Raises: NotFoundError, DataLossError: the first thing that is missing or damaged.
+    """
+    for name, entry in index.tensors.items():
+        if isinstance(entry.dtype, DType) and entry.dtype.is_numpy_compatible:
+            for part in entry.parts:
+                read_boxes(prefix, index, [(name, part.region)], np.empty)
+
+
+def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
+    """The parts of a tensor that make up a box of it."""
+    if not isinstance(entry.dtype, DType) or not entry.dtype.is_numpy_compatible:
+        raise errors.UnimplementedError(
+            f"tensor {name!r} of {prefix} is of type {entry.dtype.name}, which weft cannot hold"
+        )
+    if len(entry.parts) == 1 and entry.parts[0].region == Region.whole(entry.shape):
+        return list(entry.parts)
+    shared = [(part, part.region.overlap(box)) for part in entry.parts]
+    found = [(part, overlap) for part, overlap in shared if overlap is not None]
+    if sum(count(overlap.shape) for _, overlap in found) != count(box.shape):
+        raise errors.NotFoundError(
+            f"{prefix} lacks slices of tensor {name!r} that are needed for the box that starts at "
+            f"{list(box.start)} and has shape {list(box.shape)}"
+        )
+    return [part for part, _ in found]
+
+
+def _add(
+    shard: _Shard, name: str, dtype: DType, part: Piece, box: Region, result: Any, empty: Empty
+) -> Any:
+    """`result` with what a part holds of the box; the first part may be the result itself."""
+    if part.region == box:
+        return shard.read(name, dtype, part, empty)
+    if result is None:
+        result = empty(box.shape, dtype.numpy)
+    shared = part.region.overlap(box)
+    if shared is not None:
+        inside = shared.slices(box.start)
+
+        def place(shape: Any, kind: Any) -> Any:
+            # Slices along the first axis are read to where they belong.
+            direct = shared == part.region and result[inside].flags.c_contiguous
+            return result[inside] if direct else np.empty(shape, kind)
+
+        value = shard.read(name, dtype, part, place)
+        if not np.may_share_memory(value, result):
+            result[inside] = value[shared.slices(part.region.start)]
+    return result
+
+
+class _Shard:
+    """A file of a bundle that is open."""
+
+    def __init__(self, path: str, file: Reading, swap: bool) -> None:
+        self._path = path
+        self._file = file
+        self._swap = swap
+
+    def read(self, name: str, dtype: DType, part: Piece, empty: Empty) -> Array:
+        """The tensor at a place, in memory from `empty`.
+
+        Raises: DataLossError: its bytes are not those that were written.
+        """
+        where = f"tensor {name!r} in {self._path}, bytes {part.begin} to {part.end},"
+        if part.end > self._file.size:
+            raise errors.DataLossError(
+                f"{where} is damaged: the file ends at byte {self._file.size} already"
+            )
+        if dtype is dtypes.string:
+            return self._read_strings(where, part)
+        array: Array = empty(part.region.shape, dtype.numpy)
+        memory = array.reshape(-1).view(np.uint8)
+        if masked(self._fill(where, part.begin, memory)) != part.crc:
+            raise errors.DataLossError(f"{where} is damaged: its checksum differs")
+        if dtype is dtypes.bool_ and memory.size and int(memory.max()) > 1:
+            raise errors.DataLossError(f"{where} is malformed: a bool is neither 0 nor 1")
+        return _swapped(array, dtype) if self._swap else array
+
+    def _read_strings(self, where: str, part: Piece) -> Array:
+        data = np.empty(part.end - part.begin, np.uint8)
+        self._fill(where, part.begin, data)
+        try:
+            array, crc = decode_strings(data, part.region.shape)
+        except MalformedError as cause:
+            place = part.begin + cause.position
+            raise errors.DataLossError(
+                f"{where} is damaged at byte {place}: {cause.what}"
+            ) from None
+        if masked(crc) != part.crc:
+            raise errors.DataLossError(f"{where} is damaged: its checksum differs")
+        return array
+
+    def _fill(self, where: str, position: int, memory: Array) -> int:
+        """Read until `memory` is full; the checksum of what was read, not masked."""
+        crc = 0
+        for start in range(0, memory.size, _CHUNK):
+            chunk = memory[start : start + _CHUNK]
+            if self._file.read_into(position + start, _memory(chunk)) < chunk.size:
+                raise errors.DataLossError(
+                    f"{where} is damaged: the file ended while it was being read"
+                )
+            crc = crc32c(chunk, crc)
+        return crc
+
+
+def _memory(array: Any) -> memoryview:
+    return memoryview(array)
+
+
+def _swapped(array: Array, dtype: DType) -> Array:
+    """The array with the bytes of each number in the other order."""
+    unit = dtype.real_dtype.numpy.itemsize
+    if unit > 1:
+        array.reshape(-1).view(f"u{unit}").byteswap(inplace=True)
+    return array
+
+
+@contextmanager
+def _opened(prefix: str, index: BundleIndex, number: int, names: Sequence[str]) -> Iterator[_Shard]:
+    path = shard_path(prefix, number, index.shards)
+    try:
+        file = files.storage_of(path).open(path)
+    except FileNotFoundError as cause:
+        few = list(dict.fromkeys(names))
+        said = ", ".join(few[:5]) + (", ..." if len(few) > 5 else "")
+        raise errors.NotFoundError(
+            f"{path} is missing, which {index.path} says holds {said}"
+        ) from cause
+    try:
+        yield _Shard(path, file, index.big_endian != (sys.byteorder == "big"))
+    finally:
+        file.close()

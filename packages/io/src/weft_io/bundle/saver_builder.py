@@ -1,0 +1,53 @@
+"""Savers whose checkpoints TensorFlow reads: `Saver(builder=BundleSaverBuilder())`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import uuid4
+
+from weft_graph import builder
+from weft_graph.builder import constant
+from weft_graph.node import Output
+from weft_graph.ops.strings import string_join
+from weft_io.ops.bundle import merge_v2_checkpoints, sharded_filename
+from weft_io.ops.checkpoint import save_v2
+from weft_io.saveables import SaveableObject
+from weft_io.saver_builder import SaverBuilder
+
+
+class BundleSaverBuilder(SaverBuilder):
+    """Adds nodes that save bundles, under the names that TensorFlow's sharded savers give them.
+
+    Each shard is written as a bundle of its own to a temporary directory beside the checkpoint;
+    merging them is a matter of names. Both systems can run the nodes.
+
+    Args:
+      write_version: noted in the `SaverDef`.
+    """
+
+    def add_save(self, path: Output, saveables: Sequence[SaveableObject], sharded: bool) -> Output:
+        """Add the nodes that save; the output that is the path, once they have run."""
+        specs = [spec for saveable in saveables for spec in saveable.specs]
+        devices = sorted({spec.device for spec in specs}) if sharded else [""]
+        suffix = constant(f"_temp_{uuid4().hex}/part")
+        base = string_join([path, suffix], name="StringJoin")
+        number = constant(len(devices), name="num_shards")
+        names, saved = [], []
+        for i, device in enumerate(devices):
+            own = [spec for spec in specs if not sharded or spec.device == device]
+            with path.graph.device(device or None):
+                names.append(sharded_filename(base, i, number, name="ShardedFilename"))
+                saved.append(
+                    save_v2(
+                        names[-1],
+                        [spec.name for spec in own],
+                        [spec.slice_spec for spec in own],
+                        [spec.tensor for spec in own],
+                        name="SaveV2",
+                    )
+                )
+        with path.graph.control_dependencies(saved):
+            parts = builder.out("Pack", [names], name="MergeV2Checkpoints/checkpoint_prefixes")
+            merged = merge_v2_checkpoints(parts, path, name="MergeV2Checkpoints")
+        with path.graph.control_dependencies([merged]):
+            return builder.out("Identity", [path], None, "Identity")

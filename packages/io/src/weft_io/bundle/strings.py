@@ -1,0 +1,80 @@
+"""String tensors in a bundle.
+
+The length of each element as a varint, a masked CRC-32C of the lengths, then all the bytes. That
+checksum, and the tensor's, which goes on from it before it is masked, take a length as four bytes,
+or eight where it needs them, and not as it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_io.bundle.checksum import crc32c, masked
+from weft_io.bundle.coding import MalformedError, get_varints, put_varint
+from weft_io.checkpoint.regions import Shape, count
+from weft_tensor import errors
+
+Array = np.ndarray[Any, Any]
+
+_SUM: Final = 4
+_SHORT: Final = 1 << 32
+
+
+def encode_strings(array: Array) -> tuple[memoryview, int]:
+    """The stored bytes of a tensor, and its checksum, not masked.
+
+    Args:
+      array: objects that are bytes.
+    Raises: InvalidTypeError: one is something else.
+    """
+    items = array.reshape(-1).tolist()
+    wrong = next((item for item in items if not isinstance(item, bytes)), None)
+    if wrong is not None:
+        raise errors.InvalidTypeError(f"a string tensor must hold bytes, got {wrong!r}")
+    lengths = [len(item) for item in items]
+    crc = _crc_of_lengths(lengths)
+    check = masked(crc).to_bytes(_SUM, "little")
+    stored = b"".join([*map(put_varint, lengths), check, *items])
+    return memoryview(stored), crc32c(memoryview(stored)[-_SUM - sum(lengths) :], crc)
+
+
+def decode_strings(data: Array, shape: Shape) -> tuple[Array, int]:
+    """The tensor of stored bytes, and its checksum, not masked.
+
+    Args:
+      data: uint8, shape (N,).
+    Raises: MalformedError: no tensor of that shape has such bytes.
+    """
+    number = count(shape)
+    lengths, position = get_varints(data, number)
+    check, begin = data[position : position + _SUM].tobytes(), position + _SUM
+    crc = _crc_of_lengths(lengths)
+    if masked(crc) != int.from_bytes(check, "little"):
+        raise MalformedError(position, "the checksum of the lengths of the strings differs")
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if number else 0
+    if (ends[1:] < ends[:-1]).any() or total != len(data) - begin:
+        raise MalformedError(begin, f"strings of {total} bytes are not what follows")
+    result: Array = np.empty(number, np.object_)
+    memory, start = _memory(data)[begin:], 0
+    for i, end in enumerate(ends.tolist()):
+        result[i] = memory[start:end].tobytes()
+        start = end
+    return result.reshape(shape), crc32c(data[position:], crc)
+
+
+def _crc_of_lengths(lengths: Sequence[int] | Array) -> int:
+    array = np.asarray(lengths, np.uint64)
+    if not (array >= _SHORT).any():
+        return crc32c(array.astype("<u4"))
+    crc = 0
+    for length in array.tolist():
+        crc = crc32c(length.to_bytes(4 if length < _SHORT else 8, "little"), crc)
+    return crc
+
+
+def _memory(array: Any) -> memoryview:
+    return memoryview(array)

@@ -1,0 +1,266 @@
+"""Sorted tables of keys and values: LevelDB's file format, as TensorFlow writes it.
+
+    block*  the entries, sorted by key
+    block   the "metaindex", which TensorFlow leaves empty
+    block   the index: for each block a key that is not below its keys, and its place
+    footer  48 bytes: the places of the metaindex and the index, zeros, a magic number
+
+A place is two varints, offset and size. A block is entries, the places of those that are restart
+points (uint32 each) and the number of these; behind each block come a byte with its compression and
+a masked CRC-32C of all of it. An entry is three varints (how many bytes of its key are those of the
+key before, how many others there are, the size of the value), those others, the value. At a restart
+point the whole key is there.
+
+A reader goes through the whole file, which is held in memory: blocks must follow each other without
+gaps, so every byte is under a checksum, is a zero, or is part of what was checked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple, NoReturn
+
+from weft_io.bundle.checksum import crc32c, masked
+from weft_io.bundle.coding import MalformedError, get_varint, put_varint
+from weft_io.checkpoint.reader import TABLE_MAGIC
+from weft_tensor import errors
+
+FOOTER: Final = 48
+TRAILER: Final = 5
+
+_PLAIN: Final = 0
+_COMPRESSIONS: Final = {1: "snappy"}
+_U32: Final = struct.Struct("<I")
+_FREE: Final = 1 << 24
+_RATIO: Final = 8
+
+
+class Place(NamedTuple):
+    """Where a block lies in the file, without what follows it."""
+
+    offset: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The first byte behind its trailer."""
+        return self.offset + self.size + TRAILER
+
+
+def is_table(data: bytes) -> bool:
+    """Whether a file's bytes end as a table does."""
+    return data.endswith(TABLE_MAGIC)
+
+
+# --------------------------------------------------------------------------- reading
+
+
+class TableReader:
+    """A table in memory, which may come from a stranger.
+
+    Args:
+      data: the file.
+      path: its name, for messages.
+    """
+
+    def __init__(self, data: bytes, path: str) -> None:
+        self._data = data
+        self._path = path
+        # Keys share what they begin with, so short files can hold keys of any length.
+        self._budget = _FREE + _RATIO * len(data)
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """All keys and values, sorted by key, each block verified before its first.
+
+        Raises:
+          DataLossError: the bytes are damaged, or contradict themselves.
+          UnimplementedError: a block is compressed.
+          ResourceExhaustedError: the keys take far more room than the file.
+        """
+        try:
+            yield from self._items()
+        except MalformedError as cause:
+            self._fail(cause.position, cause.what)
+
+    def _items(self) -> Iterator[tuple[bytes, bytes]]:
+        index = self._footer()
+        start, before = 0, b""
+        first = True
+        for limit, value in self._block(index):
+            place, position = self._place(value, 0, len(value))
+            if position != len(value) or place.offset != start:
+                self._fail(start, f"the index has no block here; its next is at {place.offset}")
+            start = place.end
+            key = before
+            for key, item in self._block(place):
+                if not first and key <= before:
+                    self._fail(place.offset, f"the key {key!r} comes after {before!r}")
+                first, before = False, key
+                yield key, item
+            if limit < key:
+                self._fail(place.offset, f"the index says that no key is above {limit!r}")
+        if start != self._metaindex.offset:
+            self._fail(start, "the index has no block here")
+
+    def _footer(self) -> Place:
+        """The place of the index."""
+        data, size = self._data, len(self._data)
+        if size < FOOTER:
+            self._fail(0, f"a table has at least {FOOTER} bytes, this file has {size}")
+        begin, end = size - FOOTER, size - len(TABLE_MAGIC)
+        if not is_table(data):
+            self._fail(end, f"a table ends in {TABLE_MAGIC.hex()}, this file in {data[end:].hex()}")
+        metaindex, position = self._place(data, begin, end)
+        index, position = self._place(data, position, end)
+        if data[position:end].strip(b"\0"):
+            self._fail(position, "the rest of the footer must be zeros")
+        if (metaindex.end, index.end) != (index.offset, begin):
+            self._fail(begin, f"its last blocks, {metaindex} and {index}, leave gaps")
+        self._metaindex = metaindex
+        for _ in self._block(metaindex):
+            pass
+        return index
+
+    def _place(self, data: bytes, position: int, end: int) -> tuple[Place, int]:
+        offset, position = get_varint(data, position, end)
+        size, position = get_varint(data, position, end)
+        return Place(offset, size), position
+
+    def _block(self, place: Place) -> Iterator[tuple[bytes, bytes]]:
+        """The keys and values of a block."""
+        data, (begin, size) = self._data, place
+        end = begin + size
+        if place.end > len(data) - FOOTER or size < 2 * _U32.size:
+            self._fail(begin, f"a block of {size} bytes does not fit here")
+        kind = data[end]
+        (stored,) = _U32.unpack_from(data, end + 1)
+        if masked(crc32c(memoryview(data)[begin : end + 1])) != stored:
+            self._fail(begin, f"the checksum of the {size + 1} bytes from here on differs")
+        if kind != _PLAIN:
+            name = _COMPRESSIONS.get(kind, str(kind))
+            raise errors.UnimplementedError(
+                f"{self._path} has a compressed block ({name}) at byte {begin}; TensorFlow "
+                "compresses no index of a checkpoint, and this reads none"
+            )
+        (restarts,) = _U32.unpack_from(data, end - _U32.size)
+        limit = end - _U32.size * (restarts + 1)
+        if limit < begin:
+            self._fail(end - _U32.size, f"{restarts} restart points do not fit into the block")
+        return self._entries(begin, limit)
+
+    def _entries(self, position: int, end: int) -> Iterator[tuple[bytes, bytes]]:
+        data, key = self._data, b""
+        while position < end:
+            start = position
+            shared, position = get_varint(data, position, end)
+            own, position = get_varint(data, position, end)
+            size, position = get_varint(data, position, end)
+            if shared > len(key) or own + size > end - position:
+                self._fail(start, f"an entry of {shared} + {own} and {size} bytes does not fit")
+            self._budget -= shared
+            if self._budget < 0:
+                raise errors.ResourceExhaustedError(
+                    f"{self._path}: the keys up to byte {start} take {_RATIO} times as much room "
+                    "as the file"
+                )
+            key = key[:shared] + data[position : position + own]
+            position += own
+            yield key, data[position : position + size]
+            position += size
+
+    def _fail(self, position: int, what: str) -> NoReturn:
+        raise errors.DataLossError(f"{self._path} is damaged at byte {position}: {what}")
+
+
+# --------------------------------------------------------------------------- writing
+
+
+def table_bytes(items: Iterable[tuple[bytes, bytes]], block_size: int = 1 << 18) -> bytes:
+    """A table.
+
+    Args:
+      items: keys, ascending, and values.
+      block_size: bytes after which a block ends; TensorFlow's by default.
+    """
+    made, index, block = bytearray(), _Block(1), _Block(16)
+    last, place = b"", b""
+    for key, value in items:
+        if place:
+            index.add(_between(last, key), place)
+            place = b""
+        block.add(key, value)
+        last = key
+        if block.size >= block_size:
+            place = _finish(made, block)
+            block = _Block(16)
+    if block:
+        place = _finish(made, block)
+    if place:
+        index.add(_above(last), place)
+    places = _finish(made, _Block(1)) + _finish(made, index)
+    return bytes(made + places.ljust(FOOTER - len(TABLE_MAGIC), b"\0") + TABLE_MAGIC)
+
+
+def _between(low: bytes, high: bytes) -> bytes:
+    """A key that is not below `low` and is below `high`, and short where that is easy."""
+    same = _common(low, high)
+    if same < min(len(low), len(high)) and low[same] + 1 < high[same]:
+        return low[:same] + bytes([low[same] + 1])
+    return low
+
+
+def _above(key: bytes) -> bytes:
+    """A key that is not below `key`, and short where that is easy."""
+    same = len(key) - len(key.lstrip(b"\xff"))
+    return key[:same] + bytes([key[same] + 1]) if same < len(key) else key
+
+
+def _finish(made: bytearray, block: _Block) -> bytes:
+    """Append a block and its trailer; returns its place."""
+    content = block.to_bytes() + bytes([_PLAIN])
+    place = put_varint(len(made)) + put_varint(len(content) - 1)
+    made += content + _U32.pack(masked(crc32c(content)))
+    return place
+
+
+class _Block:
+    """Entries of a block that is being made."""
+
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
+        self._made = bytearray()
+        self._restarts = [0]
+        self._since = 0
+        self._last = b""
+
+    def __bool__(self) -> bool:
+        return bool(self._made)
+
+    @property
+    def size(self) -> int:
+        return len(self._made) + _U32.size * (len(self._restarts) + 1)
+
+    def add(self, key: bytes, value: bytes) -> None:
+        shared = 0
+        if self._since == self._interval:
+            self._restarts.append(len(self._made))
+            self._since = 0
+        elif self._since:
+            shared = _common(self._last, key)
+        self._since += 1
+        self._last = key
+        self._made += put_varint(shared) + put_varint(len(key) - shared) + put_varint(len(value))
+        self._made += key[shared:] + value
+
+    def to_bytes(self) -> bytes:
+        numbers = [*self._restarts, len(self._restarts)]
+        return bytes(self._made) + struct.pack(f"<{len(numbers)}I", *numbers)
+
+
+def _common(a: bytes, b: bytes) -> int:
+    """How many bytes two keys have in common at their beginning."""
+    limit = min(len(a), len(b))
+    if a[:limit] == b[:limit]:
+        return limit
+    return next(i for i in range(limit) if a[i] != b[i])

@@ -1,0 +1,154 @@
+"""What is worth knowing of a tensor's values, and of how two tensors differ.
+
+Large tensors are gone through in pieces, so that no copy of the whole in another type is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_io.checkpoint.encoding import Array
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+_PIECE: Final = 1 << 18
+
+
+class Statistics(NamedTuple):
+    """Of numbers, the finite ones; of complex numbers their magnitudes; of strings the lengths.
+
+    Attributes:
+      least, most, mean, deviation: None where there are no values.
+      zeros: how many are zero, or empty.
+      not_finite: how many are infinite or not numbers.
+    """
+
+    least: Any
+    most: Any
+    mean: float | None
+    deviation: float | None
+    zeros: int
+    not_finite: int
+
+
+class Difference(NamedTuple):
+    """How two tensors of one type and shape differ.
+
+    Attributes:
+      elements: how many differ.
+      absolute: the largest |a - b|; None for strings, infinite where one is not a number.
+      relative: the largest |a - b| / max(|a|, |b|); as `absolute`.
+    """
+
+    elements: int
+    absolute: Any
+    relative: float | None
+
+
+def _flat(value: Any) -> Array:
+    if isinstance(value, bytes):
+        result: Array = np.empty(1, object)
+        result[0] = value
+        return result
+    result = np.ascontiguousarray(value).reshape(-1)
+    return result
+
+
+def _numbers(value: Array, dtype: DType) -> Array:
+    """The values as numbers that can be compared: lengths of strings, magnitudes, 0 and 1."""
+    if dtype is dtypes.string:
+        return np.array([len(item) for item in value.tolist()], np.int64)
+    if dtype.is_complex:
+        return np.abs(value)
+    if dtype.is_bool:
+        return value.astype(np.int8)
+    return value.astype(np.float32) if value.dtype.itemsize < 4 and dtype.is_floating else value
+
+
+def statistics(value: Any, dtype: DType) -> Statistics:
+    """The statistics of a tensor."""
+    total = zeros = not_finite = 0
+    least: Any = None
+    most: Any = None
+    mean = squares = 0.0
+    flat = _flat(value)
+    for start in range(0, flat.size, _PIECE):
+        piece = _numbers(flat[start : start + _PIECE], dtype)
+        good = piece[np.isfinite(piece)] if piece.dtype.kind == "f" else piece
+        not_finite += piece.size - good.size
+        zeros += int(np.count_nonzero(piece == 0))
+        if not good.size:
+            continue
+        low, high = good.min().item(), good.max().item()
+        least = low if least is None else min(least, low)
+        most = high if most is None else max(most, high)
+        with np.errstate(over="ignore", invalid="ignore"):  # squares of the largest float64
+            wide = good.astype(np.float64)
+            own = float(wide.mean())
+            shift, both = own - mean, total + good.size
+            squares += float(((wide - own) ** 2).sum()) + shift * shift * total * good.size / both
+            mean += shift * good.size / both
+        total = both
+    if not total:
+        return Statistics(None, None, None, None, zeros, not_finite)
+    return Statistics(least, most, mean, float(np.sqrt(squares / total)), zeros, not_finite)
+
+
+def difference(a: Any, b: Any, dtype: DType) -> Difference | None:
+    """How two tensors differ; None where every byte is the same.
+
+    Args:
+      a, b: of one shape, and of the element type.
+    """
+    elements = 0
+    absolute: Any = None if dtype is dtypes.string else 0
+    relative = None if dtype is dtypes.string else 0.0
+    for one, two in _pieces(a, b):
+        unequal = _unequal(one, two)
+        if not unequal.any():
+            continue
+        elements += int(np.count_nonzero(unequal))
+        if dtype is not dtypes.string:
+            apart, part = _distance(one[unequal], two[unequal], dtype)
+            absolute, relative = max(absolute, apart), max(relative or 0.0, part)
+    return Difference(elements, absolute, relative) if elements else None
+
+
+def _pieces(a: Any, b: Any) -> Iterator[tuple[Array, Array]]:
+    flat, other = _flat(a), _flat(b)
+    for start in range(0, flat.size, _PIECE):
+        yield flat[start : start + _PIECE], other[start : start + _PIECE]
+
+
+def _unequal(a: Array, b: Array) -> Array:
+    """Which elements differ in a bit: a NaN equals itself, and -0 is not 0."""
+    if a.dtype.hasobject:
+        result: Array = np.array(
+            [x != y for x, y in zip(a.tolist(), b.tolist(), strict=True)], bool
+        )
+        return result
+    rows = (a.size, a.dtype.itemsize)
+    bits, others = a.view(np.uint8).reshape(rows), b.view(np.uint8).reshape(rows)
+    result = (bits != others).any(axis=1)
+    return result
+
+
+def _distance(a: Array, b: Array, dtype: DType) -> tuple[Any, float]:
+    """The largest absolute and relative distance of elements that differ."""
+    if dtype.is_integer or dtype.is_quantized:
+        high, low = np.maximum(a, b), np.minimum(a, b)
+        unsigned = np.dtype(f"u{a.dtype.itemsize}")
+        apart = np.subtract(high.view(unsigned), low.view(unsigned))  # exact, as it wraps around
+        size = np.maximum(np.abs(a.astype(np.float64)), np.abs(b.astype(np.float64)))
+        return apart.max().item(), float((apart / np.maximum(size, 1)).max())
+    wide = np.complex128 if dtype.is_complex else np.float64
+    with np.errstate(all="ignore"):
+        x, y = a.astype(wide), b.astype(wide)
+        gap = np.abs(x - y)
+        gap[np.isnan(gap)] = np.inf
+        scale = np.maximum(np.abs(x), np.abs(y))
+        share = np.where(gap == 0, 0.0, np.where(np.isfinite(gap), gap / scale, np.inf))
+    return float(gap.max()), float(share.max())

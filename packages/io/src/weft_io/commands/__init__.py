@@ -1,0 +1,1 @@
+"""What weft-io adds to the `weft` command."""

@@ -1,0 +1,194 @@
+"""`weft checkpoint`: what is in checkpoints, how two differ, and whether one is whole."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from weft_io.checkpoint import files
+from weft_io.checkpoint.index import INDEX_SUFFIX, Index
+from weft_io.checkpoint.reader import CheckpointReader
+from weft_io.checkpoint.state import latest_in
+from weft_io.commands.output import Output
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_io.checkpoint.statistics import Difference
+
+DIFFERENT = 1
+"""The exit code when checkpoints differ, or one is damaged."""
+
+_LONG = 10**12
+"""Integers from here on are shown as floating-point numbers are."""
+
+_STATISTICS = ("min", "max", "mean", "std", "zeros", "nan/inf")
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Inspect, compare and verify checkpoints, weft's and TensorFlow's."""
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    place = "prefix or index file of a checkpoint, or a directory, for its latest; may be a URL"
+
+    made = actions.add_parser("inspect", help="names, types, shapes, sizes and statistics")
+    made.add_argument("path", help=place)
+    made.add_argument("-s", "--statistics", action="store_true", help="read the values, too")
+    _add_common(made, inspect)
+
+    made = actions.add_parser("compare", help="what was added, removed and changed; exit code 1")
+    made.add_argument("path", help=place)
+    made.add_argument("other", help="the same of the other checkpoint")
+    made.add_argument("--atol", type=float, default=0.0, help="absolute difference to pass over")
+    made.add_argument("--rtol", type=float, default=0.0, help="relative difference to pass over")
+    _add_common(made, compare)
+
+    made = actions.add_parser("verify", help="read everything; exit code 1 if it is damaged")
+    made.add_argument("path", help=place)
+    _add_common(made, verify, names=False)
+
+
+def _add_common(parser: argparse.ArgumentParser, run: Any, names: bool = True) -> None:
+    if names:
+        parser.add_argument(
+            "-n", "--names", metavar="PATTERN", default="*", help='such as "dense/*"; all of them'
+        )
+    parser.add_argument("--plain", action="store_true", help="no table: fields with tabs between")
+    parser.set_defaults(run=run)
+
+
+def _reader(path: str) -> CheckpointReader:
+    path = files.as_path(path).removesuffix(INDEX_SUFFIX)
+    return CheckpointReader(latest_in(path))
+
+
+def _chosen(reader: CheckpointReader, pattern: str) -> list[str]:
+    return sorted([name for name in reader.index.tensors if fnmatchcase(name, pattern)])
+
+
+# --------------------------------------------------------------------------- inspect
+
+
+def inspect(arguments: argparse.Namespace) -> int:
+    """List the tensors of a checkpoint."""
+    output = Output(arguments.plain)
+    reader = _reader(arguments.path)
+    names = _chosen(reader, arguments.names)
+    header: tuple[str, ...] = ("name", "tensor", "bytes", "parts")
+    if arguments.statistics:
+        header += _STATISTICS
+    rows = (_described(reader, name, arguments.statistics) for name in names)
+    output.table(header, rows, numbers="bytes parts " + " ".join(_STATISTICS))
+    total = sum([_size(reader.index.tensors[name]) for name in names])
+    kind = "weft" if isinstance(reader.index, Index) else "TensorFlow"
+    shards = reader.index.shards
+    number = len(shards) if isinstance(shards, tuple) else shards
+    output.line(
+        f"# {reader.prefix}: {len(names)} tensors, {total} bytes, {number} files, format {kind}"
+    )
+    return 0
+
+
+def _size(entry: Any) -> int:
+    return sum([part.end - part.begin for part in entry.parts])
+
+
+def _described(reader: CheckpointReader, name: str, values: bool) -> list[str]:
+    entry = reader.index.tensors[name]
+    cells = [name, _kind(entry), str(_size(entry)), str(len(entry.parts))]
+    if not values:
+        return cells
+    if not isinstance(entry.dtype, DType) or not entry.dtype.is_numpy_compatible:
+        return [*cells, *[""] * len(_STATISTICS)]
+    from weft_io.checkpoint.statistics import statistics
+
+    return cells + [_number(each) for each in statistics(reader.get_tensor(name), entry.dtype)]
+
+
+def _number(value: Any) -> str:
+    if value is None:
+        return ""
+    exact = isinstance(value, int) and abs(value) < _LONG
+    return str(value) if exact else f"{value:.5g}"
+
+
+# --------------------------------------------------------------------------- compare
+
+
+def compare(arguments: argparse.Namespace) -> int:
+    """List the differences between two checkpoints."""
+    output = Output(arguments.plain)
+    first, second = _reader(arguments.path), _reader(arguments.other)
+    names = sorted({*_chosen(first, arguments.names), *_chosen(second, arguments.names)})
+    counts = {"added": 0, "removed": 0, "changed": 0}
+
+    def rows() -> Iterator[Sequence[str]]:
+        for name in names:
+            found = _compared(first, second, name, arguments.atol, arguments.rtol)
+            if found is not None:
+                counts[found[0]] += 1
+                yield found
+
+    header = ("difference", "name", "what", "elements", "absolute", "relative")
+    output.table(header, rows(), numbers="elements absolute relative")
+    said = ", ".join([f"{number} {what}" for what, number in counts.items()])
+    output.line(f"# {first.prefix} and {second.prefix}: {said}, of {len(names)}")
+    return DIFFERENT if any(counts.values()) else 0
+
+
+def _compared(
+    first: CheckpointReader, second: CheckpointReader, name: str, atol: float, rtol: float
+) -> Sequence[str] | None:
+    a, b = first.index.tensors.get(name), second.index.tensors.get(name)
+    if a is None or b is None:
+        return ("removed" if b is None else "added", name, _kind(a or b), "", "", "")
+    if a.dtype is not b.dtype or a.shape != b.shape:
+        return ("changed", name, f"{_kind(a)} -> {_kind(b)}", "", "", "")
+    if not isinstance(a.dtype, DType) or not a.dtype.is_numpy_compatible:
+        return ("changed", name, f"{_kind(a)} cannot be compared", "", "", "")
+    from weft_io.checkpoint.statistics import difference
+
+    found = difference(first.get_tensor(name), second.get_tensor(name), a.dtype)
+    if found is None or _is_small(found, atol, rtol):
+        return None
+    absolute, relative = _number(found.absolute), _number(found.relative)
+    return ("changed", name, _kind(a), str(found.elements), absolute, relative)
+
+
+def _is_small(found: Difference, atol: float, rtol: float) -> bool:
+    if found.absolute is None or found.relative is None:
+        return False
+    return bool(0 < atol >= found.absolute or 0 < rtol >= found.relative)
+
+
+def _kind(entry: Any) -> str:
+    return f"{entry.dtype.name}[{','.join(map(str, entry.shape))}]"
+
+
+# --------------------------------------------------------------------------- verify
+
+
+def verify(arguments: argparse.Namespace) -> int:
+    """Compare every checksum of a checkpoint."""
+    output = Output(arguments.plain)
+    reader = _reader(arguments.path)
+    total = sum([_size(entry) for entry in reader.index.tensors.values()])
+    damaged: dict[errors.OpError, set[str]] = {}  # one error may be that of a whole file
+    with output.progress(reader.prefix, total) as advance:
+        for checked in reader.checks():
+            advance(checked.size)
+            if checked.error is not None:
+                damaged.setdefault(checked.error, set()).add(checked.tensor)
+    if damaged:
+        rows = [_damage(error, names) for error, names in damaged.items()]
+        output.table(("damage", "tensor", "what"), rows)
+    number = len(set().union(*damaged.values()))
+    said = f"{number} of {len(reader.index.tensors)} tensors are damaged" if damaged else "whole"
+    output.line(f"# {reader.prefix}: {said}, {total} bytes")
+    return DIFFERENT if damaged else 0
+
+
+def _damage(error: errors.OpError, names: set[str]) -> Sequence[str]:
+    kind = "missing" if isinstance(error, errors.NotFoundError) else "damaged"
+    return (kind, *names, error.message) if len(names) == 1 else (kind, "*", error.message)

@@ -1,0 +1,90 @@
+"""Tables on a terminal, and plain lines elsewhere: fields with tabs between, for other programs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+_TEXT_WIDTH = 14
+
+Step = Callable[[int], None]
+
+
+def printable(text: str) -> str:
+    """A text from a file, with what is not printable escaped: it may hold a terminal's commands."""
+    if text.isprintable():
+        return text
+    return "".join([c if c.isprintable() else c.encode("unicode_escape").decode() for c in text])
+
+
+class Output:
+    """Where a command writes.
+
+    Args:
+      plain: write plain lines on a terminal too.
+    """
+
+    def __init__(self, plain: bool = False) -> None:
+        self._console: Any = None
+        if not plain and sys.stdout.isatty():
+            try:
+                from rich.console import Console
+            except ImportError:  # an extra of this package: tables are plain without it
+                return
+            self._console = Console(markup=False, highlight=False)
+
+    def table(
+        self, header: Sequence[str], rows: Iterable[Sequence[str]], numbers: str = ""
+    ) -> None:
+        """Write rows as they come, or as a table.
+
+        Args:
+          numbers: the headings of the columns that are set to the right, with spaces between.
+        """
+        if self._console is None:
+            for row in rows:
+                sys.stdout.write("\t".join([printable(cell) for cell in row]) + "\n")
+            return
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(*header, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+        cells = [[printable(cell) for cell in row] for row in rows]
+        least = 2
+        for i, (column, title) in enumerate(zip(table.columns, header, strict=True)):
+            width = max([len(title), *[len(row[i]) for row in cells]])
+            if title in numbers.split():
+                column.justify, column.min_width = "right", width
+            else:
+                column.overflow, column.min_width = "fold", min(width, _TEXT_WIDTH)
+            least += (column.min_width or 0) + 2
+        for row in cells:
+            table.add_row(*[Text(cell) for cell in row])
+        # Where the terminal is too narrow for the numbers it breaks the lines, and nothing is lost.
+        self._console.print(table, width=max(self._console.width, least), crop=False)
+
+    def line(self, text: str) -> None:
+        """Write a line."""
+        if self._console is None:
+            sys.stdout.write(printable(text) + "\n")
+        else:
+            self._console.print(printable(text))
+
+    @contextmanager
+    def progress(self, title: str, total: int) -> Iterator[Step]:
+        """Show how far something is, on a terminal.
+
+        Yields: a function that is told of so many more bytes.
+        """
+        if self._console is None:
+            yield lambda _: None
+            return
+        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
+
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn())
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            task = progress.add_task(printable(title), total=total)
+            yield lambda size: progress.advance(task, size)

@@ -1,0 +1,237 @@
+"""Threads that end together: one asks all to stop, and one waits for all and hears what failed."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
+"""Seconds between looks at threads that run, which cannot be waited for all at once."""
+
+
+class Coordinator:
+    """Stops a group of threads together.
+
+    A thread runs `while not coord.should_stop()`; any of them, or whoever started them, calls
+    `request_stop`; `join` waits for all and raises the first exception that was reported. Safe to
+    use from any thread.
+
+    Args:
+      clean_stop_exception_types: exceptions that end the work as planned and are not reported;
+        `OutOfRangeError`, the end of the data, by default.
+    """
+
+    def __init__(
+        self, clean_stop_exception_types: Iterable[type[BaseException]] | None = None
+    ) -> None:
+        if clean_stop_exception_types is None:
+            clean_stop_exception_types = (errors.OutOfRangeError,)
+        self._clean = tuple(clean_stop_exception_types)
+        self._lock = threading.RLock()
+        self._stop = threading.Event()
+        self._reported: ExcInfo | None = None
+        self._joined = False
+        self._registered: set[threading.Thread] = set()
+
+    @property
+    def joined(self) -> bool:
+        """Whether `join` has ended."""
+        return self._joined
+
+    def should_stop(self) -> bool:
+        """Whether a stop was requested."""
+        return self._stop.is_set()
+
+    def wait_for_stop(self, timeout: float | None = None) -> bool:
+        """Wait until a stop is requested, at most `timeout` seconds; returns whether it was."""
+        return self._stop.wait(timeout)
+
+    def request_stop(self, ex: BaseException | ExcInfo | None = None) -> None:
+        """Ask all threads to stop.
+
+        Args:
+          ex: why, if not as planned: an exception, or what `sys.exc_info` gives. `join` raises the
+            first one. After `join` nobody would hear of it, so it is raised at once.
+        """
+        with self._lock:
+            info = self._unclean(ex)
+            if self._joined:
+                if info is not None:
+                    raise info[1].with_traceback(info[2])
+                return
+            if not self._stop.is_set():
+                if info is not None and self._reported is None:
+                    _log.info("Error reported to Coordinator: %s, %s", info[0], info[1])
+                    self._reported = info
+                self._stop.set()
+
+    def _unclean(self, ex: BaseException | ExcInfo | None) -> ExcInfo | None:
+        error = ex[1] if isinstance(ex, tuple) else ex
+        if ex is None or error is None or isinstance(error, self._clean):
+            return None
+        return ex if isinstance(ex, tuple) else (type(ex), ex, ex.__traceback__)
+
+    def clear_stop(self) -> None:
+        """Forget the request and what was reported, for threads that are to run again."""
+        with self._lock:
+            self._joined = False
+            self._reported = None
+            self._stop.clear()
+
+    @contextmanager
+    def stop_on_exception(self) -> Iterator[None]:
+        """Report what the block raises as the reason to stop, instead of raising it."""
+        try:
+            yield
+        except BaseException:  # because the thread that joins is to hear of whatever it is
+            self.request_stop(sys.exc_info())  # type: ignore[arg-type]
+
+    def register_thread(self, thread: threading.Thread) -> None:
+        """Let `join` wait for a thread."""
+        with self._lock:
+            self._registered.add(thread)
+
+    def join(
+        self,
+        threads: Iterable[threading.Thread] | None = None,
+        stop_grace_period_secs: float = 120,
+        ignore_live_threads: bool = False,
+    ) -> None:
+        """Wait until all threads have ended.
+
+        It waits for them, or a request to stop, without end; from the request on, they have the
+        grace period.
+
+        Args:
+          threads: beside those that were registered.
+          stop_grace_period_secs: how long threads may take after a stop was requested.
+          ignore_live_threads: log those that take longer, instead of raising.
+        Raises:
+          the exception that was reported first.
+          FailedPreconditionError: threads still run after the grace period.
+        """
+        with self._lock:
+            waited = [*self._registered, *(threads or ())]
+        _wait(waited, lambda pause: self._stop.wait(pause), None)
+        _wait(waited, _slept, stop_grace_period_secs)
+        stragglers = sorted({thread.name for thread in waited if thread.is_alive()})
+        with self._lock:
+            self._joined = True
+            self._registered = set()
+            reported = self._reported
+        if reported is not None:
+            raise reported[1].with_traceback(reported[2])
+        if stragglers:
+            message = f"Coordinator stopped with threads still running: {' '.join(stragglers)}"
+            if not ignore_live_threads:
+                raise errors.FailedPreconditionError(message)
+            _log.info("%s", message)
+
+    def raise_requested_exception(self) -> None:
+        """Raise the exception that was reported first, if any was."""
+        with self._lock:
+            if self._reported is not None:
+                raise self._reported[1].with_traceback(self._reported[2])
+
+
+def _slept(seconds: float) -> bool:
+    time.sleep(seconds)
+    return False
+
+
+def _wait(
+    threads: Sequence[threading.Thread],
+    pause: Callable[[float], bool],
+    limit: float | None,
+) -> None:
+    """Wait until all threads have ended, or `pause` says so, or `limit` seconds have passed."""
+    end = None if limit is None else time.monotonic() + limit
+    seconds = _FIRST_PAUSE
+    while any([thread.is_alive() for thread in threads]):
+        left = seconds if end is None else min(seconds, end - time.monotonic())
+        if left <= 0 or pause(left):
+            return
+        seconds = min(2 * seconds, _LONGEST_PAUSE)
+
+
+class LooperThread(threading.Thread):
+    """A thread that repeats something until its coordinator stops; what it raises stops all.
+
+    It registers itself with the coordinator.
+
+    Args:
+      coord: the coordinator.
+      timer_interval_secs: seconds from one start to the next; None for no pause.
+      target: called as `target(*args, **kwargs)`; without one, override `run_loop`.
+    Raises: InvalidArgumentError: no coordinator, or arguments but no target.
+    """
+
+    def __init__(
+        self,
+        coord: Coordinator,
+        timer_interval_secs: float | None,
+        target: Callable[..., Any] | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(coord, Coordinator):
+            raise errors.InvalidArgumentError(f"'coord' argument must be a Coordinator: {coord!r}")
+        if target is None and (args or kwargs):
+            raise errors.InvalidArgumentError("'args' and 'kwargs' need a 'target'")
+        super().__init__(daemon=True)
+        self._coord = coord
+        self._interval = timer_interval_secs
+        self._work = target
+        self._work_args = tuple(args or ())
+        self._work_kwargs = dict(kwargs or {})
+        coord.register_thread(self)
+
+    @staticmethod
+    def loop(
+        coord: Coordinator,
+        timer_interval_secs: float | None,
+        target: Callable[..., Any],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> LooperThread:
+        """A thread that repeats `target`, started."""
+        looper = LooperThread(coord, timer_interval_secs, target, args, kwargs)
+        looper.start()
+        return looper
+
+    def run(self) -> None:
+        """Repeat until the coordinator stops."""
+        with self._coord.stop_on_exception():
+            self.start_loop()
+            if self._interval is None:
+                while not self._coord.should_stop():
+                    self.run_loop()
+            else:
+                due = time.monotonic()
+                while not self._coord.wait_for_stop(max(0.0, due - time.monotonic())):
+                    due += self._interval
+                    self.run_loop()
+            self.stop_loop()
+
+    def start_loop(self) -> None:
+        """Called once before the first round."""
+
+    def stop_loop(self) -> None:
+        """Called once after the last round."""
+
+    def run_loop(self) -> None:
+        """One round."""
+        if self._work is not None:
+            self._work(*self._work_args, **self._work_kwargs)

@@ -1,0 +1,509 @@
+"""Datasets: pipelines of elements, as nodes of the graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft_graph import nest, stacks
+from weft_graph.builder import convert_to_tensor, create
+from weft_graph.node import Output
+from weft_graph.ops.control import hold_function
+from weft_graph.random_seed import get_seed
+from weft_io.data import specs
+from weft_io.data.functions import Traced, traced
+from weft_io.data.iterator import (
+    Iterator,
+    attrs_of,
+    classes_of,
+    initializable,
+    one_shot,
+    shapes_of,
+    types_of,
+)
+from weft_io.data.padding import padded_form, padding_values_for
+from weft_io.data.prefetching import AUTOTUNE
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims
+
+
+class Dataset:
+    """A sequence of elements, each a structure (tuples, named tuples, dicts) of tensors.
+
+    A dataset is a node that describes; nothing happens before an iterator asks for elements.
+
+    Args:
+      variant_tensor: the node's output, variant, shape ().
+      element: the form of elements, a structure of `specs.Spec`.
+    """
+
+    def __init__(self, variant_tensor: Output, element: Any) -> None:
+        self._variant_tensor = variant_tensor
+        self._element = element
+
+    @staticmethod
+    def _made(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> Dataset:
+        return Dataset(create(op, inputs, attrs).outputs[0], element)
+
+    def _through(self, op: str, *inputs: Any, element: Any = None, **attrs: Any) -> Dataset:
+        """A dataset of a node that takes this one and `inputs`."""
+        form = self._element if element is None else element
+        with self._variant_tensor.graph.as_default():
+            return self._made(
+                op, [self._variant_tensor, *inputs], {**attrs_of(form), **attrs}, form
+            )
+
+    # ------------------------------------------------------------------ elements
+
+    @property
+    def output_types(self) -> Any:
+        """The element type of each tensor of an element, in the structure of elements."""
+        return types_of(self._element)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The static shape of each tensor of an element."""
+        return shapes_of(self._element)
+
+    @property
+    def output_classes(self) -> Any:
+        """The class of each tensor of an element."""
+        return classes_of(self._element)
+
+    def make_one_shot_iterator(self) -> Iterator:
+        """An iterator that goes through it once and needs no initializer.
+
+        Raises: InvalidArgumentError: it depends on a placeholder or a variable.
+        """
+        return one_shot(self)
+
+    def make_initializable_iterator(self, shared_name: str | None = None) -> Iterator:
+        """An iterator that begins each time its `initializer` runs.
+
+        Args:
+          shared_name: the name it is shared under among sessions.
+        """
+        return initializable(self, shared_name)
+
+    # ------------------------------------------------------------------ sources
+
+    @staticmethod
+    def from_tensors(tensors: Any) -> Dataset:
+        """One element.
+
+        Args:
+          tensors: a structure of tensors; a list is one tensor.
+        """
+        values = specs.converted(tensors)
+        flat, form = specs.components(values), specs.form_of(values)
+        attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
+        return Dataset._made("TensorDataset", [flat], attrs, form)
+
+    @staticmethod
+    def from_tensor_slices(tensors: Any) -> Dataset:
+        """The rows of tensors.
+
+        Args:
+          tensors: a structure of tensors with first axes of one size; a list is one tensor.
+        Raises: InvalidArgumentError: a tensor has rank 0, or the sizes differ.
+        """
+        values = specs.converted(tensors)
+        form = nest.map_structure(_row, specs.form_of(values))
+        _check_rows(specs.form_of(values))
+        attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
+        return Dataset._made("TensorSliceDataset", [specs.components(values)], attrs, form)
+
+    @staticmethod
+    def range(*args: Any, output_type: Any = dtypes.int64) -> Dataset:
+        """Numbers, as of Python's `range`: (stop), (start, stop), or (start, stop, step).
+
+        Args:
+          args: int64, shape ().
+          output_type: of the elements.
+        Raises: InvalidArgumentError: none, or more than three arguments.
+        """
+        if not 1 <= len(args) <= 3:
+            raise errors.InvalidArgumentError(f"range takes 1 to 3 arguments, got {len(args)}")
+        start, stop, step = {1: (0, *args, 1), 2: (*args, 1), 3: args}[len(args)]
+        form = specs.Spec(dtypes.as_dtype(output_type), ())
+        return Dataset._made("RangeDataset", _int64s(start, stop, step), attrs_of(form), form)
+
+    @staticmethod
+    def from_generator(
+        generator: Callable[..., Any], output_types: Any, output_shapes: Any = None, args: Any = ()
+    ) -> Dataset:
+        """What a Python function's iterable gives, made anew for each pass.
+
+        Args:
+          generator: gives an iterable of structures of values.
+          output_types: a structure of element types.
+          output_shapes: a structure of shapes; unknown by default.
+          args: tensors whose values `generator` is called with.
+        Raises: InvalidTypeError: `generator` cannot be called.
+        """
+        from weft_io.data.generators import GeneratorFunction
+
+        if not callable(generator):
+            raise errors.InvalidTypeError("`generator` must be callable.")
+        form = specs.form_from(output_types, output_shapes)
+
+        def flatten(found: Any) -> list[Any]:
+            return nest.flatten_up_to(output_types, found, check_types=False)
+
+        holder = hold_function(GeneratorFunction(generator, flatten))
+        values = [convert_to_tensor(value) for value in args or ()]
+        graph = values[0].graph if values else stacks.get_default_graph()
+        graph.add_to_collection("_py_funcs", holder)
+        attrs = {"token": holder.token, **attrs_of(form)}
+        return Dataset._made("PythonGeneratorDataset", [values], attrs, form)
+
+    @staticmethod
+    def list_files(file_pattern: Any, shuffle: bool | None = None, seed: Any = None) -> Dataset:
+        """The names of the files that match patterns.
+
+        Args:
+          file_pattern: string, shape () or (n,).
+          shuffle: whether their order is random; true by default.
+          seed: of the order.
+        Raises (when it is iterated): InvalidArgumentError: nothing matches.
+        """
+        from weft_graph.ops.array import size
+        from weft_graph.ops.comparison import greater
+        from weft_graph.ops.control import Assert
+        from weft_io.ops.files import matching_files
+
+        pattern = convert_to_tensor(file_pattern, dtypes.string)
+        found = matching_files(pattern)
+        some = greater(size(found), 0)
+        check = Assert(some, ["No files matched pattern: ", pattern], summarize=1)
+        with found.graph.control_dependencies([check]):
+            found = create("Identity", [found]).outputs[0]
+        dataset = Dataset.from_tensor_slices(found)
+        if shuffle is False:
+            return dataset
+        return dataset.shuffle(1 << 31, seed=seed)
+
+    @staticmethod
+    def zip(datasets: Any) -> Dataset:
+        """Datasets side by side: elements are structures of theirs.
+
+        Args:
+          datasets: a structure of datasets.
+        Raises: InvalidTypeError: a list, or no datasets.
+        """
+        flat = nest.flatten(datasets)
+        for each in flat:
+            if isinstance(datasets, list) or not isinstance(each, Dataset):
+                raise errors.InvalidTypeError(
+                    "The argument to `Dataset.zip()` must be a nested structure of datasets (no "
+                    f"list), got {datasets!r}"
+                )
+        if not flat:
+            raise errors.InvalidArgumentError("zip requires one dataset at least")
+        form = nest.pack_sequence_as(datasets, [_Held(each._element) for each in flat])
+        form = _released(form)
+        inputs = [each._variant_tensor for each in flat]
+        return Dataset._made("ZipDataset", [inputs], attrs_of(form), form)
+
+    # ------------------------------------------------------------------ passing on
+
+    def concatenate(self, dataset: Dataset) -> Dataset:
+        """This one, and then another one of elements of the same structure and types.
+
+        Raises: InvalidTypeError: structures or types differ.
+        """
+        mine, its = self._element, dataset._element
+        try:
+            nest.assert_same_structure(mine, its)
+        except (errors.InvalidTypeError, errors.InvalidArgumentError) as cause:
+            raise errors.InvalidTypeError(
+                f"Two datasets to concatenate have different structures: {cause}"
+            ) from cause
+        for a, b in zip(nest.flatten(mine), nest.flatten(its), strict=True):
+            if a.dtype is not b.dtype or a.cls is not b.cls:
+                raise errors.InvalidTypeError(
+                    "Two datasets to concatenate have different types "
+                    f"{self.output_types!r} and {dataset.output_types!r}"
+                )
+        form = nest.map_structure(lambda a, b: a.with_dims(_common(a.dims, b.dims)), mine, its)
+        return self._through("ConcatenateDataset", dataset._variant_tensor, element=form)
+
+    def repeat(self, count: Any = None) -> Dataset:
+        """The elements `count` times; for ever by default, or if it is -1."""
+        return self._through("RepeatDataset", _int64(-1 if count is None else count))
+
+    def take(self, count: Any) -> Dataset:
+        """The first `count` elements; all if it is -1."""
+        return self._through("TakeDataset", _int64(count))
+
+    def skip(self, count: Any) -> Dataset:
+        """All elements but the first `count`; none if it is -1."""
+        return self._through("SkipDataset", _int64(count))
+
+    def shard(self, num_shards: Any, index: Any) -> Dataset:
+        """Every `num_shards`-th element, from `index` on.
+
+        Raises: InvalidArgumentError: not 0 <= index < num_shards.
+        """
+        return self._through("ShardDataset", *_int64s(num_shards, index))
+
+    def prefetch(self, buffer_size: Any) -> Dataset:
+        """The same, read ahead by a thread of its own.
+
+        Args:
+          buffer_size: int64, shape (): most elements ahead; AUTOTUNE for as many as are of use.
+        """
+        size = AUTOTUNE if buffer_size is None else buffer_size
+        return self._through("PrefetchDataset", _int64(size))
+
+    def cache(self, filename: Any = "") -> Dataset:
+        """The same, kept once a pass came to its end, for later passes.
+
+        Args:
+          filename: string, shape (): the beginning of the name of a file to keep it in; in memory
+            by default.
+        """
+        return self._through("CacheDataset", convert_to_tensor(filename, dtypes.string))
+
+    def shuffle(
+        self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None
+    ) -> Dataset:
+        """The elements in a random order.
+
+        Args:
+          buffer_size: int64, shape (): the next is chosen among so many.
+          seed: of the order; with the graph's seed as for random operations.
+          reshuffle_each_iteration: whether each pass has an order of its own; true by default.
+        """
+        first, second = get_seed(seed)
+        again = reshuffle_each_iteration is None or reshuffle_each_iteration
+        return self._through(
+            "ShuffleDataset",
+            *_int64s(buffer_size, first or 0, second or 0),
+            reshuffle_each_iteration=again,
+        )
+
+    def enumerate(self, start: Any = 0) -> Dataset:
+        """Pairs of a number, from `start` on, and an element."""
+        return Dataset.zip((Dataset.range(start, dtypes.int64.max), self))
+
+    def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
+        """What a function makes of this dataset.
+
+        Raises: InvalidTypeError: it makes no dataset.
+        """
+        found = transformation_func(self)
+        if not isinstance(found, Dataset):
+            raise errors.InvalidTypeError(
+                f"`transformation_func` must return a Dataset, got {found!r}"
+            )
+        return found
+
+    # ------------------------------------------------------------------ batches
+
+    def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
+        """Elements of one shape in batches.
+
+        Args:
+          batch_size: int64, shape ().
+          drop_remainder: bool, shape (): leave out a last batch that is smaller.
+        Raises (when it is iterated): InvalidArgumentError: shapes in a batch differ.
+        """
+        self._check_dense("batch")
+        rows = _static_rows(batch_size, drop_remainder)
+        form = nest.map_structure(
+            lambda spec: spec.with_dims(None if spec.dims is None else (rows, *spec.dims)),
+            self._element,
+        )
+        inputs = _int64(batch_size), convert_to_tensor(drop_remainder, dtypes.bool_)
+        return self._through("BatchDatasetV2", *inputs, element=form)
+
+    def padded_batch(
+        self,
+        batch_size: Any,
+        padded_shapes: Any,
+        padding_values: Any = None,
+        drop_remainder: Any = False,
+    ) -> Dataset:
+        """Elements in batches, padded at the end of each axis to one size.
+
+        Args:
+          batch_size: int64, shape ().
+          padded_shapes: a structure of shapes; None, or -1, for the largest size in the batch.
+          padding_values: a structure of values; zeros and empty strings by default.
+          drop_remainder: bool, shape (): leave out a last batch that is smaller.
+        Raises (when it is iterated): InvalidArgumentError: an element is larger or of another rank.
+        """
+        self._check_dense("padded_batch")
+        shapes, dims = padded_form(self._element, padded_shapes)
+        padding = padding_values_for(self._element, padding_values)
+        rows = _static_rows(batch_size, drop_remainder)
+        flat = [
+            spec.with_dims(None if d is None else (rows, *d))
+            for spec, d in zip(nest.flatten(self._element), dims, strict=True)
+        ]
+        form = nest.pack_sequence_as(self._element, flat)
+        attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
+        drop = convert_to_tensor(drop_remainder, dtypes.bool_)
+        inputs = [self._variant_tensor, _int64(batch_size), shapes, padding, drop]
+        return self._made("PaddedBatchDatasetV2", inputs, attrs, form)
+
+    def unbatch(self) -> Dataset:
+        """The rows of elements, one by one."""
+        self._check_dense("unbatch")
+        return self._through("UnbatchDataset", element=nest.map_structure(_row, self._element))
+
+    def _check_dense(self, what: str) -> None:
+        for spec in nest.flatten(self._element):
+            if spec.cls is not Output:
+                raise errors.UnimplementedError(
+                    f"{what} requires dense tensors, got a {spec.cls.__name__} in the elements"
+                )
+
+    # ------------------------------------------------------------------ functions
+
+    def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
+        """A function of each element.
+
+        Args:
+          map_func: from tensors to a structure of tensors; the parts of a tuple are its arguments.
+          num_parallel_calls: int32, shape (): so many elements at once, results in order; AUTOTUNE
+            for as many as there are processors.
+        """
+        made = self._traced(map_func, "map")
+        if num_parallel_calls is None:
+            return self._by("MapDataset", made)
+        calls = convert_to_tensor(num_parallel_calls, dtypes.int32)
+        return self._by("ParallelMapDataset", made, calls)
+
+    def filter(self, predicate: Callable[..., Any]) -> Dataset:
+        """The elements for which a function is true.
+
+        Raises: InvalidTypeError: it does not give a bool of shape ().
+        """
+        made = self._traced(predicate, "filter")
+        spec = made.form
+        if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.bool_ or spec.dims:
+            raise errors.InvalidTypeError(
+                f"`predicate` must return a scalar boolean tensor, got {spec!r}"
+            )
+        return self._through("FilterDataset", made.captured, predicate=made.attr)
+
+    def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
+        """The elements of the datasets that a function makes of each element.
+
+        Raises: InvalidTypeError: it makes no dataset.
+        """
+        made = self._traced(map_func, "flat_map")
+        return self._by("FlatMapDataset", made, element=_inner_form(made, "map_func"))
+
+    def interleave(
+        self,
+        map_func: Callable[..., Any],
+        cycle_length: Any = AUTOTUNE,
+        block_length: Any = 1,
+        num_parallel_calls: Any = None,
+    ) -> Dataset:
+        """The elements of the datasets that a function makes, some of each in turns.
+
+        Args:
+          map_func: makes a dataset of an element.
+          cycle_length: int64, shape (): how many datasets at once; AUTOTUNE for the number of
+            processors, at most 10.
+          block_length: int64, shape (): how many elements of each in its turn.
+          num_parallel_calls: int64, shape (): read the datasets of the cycle ahead; the order is
+            the same.
+        Raises: InvalidTypeError: the function makes no dataset.
+        """
+        made = self._traced(map_func, "interleave")
+        form = _inner_form(made, "map_func")
+        if isinstance(cycle_length, int) and cycle_length == AUTOTUNE:
+            cycle_length = min(os.cpu_count() or 1, 10)
+        inputs = _int64s(cycle_length, block_length)
+        if num_parallel_calls is None:
+            return self._by("InterleaveDataset", made, *inputs, element=form)
+        calls = _int64(num_parallel_calls)
+        return self._by("ParallelInterleaveDatasetV2", made, *inputs, calls, element=form)
+
+    def _traced(self, function: Callable[..., Any], kind: str) -> Traced:
+        return traced(function, self._element, self._variant_tensor.graph, kind)
+
+    def _by(self, op: str, made: Traced, *inputs: Any, element: Any = None) -> Dataset:
+        form = made.form if element is None else element
+        return self._through(op, made.captured, *inputs, element=form, f=made.attr)
+
+    def __repr__(self) -> str:
+        return (
+            f"<weft.{type(self).__name__} shapes: {self.output_shapes}, types: {self.output_types}>"
+        )
+
+
+# ------------------------------------------------------------------------------ helpers
+
+
+class _Held:
+    """Keeps a form from being taken apart."""
+
+    __slots__ = ("form",)
+
+    def __init__(self, form: Any) -> None:
+        self.form = form
+
+
+def _released(structure: Any) -> Any:
+    return nest.map_structure(lambda held: held.form, structure)
+
+
+def _int64(value: Any) -> Output:
+    return convert_to_tensor(value, dtypes.int64)
+
+
+def _int64s(*values: Any) -> list[Output]:
+    return [_int64(value) for value in values]
+
+
+def _row(spec: specs.Spec) -> specs.Spec:
+    return spec.with_dims(None if spec.dims is None else spec.dims[1:])
+
+
+def _check_rows(form: Any) -> None:
+    size: int | None = None
+    for spec in nest.flatten(form):
+        if spec.cls is not Output:
+            raise errors.UnimplementedError(
+                f"from_tensor_slices requires dense tensors, got a {spec.cls.__name__}"
+            )
+        if spec.dims == ():
+            raise errors.InvalidArgumentError("from_tensor_slices requires rank 1 at least, got ()")
+        rows = None if spec.dims is None else spec.dims[0]
+        if None not in (rows, size) and rows != size:
+            raise errors.InvalidArgumentError(
+                f"from_tensor_slices requires first axes of one size, got {size} and {rows}"
+            )
+        size = rows if size is None else size
+
+
+def _common(a: Dims, b: Dims) -> Dims:
+    if a is None or b is None or len(a) != len(b):
+        return None
+    return tuple([m if m == n else None for m, n in zip(a, b, strict=True)])
+
+
+def _static_rows(batch_size: Any, drop_remainder: Any) -> int | None:
+    """The size of every batch, where it is known."""
+    from weft_graph.constant_value import constant_value
+
+    size, drop = (
+        constant_value(each) if isinstance(each, Output) else each
+        for each in (batch_size, drop_remainder)
+    )
+    return int(size) if drop is not None and bool(drop) and size is not None else None
+
+
+def _inner_form(made: Traced, what: str) -> Any:
+    if not isinstance(made.result, Dataset):
+        raise errors.InvalidTypeError(
+            f"`{what}` must return a `Dataset` object, got {made.result!r}"
+        )
+    return made.result._element

@@ -1,0 +1,48 @@
+"""The tuning constant, and the state of iterators in checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import create, out
+from weft_graph.node import Node, Output
+from weft_io.data.iterator import Iterator
+from weft_io.data.prefetching import AUTOTUNE as AUTOTUNE
+from weft_io.saveables import SaveableObject, SaveSpec
+from weft_tensor import dtypes, errors
+
+
+class _IteratorSaveable(SaveableObject):
+    def __init__(self, resource: Output) -> None:
+        name = resource.op.name
+        spec = SaveSpec(self._state, "", name, dtypes.string, resource.device)
+        self._resource = resource
+        super().__init__(resource, [spec], name)
+
+    def _state(self) -> Output:
+        with self._resource.graph.colocate_with(self._resource.node):
+            return out("IteratorSerializeState", [self._resource])
+
+    def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Node:
+        """The node that puts the state back."""
+        with self._resource.graph.colocate_with(self._resource.node):
+            return create("IteratorRestoreState", [self._resource, restored_tensors[0]])
+
+
+def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
+    """What a Saver saves of an iterator: where it is.
+
+    Add it to the collection SAVEABLE_OBJECTS, or give it to a Saver. An iterator that was restored
+    goes on with exactly the elements that had not been taken, buffers of shuffles and of what was
+    read ahead included. Before restoring, an initializable iterator must be initialized. Calls
+    under way in a parallel map are made again; a generator is asked for what it gave before, and
+    that is dropped; the streams of random numbers inside of functions are not part of it.
+
+    Args:
+      iterator: an `Iterator`.
+    Raises: InvalidTypeError: it is none.
+    """
+    if not isinstance(iterator, Iterator):
+        raise errors.InvalidTypeError(f"an Iterator is required, got {iterator!r}")
+    return _IteratorSaveable(iterator._iterator_resource)

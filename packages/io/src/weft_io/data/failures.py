@@ -1,0 +1,26 @@
+"""Errors that wait in a pipeline until the element is asked for that they take the place of."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from weft_tensor import errors
+
+_MARK: Final = "error"
+
+
+def saved_failure(error: BaseException | None) -> list[Any]:
+    """An error as a part of a state."""
+    code = error.code if isinstance(error, errors.OpError) else errors.UNKNOWN
+    return [_MARK, code, getattr(error, "message", None) or str(error)]
+
+
+def failure_of(state: Any) -> errors.OpError | None:
+    """The error in a part of a state; None if it is none."""
+    if not isinstance(state, list) or len(state) != 3 or state[0] != _MARK:
+        return None
+    _, code, message = state
+    if type(code) is not int or not isinstance(message, str):
+        raise errors.InvalidArgumentError(f"the state must have an error here, got {state!r}")
+    found: errors.OpError = errors.from_code(code)(message)
+    return found

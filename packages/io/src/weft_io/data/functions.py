@@ -1,0 +1,115 @@
+"""Tracing: the functions of a pipeline become functions of its graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from weft_graph.func_attr import NameAttrs
+from weft_graph.functions.body import FunctionGraph
+from weft_graph.functions.trace import trace
+from weft_graph.graph import Graph
+from weft_graph.node import Node, Output
+from weft_graph.passes.step_graph import ordered, reachable
+from weft_io.data import specs
+from weft_tensor import errors
+
+
+class Traced:
+    """A function of the graph's library.
+
+    Attributes:
+      attr: what a node refers to it with.
+      captured: values from around that it needs as its last arguments.
+      result: the structure of tensors that the Python function gave, inside the body.
+    """
+
+    def __init__(self, attr: NameAttrs, captured: list[Output], result: Any) -> None:
+        self.attr = attr
+        self.captured = captured
+        self.result = result
+
+    @property
+    def form(self) -> Any:
+        """The form of what it gives."""
+        return specs.form_of(self.result)
+
+
+def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> Traced:
+    """The function of the graph that a Python function describes.
+
+    Args:
+      function: takes the tensors of an element: those of a tuple as several arguments.
+      form: of the elements.
+      outer: the graph of the pipeline.
+      kind: what it is for, in its name.
+    Raises: InvalidTypeError: it gives what is no tensor.
+    """
+    results: list[Any] = []
+
+    def body(*arguments: Any) -> list[Output]:
+        found = function(*arguments)
+        if found is None:
+            raise errors.InvalidTypeError(
+                f"Unsupported return value from function passed to Dataset.{kind}(): None"
+            )
+        if isinstance(found, list):  # several tensors are meant, not one of them stacked
+            found = tuple(found)
+        results.append(specs.converted(found))
+        return specs.components(results[0])
+
+    def arguments(graph: FunctionGraph) -> tuple[list[Any], dict[str, Any]]:
+        outputs = [graph.add_input(part.dtype, part.dims, "arg") for part in specs.parts(form)]
+        element = specs.rebuilt(form, outputs)
+        return (list(element) if type(element) is tuple else [element]), {}
+
+    with outer.functions.reserved(f"Dataset_{kind}") as name:
+        made, _ = trace(body, arguments, name, outer, save=False)
+        outer.functions.add(made)
+    return Traced(NameAttrs(name), made.captured_inputs, results[0])
+
+
+def factory_of(dataset: Output) -> NameAttrs:
+    """A function without arguments that makes a dataset: of copies of the nodes that it needs.
+
+    Raises: InvalidArgumentError: it needs a placeholder or a variable, which a copy cannot see.
+    """
+    outer = dataset.graph
+    nodes = ordered(reachable([dataset.node]))
+    _check_copied(nodes)
+
+    def body() -> list[Output]:
+        from weft_graph import stacks
+
+        graph = stacks.get_default_graph()
+        copies: dict[Output, Output] = {}
+        for node in nodes:
+            twin = graph.add_node(
+                node.op_def,
+                graph.unique_name(node.name),
+                tuple([copies[source] for source in node.inputs]),
+                dict(node.attrs),
+                [output.dtype for output in node.outputs],
+                [output.dims for output in node.outputs],
+                node._code,
+                node._line,
+            )
+            copies.update(zip(node.outputs, twin.outputs, strict=True))
+        return [copies[dataset]]
+
+    with outer.functions.reserved("Dataset_factory") as name:
+        made, _ = trace(body, lambda graph: ((), {}), name, outer, ordered=False, save=False)
+        outer.functions.add(made)
+    return NameAttrs(name)
+
+
+def _check_copied(nodes: Iterable[Node]) -> None:
+    for node in nodes:
+        handles = any(output.dtype.is_ref for output in node.outputs)
+        resource = any(output.dtype.name == "resource" for output in node.outputs)
+        if node.type.startswith("Placeholder") or handles or resource:
+            raise errors.InvalidArgumentError(
+                "Failed to create a one-shot iterator for a dataset. `Dataset.make_one_shot_"
+                f"iterator()` does not support datasets that use placeholders or variables, got "
+                f"{node.name!r} ({node.type}). Use `Dataset.make_initializable_iterator()`."
+            )

@@ -1,0 +1,193 @@
+"""Iterators: where steps take the elements of a dataset from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph import nest
+from weft_graph.builder import convert_to_tensor, create, out
+from weft_graph.node import Node, Output
+from weft_io.data import specs
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape
+
+
+class Iterator:
+    """A place in a dataset.
+
+    Args:
+      iterator_resource: resource, shape ().
+      initializer: node that lets it begin, or None.
+      output_types, output_shapes, output_classes: of elements.
+    """
+
+    def __init__(
+        self,
+        iterator_resource: Output,
+        initializer: Node | None,
+        output_types: Any,
+        output_shapes: Any,
+        output_classes: Any,
+    ) -> None:
+        self._iterator_resource = iterator_resource
+        self._initializer = initializer
+        self._element = specs.form_from(output_types, output_shapes, output_classes)
+
+    @classmethod
+    def _of(cls, resource: Output, initializer: Node | None, element: Any) -> Iterator:
+        found = cls.__new__(cls)
+        found._iterator_resource = resource
+        found._initializer = initializer
+        found._element = element
+        return found
+
+    @staticmethod
+    def from_structure(
+        output_types: Any,
+        output_shapes: Any = None,
+        shared_name: str | None = None,
+        output_classes: Any = None,
+    ) -> Iterator:
+        """An iterator that can go through several datasets; `make_initializer` says which.
+
+        Args:
+          output_types: a structure of element types.
+          output_shapes: a structure of shapes that fit it; unknown by default.
+          shared_name: the name it is shared under among sessions.
+          output_classes: a structure of classes, Tensor or SparseTensor.
+        """
+        element = specs.form_from(output_types, output_shapes, output_classes)
+        return Iterator._of(_resource(element, shared_name), None, element)
+
+    @staticmethod
+    def from_string_handle(
+        string_handle: Any,
+        output_types: Any,
+        output_shapes: Any = None,
+        output_classes: Any = None,
+    ) -> Iterator:
+        """The iterator that a string stands for when it runs.
+
+        Args:
+          string_handle: string, shape ().
+          output_types, output_shapes, output_classes: of its elements.
+        """
+        element = specs.form_from(output_types, output_shapes, output_classes)
+        handle = convert_to_tensor(string_handle, dtypes.string)
+        resource = out("IteratorFromStringHandleV2", [handle], attrs_of(element))
+        return Iterator._of(resource, None, element)
+
+    @property
+    def initializer(self) -> Node:
+        """The node that lets it begin.
+
+        Raises: InvalidArgumentError: it begins by itself, or for several datasets.
+        """
+        if self._initializer is None:
+            raise errors.InvalidArgumentError(
+                "Iterator does not have an initializer. This usually indicates that you are using "
+                "a one-shot iterator."
+            )
+        return self._initializer
+
+    def make_initializer(self, dataset: Any, name: str | None = None) -> Node:
+        """A node that lets it begin at a dataset.
+
+        Raises: InvalidTypeError: the dataset has elements of another form.
+        """
+        try:
+            nest.assert_same_structure(self._element, dataset._element)
+            fits = specs.compatible(self._element, dataset._element)
+        except (errors.InvalidTypeError, errors.InvalidArgumentError):
+            fits = False
+        if not fits:
+            raise errors.InvalidTypeError(
+                f"Expected output types {self.output_types!r} and shapes {self.output_shapes!r} "
+                f"but got dataset with output types {dataset.output_types!r} and shapes "
+                f"{dataset.output_shapes!r}"
+            )
+        variant = dataset._variant_tensor
+        with variant.graph.colocate_with(self._iterator_resource.op):
+            return create("MakeIterator", [variant, self._iterator_resource], name=name)
+
+    def get_next(self, name: str | None = None) -> Any:
+        """The next element: each step that uses it takes one.
+
+        Returns: a structure of tensors.
+        Raises (when it runs): OutOfRangeError: "End of sequence"; FailedPreconditionError: it was
+          not initialized; what the pipeline fails with: the next step goes on behind that.
+        """
+        attrs = attrs_of(self._element)
+        node = create("IteratorGetNext", [self._iterator_resource], attrs, name)
+        return specs.rebuilt(self._element, node.outputs)
+
+    def string_handle(self, name: str | None = None) -> Output:
+        """A string that stands for it: string, shape ()."""
+        return out("IteratorToStringHandle", [self._iterator_resource], name=name)
+
+    @property
+    def output_types(self) -> Any:
+        """A structure of element types."""
+        return types_of(self._element)
+
+    @property
+    def output_shapes(self) -> Any:
+        """A structure of shapes."""
+        return shapes_of(self._element)
+
+    @property
+    def output_classes(self) -> Any:
+        """A structure of classes."""
+        return classes_of(self._element)
+
+
+def types_of(element: Any) -> Any:
+    """The types in a form."""
+    return nest.map_structure(
+        lambda spec: spec.dtype if spec.element is None else types_of(spec.element), element
+    )
+
+
+def shapes_of(element: Any) -> Any:
+    """The shapes in a form."""
+    return nest.map_structure(lambda spec: TensorShape(spec.dims), element)
+
+
+def classes_of(element: Any) -> Any:
+    """The classes in a form."""
+    return nest.map_structure(lambda spec: spec.cls, element)
+
+
+def attrs_of(element: Any) -> dict[str, Any]:
+    """The attributes that say the form of elements to a node."""
+    flat = specs.parts(element)
+    return {
+        "output_types": [part.dtype for part in flat],
+        "output_shapes": [part.dims for part in flat],
+    }
+
+
+def _resource(element: Any, shared_name: str | None) -> Output:
+    attrs = {**attrs_of(element), "shared_name": shared_name or "", "container": ""}
+    return out("IteratorV2", (), attrs)
+
+
+def initializable(dataset: Any, shared_name: str | None) -> Iterator:
+    """An iterator over a dataset that begins when its initializer runs."""
+    variant = dataset._variant_tensor
+    with variant.graph.as_default():
+        resource = _resource(dataset._element, shared_name)
+        with variant.graph.colocate_with(resource.op):
+            initializer = create("MakeIterator", [variant, resource])
+    return Iterator._of(resource, initializer, dataset._element)
+
+
+def one_shot(dataset: Any) -> Iterator:
+    """An iterator over a dataset that begins by itself."""
+    from weft_io.data.functions import factory_of
+
+    variant = dataset._variant_tensor
+    with variant.graph.as_default():
+        attrs = {**attrs_of(dataset._element), "dataset_factory": factory_of(variant)}
+        resource = out("OneShotIterator", (), attrs)
+    return Iterator._of(resource, None, dataset._element)

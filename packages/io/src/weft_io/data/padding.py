@@ -1,0 +1,81 @@
+"""What `padded_batch` is given, for each component."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph import nest
+from weft_graph.builder import convert_to_tensor
+from weft_graph.constant_value import constant_value
+from weft_graph.node import Output
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, as_dims
+
+
+def padded_form(form: Any, padded_shapes: Any) -> tuple[list[Output], list[Dims]]:
+    """The padded shape of each component, as a tensor and as far as it is known.
+
+    Args:
+      form: of the elements.
+      padded_shapes: a structure of shapes: TensorShapes, lists, or tensors int64 of shape (rank,).
+    Raises: InvalidArgumentError: a shape does not fit the elements.
+    """
+    given = nest.flatten_up_to(form, padded_shapes, check_types=False)
+    tensors: list[Output] = []
+    dims: list[Dims] = []
+    for spec, shape in zip(nest.flatten(form), given, strict=True):
+        tensor, known = _shape(shape)
+        if known is not None and spec.dims is not None:
+            _check_fits(known, spec.dims)
+        tensors.append(tensor)
+        dims.append(known)
+    return tensors, dims
+
+
+def _shape(shape: Any) -> tuple[Output, Dims]:
+    if isinstance(shape, Output):
+        known = constant_value(shape)
+        if known is None:
+            rank = None if shape.dims is None else shape.dims[0]
+            return shape, None if rank is None else (None,) * rank
+        sizes: Any = [None if n < 0 else int(n) for n in known]
+        return convert_to_tensor(known.astype(np.int64)), tuple(sizes)
+    if isinstance(shape, list | tuple):
+        shape = [None if n == -1 else n for n in shape]
+    dims = as_dims(shape)
+    if dims is None:
+        raise errors.InvalidArgumentError("padded_shapes must have known ranks, got <unknown>")
+    values = np.array([-1 if n is None else n for n in dims], np.int64)
+    return convert_to_tensor(values), dims
+
+
+def _check_fits(padded: Dims, dims: Dims) -> None:
+    assert padded is not None and dims is not None
+    fits = len(padded) == len(dims) and all(
+        wanted is None or size is None or size <= wanted
+        for wanted, size in zip(padded, dims, strict=True)
+    )
+    if not fits:
+        raise errors.InvalidArgumentError(
+            f"The padded shape {padded} is not compatible with the corresponding input component "
+            f"shape {dims}."
+        )
+
+
+def padding_values_for(form: Any, given: Any) -> list[Output]:
+    """The padding of each component.
+
+    Raises: InvalidTypeError: it is of another element type.
+    """
+    flat = nest.flatten(form)
+    values = (
+        [None] * len(flat) if given is None else nest.flatten_up_to(form, given, check_types=False)
+    )
+    found: list[Output] = []
+    for spec, value in zip(flat, values, strict=True):
+        if value is None:
+            value = b"" if spec.dtype is dtypes.string else np.zeros((), spec.dtype.numpy)
+        found.append(convert_to_tensor(value, spec.dtype))
+    return found

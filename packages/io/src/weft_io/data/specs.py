@@ -1,0 +1,185 @@
+"""The form of elements: a structure of specs, one for each tensor.
+
+Structures are tuples, named tuples and mappings. A list is no structure, but a tensor, as are
+arrays and numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from weft_graph import nest
+from weft_graph.builder import convert_to_tensor
+from weft_graph.indexed_slices import SparseTensor, SparseTensorValue
+from weft_graph.node import Output
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims
+
+
+class Part(NamedTuple):
+    """One component.
+
+    Attributes:
+      dtype: element type.
+      dims: static shape.
+    """
+
+    dtype: DType
+    dims: Dims
+
+
+class Spec:
+    """The form of one tensor of an element.
+
+    A sparse one is three components; a dataset is one of type variant.
+
+    Args:
+      dtype: element type.
+      dims: static shape; of a sparse tensor, the dense one.
+      cls: class of the tensor.
+      element: of a dataset, the form of its elements.
+    """
+
+    __slots__ = ("cls", "dims", "dtype", "element")
+
+    def __init__(self, dtype: DType, dims: Dims, cls: type = Output, element: Any = None) -> None:
+        self.dtype = dtype.base_dtype
+        self.dims = dims
+        self.cls = cls
+        self.element = element
+
+    @property
+    def parts(self) -> list[Part]:
+        """Its components."""
+        if self.cls is SparseTensor:
+            rank = None if self.dims is None else len(self.dims)
+            return [
+                Part(dtypes.int64, (None, rank)),
+                Part(self.dtype, (None,)),
+                Part(dtypes.int64, (rank,)),
+            ]
+        return [Part(self.dtype, self.dims)]
+
+    def rebuilt(self, parts: Sequence[Output]) -> Any:
+        """A tensor of that form, of its components."""
+        if self.cls is SparseTensor:
+            return SparseTensor(*parts)
+        if self.element is not None:
+            return self.cls(parts[0], self.element)
+        return parts[0]
+
+    def with_dims(self, dims: Dims) -> Spec:
+        """The same in another shape."""
+        return Spec(self.dtype, dims, self.cls, self.element)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Spec):
+            return NotImplemented
+        mine = (self.dtype, self.dims, self.cls)
+        return mine == (other.dtype, other.dims, other.cls)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Spec({self.dtype.name}, {TensorShape(self.dims)})"
+
+
+# --------------------------------------------------------------------- values and specs
+
+
+def converted(value: Any) -> Any:
+    """A structure of values as one of tensors, sparse tensors and datasets."""
+    if isinstance(value, SparseTensorValue):
+        return SparseTensor.from_value(value)
+    if isinstance(value, Mapping):
+        found = {key: converted(value[key]) for key in sorted(value)}
+        return nest.pack_sequence_as({key: 0 for key in value}, list(found.values()))
+    if isinstance(value, tuple):
+        items = [converted(item) for item in value]
+        kind: Any = type(value)
+        return kind(*items) if hasattr(kind, "_fields") else tuple(items)
+    if isinstance(value, SparseTensor) or hasattr(value, "_variant_tensor"):
+        return value
+    return convert_to_tensor(value)
+
+
+def form_of(tensors: Any) -> Any:
+    """The form of a structure that `converted` gave."""
+    return nest.map_structure(_spec_of, tensors)
+
+
+def _spec_of(value: Any) -> Spec:
+    if isinstance(value, SparseTensor):
+        return Spec(value.dtype, value.dims, SparseTensor)
+    if hasattr(value, "_variant_tensor"):
+        return Spec(dtypes.variant, (), type(value), value._element)
+    return Spec(value.dtype, value.dims)
+
+
+def components(tensors: Any) -> list[Output]:
+    """All components of a structure that `converted` gave."""
+    return [part for leaf in nest.flatten(tensors) for part in _parts_of(leaf)]
+
+
+def _parts_of(value: Any) -> list[Output]:
+    if isinstance(value, SparseTensor):
+        return [value.indices, value.values, value.dense_shape]
+    if hasattr(value, "_variant_tensor"):
+        return [value._variant_tensor]
+    return [value]
+
+
+def specs_of(form: Any) -> list[Spec]:
+    """The specs of a form in order."""
+    return nest.flatten(form)
+
+
+def parts(form: Any) -> list[Part]:
+    """All components of elements of a form."""
+    return [part for spec in nest.flatten(form) for part in spec.parts]
+
+
+def rebuilt(form: Any, outputs: Sequence[Output]) -> Any:
+    """The structure of tensors of a form, of all its components."""
+    rest = list(outputs)
+    flat: list[Any] = []
+    for spec in nest.flatten(form):
+        count = len(spec.parts)
+        flat.append(spec.rebuilt(rest[:count]))
+        del rest[:count]
+    return nest.pack_sequence_as(form, flat)
+
+
+def form_from(types: Any, shapes: Any = None, classes: Any = None) -> Any:
+    """The form with these types, shapes and classes.
+
+    Args:
+      types: a structure of element types.
+      shapes: a structure of shapes; None for unknown ones.
+      classes: a structure of classes; None for dense tensors.
+    Raises: InvalidArgumentError, InvalidTypeError: the structures differ.
+    """
+    flat = nest.flatten(types)
+    none = [None] * len(flat)
+    each_shape = none if shapes is None else nest.flatten_up_to(types, shapes, check_types=False)
+    each_class = none if classes is None else nest.flatten_up_to(types, classes, check_types=False)
+    specs = [
+        Spec(
+            dtypes.as_dtype(dtype),
+            None if shape is None else as_dims(shape),
+            SparseTensor if cls is SparseTensor else Output,
+        )
+        for dtype, shape, cls in zip(flat, each_shape, each_class, strict=True)
+    ]
+    return nest.pack_sequence_as(types, specs)
+
+
+def compatible(wanted: Any, given: Any) -> bool:
+    """Whether elements of one form can be had where the other is promised."""
+    mine, its = nest.flatten(wanted), nest.flatten(given)
+    return len(mine) == len(its) and all(
+        a.dtype is b.dtype and a.cls is b.cls and compatible_dims(a.dims, b.dims)
+        for a, b in zip(mine, its, strict=True)
+    )

@@ -1,0 +1,192 @@
+"""The state of an iterator as bytes.
+
+    8 bytes  "weftiter"
+    4 bytes  version, 1
+    8 bytes  length of what follows, before the checksum
+    n bytes  one value
+    4 bytes  CRC-32C of all before
+
+A value is a byte that says what it is, and its content:
+
+    N           None
+    T, F        true, false
+    i           1 byte n, then an integer of n bytes, signed
+    s, b        8 bytes n, then n bytes: UTF-8 text, or bytes
+    l           8 bytes n, then n values: a list
+    a           a tensor: 1 byte n and n bytes, its element type's name; 1 byte, its rank; 8 bytes
+                for each size; the elements. Strings are 8 bytes n, then n bytes, each.
+
+Integers are little-endian. A stream is the list of its kind and of what it keeps; see `save` of the
+classes.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, Final
+
+import numpy as np
+from google_crc32c import value as crc32c
+
+from weft_tensor import dtypes, errors
+
+_MAGIC: Final = b"weftiter"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<8sIQ")
+_SIZE: Final = struct.Struct("<Q")
+_DEEPEST: Final = 200
+"""Lists within lists; a pipeline has two for each transformation."""
+_MOST_AXES: Final = 64
+
+
+def encode(value: Any) -> bytes:
+    """A value as bytes.
+
+    Args:
+      value: None, bool, int, str, bytes, a list or tuple of these, an array or a NumPy scalar.
+    Raises: UnimplementedError: something else is in it.
+    """
+    parts: list[bytes] = []
+    _put(value, parts)
+    body = b"".join(parts)
+    data = _HEAD.pack(_MAGIC, _VERSION, len(body)) + body
+    checksum: int = crc32c(data)
+    return data + checksum.to_bytes(4, "little")
+
+
+def _put(value: Any, parts: list[bytes]) -> None:
+    if value is None:
+        parts.append(b"N")
+    elif isinstance(value, bool):
+        parts.append(b"T" if value else b"F")
+    elif isinstance(value, int):
+        data = value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True)
+        parts.append(b"i" + bytes((len(data),)) + data)
+    elif isinstance(value, str | bytes):
+        data = value if isinstance(value, bytes) else value.encode("utf-8", "surrogateescape")
+        parts += (b"b" if data is value else b"s", _SIZE.pack(len(data)), data)
+    elif isinstance(value, list | tuple):
+        parts += (b"l", _SIZE.pack(len(value)))
+        for item in value:
+            _put(item, parts)
+    elif isinstance(value, np.ndarray | np.generic):
+        _put_array(np.asarray(value), parts)
+    else:
+        raise errors.UnimplementedError(
+            f"an iterator whose elements hold {type(value).__name__} cannot be saved"
+        )
+
+
+def _put_array(array: np.ndarray[Any, Any], parts: list[bytes]) -> None:
+    name = dtypes.from_numpy(array.dtype).name.encode()
+    parts += (b"a", bytes((len(name),)), name, bytes((array.ndim,)))
+    parts += [_SIZE.pack(size) for size in array.shape]
+    if array.dtype.kind == "O":
+        for item in array.reshape(-1).tolist():
+            parts += (_SIZE.pack(len(item)), item)
+    else:
+        parts.append(np.ascontiguousarray(array).tobytes())
+
+
+def decode(data: bytes) -> Any:
+    """The value in `data`; tensors of rank 0 are NumPy scalars.
+
+    Raises:
+      InvalidArgumentError: it is no state of an iterator, or of a newer version.
+      DataLossError: it is damaged.
+    """
+    if data[:8] != _MAGIC:
+        raise errors.InvalidArgumentError(
+            f"an iterator's state must begin with {_MAGIC!r}, got {data[:8]!r}"
+        )
+    if len(data) < _HEAD.size + 4:
+        raise _damaged(f"has {len(data)} bytes, fewer than its head")
+    _, version, length = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise errors.InvalidArgumentError(
+            f"an iterator's state must have version {_VERSION}, got {version}"
+        )
+    if len(data) != _HEAD.size + length + 4:
+        raise _damaged(f"must have {_HEAD.size + length + 4} bytes, got {len(data)}")
+    stored = int.from_bytes(data[-4:], "little")
+    if crc32c(data[:-4]) != stored:
+        raise _damaged(f"has the checksum {crc32c(data[:-4]):#010x}, but says {stored:#010x}")
+    reader = _Reader(data, _HEAD.size, len(data) - 4)
+    value = reader.value(0)
+    reader.expect_end()
+    return value
+
+
+class _Reader:
+    def __init__(self, data: bytes, at: int, end: int) -> None:
+        self._data = data
+        self._at = at
+        self._end = end
+
+    def expect_end(self) -> None:
+        if self._at != self._end:
+            raise _damaged(f"has {self._end - self._at} bytes too many at {self._at}")
+
+    def value(self, depth: int) -> Any:
+        kind = self._take(1)
+        if kind in _CONSTANTS:
+            return _CONSTANTS[kind]
+        if kind == b"i":
+            return int.from_bytes(self._take(self._take(1)[0]), "little", signed=True)
+        if kind == b"b":
+            return self._take(self._size())
+        if kind == b"s":
+            return self._take(self._size()).decode("utf-8", "surrogateescape")
+        if kind == b"a":
+            return self._array()
+        if kind != b"l":
+            raise _damaged(f"has no value at {self._at - 1}, but {kind!r}")
+        if depth >= _DEEPEST:
+            raise _damaged(f"has more than {_DEEPEST} lists within each other at {self._at}")
+        return [self.value(depth + 1) for _ in range(self._size())]
+
+    def _take(self, count: int) -> bytes:
+        at = self._at
+        if count > self._end - at:
+            raise _damaged(f"needs {count} bytes at {at}, where {self._end - at} are left")
+        self._at = at + count
+        return self._data[at : at + count]
+
+    def _size(self) -> int:
+        """A number of things that need at least a byte each."""
+        size: int = _SIZE.unpack(self._take(8))[0]
+        if size > self._end - self._at:
+            raise _damaged(
+                f"says {size} at {self._at}, where {self._end - self._at} bytes are left"
+            )
+        return size
+
+    def _array(self) -> Any:
+        name = self._take(self._take(1)[0]).decode("ascii", "replace")
+        try:
+            dtype = dtypes.as_dtype(name).numpy
+        except (errors.OpError, TypeError) as cause:
+            raise _damaged(f"has the element type {name!r} at {self._at}") from cause
+        rank = self._take(1)[0]
+        if rank > _MOST_AXES:
+            raise _damaged(f"has a tensor of rank {rank} at {self._at}")
+        shape = [_SIZE.unpack(self._take(8))[0] for _ in range(rank)]
+        count = math.prod(shape)
+        if count * (8 if dtype.hasobject else dtype.itemsize) > self._end - self._at:
+            raise _damaged(f"has a tensor of shape {shape} at {self._at}, which is not all there")
+        if any(size > self._end for size in shape):
+            raise _damaged(f"has a tensor of shape {shape} at {self._at}")
+        if dtype.hasobject:
+            array = np.empty(count, object)
+            array[:] = [self._take(self._size()) for _ in range(count)]
+        else:
+            array = np.frombuffer(self._take(count * dtype.itemsize), dtype).copy()
+        return array.reshape(shape)[()]
+
+
+_CONSTANTS: Final = {b"N": None, b"T": True, b"F": False}
+
+
+def _damaged(what: str) -> errors.DataLossError:
+    return errors.DataLossError(f"an iterator's state is damaged: it {what}")

@@ -1,0 +1,330 @@
+"""The operations that every file system has, for local paths and for fsspec's URLs."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shutil
+import stat as modes
+from collections.abc import Iterable
+from typing import Any, BinaryIO, Final, NamedTuple, Protocol, cast
+
+from weft_tensor import errors
+
+PathLike = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+_SCHEME: Final = re.compile(r"^(?:[a-zA-Z][\w+.-]*::)*(?P<scheme>[a-zA-Z][\w+.-]*)://")
+
+
+class FileStatistics(NamedTuple):
+    """What `stat` says of a file.
+
+    Attributes:
+      length: bytes.
+      mtime_nsec: when it was last changed, in nanoseconds since 1970; 0 where a store does not say.
+      is_directory: whether it is one.
+    """
+
+    length: int
+    mtime_nsec: int
+    is_directory: bool
+
+
+class FileSystem(Protocol):
+    """What `file_io` needs. Methods raise OSError; paths are those that `locate` returned."""
+
+    def open(self, path: str, mode: str) -> BinaryIO:
+        """An open file; `mode` is of binary kind."""
+        ...
+
+    def stat(self, path: str) -> FileStatistics:
+        """Size, time, kind."""
+        ...
+
+    def list(self, path: str) -> list[tuple[str, bool]]:
+        """Names in a directory and whether each is a directory, in no order."""
+        ...
+
+    def make_directory(self, path: str, parents: bool) -> None:
+        """Create a directory, with those above it if `parents`; it may exist then."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a file, or a directory with all that is in it."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or directory, replacing the target."""
+        ...
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file, replacing the target."""
+        ...
+
+
+class LocalFileSystem:
+    """Paths without a scheme, and `file://`."""
+
+    def open(self, path: str, mode: str) -> BinaryIO:
+        """An open file, buffered."""
+        return cast(BinaryIO, open(path, mode))
+
+    def stat(self, path: str) -> FileStatistics:
+        """Size, time, kind; symbolic links are followed."""
+        found = os.stat(path)
+        return FileStatistics(found.st_size, found.st_mtime_ns, modes.S_ISDIR(found.st_mode))
+
+    def list(self, path: str) -> list[tuple[str, bool]]:
+        """Names and whether they are directories."""
+        with os.scandir(path) as entries:
+            return [(entry.name, entry.is_dir()) for entry in entries]
+
+    def make_directory(self, path: str, parents: bool) -> None:
+        """Create a directory."""
+        if parents:
+            os.makedirs(path, exist_ok=True)
+        else:
+            os.mkdir(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        os.unlink(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a file or a tree; links in it are removed, not followed."""
+        if os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move within the file system, or copy and remove where that is another one."""
+        try:
+            os.replace(source, target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            shutil.move(source, target)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy the contents."""
+        shutil.copyfile(source, target)
+
+
+class FsspecFileSystem:
+    """A file system of fsspec's.
+
+    Args:
+      fs: an `fsspec.AbstractFileSystem`.
+    """
+
+    def __init__(self, fs: Any) -> None:
+        self._fs = fs
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FsspecFileSystem) and bool(self._fs == other._fs)
+
+    def __hash__(self) -> int:
+        return hash(self._fs)
+
+    def open(self, path: str, mode: str) -> BinaryIO:
+        """An open file."""
+        if "r" in mode and self._fs.isdir(path):
+            raise IsADirectoryError(f"{path} is a directory")
+        return cast(BinaryIO, self._fs.open(path, mode))
+
+    def stat(self, path: str) -> FileStatistics:
+        """Size, time where the store knows it, kind."""
+        info = self._fs.info(path)
+        directory = info.get("type") == "directory"
+        return FileStatistics(int(info.get("size") or 0), self._changed(path, info), directory)
+
+    def _changed(self, path: str, info: dict[str, Any]) -> int:
+        if info.get("type") == "directory":
+            return 0
+        try:
+            return int(self._fs.modified(path).timestamp() * 1e9)
+        except (NotImplementedError, FileNotFoundError):  # not every store keeps the time
+            return 0
+
+    def list(self, path: str) -> list[tuple[str, bool]]:
+        """Names and whether they are directories."""
+        self._fs.invalidate_cache(path)  # others write there too
+        found = self._fs.ls(path, detail=True)
+        here = path.rstrip("/")
+        pairs = [(entry["name"].rstrip("/"), entry["type"] == "directory") for entry in found]
+        return [(name.rpartition("/")[2], kind) for name, kind in pairs if name != here]
+
+    def make_directory(self, path: str, parents: bool) -> None:
+        """Create a directory; stores of objects have none and do nothing."""
+        if parents:
+            self._fs.makedirs(path, exist_ok=True)
+        else:
+            self._fs.mkdir(path, create_parents=False)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        if self._fs.isdir(path):
+            raise IsADirectoryError(f"{path} is a directory")
+        self._fs.rm_file(path)
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a file or a tree."""
+        self._fs.rm(path, recursive=True)
+
+    def rename(self, source: str, target: str) -> None:
+        """Move a file or a tree."""
+        self._fs.mv(source, target, recursive=self._fs.isdir(source))
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file inside the store."""
+        self._fs.cp_file(source, target)
+
+
+LOCAL: Final = LocalFileSystem()
+
+
+def as_path(path: PathLike) -> str:
+    """A path as text; names that are no UTF-8 survive the way there and back.
+
+    Raises: InvalidArgumentError: it holds a zero byte.
+    """
+    text = os.fsdecode(path)
+    if "\0" in text:
+        raise errors.InvalidArgumentError(f"a path must not hold a zero byte, got {text!r}")
+    return text
+
+
+def is_url(path: str) -> bool:
+    """Whether a path goes through fsspec."""
+    match = _SCHEME.match(path)
+    return match is not None and not path.startswith("file://")
+
+
+def locate(path: str) -> tuple[FileSystem, str]:
+    """The file system of a path, and the path in it.
+
+    Raises: UnimplementedError: nothing installed knows the URL's scheme.
+    """
+    if not is_url(path):
+        return LOCAL, path.removeprefix("file://")
+    from fsspec.core import url_to_fs
+
+    try:
+        fs, inner = url_to_fs(path)
+    except (ValueError, ImportError) as cause:
+        match = _SCHEME.match(path)
+        assert match is not None
+        raise errors.UnimplementedError(
+            f"File system scheme {match['scheme']!r} not implemented (file: {path!r}): {cause}"
+        ) from cause
+    return FsspecFileSystem(fs), inner
+
+
+def join(directory: str, name: str) -> str:
+    """A name under a directory, of a URL or a path."""
+    if not directory:
+        return name
+    return directory + name if directory.endswith("/") else f"{directory}/{name}"
+
+
+# --------------------------------------------------------------------------- patterns
+
+_SPECIAL: Final = re.compile(r"[*?\[\\]")
+
+
+def has_pattern(path: str) -> bool:
+    """Whether a path holds wildcards."""
+    return _SPECIAL.search(path) is not None
+
+
+def translate(pattern: str) -> re.Pattern[str]:
+    r"""A regular expression for one part of a path.
+
+    Args:
+      pattern: `*` any characters, `?` one, `[a-z]` one of a set, `[^a]` or `[!a]` one of the rest,
+        `\*` the character itself; nothing matches "/".
+    Raises: InvalidArgumentError: a set or an escape does not end.
+    """
+    parts: list[str] = []
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        at += 1
+        if char == "*":
+            parts.append(".*")
+        elif char == "?":
+            parts.append(".")
+        elif char == "[":
+            text, at = _set(pattern, at)
+            parts.append(text)
+        elif char == "\\":
+            if at == len(pattern):
+                raise errors.InvalidArgumentError(f"the pattern {pattern!r} ends in an escape")
+            parts.append(re.escape(pattern[at]))
+            at += 1
+        else:
+            parts.append(re.escape(char))
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _set(pattern: str, at: int) -> tuple[str, int]:
+    negative = pattern[at : at + 1] in ("^", "!")
+    start = at + negative
+    end = pattern.find("]", start + 1)  # a "]" that comes first stands for itself
+    if end < 0:
+        raise errors.InvalidArgumentError(f"the pattern {pattern!r} has a '[' that does not end")
+    inner = re.sub(r"([\\\[\]^&~|])", r"\\\1", pattern[start:end])
+    try:
+        text = f"[{'^' if negative else ''}{inner}]"
+        re.compile(text)
+    except re.error as cause:
+        raise errors.InvalidArgumentError(
+            f"the pattern {pattern!r} has the set [{inner}], which is none: {cause}"
+        ) from cause
+    return text, end + 1
+
+
+def expand(pattern: str) -> list[str]:
+    """The files and directories that match a pattern, sorted; a missing directory has none."""
+    match = _SCHEME.match(pattern)
+    root = match[0] if match else ""
+    if os.name == "nt" and not root:
+        pattern = pattern.replace("\\", "/")
+    parts = pattern[len(root) :].split("/")
+    found = [root]
+    for i, part in enumerate(parts):
+        if not part:
+            found = [f"{base}/" if i == 0 or base[-1] != "/" else base for base in found]
+        elif has_pattern(part):
+            last = i == len(parts) - 1
+            found = [join(base, name) for base in found for name in _matching(base, part, last)]
+        else:
+            found = [join(base, part) for base in found]
+    if not has_pattern(parts[-1]):
+        found = [path for path in found if _there(path)]
+    return sorted(found)
+
+
+def _matching(directory: str, pattern: str, last: bool) -> Iterable[str]:
+    fs, inner = locate(directory or ".")
+    expression = translate(pattern)
+    try:
+        entries = fs.list(inner)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return [name for name, kind in entries if (last or kind) and expression.fullmatch(name)]
+
+
+def _there(path: str) -> bool:
+    fs, inner = locate(path)
+    try:
+        fs.stat(inner)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True

@@ -1,0 +1,540 @@
+"""Files and directories, local or at any URL that fsspec knows: `tf.gfile` and `tf.io.gfile`.
+
+The names of both are here: `Exists`, `Glob`, ... of the former, `exists`, ... of the latter.
+A path is a string, bytes or a `PathLike`; with a scheme (`s3://`, `memory://`) it goes through
+fsspec, which wants that scheme's package. Failures are the errors of `weft_tensor.errors`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, Final
+
+from weft_io.files.failures import reported
+from weft_io.files.systems import (
+    FileStatistics,
+    PathLike,
+    as_path,
+    expand,
+    join as _join,
+    locate,
+)
+from weft_tensor import errors
+
+__all__ = [
+    "Copy",
+    "DeleteRecursively",
+    "Exists",
+    "FastGFile",
+    "FileStatistics",
+    "GFile",
+    "Glob",
+    "IsDirectory",
+    "ListDirectory",
+    "MakeDirs",
+    "MkDir",
+    "Open",
+    "Remove",
+    "Rename",
+    "Stat",
+    "Walk",
+    "copy",
+    "exists",
+    "glob",
+    "isdir",
+    "join",
+    "listdir",
+    "makedirs",
+    "mkdir",
+    "remove",
+    "rename",
+    "rmtree",
+    "stat",
+    "walk",
+]
+
+_CHUNK: Final = 1 << 20
+
+# ------------------------------------------------------------------------------ questions
+
+
+def stat(path: PathLike) -> FileStatistics:
+    """Length, time of the last change, and whether it is a directory.
+
+    Raises: NotFoundError: there is no such file.
+    """
+    name = as_path(path)
+    fs, inner = locate(name)
+    with reported("looking at", name):
+        return fs.stat(inner)
+
+
+def exists(path: PathLike) -> bool:
+    """Whether there is a file or directory of that name.
+
+    Raises: PermissionDeniedError, ...: it cannot be found out.
+    """
+    return _stat_or_none(as_path(path)) is not None
+
+
+def isdir(path: PathLike) -> bool:
+    """Whether the path is a directory; False where there is nothing."""
+    found = _stat_or_none(as_path(path))
+    return found is not None and found.is_directory
+
+
+def _stat_or_none(name: str) -> FileStatistics | None:
+    if not name:
+        return None
+    fs, inner = locate(name)
+    with reported("looking at", name):
+        try:
+            return fs.stat(inner)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+
+def listdir(path: PathLike) -> list[str]:
+    """The names in a directory, sorted.
+
+    Raises: NotFoundError: there is no such directory.
+    """
+    return [name for name, _ in _entries(as_path(path))]
+
+
+def _entries(name: str) -> list[tuple[str, bool]]:
+    fs, inner = locate(name)
+    with reported("listing", name):
+        if not fs.stat(inner).is_directory:
+            raise FileNotFoundError(f"{name} is no directory")
+        return sorted(fs.list(inner))
+
+
+def glob(pattern: PathLike | Iterable[PathLike]) -> list[str]:
+    r"""The paths that match a pattern, or any of several, sorted.
+
+    Args:
+      pattern: `*` any characters but "/", `?` one, `[a-z]` one of a set, `[^a]` one of the rest,
+        `\*` the character itself, in any part of the path.
+    Raises: InvalidArgumentError: a set or an escape does not end.
+    """
+    patterns = [pattern] if isinstance(pattern, str | bytes | os.PathLike) else pattern
+    found: list[str] = []
+    for each in patterns:
+        name = as_path(each)
+        with reported("searching", name):
+            found += expand(name)
+    return found
+
+
+def walk(
+    top: PathLike,
+    topdown: bool = True,
+    onerror: Callable[[errors.OpError], Any] | None = None,
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Every directory under `top`, itself included, as (path, directories in it, files in it).
+
+    Args:
+      topdown: a directory comes before what is in it; else after.
+      onerror: called with what keeps a directory from being listed; nothing by default.
+    """
+    name = as_path(top)
+    try:
+        entries = _entries(name)
+    except errors.OpError as error:
+        if onerror is not None:
+            onerror(error)
+        return
+    directories = [entry for entry, kind in entries if kind]
+    here = (name, directories, [entry for entry, kind in entries if not kind])
+    if topdown:
+        yield here
+    for entry in directories:
+        yield from walk(_join(name, entry), topdown, onerror)
+    if not topdown:
+        yield here
+
+
+def join(path: PathLike, *paths: PathLike) -> str:
+    """Parts of a path joined, of a URL too; an absolute part starts anew."""
+    result = as_path(path)
+    for part in map(as_path, paths):
+        result = part if part.startswith("/") or "://" in part else _join(result, part)
+    return result
+
+
+# ---------------------------------------------------------------------------- changes
+
+
+def mkdir(path: PathLike) -> None:
+    """Create a directory; one that exists is left alone.
+
+    Raises:
+      NotFoundError: the directory above does not exist.
+      AlreadyExistsError: there is a file of that name.
+    """
+    _make_directory(as_path(path), parents=False)
+
+
+def makedirs(path: PathLike) -> None:
+    """Create a directory and those above it; what exists is left alone.
+
+    Raises: FailedPreconditionError, AlreadyExistsError: there is a file in the way.
+    """
+    _make_directory(as_path(path), parents=True)
+
+
+def _make_directory(name: str, parents: bool) -> None:
+    found = _stat_or_none(name)
+    if found is not None and found.is_directory:
+        return
+    fs, inner = locate(name)
+    with reported("creating the directory", name):
+        if found is not None:
+            raise NotADirectoryError(f"{name} is a file")
+        fs.make_directory(inner, parents)
+
+
+def remove(path: PathLike) -> None:
+    """Remove a file.
+
+    Raises: NotFoundError; FailedPreconditionError: it is a directory.
+    """
+    name = as_path(path)
+    fs, inner = locate(name)
+    with reported("removing", name):
+        fs.remove(inner)
+
+
+def rmtree(path: PathLike) -> None:
+    """Remove a directory with all that is in it.
+
+    Raises: NotFoundError: there is none.
+    """
+    name = as_path(path)
+    fs, inner = locate(name)
+    with reported("removing", name):
+        fs.remove_tree(inner)
+
+
+def rename(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
+    """Move a file or a directory, between file systems too, which copies it.
+
+    Args:
+      overwrite: replace a file that is there.
+    Raises: NotFoundError; AlreadyExistsError: the target exists, and `overwrite` is false.
+    """
+    source, target = as_path(src), as_path(dst)
+    found = stat(source)
+    _check_free(target, overwrite)
+    (fs, inner), (other, place) = locate(source), locate(target)
+    if fs == other:
+        with reported("renaming", source):
+            fs.rename(inner, place)
+        return
+    if found.is_directory:
+        raise errors.UnimplementedError(
+            f"a directory moves within one file system only, got {source} and {target}"
+        )
+    copy(source, target, overwrite)
+    remove(source)
+
+
+def copy(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
+    """Copy a file, between file systems too.
+
+    Args:
+      overwrite: replace a file that is there.
+    Raises: NotFoundError; AlreadyExistsError: the target exists, and `overwrite` is false;
+      FailedPreconditionError: the source is a directory.
+    """
+    source, target = as_path(src), as_path(dst)
+    found = stat(source)
+    _check_free(target, overwrite)
+    with reported("copying", source):
+        if found.is_directory:
+            raise IsADirectoryError(f"{source} is a directory")
+    (fs, inner), (other, place) = locate(source), locate(target)
+    with reported(f"copying {source} to", target):
+        if fs == other:
+            fs.copy(inner, place)
+            return
+        with fs.open(inner, "rb") as reading, other.open(place, "wb") as writing:
+            shutil.copyfileobj(reading, writing, _CHUNK)
+
+
+def _check_free(target: str, overwrite: bool) -> None:
+    if not overwrite and exists(target):
+        raise errors.AlreadyExistsError(
+            f"{target} exists; overwrite=True would replace it", details={"file": target}
+        )
+
+
+# ------------------------------------------------------------------------------ files
+
+
+class GFile:
+    """An open file, local or at a URL.
+
+    It opens when it is first used, so that a missing file is an error of `read`. Positions are in
+    bytes in text mode as well.
+
+    Args:
+      name: path.
+      mode: "r", "w", "a", "r+", "w+" or "a+", for UTF-8 text; with "b" for bytes.
+    Raises: InvalidArgumentError: another mode.
+    """
+
+    def __init__(self, name: PathLike, mode: str = "r") -> None:
+        plain = mode.replace("b", "")
+        if plain not in ("r", "w", "a", "r+", "w+", "a+") or mode.count("b") > 1:
+            raise errors.InvalidArgumentError(
+                f"mode must be 'r', 'w', 'a', 'r+', 'w+' or 'a+', with 'b' for bytes, got {mode!r}"
+            )
+        self._path = as_path(name)
+        self._given = name
+        self._mode = mode
+        self._binary = "b" in mode
+        self._plain = plain
+        self._file: BinaryIO | None = None
+        self._used = False
+
+    @property
+    def name(self) -> Any:
+        """The path, as it was given."""
+        return self._given
+
+    @property
+    def mode(self) -> str:
+        """The mode, as it was given."""
+        return self._mode
+
+    def _open(self, doing: str = "opening") -> BinaryIO:
+        if self._file is None:
+            fs, inner = locate(self._path)
+            mode = self._plain[0] + "b" + self._plain[1:]
+            with reported(doing, self._path):
+                self._file = fs.open(inner, mode)
+            self._used = True
+        return self._file
+
+    def _readable(self) -> BinaryIO:
+        if self._plain in ("w", "a"):
+            raise errors.PermissionDeniedError(
+                f"{self._path} is open with mode {self._mode!r}, which does not read"
+            )
+        return self._open("reading")
+
+    def size(self) -> int:
+        """Bytes in the file now; what was written and not flushed is not in it yet."""
+        return stat(self._path).length
+
+    def read(self, n: int = -1) -> Any:
+        """The next `n` bytes, or all that follow, as text or bytes.
+
+        In text mode a character that was begun is completed.
+
+        Raises: NotFoundError, ...; InvalidArgumentError: text mode, and the bytes are no UTF-8.
+        """
+        file = self._readable()
+        with reported("reading", self._path):
+            data = file.read() if n is None or n < 0 else self._read_some(file, n)
+        return self._decoded(data, file)
+
+    def _read_some(self, file: BinaryIO, n: int) -> bytes:
+        data = file.read(n)
+        if self._binary or not data:
+            return data
+        wanted = _missing_bytes(data)
+        return data + file.read(wanted) if wanted else data
+
+    def _decoded(self, data: bytes, file: BinaryIO) -> Any:
+        if self._binary:
+            return data
+        try:
+            return data.decode()
+        except UnicodeDecodeError as cause:
+            offset = file.tell() - len(data) + cause.start
+            raise errors.InvalidArgumentError(
+                f"{self._path} is no UTF-8 text at offset {offset}: {cause.reason}; "
+                "a mode with 'b' reads bytes",
+                details={"file": self._path, "offset": offset},
+            ) from cause
+
+    def readline(self) -> Any:
+        """The next line with its end; empty when there is none."""
+        file = self._readable()
+        with reported("reading", self._path):
+            data = file.readline()
+        return self._decoded(data, file)
+
+    def readlines(self) -> list[Any]:
+        """All lines that follow, with their ends."""
+        return list(self)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    def next(self) -> Any:
+        """The next line; raises StopIteration after the last."""
+        return self.__next__()
+
+    def write(self, file_content: str | bytes) -> None:
+        """Append text, as UTF-8, or bytes, in any mode that writes.
+
+        Raises: PermissionDeniedError: the mode does not write; ResourceExhaustedError: no space.
+        """
+        if self._plain == "r":
+            raise errors.PermissionDeniedError(
+                f"{self._path} is open with mode {self._mode!r}, which does not write"
+            )
+        if not isinstance(file_content, str | bytes | bytearray | memoryview):
+            raise TypeError(f"write() takes text or bytes, got {type(file_content).__name__}")
+        data = file_content.encode() if isinstance(file_content, str) else file_content
+        file = self._open("writing")
+        with reported("writing", self._path):
+            file.write(data)
+
+    def tell(self) -> int:
+        """The position in bytes."""
+        with reported("reading", self._path):
+            return self._open().tell()
+
+    def seek(self, offset: int | None = None, whence: int = 0, position: int | None = None) -> None:
+        """Go to a position in bytes.
+
+        Args:
+          offset: counted from what `whence` says.
+          whence: 0 from the start, 1 from here, 2 from the end.
+          position: the former name of `offset` from the start.
+        Raises: InvalidArgumentError: before the start, or another `whence`.
+        """
+        if position is not None:
+            offset, whence = position, 0
+        if offset is None:
+            raise TypeError("seek() takes an offset")
+        file = self._open()
+        with reported("seeking in", self._path):
+            try:
+                file.seek(offset, whence)
+            except ValueError as cause:
+                raise errors.InvalidArgumentError(
+                    f"seeking in {self._path} failed: {cause}"
+                ) from cause
+
+    def seekable(self) -> bool:
+        """True."""
+        return True
+
+    def flush(self) -> None:
+        """Hand over what was written to the file system."""
+        if self._file is not None:
+            with reported("writing", self._path):
+                self._file.flush()
+
+    def close(self) -> None:
+        """Flush and close. A file that was opened to be written exists afterwards."""
+        if not self._used and self._plain[0] != "r":
+            self._open("writing")
+        file, self._file = self._file, None
+        if file is not None:
+            with reported("closing", self._path):
+                file.close()
+
+    def __enter__(self) -> GFile:
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._path!r}, mode {self._mode!r}>"
+
+
+def _missing_bytes(data: bytes) -> int:
+    """How many bytes the last character of UTF-8 text lacks."""
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 != 0x80:
+            length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+            return max(0, length - back)
+    return 0
+
+
+class FastGFile(GFile):
+    """A GFile by its former name."""
+
+
+Open = GFile
+
+# --------------------------------------------------------------- the names of tf.gfile
+
+
+def Copy(oldpath: PathLike, newpath: PathLike, overwrite: bool = False) -> None:  # noqa: N802
+    """Copy a file; see `copy`."""
+    copy(oldpath, newpath, overwrite)
+
+
+def DeleteRecursively(dirname: PathLike) -> None:  # noqa: N802
+    """Remove a directory with all that is in it; see `rmtree`."""
+    rmtree(dirname)
+
+
+def Exists(filename: PathLike) -> bool:  # noqa: N802
+    """Whether there is a file or directory of that name."""
+    return exists(filename)
+
+
+def Glob(filename: PathLike | Iterable[PathLike]) -> list[str]:  # noqa: N802
+    """The paths that match a pattern, or any of several; see `glob`."""
+    return glob(filename)
+
+
+def IsDirectory(dirname: PathLike) -> bool:  # noqa: N802
+    """Whether the path is a directory."""
+    return isdir(dirname)
+
+
+def ListDirectory(dirname: PathLike) -> list[str]:  # noqa: N802
+    """The names in a directory, sorted; see `listdir`."""
+    return listdir(dirname)
+
+
+def MakeDirs(dirname: PathLike) -> None:  # noqa: N802
+    """Create a directory and those above it; see `makedirs`."""
+    makedirs(dirname)
+
+
+def MkDir(dirname: PathLike) -> None:  # noqa: N802
+    """Create a directory; see `mkdir`."""
+    mkdir(dirname)
+
+
+def Remove(filename: PathLike) -> None:  # noqa: N802
+    """Remove a file; see `remove`."""
+    remove(filename)
+
+
+def Rename(oldname: PathLike, newname: PathLike, overwrite: bool = False) -> None:  # noqa: N802
+    """Move a file or a directory; see `rename`."""
+    rename(oldname, newname, overwrite)
+
+
+def Stat(filename: PathLike) -> FileStatistics:  # noqa: N802
+    """Length, time of the last change, and whether it is a directory; see `stat`."""
+    return stat(filename)
+
+
+def Walk(  # noqa: N802
+    top: PathLike, in_order: bool = True
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Every directory under `top`, before what is in it if `in_order`; see `walk`."""
+    return walk(top, in_order)

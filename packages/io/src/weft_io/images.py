@@ -1,0 +1,67 @@
+"""Images as PNG, and floating-point images as bytes."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+
+import numpy as np
+
+from weft_tensor import errors
+
+Array = np.ndarray[Any, Any]
+
+_MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
+_FLOAT32: Final = float(np.finfo(np.float32).max)
+_DARK: Final = 1e-6
+"""Images of no larger magnitude are all 0: what would be left of them is noise."""
+
+
+def encode_png(image: Array) -> bytes:
+    """A PNG file.
+
+    Args:
+      image: uint8, shape (height, width, 1, 3 or 4), with pixels.
+    """
+    from PIL import Image
+
+    channels = image.shape[2]
+    pixels = np.ascontiguousarray(image[:, :, 0] if channels == 1 else image)
+    file = io.BytesIO()
+    size = (image.shape[1], image.shape[0])
+    Image.frombuffer(_MODES[channels], size, pixels, "raw", _MODES[channels], 0, 1).save(
+        file, "PNG"
+    )
+    return file.getvalue()
+
+
+def scale_to_bytes(image: Array, bad_color: Array) -> Array:
+    """A floating-point image as uint8.
+
+    Where nothing is negative, the largest value becomes 255; else 0 becomes 128, and the largest
+    magnitude 127 up or down from there.
+
+    Args:
+      image: floating, shape (height, width, channels).
+      bad_color: uint8, at least a value per channel: what pixels that are not finite become.
+    Returns: uint8, shape of `image`.
+    """
+    channels = image.shape[2]
+    if len(bad_color) < channels:
+        raise errors.InvalidArgumentError(
+            f"bad_color must have a value for each of {channels} channels, got {len(bad_color)}"
+        )
+    wide = image.astype(np.float32) if image.itemsize < 4 else image
+    finite = np.isfinite(wide).all(axis=2)
+    good = wide[finite]
+    low, high = (good.min(), good.max()) if good.size else (0.0, 0.0)
+    if low < 0:
+        largest, reach, offset = max(-low, high), 127.0, 128.0
+    else:
+        largest, reach, offset = high, 255.0, 0.0
+    limit = np.float32(largest) if largest < _FLOAT32 else largest
+    scale = wide.dtype.type(0 if largest < _DARK else reach / limit)
+    result = np.empty(image.shape, np.uint8)
+    result[finite] = good * scale + wide.dtype.type(offset)
+    result[~finite] = bad_color[:channels]
+    return result

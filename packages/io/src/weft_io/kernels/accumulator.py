@@ -1,0 +1,127 @@
+"""Kernels of accumulators; taking a result waits without a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources import Done
+from weft_io.queues.accumulator import DenseAccumulator, SparseAccumulator
+from weft_io.queues.handles import holder, resource_of
+from weft_io.queues.values import keeper
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_exec.executor.context import StepContext
+    from weft_graph.node import Node
+
+_Kinds = type[DenseAccumulator] | type[SparseAccumulator]
+
+
+def _holder(node: Node, device: Device, cls: _Kinds) -> KernelFunction:
+    dtype, dims = node.attrs["dtype"], node.attrs["shape"]
+    mean = node.attrs["reduction_type"] == "MEAN"
+
+    def make(name: str) -> DenseAccumulator | SparseAccumulator:
+        return cls(name, dtype, dims, mean)
+
+    def check(found: DenseAccumulator | SparseAccumulator) -> None:
+        for what, has, wanted in (
+            ("type", found.dtype.name, dtype.name),
+            ("shape", format_dims(found.dims), format_dims(dims)),
+            ("reduction", found.mean, mean),
+        ):
+            if has != wanted:
+                raise errors.InvalidArgumentError(
+                    f"Shared accumulator {found.name!r} has {what} {has}, "
+                    f"but {wanted} was requested"
+                )
+
+    return holder(node, device, cls, make, check)
+
+
+@kernel("ConditionalAccumulator", "ResourceConditionalAccumulator")
+def _dense(node: Node, device: Device) -> KernelFunction:
+    return _holder(node, device, DenseAccumulator)
+
+
+@kernel("SparseConditionalAccumulator")
+def _sparse(node: Node, device: Device) -> KernelFunction:
+    return _holder(node, device, SparseAccumulator)
+
+
+def _kind_of(node: Node) -> _Kinds:
+    return SparseAccumulator if node.type.startswith("Sparse") else DenseAccumulator
+
+
+def _check_type(found: DenseAccumulator | SparseAccumulator, node: Node) -> None:
+    if found.dtype != node.attrs["dtype"]:
+        raise errors.InvalidArgumentError(
+            f"the accumulator {found.name!r} is {found.dtype.name}, "
+            f"but the gradient is {node.attrs['dtype'].name}"
+        )
+
+
+@kernel("AccumulatorApplyGradient", "ResourceAccumulatorApplyGradient")
+def _apply(node: Node, device: Device) -> KernelFunction:
+    keep = keeper(node, 2)
+
+    def run(handle: Any, step: Any, gradient: Any) -> None:
+        found = resource_of(handle, DenseAccumulator)
+        _check_type(found, node)
+        found.apply(int(step), *keep((handle, step, gradient)))
+
+    return run
+
+
+@kernel("SparseAccumulatorApplyGradient")
+def _apply_sparse(node: Node, device: Device) -> KernelFunction:
+    keep = keeper(node, 2)
+    known: bool = node.attrs["has_known_shape"]
+
+    def run(handle: Any, step: Any, *parts: Any) -> None:
+        found = resource_of(handle, SparseAccumulator)
+        _check_type(found, node)
+        indices, values, shape = keep((handle, step, *parts))
+        found.apply(int(step), indices, values, shape if known else None)
+
+    return run
+
+
+@kernel(
+    "AccumulatorTakeGradient",
+    "ResourceAccumulatorTakeGradient",
+    "SparseAccumulatorTakeGradient",
+    asynchronous=True,
+)
+def _take(node: Node, device: Device) -> KernelFunction:
+    kind = _kind_of(node)
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        found: DenseAccumulator | SparseAccumulator = resource_of(inputs[0], kind)
+        _check_type(found, node)
+        found.take(int(inputs[1]), done, ctx.cancellation)
+
+    return run
+
+
+def _either(handle: Any) -> DenseAccumulator | SparseAccumulator:
+    found = getattr(handle, "resource", None)
+    if isinstance(found, SparseAccumulator):
+        return found
+    return resource_of(handle, DenseAccumulator)
+
+
+@kernel("AccumulatorSetGlobalStep", "ResourceAccumulatorSetGlobalStep")
+def _set_step(node: Node, device: Device) -> KernelFunction:
+    return lambda handle, step: _either(handle).set_step(int(step))
+
+
+@kernel("AccumulatorNumAccumulated", "ResourceAccumulatorNumAccumulated")
+def _count(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: np.int32(_either(handle).count)

@@ -1,0 +1,97 @@
+"""Kernels of barriers; taking elements waits without a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources import Done
+from weft_io.queues.barrier import Barrier
+from weft_io.queues.handles import allocator, deadline_in, holder, resource_of
+from weft_io.queues.values import keeper
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_exec.executor.context import StepContext
+    from weft_graph.node import Node
+
+
+@kernel("Barrier")
+def _barrier(node: Node, device: Device) -> KernelFunction:
+    types, shapes = tuple(node.attrs["component_types"]), tuple(node.attrs["shapes"])
+    if node.attrs["capacity"] >= 0:
+        raise errors.InvalidArgumentError(
+            f"Barrier only accepts capacity=-1, got {node.attrs['capacity']}"
+        )
+    if shapes and len(shapes) != len(types):
+        raise errors.InvalidArgumentError(
+            f"a barrier with {len(types)} components must have as many shapes or none, "
+            f"got {len(shapes)}"
+        )
+
+    def check(found: Barrier) -> None:
+        if (found.types, found.shapes) != (types, shapes):
+            raise errors.InvalidArgumentError(
+                f"Shared barrier {found.name!r} has components of other types or shapes than "
+                "were requested"
+            )
+
+    return holder(node, device, Barrier, lambda name: Barrier(name, types, shapes), check)
+
+
+@kernel("BarrierInsertMany")
+def _insert_many(node: Node, device: Device) -> KernelFunction:
+    component: int = node.attrs["component_index"]
+    dtype = node.attrs["T"]
+    keep = keeper(node, 2)
+
+    def run(handle: Any, keys: Any, values: Any) -> None:
+        found = resource_of(handle, Barrier)
+        if 0 <= component < len(found.types) and found.types[component] != dtype:
+            raise errors.InvalidArgumentError(
+                f"component {component} of barrier {found.name!r} is "
+                f"{found.types[component].name}, got {dtype.name}"
+            )
+        found.insert_many(component, keys.tolist(), *keep((handle, keys, values)))
+
+    return run
+
+
+@kernel("BarrierTakeMany", asynchronous=True)
+def _take_many(node: Node, device: Device) -> KernelFunction:
+    types = tuple(node.attrs["component_types"])
+    small: bool = node.attrs["allow_small_batch"]
+    timeout: int = node.attrs["timeout_ms"]
+    empty = allocator(device)
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        found = resource_of(inputs[0], Barrier)
+        if found.types != types:
+            raise errors.InvalidArgumentError(
+                f"barrier {found.name!r} holds components of types "
+                f"{[t.name for t in found.types]}, got {[t.name for t in types]}"
+            )
+        deadline = deadline_in(timeout)
+        found.take_many(int(inputs[1]), small, empty, done, ctx.cancellation, deadline)
+
+    return run
+
+
+@kernel("BarrierClose")
+def _close(node: Node, device: Device) -> KernelFunction:
+    cancel: bool = node.attrs["cancel_pending_enqueues"]
+    return lambda handle: resource_of(handle, Barrier).close_barrier(cancel)
+
+
+@kernel("BarrierReadySize")
+def _ready_size(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: np.int32(resource_of(handle, Barrier).ready_size())
+
+
+@kernel("BarrierIncompleteSize")
+def _incomplete_size(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: np.int32(resource_of(handle, Barrier).incomplete_size())

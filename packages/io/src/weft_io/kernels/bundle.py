@@ -1,0 +1,75 @@
+"""Kernels that name, write and merge bundles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+
+@kernel("ShardedFilename")
+def _sharded_filename(node: Node, device: Device) -> KernelFunction:
+    def run(basename: Any, shard: Any, number: Any) -> Any:
+        return _string(b"%s-%05d-of-%05d" % (_bytes(basename), int(shard), int(number)))
+
+    return run
+
+
+@kernel("ShardedFilespec")
+def _sharded_filespec(node: Node, device: Device) -> KernelFunction:
+    def run(basename: Any, number: Any) -> Any:
+        return _string(b"%s-?????-of-%05d" % (_bytes(basename), int(number)))
+
+    return run
+
+
+@kernel("MergeV2Checkpoints", heavy=True)
+def _merge(node: Node, device: Device) -> KernelFunction:
+    delete, allow = node.attrs["delete_old_dirs"], node.attrs["allow_missing_files"]
+
+    def run(prefixes: Any, destination: Any) -> None:
+        from weft_io.bundle.writer import merge_bundles
+
+        merge_bundles([_text(p) for p in prefixes], _text(destination), delete, allow)
+
+    return run
+
+
+def writes_bundle(node: Node) -> bool:
+    """Whether a SaveV2 is followed by a MergeV2Checkpoints, which wants bundles."""
+    return node.inputs[0].node.type == "ShardedFilename"
+
+
+def save_bundle(node: Node) -> KernelFunction:
+    """What a SaveV2 runs that writes a bundle."""
+    types = node.attrs["dtypes"]
+
+    def run(prefix: Any, names: Any, specs: Any, *tensors: Any) -> None:
+        from weft_io.bundle.writer import Item, write_bundle
+
+        columns = zip(names, types, tensors, specs, strict=True)
+        write_bundle(_text(prefix), [Item(_text(n), t, v, _text(s)) for n, t, v, s in columns])
+
+    return run
+
+
+def _string(value: bytes) -> Any:
+    result: Any = np.empty((), object)
+    result[()] = value
+    return result
+
+
+def _bytes(value: Any) -> bytes:
+    item: bytes = value.item() if hasattr(value, "item") else value
+    return item
+
+
+def _text(value: Any) -> str:
+    """A string element as text; paths may hold what is not UTF-8."""
+    return _bytes(value).decode("utf-8", "surrogateescape")

@@ -1,0 +1,378 @@
+"""Kernels of datasets, which only say what is to be done, and of iterators, which do it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources import Done
+from weft_graph.ops.control import py_function_of
+from weft_io.data import batches, caching, files, generators, mapping, parallel, passing, sources
+from weft_io.data.calls import call_of, threads_for, with_captured
+from weft_io.data.prefetching import PrefetchSource
+from weft_io.data.resource import IteratorResource
+from weft_io.data.shuffling import ShuffleSource
+from weft_io.data.streams import Source, graph_value
+from weft_io.queues.handles import allocator, holder, resource_of
+from weft_io.records.fixed import FixedLengthSource
+from weft_io.records.lines import LineSource
+from weft_io.records.options import TFRecordOptions
+from weft_io.records.tfrecord import TFRecordSource
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_exec.executor.context import StepContext
+    from weft_graph.node import Node
+
+# ------------------------------------------------------------------------------ values
+
+
+@kernel("TensorDataset")
+def _tensors(node: Node, device: Device) -> KernelFunction:
+    return lambda *values: sources.TensorSource(values)
+
+
+@kernel("TensorSliceDataset")
+def _slices(node: Node, device: Device) -> KernelFunction:
+    return lambda *values: sources.SliceSource(values)
+
+
+@kernel("RangeDataset")
+def _range(node: Node, device: Device) -> KernelFunction:
+    dtype = node.attrs["output_types"][0].numpy
+    return lambda start, stop, step: sources.RangeSource(int(start), int(stop), int(step), dtype)
+
+
+@kernel("PythonGeneratorDataset")
+def _generator(node: Node, device: Device) -> KernelFunction:
+    function = py_function_of(node.attrs["token"])
+    types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
+    assert isinstance(function, generators.GeneratorFunction)
+
+    def run(*args: Any) -> Source:
+        values = [a[()] if isinstance(a, np.ndarray) and not a.ndim else a for a in args]
+        return generators.GeneratorSource(function, values, types, shapes)
+
+    return run
+
+
+# ------------------------------------------------------------------------------- files
+
+
+def _paths(value: Any) -> list[str]:
+    return [path.decode("utf-8", "surrogateescape") for path in np.asarray(value).ravel().tolist()]
+
+
+def _compression(value: Any) -> str:
+    return TFRecordOptions.get_compression_type_string(np.asarray(value).item().decode())
+
+
+@kernel("TFRecordDataset")
+def _tfrecords(node: Node, device: Device) -> KernelFunction:
+    def run(names: Any, compression: Any, buffer_size: Any) -> Source:
+        kind = _compression(compression)
+        return files.RecordsSource(
+            "TFRecord", _paths(names), lambda path, offset: TFRecordSource(path, kind, offset)
+        )
+
+    return run
+
+
+@kernel("TextLineDataset")
+def _lines(node: Node, device: Device) -> KernelFunction:
+    def run(names: Any, compression: Any, buffer_size: Any) -> Source:
+        kind = _compression(compression)
+        return files.RecordsSource(
+            "TextLine", _paths(names), lambda path, offset: LineSource(path, kind, offset)
+        )
+
+    return run
+
+
+@kernel("FixedLengthRecordDatasetV2")
+def _fixed(node: Node, device: Device) -> KernelFunction:
+    def run(
+        names: Any, header: Any, record: Any, footer: Any, buffer_size: Any, compression: Any
+    ) -> Source:
+        kind = _compression(compression)
+        sizes = int(header), int(record), int(footer)
+        for what, size, least in zip(("header", "record", "footer"), sizes, (0, 1, 0), strict=True):
+            if size < least:
+                raise errors.InvalidArgumentError(f"{what}_bytes must be >= {least}, got {size}")
+        before, length, after = sizes
+        return files.RecordsSource(
+            "FixedLengthRecord",
+            _paths(names),
+            lambda path, offset: FixedLengthSource(path, length, before, after, 0, kind, offset),
+        )
+
+    return run
+
+
+# ----------------------------------------------------------------------------- passing
+
+
+@kernel("TakeDataset")
+def _take(node: Node, device: Device) -> KernelFunction:
+    return lambda source, count: passing.TakeSource(source, int(count))
+
+
+@kernel("SkipDataset")
+def _skip(node: Node, device: Device) -> KernelFunction:
+    return lambda source, count: passing.SkipSource(source, int(count))
+
+
+@kernel("RepeatDataset")
+def _repeat(node: Node, device: Device) -> KernelFunction:
+    return lambda source, count: passing.RepeatSource(source, int(count))
+
+
+@kernel("ShardDataset")
+def _shard(node: Node, device: Device) -> KernelFunction:
+    return lambda source, number, index: passing.ShardSource(source, int(number), int(index))
+
+
+@kernel("ConcatenateDataset")
+def _concatenate(node: Node, device: Device) -> KernelFunction:
+    return passing.ConcatenateSource
+
+
+@kernel("ZipDataset")
+def _zip(node: Node, device: Device) -> KernelFunction:
+    return lambda *inputs: passing.ZipSource(inputs)
+
+
+@kernel("PrefetchDataset")
+def _prefetch(node: Node, device: Device) -> KernelFunction:
+    return lambda source, size: PrefetchSource(source, int(size))
+
+
+@kernel("ShuffleDataset")
+def _shuffle(node: Node, device: Device) -> KernelFunction:
+    again: bool = node.attrs["reshuffle_each_iteration"]
+    return lambda source, size, seed, seed2: ShuffleSource(
+        source, int(size), (int(seed), int(seed2)), again
+    )
+
+
+@kernel("CacheDataset")
+def _cache(node: Node, device: Device) -> KernelFunction:
+    def run(source: Source, name: Any) -> Source:
+        (path,) = _paths(name)
+        return caching.FileCacheSource(source, path) if path else caching.MemoryCacheSource(source)
+
+    return run
+
+
+# ----------------------------------------------------------------------------- batches
+
+
+@kernel("BatchDatasetV2")
+def _batch(node: Node, device: Device) -> KernelFunction:
+    empty = allocator(device)
+    return lambda source, size, drop: batches.BatchSource(source, int(size), bool(drop), empty)
+
+
+@kernel("PaddedBatchDatasetV2")
+def _padded_batch(node: Node, device: Device) -> KernelFunction:
+    empty = allocator(device)
+    count: int = node.attrs["N"]
+
+    def run(source: Source, size: Any, *rest: Any) -> Source:
+        shapes = [[int(n) for n in shape] for shape in rest[:count]]
+        padding = [
+            value[()] if isinstance(value, np.ndarray) else value for value in rest[count:-1]
+        ]
+        return batches.PaddedBatchSource(source, int(size), bool(rest[-1]), empty, shapes, padding)
+
+    return run
+
+
+@kernel("UnbatchDataset")
+def _unbatch(node: Node, device: Device) -> KernelFunction:
+    return batches.UnbatchSource
+
+
+# --------------------------------------------------------------------------- functions
+
+
+@kernel("MapDataset")
+def _map(node: Node, device: Device) -> KernelFunction:
+    call = call_of(node, "f", device)
+    return lambda source, *captured: mapping.MapSource(source, with_captured(call, captured))
+
+
+@kernel("ParallelMapDataset")
+def _parallel_map(node: Node, device: Device) -> KernelFunction:
+    call = call_of(node, "f", device)
+
+    def run(source: Source, *rest: Any) -> Source:
+        calls = _parallel_calls(rest[-1])
+        most, pool = threads_for(calls, device)
+        return parallel.ParallelMapSource(source, with_captured(call, rest[:-1]), most, pool)
+
+    return run
+
+
+def _parallel_calls(value: Any) -> int:
+    calls = int(value)
+    if calls < 1 and calls != -1:
+        raise errors.InvalidArgumentError(
+            f"num_parallel_calls must be greater than zero, or -1 for AUTOTUNE, got {calls}"
+        )
+    return calls
+
+
+@kernel("FilterDataset")
+def _filter(node: Node, device: Device) -> KernelFunction:
+    call = call_of(node, "predicate", device)
+    return lambda source, *captured: mapping.FilterSource(source, with_captured(call, captured))
+
+
+@kernel("FlatMapDataset")
+def _flat_map(node: Node, device: Device) -> KernelFunction:
+    call = call_of(node, "f", device)
+    return lambda source, *captured: mapping.FlatMapSource(source, with_captured(call, captured))
+
+
+@kernel("InterleaveDataset")
+def _interleave(node: Node, device: Device) -> KernelFunction:
+    call = call_of(node, "f", device)
+
+    def run(source: Source, *rest: Any) -> Source:
+        *captured, cycle, block = rest
+        return mapping.InterleaveSource(
+            source, with_captured(call, captured), int(cycle), int(block)
+        )
+
+    return run
+
+
+@kernel("ParallelInterleaveDatasetV2")
+def _parallel_interleave(node: Node, device: Device) -> KernelFunction:
+    call = call_of(node, "f", device)
+
+    def run(source: Source, *rest: Any) -> Source:
+        *captured, cycle, block, calls = rest
+        most, _ = threads_for(_parallel_calls(calls), device)
+        return parallel.ParallelInterleaveSource(
+            source, with_captured(call, captured), int(cycle), int(block), most
+        )
+
+    return run
+
+
+# --------------------------------------------------------------------------- iterators
+
+
+@kernel("IteratorV2")
+def _iterator(node: Node, device: Device) -> KernelFunction:
+    return _holder(node, device, None)
+
+
+@kernel("OneShotIterator")
+def _one_shot(node: Node, device: Device) -> KernelFunction:
+    call = call_of(node, "dataset_factory", device)
+    return _holder(node, device, lambda: call(())[0])
+
+
+def _holder(node: Node, device: Device, make: Callable[[], Source] | None) -> KernelFunction:
+    types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
+
+    def check(found: IteratorResource) -> None:
+        if found.types != types or len(found.shapes) != len(shapes):
+            raise errors.InvalidArgumentError(
+                f"shared iterator {found.name!r} has elements of "
+                f"{', '.join(t.name for t in found.types)}, but an iterator of "
+                f"{', '.join(t.name for t in types)} was wanted"
+            )
+
+    return holder(
+        node,
+        device,
+        IteratorResource,
+        lambda name: IteratorResource(name, types, shapes, make),
+        check,
+    )
+
+
+@kernel("MakeIterator")
+def _make_iterator(node: Node, device: Device) -> KernelFunction:
+    return lambda source, handle: resource_of(handle, IteratorResource).start(source)
+
+
+class _Handed:
+    """Hands an element on as the outputs of a node."""
+
+    __slots__ = ("_done", "fail")
+
+    def __init__(self, done: Done) -> None:
+        self._done = done
+        self.fail = done.fail
+
+    def __call__(self, value: Any = None) -> None:
+        values = tuple([graph_value(part) for part in value])
+        self._done(values[0] if len(values) == 1 else values)
+
+
+@kernel("IteratorGetNext", asynchronous=True)
+def _get_next(node: Node, device: Device) -> KernelFunction:
+    types = tuple(node.attrs["output_types"])
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        iterator = resource_of(inputs[0], IteratorResource)
+        if iterator.types != types:
+            raise errors.InvalidArgumentError(
+                f"the iterator {iterator.name!r} has elements of "
+                f"{', '.join(t.name for t in iterator.types)}, got "
+                f"{', '.join(t.name for t in types)}"
+            )
+        iterator.get_next(_Handed(done), ctx.cancellation)
+
+    return run
+
+
+@kernel("IteratorToStringHandle")
+def _to_string(node: Node, device: Device) -> KernelFunction:
+    def run(handle: Any) -> Any:
+        found = resource_of(handle, IteratorResource)
+        return np.array(f"{found.container}\n{found.name}".encode(), object)
+
+    return run
+
+
+@kernel("IteratorFromStringHandleV2")
+def _from_string(node: Node, device: Device) -> KernelFunction:
+    from weft_exec.resources import ResourceHandle
+
+    types = tuple(node.attrs["output_types"])
+
+    def run(text: Any) -> Any:
+        data = np.asarray(text).item()
+        container, _, name = data.decode("utf-8", "replace").partition("\n")
+        found = device.resources.lookup(container, name, IteratorResource)
+        if types and found.types != types:
+            raise errors.InvalidArgumentError(
+                f"the iterator {name!r} has elements of {', '.join(t.name for t in found.types)}, "
+                f"but {', '.join(t.name for t in types)} were wanted"
+            )
+        return ResourceHandle(device.name, found.container, found.name, found)
+
+    return run
+
+
+@kernel("IteratorSerializeState")
+def _serialize(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: np.array(resource_of(handle, IteratorResource).serialize(), object)
+
+
+@kernel("IteratorRestoreState")
+def _restore(node: Node, device: Device) -> KernelFunction:
+    def run(handle: Any, state: Any) -> None:
+        resource_of(handle, IteratorResource).restore(np.asarray(state).item())
+
+    return run

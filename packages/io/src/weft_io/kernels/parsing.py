@@ -1,0 +1,341 @@
+"""Kernels that take serialized examples and other formats apart."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_graph import proto
+from weft_graph.tensor_proto import array_to_proto, make_ndarray
+from weft_io.queues.handles import allocator
+from weft_io.queues.values import row_of
+from weft_io.records.columns import Empty, strings_of
+from weft_io.records.csv import CsvDecoder
+from weft_io.records.examples import ExampleParser
+from weft_io.records.sequences import Features, Parsed, SequenceParser
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+Array = np.ndarray[Any, Any]
+Triples = Sequence[tuple[Array, Array, Array]]
+
+
+def _bytes(value: str | bytes) -> bytes:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _results(outputs: list[Any]) -> Any:
+    return outputs[0] if len(outputs) == 1 else tuple(outputs)
+
+
+def _columns(triples: Triples) -> list[Array]:
+    """All indices, then all values, then all shapes."""
+    return [part for parts in zip(*triples, strict=True) for part in parts]
+
+
+def _unbatched(triples: Triples) -> list[Array]:
+    """The same for the only example, without the first axis of its indices and shape."""
+    return _columns([(indices[:, 1:], values, shape[1:]) for indices, values, shape in triples])
+
+
+def _names(names: Any, count: int) -> list[bytes]:
+    found: list[bytes] = names.reshape(-1).tolist()
+    if found and len(found) != count:
+        raise errors.InvalidArgumentError(
+            f"names must be as many as the {count} examples, or none, got {len(found)}"
+        )
+    return found
+
+
+# ---------------------------------------------------------------------------- examples
+
+
+class _Parsers:
+    """The parser of a node whose keys are inputs: made when they are first seen, or change."""
+
+    def __init__(self, node: Node, empty: Empty) -> None:
+        attrs = node.attrs
+        self._sparse: int = attrs["Nsparse"]
+        self._sparse_types: Sequence[DType] = attrs["sparse_types"]
+        self._dense_types: Sequence[DType] = attrs["Tdense"]
+        self._shapes: Sequence[Dims] = attrs["dense_shapes"]
+        self._empty = empty
+        self._current: ExampleParser | None = None
+
+    def get(self, keys: tuple[bytes, ...]) -> ExampleParser:
+        parser = self._current
+        if parser is None or parser.keys != keys:
+            parser = self._current = ExampleParser(
+                keys[: self._sparse],
+                self._sparse_types,
+                keys[self._sparse :],
+                self._dense_types,
+                self._shapes,
+                self._empty,
+            )
+        return parser
+
+
+@kernel("ParseExample", heavy=True)
+def _parse_example(node: Node, device: Device) -> KernelFunction:
+    parsers = _Parsers(node, allocator(device))
+    count: int = node.attrs["Nsparse"] + node.attrs["Ndense"]
+
+    def run(serialized: Any, names: Any, *rest: Any) -> Any:
+        if serialized.ndim != 1:
+            raise errors.InvalidArgumentError(
+                f"serialized must be a vector, got shape {format_dims(serialized.shape)}"
+            )
+        examples: list[bytes] = serialized.tolist()
+        parser = parsers.get(tuple([key.item() for key in rest[:count]]))
+        sparse, dense = parser.parse(examples, _names(names, len(examples)), rest[count:])
+        return _results([*_columns(sparse), *dense])
+
+    return run
+
+
+@kernel("ParseSingleExample")
+def _parse_single_example(node: Node, device: Device) -> KernelFunction:
+    attrs = node.attrs
+    parser = ExampleParser(
+        [_bytes(key) for key in attrs["sparse_keys"]],
+        attrs["sparse_types"],
+        [_bytes(key) for key in attrs["dense_keys"]],
+        attrs["Tdense"],
+        attrs["dense_shapes"],
+        allocator(device),
+    )
+
+    def run(serialized: Any, *defaults: Any) -> Any:
+        sparse, dense = parser.parse([serialized.item()], (), defaults)
+        return _results([*_unbatched(sparse), *[row_of(value, 0) for value in dense]])
+
+    return run
+
+
+# --------------------------------------------------------------------------- sequences
+
+
+def _sequence_parser(
+    node: Node, keys: Sequence[Sequence[bytes]], assumed_empty: Sequence[bytes], empty: Empty
+) -> SequenceParser:
+    attrs = node.attrs
+    context = Features(
+        keys[0],
+        attrs["context_sparse_types"],
+        keys[1],
+        attrs["Tcontext_dense"],
+        attrs["context_dense_shapes"],
+    )
+    lists = Features(
+        keys[2],
+        attrs["feature_list_sparse_types"],
+        keys[3],
+        attrs["feature_list_dense_types"],
+        attrs["feature_list_dense_shapes"],
+    )
+    return SequenceParser(context, lists, frozenset(assumed_empty), empty)
+
+
+_KEYS: Final = (
+    "context_sparse_keys",
+    "context_dense_keys",
+    "feature_list_sparse_keys",
+    "feature_list_dense_keys",
+)
+
+
+@kernel("ParseSequenceExample", heavy=True)
+def _parse_sequence_example(node: Node, device: Device) -> KernelFunction:
+    keys = [[_bytes(key) for key in node.attrs[name]] for name in _KEYS]
+    assumed = [_bytes(key) for key in node.attrs["feature_list_dense_missing_assumed_empty"]]
+    parser = _sequence_parser(node, keys, assumed, allocator(device))
+
+    def run(serialized: Any, names: Any, *defaults: Any) -> Any:
+        examples: list[bytes] = serialized.tolist()
+        parsed = parser.parse(examples, _names(names, len(examples)), defaults)
+        return _results(
+            [
+                *_columns(parsed.context_sparse),
+                *parsed.context_dense,
+                *_columns(parsed.list_sparse),
+                *parsed.list_dense,
+                *parsed.lengths,
+            ]
+        )
+
+    return run
+
+
+@kernel("ParseSingleSequenceExample")
+def _parse_single_sequence_example(node: Node, device: Device) -> KernelFunction:
+    attrs = node.attrs
+    counts = [
+        attrs["Ncontext_sparse"],
+        attrs["Ncontext_dense"],
+        attrs["Nfeature_list_sparse"],
+        attrs["Nfeature_list_dense"],
+    ]
+    empty = allocator(device)
+    known: tuple[Any, SequenceParser] | None = None
+
+    def parser_of(assumed: list[bytes], keys: list[list[bytes]]) -> SequenceParser:
+        nonlocal known
+        current = known
+        if current is None or current[0] != (assumed, keys):
+            parser = _sequence_parser(node, keys, assumed, empty)
+            known = current = ((assumed, keys), parser)
+        return current[1]
+
+    def run(serialized: Any, assumed: Any, *rest: Any) -> Any:
+        keys, at = [], 0
+        for count in counts:
+            keys.append([key.item() for key in rest[at : at + count]])
+            at += count
+        parser = parser_of(assumed.reshape(-1).tolist(), keys)
+        names = [rest[-1].item()] if rest[-1].size and rest[-1].item() else []
+        parsed = parser.parse([serialized.item()], names, rest[at:-1])
+        return _results(_single(parsed))
+
+    return run
+
+
+def _single(parsed: Parsed) -> list[Any]:
+    return [
+        *_unbatched(parsed.context_sparse),
+        *[row_of(value, 0) for value in parsed.context_dense],
+        *_unbatched(parsed.list_sparse),
+        *[row_of(value, 0) for value in parsed.list_dense],
+    ]
+
+
+# ----------------------------------------------------------------------- other formats
+
+
+@kernel("DecodeCSV")
+def _decode_csv(node: Node, device: Device) -> KernelFunction:
+    attrs = node.attrs
+    decoder = CsvDecoder(
+        attrs["OUT_TYPE"],
+        _bytes(attrs["field_delim"]),
+        attrs["use_quote_delim"],
+        _bytes(attrs["na_value"]),
+        attrs["select_cols"],
+    )
+
+    def run(records: Any, *defaults: Any) -> Any:
+        for default in defaults:
+            if default.size > 1:
+                raise errors.InvalidArgumentError(
+                    f"a default must have one element or none, got {default.size}"
+                )
+        chosen = [default.reshape(-1)[0] if default.size else None for default in defaults]
+        columns = decoder.decode(records.reshape(-1).tolist(), chosen)
+        return _results([column.reshape(records.shape) for column in columns])
+
+    return run
+
+
+def _mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
+    def run(x: Any) -> Any:
+        return strings_of([function(item) for item in x.reshape(-1).tolist()]).reshape(x.shape)
+
+    return run
+
+
+@kernel("DecodeJSONExample")
+def _decode_json_example(node: Node, device: Device) -> KernelFunction:
+    return _mapped(_example_of_json)
+
+
+def _example_of_json(text: bytes) -> bytes:
+    from google.protobuf import json_format
+
+    message: Any = proto.Example()
+    try:
+        if text.lstrip()[:1] != b"{":  # protobuf takes an empty list for an empty message
+            raise json_format.ParseError("an object is required")
+        json_format.Parse(text, message)
+    except (json_format.ParseError, UnicodeDecodeError, RecursionError) as cause:
+        shown = text[:100].decode("utf-8", "backslashreplace")
+        raise errors.InvalidArgumentError(
+            f"Error while parsing JSON: {cause}, in {shown!r}"
+        ) from cause
+    serialized: bytes = message.SerializeToString(deterministic=True)
+    return serialized
+
+
+@kernel("DecodeCompressed", heavy=True)
+def _decode_compressed(node: Node, device: Device) -> KernelFunction:
+    compression = node.attrs["compression_type"]
+    if compression == "":
+        return lambda x: x
+    bits = zlib.MAX_WBITS + (16 if compression == "GZIP" else 0)
+    return _mapped(lambda data: _inflated(data, bits, compression))
+
+
+def _inflated(data: bytes, bits: int, compression: str) -> bytes:
+    """All that compressed data hold; several compressed parts in a row are one."""
+    parts = []
+    rest = data
+    while rest:
+        inflate = zlib.decompressobj(bits)
+        try:
+            parts.append(inflate.decompress(rest))
+        except zlib.error as cause:
+            raise _no_data(compression, len(data) - len(rest), str(cause)) from cause
+        if not inflate.eof:
+            raise _no_data(compression, len(data), "they end early")
+        rest = inflate.unused_data
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _no_data(compression: str, offset: int, reason: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        f"the bytes are no whole {compression} data from offset {offset} on: {reason}"
+    )
+
+
+@kernel("SerializeTensor")
+def _serialize_tensor(node: Node, device: Device) -> KernelFunction:
+    dtype = node.attrs["T"].base_dtype
+
+    def run(tensor: Any) -> Any:
+        message = array_to_proto(np.asarray(tensor), dtype)
+        return np.array(message.SerializeToString(), object)
+
+    return run
+
+
+@kernel("ParseTensor")
+def _parse_tensor(node: Node, device: Device) -> KernelFunction:
+    dtype = node.attrs["out_type"]
+
+    def run(serialized: Any) -> Any:
+        from google.protobuf.message import DecodeError
+
+        data = serialized.item()
+        try:
+            message = proto.TensorProto.FromString(data)
+        except DecodeError as cause:
+            raise errors.InvalidArgumentError(
+                f"Could not parse {len(data)} bytes as a TensorProto: {cause}"
+            ) from cause
+        if message.dtype != dtype.as_datatype_enum:
+            raise errors.InvalidArgumentError(
+                f"Type mismatch between parsed tensor ({message.dtype}) and dtype {dtype.name} "
+                f"({dtype.as_datatype_enum})"
+            )
+        value = make_ndarray(message)
+        return value[()] if not value.ndim and not value.dtype.hasobject else value
+
+    return run

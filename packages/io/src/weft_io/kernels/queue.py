@@ -1,0 +1,201 @@
+"""Kernels of queues: what waits is asynchronous and holds no thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources import Done
+from weft_io.queues.chunks import ChunkStore, PaddingStore
+from weft_io.queues.handles import allocator, deadline_in, holder, resource_of
+from weft_io.queues.orders import PriorityStore, ShufflingStore
+from weft_io.queues.queue import UNBOUNDED, Queue, Store
+from weft_io.queues.values import Unpacked, keeper
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, format_dims, is_fully_defined
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_exec.executor.context import StepContext
+    from weft_graph.node import Node
+
+# --------------------------------------------------------------------------- holders
+
+Parts = tuple[tuple[DType, ...], tuple[Dims, ...]]
+
+
+def _parts(node: Node) -> Parts:
+    """Element types and shapes of the components of a node's queue."""
+    types, shapes = tuple(node.attrs["component_types"]), tuple(node.attrs["shapes"])
+    if shapes and len(shapes) != len(types):
+        raise errors.InvalidArgumentError(
+            f"a queue with {len(types)} components must have as many shapes or none, "
+            f"got {len(shapes)}"
+        )
+    if node.type != "PaddingFIFOQueueV2" and not all([is_fully_defined(dims) for dims in shapes]):
+        raise errors.InvalidArgumentError(
+            f"the shapes of a {node.type.removesuffix('V2')}'s components must be fully defined, "
+            f"got {_texts(shapes)}"
+        )
+    if node.type == "PriorityQueueV2":
+        shapes = ((), *(shapes or [None] * len(types)))
+        types = (dtypes.int64, *types)
+    return types, shapes
+
+
+def _queue(node: Node, device: Device, store: Callable[[Parts], Store]) -> KernelFunction:
+    types, shapes = parts = _parts(node)
+    flavour = node.type.removesuffix("V2")
+    capacity, least = node.attrs["capacity"], node.attrs.get("min_after_dequeue", 0)
+
+    def make(name: str) -> Queue:
+        return Queue(name, flavour, types, shapes, capacity, store(parts), least)
+
+    def check(queue: Queue) -> None:
+        limit = UNBOUNDED if capacity < 0 else capacity
+        same = f"Shared queue {queue.name!r} has"
+        if queue.flavour != flavour:
+            raise errors.InvalidArgumentError(
+                f"{queue.name!r} is a {queue.flavour}, but a {flavour} was wanted"
+            )
+        for what, has, wanted in (
+            ("capacity", queue.capacity, limit),
+            ("min_after_dequeue", queue.least, least),
+            ("component types", _names(queue.types), _names(types)),
+            ("component shapes", _texts(queue.shapes), _texts(shapes)),
+        ):
+            if has != wanted:
+                raise errors.InvalidArgumentError(
+                    f"{same} {what} {has} but requested {what} was {wanted}"
+                )
+
+    return holder(node, device, Queue, make, check)
+
+
+def _names(types: Sequence[DType]) -> str:
+    return ", ".join([dtype.name for dtype in types])
+
+
+def _texts(shapes: Sequence[Dims]) -> str:
+    return f"[{', '.join([format_dims(dims) for dims in shapes])}]"
+
+
+@kernel("FIFOQueueV2")
+def _fifo(node: Node, device: Device) -> KernelFunction:
+    return _queue(node, device, lambda parts: ChunkStore(*parts))
+
+
+@kernel("PaddingFIFOQueueV2")
+def _padding_fifo(node: Node, device: Device) -> KernelFunction:
+    for dims in node.attrs["shapes"] or (None,):
+        if dims is None:
+            raise errors.InvalidArgumentError(
+                "a PaddingFIFOQueue requires the rank of every component, got shapes "
+                + _texts(node.attrs["shapes"])
+            )
+    return _queue(node, device, lambda parts: PaddingStore(*parts))
+
+
+@kernel("RandomShuffleQueueV2")
+def _random_shuffle(node: Node, device: Device) -> KernelFunction:
+    seeds = node.attrs["seed"], node.attrs["seed2"]
+    capacity, least = node.attrs["capacity"], node.attrs["min_after_dequeue"]
+    if least < 0 or 0 <= capacity <= least:
+        raise errors.InvalidArgumentError(
+            f"min_after_dequeue {least} must be >= 0 and < capacity {capacity}"
+        )
+    return _queue(node, device, lambda parts: ShufflingStore(*parts, seeds))
+
+
+@kernel("PriorityQueueV2")
+def _priority(node: Node, device: Device) -> KernelFunction:
+    return _queue(node, device, lambda parts: PriorityStore(*parts))
+
+
+# --------------------------------------------------------------------------- operations
+
+
+def _check_types(queue: Queue, types: tuple[DType, ...]) -> None:
+    if queue.types != types:
+        raise errors.InvalidArgumentError(
+            f"{queue.flavour} {queue.name!r} holds components of types {_names(queue.types)}, "
+            f"got {_names(types)}"
+        )
+
+
+@kernel("QueueEnqueueV2", "QueueEnqueueManyV2", asynchronous=True)
+def _enqueue(node: Node, device: Device) -> KernelFunction:
+    types = tuple(node.attrs["Tcomponents"])
+    timeout: int = node.attrs["timeout_ms"]
+    many = node.type == "QueueEnqueueManyV2"
+    keep = keeper(node, 1)
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        queue = resource_of(inputs[0], Queue)
+        _check_types(queue, types)
+        put = queue.enqueue_many if many else queue.enqueue
+        put(keep(inputs), done, ctx.cancellation, deadline_in(timeout))
+
+    return run
+
+
+@kernel("QueueDequeueV2", asynchronous=True)
+def _dequeue(node: Node, device: Device) -> KernelFunction:
+    types = tuple(node.attrs["component_types"])
+    timeout: int = node.attrs["timeout_ms"]
+    single = len(types) == 1
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        queue = resource_of(inputs[0], Queue)
+        _check_types(queue, types)
+        wanted = Unpacked(done) if single else done
+        queue.dequeue(wanted, ctx.cancellation, deadline_in(timeout))
+
+    return run
+
+
+@kernel("QueueDequeueManyV2", "QueueDequeueUpToV2", asynchronous=True)
+def _dequeue_many(node: Node, device: Device) -> KernelFunction:
+    types = tuple(node.attrs["component_types"])
+    timeout: int = node.attrs["timeout_ms"]
+    single = len(types) == 1
+    up_to = node.type == "QueueDequeueUpToV2"
+    empty = allocator(device)
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        queue = resource_of(inputs[0], Queue)
+        _check_types(queue, types)
+        queue.dequeue_many(
+            int(inputs[1]),
+            empty,
+            Unpacked(done) if single else done,
+            ctx.cancellation,
+            deadline_in(timeout),
+            up_to=up_to,
+        )
+
+    return run
+
+
+@kernel("QueueCloseV2", asynchronous=True)
+def _close(node: Node, device: Device) -> KernelFunction:
+    cancel: bool = node.attrs["cancel_pending_enqueues"]
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        resource_of(inputs[0], Queue).close_queue(cancel, done, ctx.cancellation)
+
+    return run
+
+
+@kernel("QueueIsClosedV2")
+def _is_closed(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: np.bool_(resource_of(handle, Queue).is_closed)
+
+
+@kernel("QueueSizeV2")
+def _size(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: np.int32(resource_of(handle, Queue).size())

@@ -1,0 +1,143 @@
+"""Kernels of readers: a read is asynchronous and holds no thread while it waits for a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources import Done
+from weft_io.queues.handles import holder, resource_of
+from weft_io.queues.queue import Queue
+from weft_io.records.columns import strings_of
+from weft_io.records.reader import Reader
+from weft_io.records.reader_resource import ReaderResource
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_exec.executor.context import StepContext
+    from weft_graph.node import Node
+
+# --------------------------------------------------------------------------- holders
+
+_SETTINGS: Final[dict[str, tuple[str, ...]]] = {
+    "IdentityReaderV2": (),
+    "WholeFileReaderV2": (),
+    "TextLineReaderV2": ("skip_header_lines",),
+    "TFRecordReaderV2": ("compression_type",),
+    "FixedLengthRecordReaderV2": (
+        "record_bytes",
+        "header_bytes",
+        "footer_bytes",
+        "hop_bytes",
+        "encoding",
+    ),
+    "ParquetReaderV2": ("columns",),
+}
+
+
+@kernel(*_SETTINGS)
+def _reader(node: Node, device: Device) -> KernelFunction:
+    flavour = node.type.removesuffix("V2")
+    settings = {name: _plain(node.attrs[name]) for name in _SETTINGS[node.type]}
+
+    def make(name: str) -> ReaderResource:
+        return ReaderResource(name, Reader(flavour, settings))
+
+    def check(found: ReaderResource) -> None:
+        reader = found.reader
+        if (reader.kind, reader.settings) != (flavour, settings):
+            raise errors.InvalidArgumentError(
+                f"shared reader {found.name!r} is a {reader.kind} with {reader.settings}, but a "
+                f"{flavour} with {settings} was wanted"
+            )
+
+    return holder(node, device, ReaderResource, make, check)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+# --------------------------------------------------------------------------- reading
+
+
+class _Unpacked:
+    """Hands records on as the outputs of a node."""
+
+    __slots__ = ("_done", "_many", "fail")
+
+    def __init__(self, done: Done, many: bool) -> None:
+        self._done = done
+        self._many = many
+        self.fail = done.fail
+
+    def __call__(self, value: Any = None) -> None:
+        keys, values = strings_of(value[0]), strings_of(value[1])
+        if not self._many:
+            keys, values = keys.reshape(()), values.reshape(())
+        self._done((keys, values))
+
+
+@kernel("ReaderReadV2", asynchronous=True)
+def _read(node: Node, device: Device) -> KernelFunction:
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        reader, queue = resource_of(inputs[0], ReaderResource), resource_of(inputs[1], Queue)
+        reader.read(queue, 1, _Unpacked(done, many=False), ctx.cancellation)
+
+    return run
+
+
+@kernel("ReaderReadUpToV2", asynchronous=True)
+def _read_up_to(node: Node, device: Device) -> KernelFunction:
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        reader, queue = resource_of(inputs[0], ReaderResource), resource_of(inputs[1], Queue)
+        limit = int(inputs[2])
+        if limit < 0:
+            raise errors.InvalidArgumentError(f"num_records must not be negative, got {limit}")
+        unpacked = _Unpacked(done, many=True)
+        if limit:
+            reader.read(queue, limit, unpacked, ctx.cancellation)
+        else:
+            unpacked(([], []))
+
+    return run
+
+
+# ----------------------------------------------------------------------------- state
+
+
+def _asking(function: Callable[[Reader], Any]) -> KernelFunction:
+    return lambda handle: resource_of(handle, ReaderResource).locked(function)
+
+
+@kernel("ReaderNumRecordsProducedV2")
+def _records_produced(node: Node, device: Device) -> KernelFunction:
+    return _asking(lambda reader: np.int64(reader.records_produced))
+
+
+@kernel("ReaderNumWorkUnitsCompletedV2")
+def _work_units_completed(node: Node, device: Device) -> KernelFunction:
+    return _asking(lambda reader: np.int64(reader.work_units_completed))
+
+
+@kernel("ReaderSerializeStateV2")
+def _serialize(node: Node, device: Device) -> KernelFunction:
+    return _asking(lambda reader: np.array(reader.serialize(), object))
+
+
+@kernel("ReaderRestoreStateV2")
+def _restore(node: Node, device: Device) -> KernelFunction:
+    def run(handle: Any, state: Any) -> None:
+        data = state.item()
+        resource_of(handle, ReaderResource).locked(lambda reader: reader.restore(data))
+
+    return run
+
+
+@kernel("ReaderResetV2")
+def _reset(node: Node, device: Device) -> KernelFunction:
+    return _asking(lambda reader: reader.reset())

@@ -1,0 +1,67 @@
+"""Kernels that keep sparse tensors aside for queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_io.queues.handles import find
+from weft_io.queues.sparse_map import SparseMap, SparseValue, rows_of_sparse
+from weft_io.queues.values import keeper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+
+def _map(node: Node, device: Device) -> Callable[[], SparseMap]:
+    found = find(node, device, SparseMap, SparseMap)
+
+    def current() -> SparseMap:
+        nonlocal found
+        if found.closed:
+            found = find(node, device, SparseMap, SparseMap)
+        return found
+
+    return current
+
+
+@kernel("AddSparseToTensorsMap")
+def _add(node: Node, device: Device) -> KernelFunction:
+    kept = _map(node, device)
+    dtype = node.attrs["T"]
+    keep = keeper(node, 0)
+
+    def run(*inputs: Any) -> Any:
+        return np.int64(kept().add(dtype, SparseValue(*keep(inputs))))
+
+    return run
+
+
+@kernel("AddManySparseToTensorsMap")
+def _add_many(node: Node, device: Device) -> KernelFunction:
+    kept = _map(node, device)
+    dtype = node.attrs["T"]
+
+    def run(*inputs: Any) -> Any:
+        # The rows are copies of what is in the batch, whosever that is; only the shape is not.
+        indices, values, shape = inputs
+        rows = rows_of_sparse(SparseValue(indices, values, shape.copy()))
+        return np.array([kept().add(dtype, row) for row in rows], np.int64)
+
+    return run
+
+
+@kernel("TakeManySparseFromTensorsMap")
+def _take_many(node: Node, device: Device) -> KernelFunction:
+    kept = _map(node, device)
+    dtype = node.attrs["dtype"]
+
+    def run(numbers: Any) -> Any:
+        return tuple(kept().take(dtype, numbers.tolist()))
+
+    return run

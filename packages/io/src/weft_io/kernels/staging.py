@@ -1,0 +1,178 @@
+"""Kernels of staging areas; what waits holds no thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources import Done
+from weft_io.queues.handles import find
+from weft_io.queues.staging import MapStagingArea, StagingArea
+from weft_io.queues.values import Unpacked, keeper
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_exec.executor.context import StepContext
+    from weft_graph.node import Node
+
+A = TypeVar("A", StagingArea, MapStagingArea)
+
+
+def _area(
+    node: Node, device: Device, cls: type[A], make: Callable[[str, int, int], A]
+) -> Callable[[], A]:
+    """What finds the area of a node, and makes it when it is the first."""
+    limits = node.attrs["capacity"], node.attrs["memory_limit"]
+    found: A | None = None
+
+    def check(area: A) -> None:
+        if (area.capacity, area.memory_limit) != limits:
+            raise errors.InvalidArgumentError(
+                f"the staging area {area.name!r} has capacity {area.capacity} and memory limit "
+                f"{area.memory_limit}, but {limits[0]} and {limits[1]} were requested"
+            )
+
+    def current() -> A:
+        nonlocal found
+        if found is None or found.closed:
+            found = find(node, device, cls, lambda name: make(name, *limits), check)
+        return found
+
+    return current
+
+
+def _plain(node: Node, device: Device) -> Callable[[], StagingArea]:
+    return _area(node, device, StagingArea, StagingArea)
+
+
+def _map(node: Node, device: Device) -> Callable[[], MapStagingArea]:
+    ordered = node.type.startswith("Ordered")
+    return _area(
+        node,
+        device,
+        MapStagingArea,
+        lambda name, capacity, limit: MapStagingArea(name, ordered, capacity, limit),
+    )
+
+
+def _answer(node: Node, done: Done) -> Done:
+    return Unpacked(done) if len(node.outputs) == 1 else done
+
+
+@kernel("Stage", asynchronous=True)
+def _stage(node: Node, device: Device) -> KernelFunction:
+    area = _plain(node, device)
+    keep = keeper(node, 0)
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        area().put(keep(inputs), done, ctx.cancellation)
+
+    return run
+
+
+@kernel("Unstage", asynchronous=True)
+def _unstage(node: Node, device: Device) -> KernelFunction:
+    area = _plain(node, device)
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        area().get(_answer(node, done), ctx.cancellation)
+
+    return run
+
+
+@kernel("StagePeek", asynchronous=True)
+def _stage_peek(node: Node, device: Device) -> KernelFunction:
+    area = _plain(node, device)
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        area().peek(int(inputs[0]), _answer(node, done), ctx.cancellation)
+
+    return run
+
+
+@kernel("StageSize")
+def _stage_size(node: Node, device: Device) -> KernelFunction:
+    area = _plain(node, device)
+    return lambda: np.int32(area().size())
+
+
+@kernel("StageClear")
+def _stage_clear(node: Node, device: Device) -> KernelFunction:
+    area = _plain(node, device)
+    return lambda: area().clear()
+
+
+@kernel("MapStage", "OrderedMapStage", asynchronous=True)
+def _map_stage(node: Node, device: Device) -> KernelFunction:
+    area = _map(node, device)
+    keep = keeper(node, 2)
+    dtypes, given = tuple(node.attrs["dtypes"]), tuple(node.attrs["fake_dtypes"])
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        indices = inputs[1].tolist()
+        for index, dtype in zip(indices, given, strict=False):
+            if 0 <= index < len(dtypes) and dtypes[index] != dtype:
+                raise errors.InvalidArgumentError(
+                    f"component {index} is {dtypes[index].name}, got {dtype.name}"
+                )
+        values = keep(inputs)
+        area().put(int(inputs[0]), indices, values, len(dtypes), done, ctx.cancellation)
+
+    return run
+
+
+@kernel("MapUnstage", "OrderedMapUnstage", "MapPeek", "OrderedMapPeek", asynchronous=True)
+def _map_unstage(node: Node, device: Device) -> KernelFunction:
+    area = _map(node, device)
+    remove = node.type.endswith("Unstage")
+    count = len(node.outputs)
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        indices = inputs[1].tolist()
+        _check_count(len(indices), count)
+        wanted = _answer(node, done)
+        area().get(int(inputs[0]), indices, wanted, ctx.cancellation, remove=remove)
+
+    return run
+
+
+@kernel("MapUnstageNoKey", "OrderedMapUnstageNoKey", asynchronous=True)
+def _map_unstage_no_key(node: Node, device: Device) -> KernelFunction:
+    area = _map(node, device)
+    count = len(node.outputs) - 1
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        indices = inputs[0].tolist()
+        _check_count(len(indices), count)
+        area().pop(indices, done, ctx.cancellation)
+
+    return run
+
+
+def _check_count(indices: int, outputs: int) -> None:
+    if indices != outputs:
+        raise errors.InvalidArgumentError(
+            f"requires an index per output, got {indices} indices for {outputs} outputs"
+        )
+
+
+@kernel("MapSize", "OrderedMapSize")
+def _map_size(node: Node, device: Device) -> KernelFunction:
+    area = _map(node, device)
+    return lambda: np.int32(area().size())
+
+
+@kernel("MapIncompleteSize", "OrderedMapIncompleteSize")
+def _map_incomplete_size(node: Node, device: Device) -> KernelFunction:
+    area = _map(node, device)
+    return lambda: np.int32(area().incomplete_size())
+
+
+@kernel("MapClear", "OrderedMapClear")
+def _map_clear(node: Node, device: Device) -> KernelFunction:
+    area = _map(node, device)
+    return lambda: area().clear()

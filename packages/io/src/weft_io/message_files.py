@@ -1,0 +1,139 @@
+"""Protobuf messages in files, in binary form and as text."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeVar
+
+from weft_io.checkpoint import files
+from weft_tensor import errors
+
+M = TypeVar("M")
+
+_MOST: Final = 2**31 - 1
+"""No message is larger."""
+
+_THEIRS: Final = "tensorflow."
+_OURS: Final = "weft."
+
+
+class _Types:
+    """The pool in which text looks up what an `Any` holds: the names are TensorFlow's."""
+
+    def FindMessageTypeByName(self, name: str) -> Any:  # noqa: N802 - protobuf's name
+        from weft_graph import proto
+
+        if name.startswith(_THEIRS):
+            name = _OURS + name.removeprefix(_THEIRS)
+        return proto.descriptor_pool().FindMessageTypeByName(name)
+
+
+def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
+    """The message in a file.
+
+    Args:
+      kind: its class, of `weft_graph.proto`.
+      as_text: whether it is text; None to find out.
+    Raises:
+      NotFoundError: there is no such file.
+      DataLossError: it holds no such message.
+    """
+    path = files.as_path(path)
+    with files.reported(f"reading {path}"):
+        data = files.read_bytes(path)
+    if len(data) > _MOST:
+        raise errors.DataLossError(f"{path} has {len(data)} bytes; a message has {_MOST} at most")
+    return parsed(data, path, kind, as_text)
+
+
+def parsed(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -> M:
+    """The message in a file's bytes; arguments and errors as of `read_message`."""
+    from google.protobuf import text_format
+    from google.protobuf.message import DecodeError
+
+    untyped: Any = kind
+    reasons = []
+    if not as_text:
+        try:
+            message: M = untyped.FromString(data)
+            return message
+        except DecodeError as cause:
+            reasons.append(f"as a binary message: {cause}")
+    if as_text is not False:
+        try:
+            message = untyped()
+            pool: Any = _Types()
+            text_format.Parse(data.decode(), message, descriptor_pool=pool)  # type: ignore[type-var]
+            return message
+        except (text_format.ParseError, UnicodeDecodeError, RecursionError) as cause:
+            reasons.append(f"as text: {cause}")
+    name = untyped.DESCRIPTOR.name
+    raise errors.DataLossError(f"{path} holds no {name}: {'; '.join(reasons)}")
+
+
+def message_bytes(message: Any, as_text: bool) -> bytes:
+    """The form of a message in a file.
+
+    Raises: InvalidArgumentError: it takes 2 GiB or more.
+    """
+    from google.protobuf import text_format
+    from google.protobuf.message import EncodeError
+
+    try:
+        if as_text:
+            return text_format.MessageToString(message).encode()
+        data: bytes = message.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError) as cause:
+        raise errors.InvalidArgumentError(
+            f"a {message.DESCRIPTOR.name} must take less than 2 GiB: {cause}"
+        ) from cause
+    return data
+
+
+def write_message(path: str, message: Any, as_text: bool = False) -> None:
+    """Write a message to a file, atomically; its directory is made if it is missing."""
+    path = files.as_path(path)
+    data = message_bytes(message, as_text)
+    with files.reported(f"writing {path}"):
+        storage = files.storage_of(path)
+        storage.make_directory(files.split_prefix(path)[0])
+        storage.write_atomically(path, data)
+
+
+# --------------------------------------------------------------------------- Any
+
+
+def pack(message: Any) -> Any:
+    """An `Any` that holds a message, under TensorFlow's name for it."""
+    from weft_graph import proto
+
+    kind = proto.descriptor_pool().FindMessageTypeByName("google.protobuf.Any")
+    from google.protobuf import message_factory
+
+    name = message.DESCRIPTOR.full_name.removeprefix(_OURS)
+    return message_factory.GetMessageClass(kind)(
+        type_url=f"type.googleapis.com/{_THEIRS}{name}",
+        value=message.SerializeToString(deterministic=True),
+    )
+
+
+def unpack(item: Any, kind: type[M]) -> M | None:
+    """The message that an `Any` holds; None when it is of another kind.
+
+    Raises: DataLossError: its bytes are no such message.
+    """
+    from google.protobuf.message import DecodeError
+
+    untyped: Any = kind
+    if item.type_url.rpartition(".")[2] != untyped.DESCRIPTOR.name:
+        return None
+    try:
+        message: M = untyped.FromString(item.value)
+    except DecodeError as cause:
+        raise errors.DataLossError(f"an Any holds no {untyped.DESCRIPTOR.name}: {cause}") from cause
+    return message
+
+
+def is_any(item: Any) -> bool:
+    """Whether an object is an `Any`, of any pool."""
+    name = getattr(getattr(item, "DESCRIPTOR", None), "full_name", "")
+    return bool(name == "google.protobuf.Any")

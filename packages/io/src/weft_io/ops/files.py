@@ -1,0 +1,94 @@
+"""Whole files, and their names, as tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import create, out
+from weft_graph.node import Node, Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import with_rank
+from weft_tensor import errors
+from weft_tensor.shape import Dims, format_dims
+
+# --------------------------------------------------------------------------- declarations
+
+
+def _read_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "ReadFile: filename")
+    return ((),)
+
+
+def _write_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "WriteFile: filename")
+    with_rank(node.inputs[1].dims, 0, "WriteFile: contents")
+    return ()
+
+
+def _matching_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    if dims is not None and len(dims) > 1:
+        raise errors.InvalidArgumentError(
+            f"MatchingFiles: pattern must have rank 0 or 1, got shape {format_dims(dims)}"
+        )
+    return ((None,),)
+
+
+# Files change, so that these are stateful: never folded, never merged.
+register_op(
+    "ReadFile",
+    ("filename: string",),
+    ("contents: string",),
+    shape=_read_shape,
+    stateful=True,
+    doc="All bytes of a file.",
+)
+register_op(
+    "WriteFile",
+    ("filename: string", "contents: string"),
+    (),
+    shape=_write_shape,
+    stateful=True,
+    doc="Writes a file, with the directories above it.",
+)
+register_op(
+    "MatchingFiles",
+    ("pattern: string",),
+    ("filenames: string",),
+    shape=_matching_shape,
+    stateful=True,
+    doc="The files whose names match a pattern.",
+)
+
+# --------------------------------------------------------------------------- functions
+
+
+def read_file(filename: Any, name: str | None = None) -> Output:
+    """All bytes of a file: string, shape ().
+
+    Args:
+      filename: string, shape (); a path, or a URL that fsspec knows.
+    Raises (when it runs): NotFoundError, PermissionDeniedError, ...
+    """
+    return out("ReadFile", [filename], None, name)
+
+
+def write_file(filename: Any, contents: Any, name: str | None = None) -> Node:
+    """Write a file, replacing one that is there; directories above it are created.
+
+    Args:
+      filename: string, shape (); a path, or a URL that fsspec knows.
+      contents: string, shape ().
+    Raises (when it runs): PermissionDeniedError, ResourceExhaustedError (a full disk), ...
+    """
+    return create("WriteFile", [filename, contents], None, name)
+
+
+def matching_files(pattern: Any, name: str | None = None) -> Output:
+    """The files whose names match a pattern: string, shape (n,), sorted.
+
+    Args:
+      pattern: string, shape () or (k,): see `weft_io.gfile.glob`.
+    """
+    return out("MatchingFiles", [pattern], None, name)

@@ -1,0 +1,387 @@
+"""Bytes of known formats to tensors: examples, CSV, JSON, compressed data, tensors.
+
+`weft_io.parsing` has the functions that take dictionaries of features; here are the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.builder import convert_to_tensor, create, out
+from weft_graph.node import Output
+from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ops.shape_rules import scalar, unchanged, unknown, with_rank
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, compatible_dims, format_dims
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _dense_dims(shape: Dims) -> tuple[int | None, ...]:
+    """The shape of a dense feature; only the first axis may be unknown.
+
+    Raises: InvalidArgumentError: another one is.
+    """
+    if shape is None or None in shape[1:]:
+        raise errors.InvalidArgumentError(
+            "the shape of a dense feature must be known, but for its first axis, got "
+            f"{format_dims(shape)}"
+        )
+    return shape
+
+
+def _check_default(shape: Dims, default: Dims) -> None:
+    """Refuse a default that has neither the shape nor is empty, nor fills up a first axis."""
+    if shape is None or default is None:
+        return
+    padding = shape[:1] == (None,)
+    if default in ((0,), (None,)) and not padding:
+        return
+    if not compatible_dims((), default) if padding else not compatible_dims(shape, default):
+        raise errors.InvalidArgumentError(
+            f"the default of a feature of shape {format_dims(shape)} must have "
+            f"{'shape []' if padding else 'that shape'}, got {format_dims(default)}"
+        )
+
+
+def _sparse_dims(count: int, rank: int) -> list[Dims]:
+    return [(None, rank)] * count + [(None,)] * count + [(rank,)] * count
+
+
+def _example_shape(node: NodeSpec) -> Sequence[Dims]:
+    (batch,) = with_rank(node.inputs[0].dims, 1, "ParseExample: serialized")
+    with_rank(node.inputs[1].dims, 1, "ParseExample: names")
+    sparse, dense = node.attrs["Nsparse"], node.attrs["Ndense"]
+    _check_lengths(node, sparse, dense)
+    for key in node.inputs[2 : 2 + sparse + dense]:
+        with_rank(key.dims, 0, "ParseExample: a key")
+    shapes = node.attrs["dense_shapes"]
+    for shape, default in zip(shapes, node.inputs[2 + sparse + dense :], strict=True):
+        _check_default(shape, default.dims)
+    return [*_sparse_dims(sparse, 2), *[(batch, *_dense_dims(shape)) for shape in shapes]]
+
+
+def _single_example_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "ParseSingleExample: serialized")
+    attrs = node.attrs
+    sparse, dense = attrs["num_sparse"], len(attrs["Tdense"])
+    _check_lengths(node, sparse, dense)
+    for what, wanted in (("sparse_keys", sparse), ("dense_keys", dense)):
+        if len(attrs[what]) != wanted:
+            raise errors.InvalidArgumentError(
+                f"{what} must have {wanted} entries, got {len(attrs[what])}"
+            )
+    for shape, default in zip(attrs["dense_shapes"], node.inputs[1:], strict=True):
+        _check_default(shape, default.dims)
+    return [*_sparse_dims(sparse, 1), *[_dense_dims(shape) for shape in attrs["dense_shapes"]]]
+
+
+def _check_lengths(node: NodeSpec, sparse: int, dense: int) -> None:
+    for what, wanted in (("sparse_types", sparse), ("Tdense", dense), ("dense_shapes", dense)):
+        if len(node.attrs[what]) != wanted:
+            raise errors.InvalidArgumentError(
+                f"{what} must have {wanted} entries, got {len(node.attrs[what])}"
+            )
+
+
+def _sequence_shape(node: NodeSpec) -> Sequence[Dims]:
+    (batch,) = with_rank(node.inputs[0].dims, 1, "ParseSequenceExample: serialized")
+    with_rank(node.inputs[1].dims, 1, "ParseSequenceExample: debug_name")
+    attrs = node.attrs
+    lists: list[Dims] = [(batch, None, *_known(shape)) for shape in _list_shapes(node)]
+    return [
+        *_sparse_dims(attrs["Ncontext_sparse"], 2),
+        *[(batch, *_known(shape)) for shape in attrs["context_dense_shapes"]],
+        *_sparse_dims(attrs["Nfeature_list_sparse"], 3),
+        *lists,
+        *[(batch,)] * attrs["Nfeature_list_dense"],
+    ]
+
+
+def _single_sequence_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "ParseSingleSequenceExample: serialized")
+    attrs = node.attrs
+    return [
+        *_sparse_dims(attrs["Ncontext_sparse"], 1),
+        *[_known(shape) for shape in attrs["context_dense_shapes"]],
+        *_sparse_dims(attrs["Nfeature_list_sparse"], 2),
+        *[(None, *_known(shape)) for shape in _list_shapes(node)],
+    ]
+
+
+def _known(shape: Dims) -> tuple[int | None, ...]:
+    if shape is None or None in shape:
+        raise errors.InvalidArgumentError(
+            f"the shape of a dense feature must be known, got {format_dims(shape)}"
+        )
+    return shape
+
+
+def _list_shapes(node: NodeSpec) -> Sequence[Dims]:
+    attrs = node.attrs
+    for what, like in (
+        ("context_sparse_types", attrs["Ncontext_sparse"]),
+        ("Tcontext_dense", attrs["Ncontext_dense"]),
+        ("context_dense_shapes", attrs["Ncontext_dense"]),
+        ("feature_list_sparse_types", attrs["Nfeature_list_sparse"]),
+        ("feature_list_dense_types", attrs["Nfeature_list_dense"]),
+        ("feature_list_dense_shapes", attrs["Nfeature_list_dense"]),
+    ):
+        if len(attrs[what]) != like:
+            raise errors.InvalidArgumentError(
+                f"{what} must have {like} entries, got {len(attrs[what])}"
+            )
+    shapes: Sequence[Dims] = attrs["feature_list_dense_shapes"]
+    return shapes
+
+
+def _csv_shape(node: NodeSpec) -> Sequence[Dims]:
+    for default in node.inputs[1:]:
+        if default.dims is not None and default.dims not in ((), (0,), (1,), (None,)):
+            raise errors.InvalidArgumentError(
+                "a default must have shape [], [0] or [1], got " + format_dims(default.dims)
+            )
+    return [node.inputs[0].dims] * len(node.attrs["OUT_TYPE"])
+
+
+# ------------------------------------------------------------------------------ declarations
+
+_FEATURE_TYPES = "list({float32, int64, string})"
+
+register_op(
+    "ParseExample",
+    (
+        "serialized: string",
+        "names: string",
+        "sparse_keys: Nsparse * string",
+        "dense_keys: Ndense * string",
+        "dense_defaults: Tdense",
+    ),
+    (
+        "sparse_indices: Nsparse * int64",
+        "sparse_values: sparse_types",
+        "sparse_shapes: Nsparse * int64",
+        "dense_values: Tdense",
+    ),
+    {
+        "Nsparse": "int >= 0",
+        "Ndense": "int >= 0",
+        "sparse_types": _FEATURE_TYPES,
+        "Tdense": _FEATURE_TYPES,
+        "dense_shapes": "list(shape)",
+    },
+    _example_shape,
+    doc="The features of a batch of serialized examples.",
+)
+register_op(
+    "ParseSingleExample",
+    ("serialized: string", "dense_defaults: Tdense"),
+    (
+        "sparse_indices: num_sparse * int64",
+        "sparse_values: sparse_types",
+        "sparse_shapes: num_sparse * int64",
+        "dense_values: Tdense",
+    ),
+    {
+        "num_sparse": "int >= 0",
+        "sparse_keys": "list(string)",
+        "dense_keys": "list(string)",
+        "sparse_types": _FEATURE_TYPES,
+        "Tdense": _FEATURE_TYPES,
+        "dense_shapes": "list(shape)",
+    },
+    _single_example_shape,
+    doc="The features of one serialized example.",
+)
+
+_SEQUENCE_TYPES = {
+    "Ncontext_sparse": "int >= 0 = 0",
+    "Ncontext_dense": "int >= 0 = 0",
+    "Nfeature_list_sparse": "int >= 0 = 0",
+    "Nfeature_list_dense": "int >= 0 = 0",
+    "context_sparse_types": f"{_FEATURE_TYPES} = []",
+    "Tcontext_dense": f"{_FEATURE_TYPES} = []",
+    "feature_list_dense_types": f"{_FEATURE_TYPES} = []",
+    "context_dense_shapes": "list(shape) = []",
+    "feature_list_sparse_types": f"{_FEATURE_TYPES} = []",
+    "feature_list_dense_shapes": "list(shape) = []",
+}
+_SEQUENCE_OUTPUTS = (
+    "context_sparse_indices: Ncontext_sparse * int64",
+    "context_sparse_values: context_sparse_types",
+    "context_sparse_shapes: Ncontext_sparse * int64",
+    "context_dense_values: Tcontext_dense",
+    "feature_list_sparse_indices: Nfeature_list_sparse * int64",
+    "feature_list_sparse_values: feature_list_sparse_types",
+    "feature_list_sparse_shapes: Nfeature_list_sparse * int64",
+    "feature_list_dense_values: feature_list_dense_types",
+)
+
+register_op(
+    "ParseSequenceExample",
+    ("serialized: string", "debug_name: string", "context_dense_defaults: Tcontext_dense"),
+    (*_SEQUENCE_OUTPUTS, "feature_list_dense_lengths: Nfeature_list_dense * int64"),
+    {
+        "feature_list_dense_missing_assumed_empty": "list(string)",
+        "context_sparse_keys": "list(string)",
+        "context_dense_keys": "list(string)",
+        "feature_list_sparse_keys": "list(string)",
+        "feature_list_dense_keys": "list(string)",
+        **_SEQUENCE_TYPES,
+    },
+    _sequence_shape,
+    doc="The context features and feature lists of a batch of serialized sequence examples.",
+)
+register_op(
+    "ParseSingleSequenceExample",
+    (
+        "serialized: string",
+        "feature_list_dense_missing_assumed_empty: string",
+        "context_sparse_keys: Ncontext_sparse * string",
+        "context_dense_keys: Ncontext_dense * string",
+        "feature_list_sparse_keys: Nfeature_list_sparse * string",
+        "feature_list_dense_keys: Nfeature_list_dense * string",
+        "context_dense_defaults: Tcontext_dense",
+        "debug_name: string",
+    ),
+    _SEQUENCE_OUTPUTS,
+    _SEQUENCE_TYPES,
+    _single_sequence_shape,
+    doc="The context features and feature lists of one serialized sequence example.",
+)
+register_op(
+    "DecodeCSV",
+    ("records: string", "record_defaults: OUT_TYPE"),
+    ("output: OUT_TYPE",),
+    {
+        "OUT_TYPE": "list({float32, float64, int32, int64, string}) >= 1",
+        "field_delim": "string = ','",
+        "use_quote_delim": "bool = true",
+        "na_value": "string = ''",
+        "select_cols": "list(int) = []",
+    },
+    _csv_shape,
+    doc="Lines of comma-separated values as a tensor per column.",
+)
+register_op(
+    "DecodeJSONExample",
+    ("json_examples: string",),
+    ("binary_examples: string",),
+    shape=unchanged,
+    doc="Examples in JSON as serialized ones.",
+)
+register_op(
+    "DecodeCompressed",
+    ("bytes: string",),
+    ("output: string",),
+    {"compression_type": "string = ''"},
+    unchanged,
+    doc="Each string decompressed.",
+)
+register_op(
+    "SerializeTensor",
+    ("tensor: T",),
+    ("serialized: string",),
+    {"T": "type"},
+    scalar,
+    doc="A tensor as a serialized TensorProto.",
+)
+register_op(
+    "ParseTensor",
+    ("serialized: string",),
+    ("output: out_type",),
+    {"out_type": "type"},
+    unknown(),
+    doc="The tensor of a serialized TensorProto.",
+)
+
+# ---------------------------------------------------------------------------------- functions
+
+
+def decode_csv(
+    records: Any,
+    record_defaults: Sequence[Any],
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    name: str | None = None,
+    na_value: str = "",
+    select_cols: Sequence[int] | None = None,
+) -> tuple[Output, ...]:
+    """Lines of comma-separated values (RFC 4180) as a tensor per column.
+
+    Args:
+      records: strings of any shape, a line each, without its end.
+      record_defaults: per column what stands for a missing field, a tensor of shape () or (1,) and
+        of the column's type (float32, float64, int32, int64, string); of shape (0,) where the field
+        is required.
+      field_delim: one byte.
+      use_quote_delim: whether fields may be in double quotes.
+      na_value: what counts as missing, beside nothing at all.
+      select_cols: positions of the columns to return, ascending; all by default.
+    Returns: a tensor per column, shape of `records`.
+    Raises:
+      InvalidArgumentError: `select_cols` are not ascending, or not as many as the defaults; when it
+        runs: a line has another number of fields, or a field is missing or is no number.
+    """
+    defaults = [convert_to_tensor(default) for default in record_defaults]
+    chosen = tuple(select_cols or ())
+    if any(column < 0 for column in chosen):
+        raise errors.InvalidArgumentError(f"select_cols must not be negative, got {list(chosen)}")
+    if list(chosen) != sorted(set(chosen)):
+        raise errors.InvalidArgumentError(f"select_cols must be ascending, got {list(chosen)}")
+    if chosen and len(chosen) != len(defaults):
+        raise errors.InvalidArgumentError(
+            f"select_cols and record_defaults must have one length, got {len(chosen)} and "
+            f"{len(defaults)}"
+        )
+    if len(field_delim.encode()) != 1:
+        raise errors.InvalidArgumentError(f"field_delim must be one byte, got {field_delim!r}")
+    attrs = {
+        "field_delim": field_delim,
+        "use_quote_delim": use_quote_delim,
+        "na_value": na_value,
+        "select_cols": chosen,
+    }
+    return create("DecodeCSV", [records, defaults], attrs, name).outputs
+
+
+def decode_json_example(json_examples: Any, name: str | None = None) -> Output:
+    """Examples in protobuf's JSON form as serialized ones, for `parse_example`.
+
+    Args:
+      json_examples: strings of any shape.
+    Raises (when it runs): InvalidArgumentError: a string is no example in JSON.
+    """
+    return out("DecodeJSONExample", [json_examples], None, name)
+
+
+def decode_compressed(bytes: Any, compression_type: str = "", name: str | None = None) -> Output:
+    """Each string decompressed.
+
+    Args:
+      bytes: strings of any shape.
+      compression_type: "", "ZLIB" or "GZIP".
+    Raises: InvalidArgumentError: another compression; when it runs: a string is no such data.
+    """
+    if compression_type not in ("", "ZLIB", "GZIP"):
+        raise errors.InvalidArgumentError(
+            f"compression_type must be '', 'ZLIB' or 'GZIP', got {compression_type!r}"
+        )
+    return out("DecodeCompressed", [bytes], {"compression_type": compression_type}, name)
+
+
+def serialize_tensor(tensor: Any, name: str | None = None) -> Output:
+    """A tensor as a serialized TensorProto: string, shape ()."""
+    return out("SerializeTensor", [tensor], None, name)
+
+
+def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Output:
+    """The tensor of a serialized TensorProto.
+
+    Args:
+      serialized: string, shape ().
+      out_type: its element type.
+    Raises (when it runs): InvalidArgumentError: it is none, or has another element type.
+    """
+    return out("ParseTensor", [serialized], {"out_type": dtypes.as_dtype(out_type)}, name)

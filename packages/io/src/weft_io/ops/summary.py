@@ -1,0 +1,357 @@
+"""Summaries: nodes whose value is a serialized `Summary` message, for event files (section 9.1)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_graph import stacks
+from weft_graph.builder import convert_to_tensor, out
+from weft_graph.collections_keys import GraphKeys
+from weft_graph.framework import name_scope
+from weft_graph.node import Output
+from weft_graph.op_def import lookup_op, register_op
+from weft_graph.ops.shape_rules import scalar as scalar_shape
+from weft_tensor import dtypes, errors
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+
+_log = logging.getLogger("weft")
+
+_NOT_IN_TAGS = re.compile(r"[^-/\w.]")
+_BAD_COLOR = np.array([255, 0, 0, 255], np.uint8)
+
+# ------------------------------------------------------------------------------ declarations
+
+_SUMMARY = ("summary: string",)
+
+register_op(
+    "ScalarSummary",
+    ("tags: string", "values: T"),
+    _SUMMARY,
+    {"T": "{realnumbertype}"},
+    scalar_shape,
+    doc="A Summary of numbers, one for each tag.",
+)
+register_op(
+    "HistogramSummary",
+    ("tag: string", "values: T"),
+    _SUMMARY,
+    {"T": "{realnumbertype} = float32"},
+    scalar_shape,
+    doc="A Summary of how values are distributed.",
+)
+register_op(
+    "ImageSummary",
+    ("tag: string", "tensor: T"),
+    _SUMMARY,
+    {
+        "max_images": "int >= 1 = 3",
+        "T": "{uint8, float32, float16, float64} = float32",
+        "bad_color": "tensor = uint8[255, 0, 0, 255]",
+    },
+    scalar_shape,
+    doc="A Summary of images as PNG.",
+)
+register_op(
+    "AudioSummaryV2",
+    ("tag: string", "tensor: float32", "sample_rate: float32"),
+    _SUMMARY,
+    {"max_outputs": "int >= 1 = 3"},
+    scalar_shape,
+    doc="A Summary of sounds as WAV.",
+)
+register_op(
+    "TensorSummary",
+    ("tensor: T",),
+    _SUMMARY,
+    {
+        "T": "type",
+        "description": "string = ''",
+        "labels": "list(string) = []",
+        "display_name": "string = ''",
+    },
+    scalar_shape,
+    doc="A Summary of a tensor under the node's name; found in old graphs.",
+)
+register_op(
+    "TensorSummaryV2",
+    ("tag: string", "tensor: T", "serialized_summary_metadata: string"),
+    _SUMMARY,
+    {"T": "type"},
+    scalar_shape,
+    doc="A Summary of a tensor, with what says which part of TensorBoard shows it.",
+)
+register_op(
+    "MergeSummary",
+    ("inputs: N * string",),
+    _SUMMARY,
+    {"N": "int >= 1"},
+    scalar_shape,
+    doc="A Summary of all values of several.",
+)
+
+# -------------------------------------------------------------------------------- functions
+
+
+def scalar(
+    name: str, tensor: Any, collections: Iterable[Any] | None = None, family: str | None = None
+) -> Output:
+    """A summary of one number.
+
+    Args:
+      name: of the node; with the scopes around it the tag of the curve. Characters that names do
+        not have are replaced by "_".
+      tensor: real number, shape ().
+      collections: collections to add the summary to; `GraphKeys.SUMMARIES` by default.
+      family: put before the tag, so that TensorBoard shows it with others of the family.
+    Returns: string, shape (): a serialized `Summary`.
+    Raises: InvalidArgumentError: when it runs, if `tensor` has another shape.
+    """
+
+    def make(tag: str, scope: str | None) -> Output:
+        return out("ScalarSummary", [tag, tensor], name=scope)
+
+    return _summary(make, name, tensor, collections, family)
+
+
+def histogram(
+    name: str, values: Any, collections: Iterable[Any] | None = None, family: str | None = None
+) -> Output:
+    """A summary of how values are distributed.
+
+    Args:
+      name, collections, family: as for `scalar`.
+      values: real numbers, any shape.
+    Returns: string, shape (): a serialized `Summary`.
+    Raises: InvalidArgumentError: when it runs, if a value is not finite.
+    """
+
+    def make(tag: str, scope: str | None) -> Output:
+        return out("HistogramSummary", [tag, values], _own_type("HistogramSummary", values), scope)
+
+    return _summary(make, name, values, collections, family, "HistogramSummary")
+
+
+def image(
+    name: str,
+    tensor: Any,
+    max_outputs: int = 3,
+    collections: Iterable[Any] | None = None,
+    family: str | None = None,
+) -> Output:
+    """A summary of images, tagged "name/image/0" and so on, or "name/image" where one is asked for.
+
+    Floating-point images are scaled, each by itself: by 255 / max where nothing is negative, else
+    so that 0 becomes 128 and the largest magnitude 127 from there. Pixels that are not finite
+    become red.
+
+    Args:
+      name, collections, family: as for `scalar`.
+      tensor: uint8, float16, float32 or float64, shape (n, height, width, 1, 3 or 4).
+      max_outputs: how many of the n at most.
+    Returns: string, shape (): a serialized `Summary`.
+    Raises: InvalidArgumentError: when it runs, if the shape does not fit or has no pixels.
+    """
+    attrs = {"max_images": max_outputs, "bad_color": _BAD_COLOR}
+    attrs |= _own_type("ImageSummary", tensor)
+
+    def make(tag: str, scope: str | None) -> Output:
+        return out("ImageSummary", [tag, tensor], attrs, scope)
+
+    return _summary(make, name, tensor, collections, family)
+
+
+def audio(
+    name: str,
+    tensor: Any,
+    sample_rate: Any,
+    max_outputs: int = 3,
+    collections: Iterable[Any] | None = None,
+    family: str | None = None,
+) -> Output:
+    """A summary of sounds, tagged "name/audio/0" and so on, or "name/audio" where one is asked for.
+
+    Args:
+      name, collections, family: as for `scalar`.
+      tensor: float32 from -1 to 1, shape (n, frames, channels) or (n, frames).
+      sample_rate: float32, shape (), frames per second.
+      max_outputs: how many of the n at most.
+    Returns: string, shape (): a serialized `Summary`, with 16-bit WAV inside.
+    Raises: InvalidArgumentError: when it runs, if a shape does not fit or the rate is not positive.
+    """
+
+    def make(tag: str, scope: str | None) -> Output:
+        rate = convert_to_tensor(sample_rate, dtypes.float32, name="sample_rate")
+        return out("AudioSummaryV2", [tag, tensor, rate], {"max_outputs": max_outputs}, scope)
+
+    return _summary(make, name, tensor, collections, family)
+
+
+def text(name: str, tensor: Any, collections: Iterable[Any] | None = None) -> Output:
+    """A summary of text in Markdown; TensorBoard shows vectors and matrices as tables.
+
+    Args:
+      name, collections: as for `scalar`.
+      tensor: string, any shape.
+    Returns: string, shape (): a serialized `Summary`.
+    Raises: InvalidTypeError: `tensor` is not of strings.
+    """
+    from weft_graph import proto
+
+    value = convert_to_tensor(tensor)
+    if value.dtype.base_dtype is not dtypes.string:
+        raise errors.InvalidTypeError(f"a text summary requires strings, got {value!r}")
+    plugin = proto.SummaryMetadata.PluginData(plugin_name="text")
+    metadata = proto.SummaryMetadata(plugin_data=plugin)
+    return tensor_summary(name, value, collections=collections, summary_metadata=metadata)
+
+
+def tensor_summary(
+    name: str,
+    tensor: Any,
+    summary_description: str | None = None,
+    collections: Iterable[Any] | None = None,
+    summary_metadata: proto.SummaryMetadata | None = None,
+    family: str | None = None,
+    display_name: str | None = None,
+) -> Output:
+    """A summary of a whole tensor.
+
+    Args:
+      name, collections, family: as for `scalar`.
+      tensor: any type but handles, any shape.
+      summary_description: what it is, in Markdown; put into the metadata.
+      summary_metadata: which plugin of TensorBoard shows it.
+      display_name: shown in place of the tag; put into the metadata.
+    Returns: string, shape (): a serialized `Summary`.
+    """
+    from weft_graph import proto
+
+    metadata = proto.SummaryMetadata()
+    if summary_metadata is not None:
+        metadata.CopyFrom(summary_metadata)
+    if summary_description is not None:
+        metadata.summary_description = summary_description
+    if display_name is not None:
+        metadata.display_name = display_name
+    data = metadata.SerializeToString()
+
+    def make(tag: str, scope: str | None) -> Output:
+        return out("TensorSummaryV2", [tag, tensor, data], name=scope)
+
+    return _summary(make, name, tensor, collections, family)
+
+
+def merge(
+    inputs: Sequence[Any], collections: Iterable[Any] | None = None, name: str | None = None
+) -> Output:
+    """One summary with the values of several.
+
+    Args:
+      inputs: strings, serialized `Summary` messages.
+      collections: collections to add the result to; none by default.
+      name: of the node, and of a scope around it.
+    Returns: string, shape (): a serialized `Summary`.
+    Raises: InvalidArgumentError: there are no inputs; or when it runs, an input is no `Summary` or
+      two have one tag.
+    """
+    clean = _clean(name)
+    with name_scope(clean, "Merge", inputs):
+        result = out("MergeSummary", [list(inputs)], name=clean)
+    result.graph.add_to_collections(collections or (), result)
+    return result
+
+
+def merge_all(
+    key: Any = GraphKeys.SUMMARIES, scope: str | None = None, name: str | None = None
+) -> Output | None:
+    """One summary with the values of all that a collection of the default graph holds.
+
+    Args:
+      key: the collection.
+      scope: only those whose names this regular expression matches at the start.
+      name: of the node.
+    Returns: string, shape (): a serialized `Summary`; None where there are none.
+    """
+    summaries = stacks.get_default_graph().get_collection(key, scope)
+    return merge(summaries, name=name) if summaries else None
+
+
+def get_summary_description(node_def: proto.NodeDef) -> proto.SummaryDescription:
+    """The description that a TensorSummary node of an old graph holds.
+
+    Raises: InvalidArgumentError: another kind of node, or what it holds is not JSON of this kind.
+    """
+    from google.protobuf import json_format
+
+    from weft_graph import proto
+
+    if node_def.op != "TensorSummary":
+        raise errors.InvalidArgumentError(f"a TensorSummary is required, got {node_def.op}")
+    description: Any = proto.SummaryDescription()
+    try:
+        json_format.Parse(node_def.attr["description"].s, description)
+    except json_format.ParseError as cause:
+        raise errors.InvalidArgumentError(
+            f"the description of {node_def.name} cannot be read: {cause}"
+        ) from cause
+    return description  # type: ignore[no-any-return]
+
+
+def _summary(
+    make: Callable[[str, str | None], Output],
+    name: str | None,
+    value: Any,
+    collections: Iterable[Any] | None,
+    family: str | None,
+    default_name: str | None = None,
+) -> Output:
+    """What `make` makes of a tag and a name that nothing else has, in its collections."""
+    with _summary_scope(name, family, default_name, value) as (tag, scope):
+        result = make(tag, scope or None)
+    keys = (GraphKeys.SUMMARIES,) if collections is None else collections
+    result.graph.add_to_collections(keys, result)
+    return result
+
+
+def _own_type(op: str, value: Any) -> dict[str, Any]:
+    """The element type of an array, if the op takes it; the op's default is for lists."""
+    if not isinstance(value, np.ndarray | np.generic):
+        return {}
+    dtype = dtypes.from_numpy(value.dtype)
+    return {"T": dtype} if dtype in (lookup_op(op).attrs["T"].allowed or ()) else {}
+
+
+@contextmanager
+def _summary_scope(
+    name: str | None, family: str | None, default_name: str | None, value: Any
+) -> Iterator[tuple[str, str]]:
+    """The tag of a summary, and the name of its node as an open scope.
+
+    A family is part of the scope's name as well, so that no two tags of it are equal.
+    """
+    clean, group = _clean(name), _clean(family)
+    base = default_name if clean is None else clean
+    if base is None:
+        raise errors.InvalidArgumentError("a summary requires a name, got None")
+    if group is not None:
+        base = f"{group}/{base}"
+    with name_scope(base, values=[value]) as scope:
+        tag = scope.rstrip("/")
+        yield (tag if group is None else f"{group}/{tag}"), scope
+
+
+def _clean(name: str | None) -> str | None:
+    if name is None:
+        return None
+    clean = _NOT_IN_TAGS.sub("_", name).lstrip("/")
+    if clean != name:
+        _log.info("the summary name %r is not allowed; %r is used instead", name, clean)
+    return clean

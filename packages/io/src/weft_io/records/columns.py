@@ -1,0 +1,255 @@
+"""The contents of features as arrays: one feature of many examples at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_graph import proto
+from weft_io.records.features import (
+    BYTES,
+    FLOATS,
+    INTEGERS,
+    KIND_NAMES,
+    Payload,
+    Rows,
+    read_nested,
+)
+from weft_io.records.wire import BEFORE, BEHIND, decode_varints
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+Array = np.ndarray[Any, Any]
+Empty = Callable[[tuple[int, ...], Any], Array]
+"""An allocator: shape and NumPy dtype to an array whose content is undefined."""
+
+NUMPY: Final[dict[int, Any]] = {
+    BYTES: np.dtype(object),
+    FLOATS: np.dtype(np.float32),
+    INTEGERS: np.dtype(np.int64),
+}
+_STORED: Final = np.dtype("<f4")
+_LARGE: Final = 2048
+"""Rows of more bytes are put in place one by one, others joined first."""
+
+
+class Where(NamedTuple):
+    """What an error says of its place.
+
+    Attributes:
+      names: what the examples are called, or nothing.
+      key: the feature.
+    """
+
+    names: Sequence[bytes]
+    key: bytes
+
+    def at(self, row: int) -> str:
+        """One example, as messages begin."""
+        name = self.names[row].decode("utf-8", "backslashreplace") if self.names else "<unknown>"
+        return f"Name: {name}, Key: {self.key.decode()}, Index: {row}."
+
+
+def flatten(
+    rows: Rows, kind: int, empty: Empty = np.empty, expected: int = -1
+) -> tuple[Array, Array]:
+    """All values of a feature, and how many each example has.
+
+    Args:
+      rows: its contents; None counts as no values.
+      expected: how many integers there should be, if known; if not, they are undefined.
+    Returns: shape (total,) of the kind's type; int64 of shape (n,).
+    Raises: MalformedVarintsError: contents are no integers.
+    """
+    if kind == BYTES:
+        return _flatten_strings(rows)
+    parts = [b"" if row is None else row for row in rows]
+    ends = np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+    if kind == FLOATS:
+        stored = np.frombuffer(b"".join(parts), _STORED)
+        values = empty(stored.shape, NUMPY[FLOATS])
+        values[...] = stored
+        stops = ends // 4
+    else:
+        packed = b"".join([BEFORE, *parts, BEHIND])
+        values, stops = decode_varints(packed, ends, expected, empty)
+    return values, np.diff(stops, prepend=0)
+
+
+def _flatten_strings(rows: Rows) -> tuple[Array, Array]:
+    if all([type(row) is bytes for row in rows]):
+        return strings_of(rows), np.ones(len(rows), np.int64)
+    lists = [() if row is None else row if isinstance(row, tuple) else (row,) for row in rows]
+    values = [value for row in lists for value in row]
+    return strings_of(values), np.fromiter(map(len, lists), np.int64, len(lists))
+
+
+def strings_of(values: Sequence[Any]) -> Array:
+    """Strings as a vector."""
+    result = np.empty(len(values), object)
+    result[:] = values
+    return result
+
+
+# ----------------------------------------------------------------------------- sparse
+
+
+def sparse(rows: Rows, kind: int, empty: Empty) -> tuple[Array, Array, Array]:
+    """A feature as a sparse matrix: a row per example, as many columns as the longest needs.
+
+    Returns: indices int64 (total, 2), values (total,), dense shape int64 (2,).
+    """
+    values, counts = flatten(rows, kind, empty)
+    return sparse_indices(counts, empty), values, widths(counts)
+
+
+def sparse_indices(counts: Array, empty: Empty) -> Array:
+    """The places of values that fill the rows of a matrix from the left."""
+    total = int(counts.sum())
+    indices = empty((total, 2), np.dtype(np.int64))
+    if total == len(counts) and (counts == 1).all():
+        indices[:, 0] = np.arange(total)
+        indices[:, 1] = 0
+        return indices
+    indices[:, 0] = np.repeat(np.arange(len(counts)), counts)
+    indices[:, 1] = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
+    return indices
+
+
+def widths(counts: Array) -> Array:
+    """The dense shape of rows with so many values."""
+    return np.array([len(counts), counts.max(initial=0)], np.int64)
+
+
+# ------------------------------------------------------------------------------ dense
+
+
+def dense(
+    rows: Rows, kind: int, shape: tuple[int, ...], default: Array | None, empty: Empty, where: Where
+) -> Array:
+    """A feature of a fixed shape.
+
+    Args:
+      default: of that shape, for examples without the feature; None: it is required.
+    Returns: shape (n, *shape).
+    Raises: InvalidArgumentError: the feature is missing, or has another number of values.
+    """
+    if None in rows:
+        if default is None:
+            raise errors.InvalidArgumentError(
+                f"{where.at(rows.index(None))} Feature: {where.key.decode()} "
+                f"(data type: {KIND_NAMES[kind]}) is required but could not be found."
+            )
+        content = content_of(default, kind)
+        rows = [content if row is None else row for row in rows]
+    size = math.prod(shape)
+    if kind == FLOATS:
+        lengths = list(map(len, rows))
+        if lengths.count(4 * size) != len(rows):
+            raise _miscounted(np.array(lengths) // 4, kind, shape, where)
+        result = empty((len(rows), *shape), NUMPY[kind])
+        _place_floats(rows, result.reshape(len(rows), size))
+        return result
+    single = kind == INTEGERS and size == 1
+    if single and (known := _known_integers(rows)) is not None:
+        return known.reshape(len(rows), *shape)
+    values, counts = flatten(rows, kind, empty, size * len(rows))
+    if (counts != size).any():
+        raise _miscounted(counts, kind, shape, where)
+    if single:
+        _know_integers(rows, values)
+    return values.reshape(len(rows), *shape)
+
+
+_known: dict[bytes, int] = {}
+"""Varints that were met: a look into a table costs a tenth of what decoding does."""
+_MOST_KNOWN: Final = 1 << 14
+
+
+def _known_integers(rows: Rows) -> Array | None:
+    """Single integers, such as labels, all of which were met before."""
+    numbers = list(map(_known.get, rows))
+    return None if None in numbers else np.array(numbers, NUMPY[INTEGERS])
+
+
+def _know_integers(rows: Rows, values: Array) -> None:
+    if len(_known) < _MOST_KNOWN:
+        _known.update(zip(rows, values.tolist(), strict=True))
+
+
+def content_of(values: Array, kind: int) -> Payload:
+    """What a feature with these values holds."""
+    if kind == FLOATS:
+        return values.astype(_STORED).tobytes()
+    if kind == BYTES:
+        return tuple(values.reshape(-1).tolist())
+    message: bytes = proto.Int64List(value=values.reshape(-1).tolist()).SerializeToString()
+    return message[read_nested(message, 0, len(message), 0x0A) :] if message else b""
+
+
+def _place_floats(rows: Rows, target: Array) -> None:
+    if target.shape[1] * 4 > _LARGE:
+        for i, row in enumerate(rows):
+            target[i] = np.frombuffer(row, _STORED)
+    else:
+        target[...] = np.frombuffer(b"".join(rows), _STORED).reshape(target.shape)
+
+
+def _miscounted(
+    counts: Array, kind: int, shape: tuple[int, ...], where: Where
+) -> errors.InvalidArgumentError:
+    row = int(np.flatnonzero(counts != math.prod(shape))[0])
+    return errors.InvalidArgumentError(
+        f"{where.at(row)} Number of {KIND_NAMES[kind]} values != expected. "
+        f"Values size: {int(counts[row])} but output shape: {format_dims(shape)}"
+    )
+
+
+def padded(
+    rows: Rows, kind: int, shape: tuple[int, ...], default: Any, empty: Empty, where: Where
+) -> Array:
+    """A feature of which examples have different numbers, each of a fixed shape.
+
+    Args:
+      shape: of one.
+      default: what fills the places after the last.
+    Returns: shape (n, most, *shape).
+    Raises: InvalidArgumentError: a number of values is no multiple of the size of one.
+    """
+    values, counts = flatten(rows, kind)
+    steps = whole_steps(counts, shape, kind, where)
+    return place_steps(values, steps, shape, default, empty, NUMPY[kind])
+
+
+def whole_steps(counts: Array, shape: tuple[int, ...], kind: int, where: Where) -> Array:
+    """How many values of `shape` each example has."""
+    size = math.prod(shape)
+    if not size:
+        return np.zeros_like(counts)
+    wrong = np.flatnonzero(counts % size)
+    if len(wrong):
+        row = int(wrong[0])
+        raise errors.InvalidArgumentError(
+            f"{where.at(row)} Number of {KIND_NAMES[kind]} values is not a multiple of stride "
+            f"length. Saw {int(counts[row])} values but output shape is: "
+            f"{format_dims((None, *shape))}"
+        )
+    return counts // size
+
+
+def place_steps(
+    values: Array, steps: Array, shape: tuple[int, ...], default: Any, empty: Empty, dtype: Any
+) -> Array:
+    """Values that fill the rows of a tensor from the left, with `default` behind them."""
+    most = int(steps.max(initial=0))
+    result = empty((len(steps), most, *shape), dtype)
+    taken = values.reshape(-1, *shape) if values.size else np.empty((0, *shape), dtype)
+    if (steps == most).all():
+        result[...] = taken.reshape(result.shape)
+        return result
+    result[...] = default
+    result[np.arange(most) < steps[:, None]] = taken
+    return result

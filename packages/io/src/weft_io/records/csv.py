@@ -1,0 +1,179 @@
+"""Lines of comma-separated values, a batch at a time, to a column per field (RFC 4180)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+Array = np.ndarray[Any, Any]
+Column = Sequence[bytes]
+
+_QUOTE: Final = 0x22
+
+
+class CsvDecoder:
+    """Splits records into fields and converts these.
+
+    Args:
+      types: element type of each column that is wanted: float32, float64, int32, int64 or string.
+      delimiter: one byte.
+      quotes: whether a field may be in double quotes, and then hold delimiters, ends of lines, and
+        each double quote as two.
+      na_value: what counts as missing, beside nothing at all.
+      select: the positions of the wanted columns, ascending; all columns if empty.
+    """
+
+    def __init__(
+        self,
+        types: Sequence[DType],
+        delimiter: bytes = b",",
+        quotes: bool = True,
+        na_value: bytes = b"",
+        select: Sequence[int] = (),
+    ) -> None:
+        self._types = tuple(types)
+        self._delimiter = delimiter
+        self._quotes = quotes
+        self._missing = (b"", na_value)
+        self._select = tuple(select)
+
+    def decode(self, records: Sequence[bytes], defaults: Sequence[Any]) -> list[Array]:
+        """The columns of records.
+
+        Args:
+          defaults: per column what stands for a missing field, or None where it is required.
+        Returns: per column an array of shape (n,).
+        Raises: InvalidArgumentError: a record has another number of fields, a quote does not end,
+          a field is missing, or is no number.
+        """
+        rows = [self._fields(record, i) for i, record in enumerate(records)]
+        columns: Sequence[Column] = list(zip(*rows, strict=True)) or [()] * len(self._types)
+        return [
+            self._converted(column, dtype, default, k)
+            for k, (column, dtype, default) in enumerate(
+                zip(columns, self._types, defaults, strict=True)
+            )
+        ]
+
+    # ---------------------------------------------------------------------- splitting
+
+    def _fields(self, record: bytes, row: int) -> list[bytes]:
+        """The wanted fields of one record."""
+        if (self._quotes and b'"' in record) or b"\n" in record or b"\r" in record:
+            fields = self._scan(record, row)
+        else:
+            fields = record.split(self._delimiter) if record else []
+        wanted = self._select
+        found = [fields[i] for i in wanted if i < len(fields)] if wanted else fields
+        if len(found) != len(self._types):
+            raise _wrong(f"Expect {len(self._types)} fields but have {len(found)}", row)
+        return found
+
+    def _scan(self, record: bytes, row: int) -> list[bytes]:
+        """The fields of a record that has quotes, or ends of lines before fields."""
+        fields: list[bytes] = []
+        most = self._select[-1] + 1 if self._select else -1
+        at, end = 0, len(record)
+        while at < end and len(fields) != most:
+            if record[at] in b"\r\n":
+                at += 1
+                continue
+            if self._quotes and record[at] == _QUOTE:
+                field, at = self._quoted(record, at + 1, row)
+            else:
+                stop = record.find(self._delimiter, at)
+                stop = end if stop < 0 else stop
+                field, at = record[at:stop], stop + 1
+                if b"\n" in field or b"\r" in field or (self._quotes and b'"' in field):
+                    raise _wrong("Unquoted fields cannot have quotes/CRLFs inside", row)
+            fields.append(field)
+        if at == end and len(fields) != most and record.endswith(self._delimiter):
+            fields.append(b"")
+        return fields
+
+    def _quoted(self, record: bytes, at: int, row: int) -> tuple[bytes, int]:
+        """The field in quotes that begins at `at`, and the place behind its delimiter."""
+        parts: list[bytes] = []
+        while True:
+            stop = record.find(b'"', at)
+            if stop < 0:
+                raise _wrong("Quoted field has to end with quote followed by delim or end", row)
+            parts.append(record[at:stop])
+            following = record[stop + 1 : stop + 2]
+            if following != b'"':
+                break
+            parts.append(b'"')
+            at = stop + 2
+        if following not in (b"", self._delimiter):
+            raise _wrong("Quote inside a string has to be escaped by another quote", row)
+        return b"".join(parts), stop + 2
+
+    # --------------------------------------------------------------------- converting
+
+    def _converted(self, column: Column, dtype: DType, default: Any, k: int) -> Array:
+        missing = [i for i, field in enumerate(column) if field in self._missing]
+        if missing and default is None:
+            raise _wrong(f"Field {k} is required but missing", missing[0])
+        result = np.empty(len(column), dtype.numpy)
+        if dtype.numpy.hasobject:
+            result[:] = column
+            if missing:
+                result[missing] = default
+            return result
+        parse = _integer if dtype.is_integer else _real
+        texts = list(column)
+        for i in missing:
+            texts[i] = b"0"
+        try:
+            result[:] = _parsed(texts, parse)
+        except (ValueError, OverflowError):
+            raise _first_wrong(texts, parse, dtype, k) from None
+        if missing:
+            result[missing] = default
+        return result
+
+
+def _parsed(texts: Column, parse: Callable[[bytes], Any]) -> Any:
+    """Numbers, by Python's own parser where no text has what only that one takes."""
+    if b"_" in b"".join(texts):
+        raise ValueError("an underscore")
+    plain: Any = int if parse is _integer else float
+    try:
+        return list(map(plain, texts))
+    except ValueError:
+        return [parse(text) for text in texts]
+
+
+def _integer(text: bytes) -> int:
+    if b"_" in text:
+        raise ValueError("an underscore")
+    return int(text)
+
+
+def _real(text: bytes) -> float:
+    if b"_" in text:
+        raise ValueError("an underscore")
+    if b"x" in text.lower():
+        return float.fromhex(text.decode("ascii", "strict"))
+    return float(text)
+
+
+def _first_wrong(
+    texts: Column, parse: Callable[[bytes], Any], dtype: DType, k: int
+) -> errors.InvalidArgumentError:
+    for row, text in enumerate(texts):
+        try:
+            np.array([parse(text)], dtype.numpy)
+        except (ValueError, OverflowError):
+            shown = text[:100].decode("utf-8", "backslashreplace")
+            return _wrong(f"Field {k} is not a valid {dtype.name}: {shown!r}", row)
+    return _wrong(f"Field {k} is not a valid {dtype.name}", 0)
+
+
+def _wrong(what: str, row: int) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"{what} in record {row}", details={"record": row})

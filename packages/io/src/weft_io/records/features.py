@@ -1,0 +1,245 @@
+"""The walk over the features of an example: which bytes belong to which wanted feature.
+
+Examples are nearly always what protobuf's own serializers write: packed lists, each field once,
+every length just as long as its content. The walk takes these forms only, and the bytes in front
+of a feature's content, its *header*, are looked up as a whole: a header met before says at once
+whose content follows and how long it is, since all lengths are in it. Whatever has another form is
+parsed by protobuf itself, written anew, and walked again, so what is accepted and what it means is
+protobuf's decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from google.protobuf.message import DecodeError
+
+from weft_graph import proto
+from weft_io.records.wire import Schema, find_fault, read_varint
+from weft_tensor import errors
+
+BYTES, FLOATS, INTEGERS = 1, 2, 3
+"""The kinds of features: the field numbers of the lists in a Feature."""
+
+KIND_NAMES: Final = {BYTES: "string", FLOATS: "float", INTEGERS: "int64"}
+
+Payload = bytes | memoryview | tuple[bytes, ...]
+"""The content of one feature: packed numbers, one string, or several strings."""
+
+Rows = list[Any]
+"""The contents of one feature in several examples: a Payload each, None where it is missing."""
+
+_SLICE, _VIEW, _STRINGS = range(3)
+_LARGE: Final = 1 << 15
+"""Numbers of more bytes are not copied before they are put in place."""
+
+_MOST_HEADERS: Final = 4096
+_LONGEST_HEADER: Final = 256
+
+_Header = tuple[int, int, int, int]
+"""Size of the header, size of the content, column or -1, and how the content is taken."""
+
+_LIST: Final[Schema] = {
+    BYTES: {},
+    FLOATS: {1: "floats"},
+    INTEGERS: {1: "integers"},
+}
+_FEATURES: Final[Schema] = {1: {1: "text", 2: _LIST}}
+EXAMPLE: Final[Schema] = {1: _FEATURES}
+SEQUENCE_EXAMPLE: Final[Schema] = {1: _FEATURES, 2: {1: {1: "text", 2: {1: _LIST}}}}
+
+
+class FeatureScanner:
+    """Finds wanted features in serialized ones.
+
+    Args:
+      keys: names, as UTF-8.
+      kinds: BYTES, FLOATS or INTEGERS, per name.
+    """
+
+    def __init__(self, keys: Sequence[bytes], kinds: Sequence[int]) -> None:
+        self.keys = tuple(keys)
+        pairs = zip(keys, kinds, strict=True)
+        self._wanted = {key: (i, kind) for i, (key, kind) in enumerate(pairs)}
+        self._headers: dict[bytes, _Header] = {}
+        self._sizes: list[int] = []
+
+    def scan(self, data: bytes, at: int, end: int, columns: Sequence[Rows], row: int) -> bool:
+        """Note the contents of the features in a map of them.
+
+        Args:
+          data: an example.
+          at, end: where its `Features` begin and end.
+          columns: where to note them, per key.
+          row: which example it is.
+        Returns: False where the form is not the usual one, or a feature has another kind.
+        """
+        headers, sizes = self._headers, self._sizes
+        k = 0
+        while at < end:
+            header = headers.get(data[at : at + sizes[k]]) if k < len(sizes) else None
+            if header is None:
+                header = self._learn(data, at, end, k)
+                if header is None:
+                    return False
+            start = at + header[0]
+            at = start + header[1]
+            if at > end:
+                return False
+            column = header[2]
+            if column >= 0:
+                rows = columns[column]
+                if rows[row] is not None:  # twice in one example
+                    return False
+                how = header[3]
+                if how == _SLICE:
+                    rows[row] = data[start:at]
+                elif how == _VIEW:
+                    rows[row] = memoryview(data)[start:at]
+                else:
+                    strings = split_strings(data, start, at)
+                    if strings is None:
+                        return False
+                    rows[row] = strings
+            k += 1
+        return True
+
+    def _learn(self, data: bytes, at: int, end: int, k: int) -> _Header | None:
+        """The header at `at`, from now on known as that of the k-th feature; None: unusual."""
+        start = at
+        key, at, stop = read_key(data, at, end)
+        if key is None:
+            return None
+        column, kind = self._wanted.get(key, (-1, 0))
+        if column < 0:
+            header = (at - start, stop - at, -1, _SLICE)
+        else:
+            at = read_nested(data, at, stop, 0x12)
+            place, how = read_list(data, at, stop, kind)
+            if place < 0:
+                return None
+            header = (place - start, stop - place, column, how)
+        self._remember(data[start : start + header[0]], header, k)
+        return header
+
+    def _remember(self, content: bytes, header: _Header, k: int) -> None:
+        if len(content) > _LONGEST_HEADER:
+            return
+        if len(self._headers) >= _MOST_HEADERS:
+            self._headers.clear()
+        self._headers[content] = header
+        if k < len(self._sizes):
+            self._sizes[k] = len(content)
+        elif k == len(self._sizes):
+            self._sizes.append(len(content))
+
+
+def read_nested(data: bytes, at: int, end: int, tag: int) -> int:
+    """Where the content of a field begins that ends at `end`; -1 if it is no such field."""
+    if at < 0 or at >= end or data[at] != tag:
+        return -1
+    size, at = read_varint(data, at + 1, end)
+    return at if size == end - at else -1
+
+
+def read_key(data: bytes, at: int, end: int) -> tuple[bytes | None, int, int]:
+    """The key of a map's entry, the place behind it, and the entry's end; None: unusual."""
+    if data[at] != 0x0A:
+        return None, at, end
+    size, at = read_varint(data, at + 1, end)
+    stop = at + size
+    if size < 1 or stop > end or data[at] != 0x0A:
+        return None, at, end
+    size, at = read_varint(data, at + 1, stop)
+    if size < 0 or at + size > stop:
+        return None, at, end
+    key = data[at : at + size]
+    try:
+        key.decode()
+    except UnicodeDecodeError:
+        return None, at, end
+    return key, at + size, stop
+
+
+def read_list(data: bytes, at: int, end: int, kind: int) -> tuple[int, int]:
+    """Where the content of a Feature begins that ends at `end`, and how to take it; -1: unusual."""
+    at = read_nested(data, at, end, kind << 3 | 2)
+    if at < 0 or at == end:
+        return at, _STRINGS if kind == BYTES else _SLICE
+    inner = read_nested(data, at, end, 0x0A)
+    if kind == BYTES:
+        return (at, _STRINGS) if inner < 0 else (inner, _SLICE)
+    if kind == FLOATS and (end - inner) % 4:
+        return -1, _SLICE
+    return inner, _VIEW if end - inner > _LARGE else _SLICE
+
+
+def split_strings(data: bytes, at: int, end: int) -> tuple[bytes, ...] | None:
+    """The values of a BytesList; None where it has another form than the usual one."""
+    values: list[bytes] = []
+    while at < end:
+        if data[at] != 0x0A:
+            return None
+        size, at = read_varint(data, at + 1, end)
+        if size < 0 or at + size > end:
+            return None
+        values.append(data[at : at + size])
+        at += size
+    return tuple(values)
+
+
+# ---------------------------------------------------------------------- the unusual forms
+
+
+def rewritten_example(data: bytes, where: str) -> bytes:
+    """An example as protobuf understands it, in the usual form.
+
+    Raises: InvalidArgumentError: it is none; the message starts with `where`.
+    """
+    parsed = _parsed(proto.Example, data, where, EXAMPLE)
+    usual = proto.Example()
+    _copy_features(parsed.features.feature, usual.features)
+    serialized: bytes = usual.SerializeToString()
+    return serialized
+
+
+def rewritten_sequence_example(data: bytes, where: str) -> bytes:
+    """A SequenceExample as protobuf understands it, in the usual form.
+
+    Raises: InvalidArgumentError: it is none; the message starts with `where`.
+    """
+    parsed = _parsed(proto.SequenceExample, data, where, SEQUENCE_EXAMPLE)
+    usual = proto.SequenceExample()
+    _copy_features(parsed.context.feature, usual.context)
+    for key, steps in parsed.feature_lists.feature_list.items():
+        target = usual.feature_lists.feature_list[key]
+        for feature in steps.feature:
+            _copy_feature(feature, target.feature.add())
+    serialized: bytes = usual.SerializeToString()
+    return serialized
+
+
+def _parsed(message: Any, data: bytes, where: str, schema: Schema) -> Any:
+    try:
+        return message.FromString(data)
+    except DecodeError as cause:
+        offset, reason = find_fault(data, schema)
+        raise errors.InvalidArgumentError(
+            f"{where}: Could not parse example input: at offset {offset} of {len(data)} bytes: "
+            f"{reason}",
+            details={"offset": offset},
+        ) from cause
+
+
+def _copy_features(source: Any, target: Any) -> None:
+    for key, feature in source.items():
+        if feature.WhichOneof("kind") is not None:  # without a kind it counts as missing
+            _copy_feature(feature, target.feature[key])
+
+
+def _copy_feature(source: Any, target: Any) -> None:
+    kind = source.WhichOneof("kind")
+    if kind is not None:
+        getattr(target, kind).SetInParent()
+        getattr(target, kind).value.extend(getattr(source, kind).value)

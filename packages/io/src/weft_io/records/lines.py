@@ -1,0 +1,64 @@
+"""Text files: a record per line."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft_io.records.streams import PIECE, Stream, open_stream
+from weft_tensor import errors
+
+_END: Final = b"\n"
+
+
+class LineSource:
+    r"""The lines of one file, without their ends: "\n", or "\r\n".
+
+    Args:
+      path: local, or a URL that fsspec knows.
+      compression: "", "ZLIB" or "GZIP".
+      offset: where to start: the beginning of a line, in the decompressed bytes.
+    Attributes:
+      offset: of the first line that `read_chunk` has not handed out.
+    Raises: NotFoundError, PermissionDeniedError, ...
+    """
+
+    def __init__(self, path: str, compression: str = "", offset: int = 0) -> None:
+        self.offset = offset
+        self._stream: Stream = open_stream(path, compression, offset)
+        self._parts: list[bytes] = []  # of a line whose end was not read yet
+
+    def read_chunk(self) -> list[bytes]:
+        """Many lines: those of the next piece of the file; none at its end.
+
+        Raises: DataLossError: the compressed data are damaged.
+        """
+        while piece := self._read():
+            if _END not in piece:
+                self._parts.append(piece)
+                continue
+            lines = piece.split(_END)
+            if self._parts:
+                lines[0] = b"".join([*self._parts, lines[0]])
+            last = lines.pop()
+            self._parts = [last] if last else []
+            self.offset += sum(map(len, lines)) + len(lines)
+            return _without_returns(lines)
+        last = b"".join(self._parts)
+        self._parts = []
+        self.offset += len(last)
+        return _without_returns([last]) if last else []
+
+    def _read(self) -> bytes:
+        try:
+            return self._stream.read(PIECE)
+        except errors.DataLossError:  # a line that was begun is lost
+            self._parts = []
+            raise
+
+    def close(self) -> None:
+        """Close the file; twice does nothing."""
+        self._stream.close()
+
+
+def _without_returns(lines: list[bytes]) -> list[bytes]:
+    return [line[:-1] if line[-1:] == b"\r" else line for line in lines]

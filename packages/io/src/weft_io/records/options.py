@@ -1,0 +1,120 @@
+"""How a TFRecord file is compressed."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, ClassVar, Final
+
+from weft_io.records.streams import GZIP, NONE, ZLIB
+from weft_tensor import errors
+
+
+class TFRecordCompressionType:
+    """The kinds of compression, as numbers."""
+
+    NONE = 0
+    ZLIB = 1
+    GZIP = 2
+
+
+_KINDS: Final[dict[Any, str]] = {
+    None: NONE,
+    NONE: NONE,
+    ZLIB: ZLIB,
+    GZIP: GZIP,
+    TFRecordCompressionType.NONE: NONE,
+    TFRecordCompressionType.ZLIB: ZLIB,
+    TFRecordCompressionType.GZIP: GZIP,
+}
+
+_FLUSHES: Final = (zlib.Z_NO_FLUSH, zlib.Z_PARTIAL_FLUSH, zlib.Z_SYNC_FLUSH, zlib.Z_FULL_FLUSH)
+
+
+class TFRecordOptions:
+    """How a TFRecord file is compressed; everything but the kind concerns writing alone.
+
+    Args:
+      compression_type: "", "ZLIB" or "GZIP", a TFRecordCompressionType, None, or other options.
+      flush_mode: what `flush` does: Z_PARTIAL_FLUSH, Z_SYNC_FLUSH (the default), Z_FULL_FLUSH, or
+        Z_NO_FLUSH for nothing.
+      input_buffer_size, output_buffer_size: accepted; zlib's own buffers serve.
+      window_bits: 9 to 15, base two logarithm of the window.
+      compression_level: 0 to 9, -1 for zlib's default.
+      compression_method: 8 (deflated).
+      mem_level: 1 to 9.
+      compression_strategy: 0 to 4: Z_DEFAULT_STRATEGY, Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE, Z_FIXED.
+    Raises: InvalidArgumentError: a value out of its range.
+    """
+
+    compression_type_map: ClassVar[dict[int, str]] = {
+        TFRecordCompressionType.ZLIB: ZLIB,
+        TFRecordCompressionType.GZIP: GZIP,
+        TFRecordCompressionType.NONE: NONE,
+    }
+
+    def __init__(
+        self,
+        compression_type: Any = None,
+        flush_mode: int | None = None,
+        input_buffer_size: int | None = None,
+        output_buffer_size: int | None = None,
+        window_bits: int | None = None,
+        compression_level: int | None = None,
+        compression_method: int | None = None,
+        mem_level: int | None = None,
+        compression_strategy: int | None = None,
+    ) -> None:
+        self.get_compression_type_string(compression_type)
+        self.compression_type = compression_type
+        self.flush_mode = _in("flush_mode", flush_mode, _FLUSHES, zlib.Z_SYNC_FLUSH)
+        self.input_buffer_size = input_buffer_size
+        self.output_buffer_size = output_buffer_size
+        self.window_bits = _in("window_bits", window_bits, range(9, 16), zlib.MAX_WBITS)
+        self.compression_level = _in("compression_level", compression_level, range(-1, 10), -1)
+        self.compression_method = _in("compression_method", compression_method, (8,), zlib.DEFLATED)
+        self.mem_level = _in("mem_level", mem_level, range(1, 10), zlib.DEF_MEM_LEVEL)
+        self.compression_strategy = _in("compression_strategy", compression_strategy, range(5), 0)
+
+    @classmethod
+    def get_compression_type_string(cls, options: Any) -> str:
+        """The kind of compression as ops and files name it: "", "ZLIB" or "GZIP".
+
+        Args:
+          options: TFRecordOptions or what their `compression_type` takes.
+        Raises: InvalidArgumentError: none of these.
+        """
+        if isinstance(options, TFRecordOptions):
+            return cls.get_compression_type_string(options.compression_type)
+        try:
+            return _KINDS[options]
+        except (KeyError, TypeError):
+            raise errors.InvalidArgumentError(
+                f"compression_type must be '', 'ZLIB' or 'GZIP', got {options!r}"
+            ) from None
+
+    @classmethod
+    def of(cls, options: Any) -> TFRecordOptions:
+        """`options` themselves, or options of that compression."""
+        return options if isinstance(options, TFRecordOptions) else cls(options)
+
+    def compressor(self) -> Any:
+        """A `zlib.compressobj` of these options, or None for no compression."""
+        kind = self.get_compression_type_string(self)
+        if kind == NONE:
+            return None
+        return zlib.compressobj(
+            self.compression_level,
+            self.compression_method,
+            self.window_bits + (16 if kind == GZIP else 0),
+            self.mem_level,
+            self.compression_strategy,
+        )
+
+
+def _in(name: str, value: int | None, allowed: range | tuple[int, ...], default: int) -> int:
+    if value is None:
+        return default
+    if value not in allowed:
+        values = f"{allowed.start} to {allowed.stop - 1}" if isinstance(allowed, range) else allowed
+        raise errors.InvalidArgumentError(f"{name} must be one of {values}, got {value!r}")
+    return value

@@ -1,0 +1,395 @@
+"""Parquet files, through pyarrow: columns as arrays, or rows as serialized examples.
+
+Pages that carry a checksum are checked (`write_page_checksum=True` of pyarrow's writer). A footer
+has none, so damage to the names, types and sizes in it can go unseen; pages that do not fit what it
+says are errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph import proto
+from weft_io.files.failures import reported
+from weft_io.files.systems import PathLike, as_path, is_url, locate
+from weft_tensor import errors
+
+Array = np.ndarray[Any, Any]
+
+_ROWS: Final = 1024
+
+
+def parquet_batches(
+    path: PathLike,
+    batch_size: int,
+    columns: Sequence[str] | None = None,
+    row_groups: Iterable[int] | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> Iterator[dict[str, Array]]:
+    """The rows of a Parquet file as arrays, so many rows at a time; the last batch may be shorter.
+
+    One row group is in memory at a time. Wants the extra `parquet`.
+
+    Args:
+      path: local, or a URL that fsspec knows.
+      batch_size: rows per batch.
+      columns: names of the columns to read, all by default; `a.b` is a field of a nested column.
+      row_groups: numbers of the row groups to read, in this order; all by default.
+      defaults: column to what stands for its nulls. Without one, nulls among floats are NaN, and
+        others an error.
+    Yields: column to array: of shape (n,) and the column's type; strings and binaries are bytes,
+      dates and times the integers that they are stored as; lists that all have one length (n, k).
+    Raises: NotFoundError, ...; InvalidArgumentError: there is no such column or row group, lists
+      differ in length, nulls have no default; DataLossError: the file is damaged.
+    """
+    file = ParquetFile(as_path(path), columns)
+    try:
+        chosen = range(file.groups) if row_groups is None else row_groups
+        held: dict[str, Array] = {}
+        for group in chosen:
+            for batch in file.batches(group, batch_size):
+                held = _joined(held, _arrays(batch, dict(defaults or {}), file.path))
+                while held and len(next(iter(held.values()))) >= batch_size:
+                    yield {name: array[:batch_size] for name, array in held.items()}
+                    held = {name: array[batch_size:] for name, array in held.items()}
+        if held and len(next(iter(held.values()))):
+            yield held
+    finally:
+        file.close()
+
+
+def _joined(first: dict[str, Array], second: dict[str, Array]) -> dict[str, Array]:
+    if not first or not len(next(iter(first.values()))):
+        return second
+    return {name: np.concatenate([array, second[name]]) for name, array in first.items()}
+
+
+class ParquetFile:
+    """A Parquet file, opened; only its footer was read.
+
+    Args:
+      path: local, or a URL that fsspec knows.
+      columns: names of those to read; all for None.
+    Attributes:
+      groups: number of row groups.
+    Raises: UnimplementedError: pyarrow is not installed; InvalidArgumentError: no such column;
+      DataLossError: it is no Parquet file.
+    """
+
+    def __init__(self, path: str, columns: Sequence[str] | None = None) -> None:
+        self.path = path
+        parquet = _pyarrow_parquet()
+        self._stream = _opened(path)
+        with self._guarded("its footer", 0):
+            self._file = parquet.ParquetFile(
+                self._stream, page_checksum_verification=True, pre_buffer=is_url(path)
+            )
+            self.groups: int = self._file.num_row_groups
+        self._columns = None if columns is None else list(columns)
+        self._check_columns()
+
+    def _check_columns(self) -> None:
+        schema = self._file.schema
+        leaves = [schema.column(i).path for i in range(len(schema))]
+        for name in self._columns or ():
+            if not any(leaf == name or leaf.startswith(f"{name}.") for leaf in leaves):
+                raise errors.InvalidArgumentError(
+                    f"{self.path} has no column {name!r}; it has {', '.join(leaves)}"
+                )
+
+    def rows_of(self, group: int) -> int:
+        """How many rows a row group has."""
+        rows: int = self._file.metadata.row_group(group).num_rows
+        return rows
+
+    def batches(self, group: int, size: int) -> Iterator[Any]:
+        """The rows of one row group as pyarrow tables of up to `size` rows.
+
+        Raises: InvalidArgumentError: there is no such row group; DataLossError: it is damaged.
+        """
+        import pyarrow as pa
+
+        if not 0 <= group < self.groups:
+            raise errors.InvalidArgumentError(
+                f"{self.path} has {self.groups} row groups, got the number {group}"
+            )
+        what, offset = f"row group {group}", self._offset_of(group)
+        with self._guarded(what, offset):
+            batches = self._file.iter_batches(size, [group], self._columns, use_threads=False)
+            rows = 0
+            for batch in batches:
+                rows += batch.num_rows
+                yield pa.Table.from_batches([batch])
+            if rows != self.rows_of(group):
+                raise self._damaged(what, offset, f"has {rows} of {self.rows_of(group)} rows")
+
+    def _offset_of(self, group: int) -> int:
+        metadata = self._file.metadata.row_group(group)
+        if not metadata.num_columns:
+            return 0
+        column = metadata.column(0)
+        offset: int = column.dictionary_page_offset or column.data_page_offset
+        return offset
+
+    @contextmanager
+    def _guarded(self, what: str, offset: int) -> Iterator[None]:
+        import pyarrow as pa
+
+        try:
+            yield
+        except pa.ArrowNotImplementedError as cause:
+            raise errors.UnimplementedError(f"{self.path}, {what}: {cause}") from cause
+        except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as cause:
+            raise self._damaged(what, offset, str(cause)) from cause
+
+    def _damaged(self, what: str, offset: int, reason: str) -> errors.DataLossError:
+        return errors.DataLossError(
+            f"{self.path} is damaged in {what}, from offset {offset} on: {reason}",
+            details={"file": self.path, "offset": offset},
+        )
+
+    def close(self) -> None:
+        """Close the file; twice does nothing."""
+        self._stream.close()
+
+
+def _opened(path: str) -> Any:
+    """The file for pyarrow: its own kind where it is local, which holds no lock while it reads."""
+    import pyarrow as pa
+
+    fs, inner = locate(path)
+    with reported("reading", path):
+        if is_url(path):
+            return fs.open(inner, "rb")
+        if fs.stat(inner).is_directory:
+            raise IsADirectoryError(f"{path} is a directory")
+        return pa.OSFile(inner, "rb")
+
+
+def _pyarrow_parquet() -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError as cause:
+        raise errors.UnimplementedError(
+            "Parquet files want pyarrow: pip install 'weft-io[parquet]'"
+        ) from cause
+    return parquet
+
+
+# ------------------------------------------------------------------------------ columns
+
+
+def _arrays(table: Any, defaults: dict[str, Any], path: str) -> dict[str, Array]:
+    return {name: _array(column, name, defaults, path) for name, column in _flat(table)}
+
+
+def _flat(table: Any) -> Iterator[tuple[str, Any]]:
+    """The columns of a table by name, fields of nested ones as `a.b`."""
+    import pyarrow as pa
+
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    for name, column in zip(table.schema.names, table.columns, strict=True):
+        chunk = column.combine_chunks()
+        yield name, chunk.dictionary_decode() if pa.types.is_dictionary(chunk.type) else chunk
+
+
+def _array(column: Any, name: str, defaults: dict[str, Any], path: str) -> Array:
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _matrix(column, name, defaults, path)
+    if column.null_count and not (pa.types.is_floating(kind) and name not in defaults):
+        if name not in defaults:
+            raise errors.InvalidArgumentError(
+                f"{path}: column {name!r} of type {kind} has nulls; `defaults` must say what "
+                "stands for them"
+            )
+        column = _filled(column, name, defaults[name], path)
+    if _is_text(kind):
+        texts: Array = column.cast(pa.large_binary()).to_numpy(zero_copy_only=False)
+        return texts.astype(object)
+    stored = _stored_type(kind)
+    if stored is None:
+        raise errors.InvalidArgumentError(
+            f"{path}: column {name!r} has the type {kind}, which tensors do not have"
+        )
+    column = column if stored == kind else column.cast(stored)
+    return np.array(column.to_numpy(zero_copy_only=False))
+
+
+def _filled(column: Any, name: str, default: Any, path: str) -> Any:
+    import pyarrow as pa
+
+    try:
+        return column.fill_null(default)
+    except (pa.ArrowException, TypeError, ValueError) as cause:
+        raise errors.InvalidArgumentError(
+            f"{path}: column {name!r} has the type {column.type}; {default!r} cannot stand for its "
+            f"nulls: {cause}"
+        ) from cause
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    t = pa.types
+    tests = (t.is_string, t.is_large_string, t.is_binary, t.is_large_binary)
+    return any(test(kind) for test in (*tests, t.is_fixed_size_binary))
+
+
+def _stored_type(kind: Any) -> Any:
+    """The numeric type that values of a type are handed out in; None where there is none."""
+    import pyarrow as pa
+
+    t = pa.types
+    if t.is_integer(kind) or t.is_floating(kind) or t.is_boolean(kind):
+        return kind
+    if t.is_date32(kind) or t.is_time32(kind):
+        return pa.int32()
+    if t.is_timestamp(kind) or t.is_date64(kind) or t.is_time64(kind) or t.is_duration(kind):
+        return pa.int64()
+    return None
+
+
+def _matrix(column: Any, name: str, defaults: dict[str, Any], path: str) -> Array:
+    from pyarrow import compute
+
+    lengths = compute.list_value_length(column)
+    if lengths.null_count or len(lengths.unique()) > 1:
+        raise errors.InvalidArgumentError(
+            f"{path}: the lists of column {name!r} have different lengths; ParquetReader and a "
+            "VarLenFeature read such columns"
+        )
+    values = _array(column.flatten(), name, defaults, path)
+    return values.reshape(len(column), lengths[0].as_py() if len(column) else 0)
+
+
+# --------------------------------------------------------------------------------- rows
+
+
+class ParquetSource:
+    """The rows of one file as serialized `Example`s.
+
+    Args:
+      path: local, or a URL that fsspec knows.
+      columns: names of those to read; all if empty.
+      offset: the row to start with.
+    Attributes:
+      offset: the first row that `read_chunk` has not handed out.
+    Raises: as `ParquetFile`.
+    """
+
+    def __init__(self, path: str, columns: Sequence[str] = (), offset: int = 0) -> None:
+        self._file = ParquetFile(path, columns or None)
+        self._group = 0
+        self._batches: Iterator[Any] | None = None
+        self.offset = 0
+        while self._group < self._file.groups and self._ends_before(offset):
+            self.offset += self._file.rows_of(self._group)
+            self._group += 1
+        self._skip = offset - self.offset
+        self.offset = offset
+
+    def _ends_before(self, row: int) -> bool:
+        return self.offset + self._file.rows_of(self._group) <= row
+
+    def read_chunk(self) -> list[bytes]:
+        """Some rows; none at the end.
+
+        Raises: DataLossError: a row group is damaged; the next call goes on with the next one.
+        """
+        while self._group < self._file.groups:
+            table = self._next_table()
+            if table is None:
+                continue
+            if self._skip:
+                skipped = min(self._skip, table.num_rows)
+                self._skip -= skipped
+                table = table.slice(skipped)
+            if table.num_rows:
+                self.offset += table.num_rows
+                return examples_of(table, self._file.path)
+        return []
+
+    def _next_table(self) -> Any:
+        """The next rows of the row group; None when it has ended."""
+        group = self._group
+        if self._batches is None:
+            self._batches = self._file.batches(group, _ROWS)
+        try:
+            table = next(self._batches, None)
+        except errors.OpError:
+            self._leave_group()
+            raise
+        if table is None:
+            self._leave_group()
+        return table
+
+    def _leave_group(self) -> None:
+        """Go on with the next group, at its first row, whatever was read of this one."""
+        self._group += 1
+        self._batches = None
+        self._skip = 0
+        self.offset = sum(self._file.rows_of(i) for i in range(self._group))
+
+    def close(self) -> None:
+        """Close the file; twice does nothing."""
+        self._batches = None
+        self._file.close()
+
+
+def examples_of(table: Any, path: str) -> list[bytes]:
+    """The rows of a pyarrow table as serialized `Example`s.
+
+    Raises: InvalidArgumentError: a column has a type that features do not have.
+    """
+    fields = [_features(name, column, path) for name, column in _flat(table)]
+    rows = []
+    for row in range(table.num_rows):
+        message = proto.Example()
+        features = message.features.feature
+        for name, kind, values in fields:
+            value = values[row]
+            if value is not None:
+                getattr(features[name], kind).value.extend(value)
+        rows.append(message.SerializeToString())
+    return rows
+
+
+def _features(name: str, column: Any, path: str) -> tuple[str, str, list[Any]]:
+    """The name of a column, the kind of its features, and a list of values, or None, per row."""
+    import pyarrow as pa
+
+    t = pa.types
+    kind = column.type
+    nested = t.is_list(kind) or t.is_large_list(kind) or t.is_fixed_size_list(kind)
+    element = kind.value_type if nested else kind
+    if _is_text(element):
+        feature, target = "bytes_list", pa.large_binary()
+    elif t.is_floating(element):
+        feature, target = "float_list", pa.float32()
+    elif _stored_type(element) is not None:
+        feature, target = "int64_list", pa.int64()
+    else:
+        raise errors.InvalidArgumentError(
+            f"{path}: column {name!r} has the type {kind}, which features do not have"
+        )
+    try:
+        values = column.cast(pa.list_(target) if nested else target).to_pylist()
+    except pa.ArrowInvalid as cause:
+        raise errors.InvalidArgumentError(
+            f"{path}: column {name!r} of type {kind} does not fit {target}: {cause}"
+        ) from cause
+    if nested:
+        if any(value is not None and None in value for value in values):
+            raise errors.InvalidArgumentError(
+                f"{path}: the lists of column {name!r} hold nulls, which features do not have"
+            )
+        return name, feature, values
+    return name, feature, [None if value is None else [value] for value in values]

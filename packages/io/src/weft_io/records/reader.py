@@ -1,0 +1,331 @@
+"""Reading records out of many files, one file after the other: what the reader ops stand on.
+
+A reader is given the names of files and asked for records. It knows which file it is in and how
+far it got, and that is all its state; written down and restored, in another process too, it goes on
+with the very next record.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from weft_io.records import reader_state
+from weft_io.records.fixed import FixedLengthSource
+from weft_io.records.lines import LineSource
+from weft_io.records.reader_state import ReaderState
+from weft_io.records.tfrecord import OVERHEAD, TFRecordSource
+from weft_io.records.whole import read_file
+from weft_tensor import errors
+
+Settings = Mapping[str, Any]
+Taken = tuple[list[bytes], list[bytes]]
+"""Keys and values of records, equally many."""
+
+
+class Source(Protocol):
+    """The records of one file.
+
+    Attributes:
+      offset: where the first record begins that was not handed out; what it counts is its own.
+    """
+
+    offset: int
+
+    def read_chunk(self) -> list[bytes]:
+        """Some records; none at the end."""
+        ...
+
+    def close(self) -> None:
+        """Close the file."""
+        ...
+
+
+class _Values:
+    """A source of values that are there already."""
+
+    def __init__(self, values: list[bytes], offset: int) -> None:
+        self._values = values[offset:]
+        self.offset = offset
+
+    def read_chunk(self) -> list[bytes]:
+        values, self._values = self._values, []
+        self.offset += len(values)
+        return values
+
+    def close(self) -> None:
+        self._values = []
+
+
+def _name(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _parquet(path: bytes, offset: int, settings: Settings) -> Source:
+    from weft_io.records.parquet import ParquetSource
+
+    return ParquetSource(_name(path), settings["columns"], offset)
+
+
+OpenSource = Callable[[bytes, int, Settings], Source]
+
+_OPEN: Final[dict[str, OpenSource]] = {
+    "IdentityReader": lambda path, offset, settings: _Values([path], offset),
+    "WholeFileReader": lambda path, offset, settings: _Values([read_file(_name(path))], offset),
+    "ParquetReader": _parquet,
+    "TextLineReader": lambda path, offset, settings: LineSource(_name(path), "", offset),
+    "TFRecordReader": lambda path, offset, settings: TFRecordSource(
+        _name(path), settings["compression_type"], offset
+    ),
+    "FixedLengthRecordReader": lambda path, offset, settings: FixedLengthSource(
+        _name(path),
+        settings["record_bytes"],
+        settings["header_bytes"],
+        settings["footer_bytes"],
+        settings["hop_bytes"],
+        settings["encoding"],
+        offset,
+    ),
+}
+
+
+_SINGLE: Final = ("IdentityReader", "WholeFileReader")
+"""The kinds that have one record per file."""
+_BY_OFFSET: Final = ("TFRecordReader", "ParquetReader")
+"""The kinds whose keys say where a record is; those of others count records."""
+
+
+_MAY_GO_ON: Final = (
+    errors.DataLossError,  # of one record; the source knows what follows
+    errors.UnavailableError,
+    errors.DeadlineExceededError,
+    errors.ResourceExhaustedError,
+)
+
+
+class FileReader:
+    """One file that is being read, and how far.
+
+    A place in it is the beginning of a piece, and how many records of that piece were taken.
+
+    Args:
+      kind: of reader.
+      path: the file's name.
+      settings: the reader's.
+      place: where to go on.
+    """
+
+    def __init__(
+        self, kind: str, path: bytes, settings: Settings, place: reader_state.Place
+    ) -> None:
+        self._kind = kind
+        self._settings = settings
+        self.path = path
+        self._source: Source | None = None
+        self._base = place.base
+        self._taken = 0
+        self._to_skip = place.taken
+        self._number = place.number
+        self._chunk: list[bytes] = []
+        self._offset = place.base
+        self._headers = settings.get("skip_header_lines", 0) if place == reader_state.START else 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is known that nothing follows."""
+        return bool(self._chunk) and self._taken == len(self._chunk) and self._kind in _SINGLE
+
+    @property
+    def place(self) -> reader_state.Place:
+        """Where to go on later."""
+        return reader_state.Place(self._base, self._taken + self._to_skip, self._number)
+
+    def take(self, limit: int) -> Taken:
+        """Up to `limit` records; none at the end of the file.
+
+        Raises: OpError: the file cannot be opened, or a record is damaged.
+        """
+        self._pass_over()
+        if self._taken == len(self._chunk) and not self._next_chunk():
+            return [], []
+        values = self._chunk[self._taken : self._taken + limit]
+        self._taken += len(values)
+        return self._keys(values), values
+
+    def _pass_over(self) -> None:
+        """Skip header lines, and the records that were taken before a restart."""
+        while self._to_skip or self._headers:
+            if self._taken == len(self._chunk) and not self._next_chunk():
+                self._check_all_skipped()
+                return
+            passed = min(self._to_skip or self._headers, len(self._chunk) - self._taken)
+            if self._to_skip:
+                self._to_skip -= passed
+                self._offset += self._size_of(self._chunk[:passed])
+            else:
+                self._headers -= passed
+                self._number += passed
+            self._taken += passed
+
+    def _check_all_skipped(self) -> None:
+        left, self._to_skip, self._headers = self._to_skip, 0, 0
+        if left:
+            raise errors.DataLossError(
+                f"{_name(self.path)} ends at offset {self._base}, {left} records before the place "
+                "to go on at",
+                details={"file": _name(self.path), "offset": self._base},
+            )
+
+    def _next_chunk(self) -> bool:
+        if self._source is None:
+            self._source = _OPEN[self._kind](self.path, self._base, self._settings)
+        self._base = self._offset = self._source.offset
+        self._chunk, self._taken = [], 0
+        self._chunk = self._source.read_chunk()
+        return bool(self._chunk)
+
+    def _size_of(self, values: list[bytes]) -> int:
+        """How far records take the offset."""
+        if self._kind == "TFRecordReader":
+            return sum(map(len, values)) + OVERHEAD * len(values)
+        return len(values)
+
+    def _keys(self, values: list[bytes]) -> list[bytes]:
+        if self._kind in _SINGLE:
+            return [self.path] * len(values)
+        first = self._number
+        self._number += len(values)
+        if self._kind == "TextLineReader":
+            first += 1
+        elif self._kind in _BY_OFFSET:
+            keys = []
+            for value in values:
+                keys.append(b"%b:%d" % (self.path, self._offset))
+                self._offset += self._size_of([value])
+            return keys
+        return [b"%b:%d" % (self.path, first + i) for i in range(len(values))]
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._source is not None:
+            self._source.close()
+
+
+class Reader:
+    """A reader of one kind: goes through files that it is given one by one.
+
+    Not safe for several threads at once.
+
+    Args:
+      kind: "TFRecordReader", "TextLineReader", "FixedLengthRecordReader", "WholeFileReader",
+        "ParquetReader", "IdentityReader".
+      settings: of the kind: `compression_type`; `skip_header_lines`; `record_bytes`,
+        `header_bytes`, `footer_bytes`, `hop_bytes`, `encoding`; none; `columns`; none.
+    Attributes:
+      records_produced, work_units_completed: counters, from the last reset on.
+    """
+
+    def __init__(self, kind: str, settings: Settings) -> None:
+        self.kind = kind
+        self.settings = dict(settings)
+        self.records_produced = 0
+        self.work_units_completed = 0
+        self._file: FileReader | None = None
+        self._waiting: deque[bytes] = deque()
+        self._error: errors.OpError | None = None
+
+    @property
+    def needs_work(self) -> bool:
+        """Whether `read` wants the name of a file first."""
+        return self._file is None and not self._waiting and self._error is None
+
+    def start(self, path: bytes) -> None:
+        """Give it a file to read when it is done with those before."""
+        self._waiting.append(path)
+
+    def read(self, limit: int) -> Taken:
+        """The next records of the file, up to `limit`; none where it has ended.
+
+        Raises: OpError: the file cannot be read, and is left; a record is damaged, and the next
+          call goes on behind it; the file cannot be reached now, and the next call tries again.
+        """
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        if self._file is None:
+            name = self._waiting.popleft()
+            self._file = FileReader(self.kind, name, self.settings, reader_state.START)
+        keys: list[bytes] = []
+        values: list[bytes] = []
+        while self._file is not None and len(values) < limit:
+            try:
+                more = self._file.take(limit - len(values))
+            except errors.OpError as failure:
+                self._failed(failure, bool(values))
+                break
+            keys += more[0]
+            values += more[1]
+            if not more[0] or self._file.is_done:
+                self._finish()
+        self.records_produced += len(values)
+        return keys, values
+
+    def _failed(self, error: errors.OpError, later: bool) -> None:
+        """Leave a file that cannot be read; one that may be readable later stays."""
+        if not isinstance(error, _MAY_GO_ON):
+            self._leave()
+        if not later:
+            raise error
+        self._error = error
+
+    def _leave(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _finish(self) -> None:
+        self._leave()
+        self.work_units_completed += 1
+
+    def reset(self) -> None:
+        """Forget everything; a file that was begun is not finished."""
+        self._leave()
+        self._waiting.clear()
+        self._error = None
+        self.records_produced = self.work_units_completed = 0
+
+    close = reset
+
+    def serialize(self) -> bytes:
+        """The state as bytes."""
+        state = ReaderState(
+            kind=self.kind,
+            settings=self.settings,
+            records_produced=self.records_produced,
+            work_units_completed=self.work_units_completed,
+            current=None if self._file is None else (self._file.path, self._file.place),
+            waiting=list(self._waiting),
+        )
+        return reader_state.encode(state)
+
+    def restore(self, data: bytes) -> None:
+        """Take over a state of a reader of the same kind and settings.
+
+        Raises:
+          DataLossError: the bytes are damaged; the reader is unchanged.
+          InvalidArgumentError: they are no state, or that of another reader.
+        """
+        state = reader_state.decode(data)
+        if state.kind != self.kind or state.settings != self.settings:
+            raise errors.InvalidArgumentError(
+                f"the state of a {self.kind} with settings {self.settings} is required, got that "
+                f"of a {state.kind} with {dict(state.settings)}"
+            )
+        self.reset()
+        self.records_produced = state.records_produced
+        self.work_units_completed = state.work_units_completed
+        self._waiting.extend(state.waiting)
+        if state.current is not None:
+            path, place = state.current
+            self._file = FileReader(self.kind, path, self.settings, place)

@@ -1,0 +1,150 @@
+"""A reader that steps share: a line of reads over the reader's state, and names from queues."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from weft_exec.cancellation import Cancellation
+from weft_exec.resources import NOT_READY, Done, Resource, Waiters
+from weft_io.queues.queue import Queue
+from weft_io.records.reader import Reader
+from weft_tensor import dtypes, errors
+
+T = TypeVar("T")
+
+
+class _Read:
+    """One read that waits, and the queue that it gets names from."""
+
+    __slots__ = ("cancellation", "error", "limit", "queue")
+
+    def __init__(self, queue: Queue, limit: int, cancellation: Cancellation | None) -> None:
+        self.queue = queue
+        self.limit = limit
+        self.cancellation = cancellation
+        self.error: BaseException | None = None
+
+
+class _Name:
+    """The completion of a dequeue that a reader waits for.
+
+    Attributes:
+      asking: the thread that is inside the call of `dequeue`; 0 when it has returned.
+      came: whether the answer is there.
+    """
+
+    __slots__ = ("_reader", "asking", "came", "read")
+
+    def __init__(self, reader: ReaderResource, read: _Read) -> None:
+        self._reader = reader
+        self.read = read
+        self.asking = threading.get_ident()
+        self.came = False
+
+    def __call__(self, value: Any = None) -> None:
+        self._reader.named(self, value[0].item())
+
+    def fail(self, error: BaseException) -> None:
+        self.read.error = error
+        self._reader.named(self, None)
+
+
+class ReaderResource(Resource):
+    """A reader, and those who wait for its records, served first come, first served.
+
+    While a read waits for the name of a file it holds no thread: the queue calls back. Files are
+    read on the thread of a step that asked, or on one that lives for the one call.
+
+    Args:
+      reader: the state; guarded by the lock of the line.
+    """
+
+    kind = "reader"
+
+    def __init__(self, name: str, reader: Reader) -> None:
+        super().__init__(name)
+        self.reader = reader
+        self._line = Waiters()
+        self._wanting: _Read | None = None
+        self._asking = False
+
+    def read(
+        self, queue: Queue, limit: int, done: Done, cancellation: Cancellation | None = None
+    ) -> None:
+        """Hand `done` up to `limit` records of one file as (keys, values).
+
+        Args:
+          queue: of names; one is taken when no file is being read.
+          limit: 1 or more.
+        Raises: InvalidArgumentError: the queue has other components than one string.
+        Fails with: OutOfRangeError: the queue is closed and empty; what a file cannot be read for.
+        """
+        if queue.types != (dtypes.string,):
+            types = ", ".join([dtype.name for dtype in queue.types])
+            raise errors.InvalidArgumentError(
+                f"a reader requires a queue of one string, the name of a file; {queue.flavour} "
+                f"{queue.name!r} has components of types {types}"
+            )
+        read = _Read(queue, limit, cancellation)
+        self._line.wait(lambda: self._attempt(read), done, cancellation)
+        if self._ask():
+            self._go_on()
+
+    def _attempt(self, read: _Read) -> Any:
+        """Records, or NOT_READY while a name is missing; runs with the lock held."""
+        if read.error is not None:
+            raise read.error
+        while not self.reader.needs_work:
+            taken = self.reader.read(read.limit)
+            if taken[0]:
+                return taken
+        self._wanting = read
+        return NOT_READY
+
+    def _ask(self) -> bool:
+        """Take a name out of the queue for the read that is first; whether one came at once."""
+        with self._line.lock:
+            read, self._wanting = self._wanting, None
+            if read is None or self._asking:
+                return False
+            self._asking = True
+        name = _Name(self, read)
+        read.queue.dequeue(name, read.cancellation)
+        with self._line.lock:
+            name.asking = 0
+            return name.came
+
+    def named(self, answer: _Name, name: bytes | None) -> None:
+        """Take the name that came; None: the dequeue failed."""
+        with self._line.lock:
+            self._asking = False
+            answer.came = True
+            if name is not None:
+                # Also when the read was cancelled meanwhile: the next one gets it.
+                self.reader.start(name)
+            at_once = answer.asking == threading.get_ident()
+        if not at_once:  # who filled the queue must not wait until files are read
+            threading.Thread(target=self._go_on, name=f"weft-{self.name}", daemon=True).start()
+
+    def _go_on(self) -> None:
+        """Serve the line, as long as names come at once."""
+        while True:
+            self._line.wake()
+            if not self._ask():
+                return
+
+    def locked(self, function: Callable[[Reader], T]) -> T:
+        """`function` of the reader, while nobody reads."""
+        with self._line.lock:
+            result = function(self.reader)
+        self._go_on()
+        return result
+
+    def close(self) -> None:
+        """Fail all who wait and close the file."""
+        super().close()
+        self._line.close(errors.CancelledError(f"the reader {self.name!r} was deleted"))
+        with self._line.lock:
+            self.reader.close()

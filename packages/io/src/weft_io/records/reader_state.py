@@ -1,0 +1,151 @@
+"""The state of a reader as bytes.
+
+    8 bytes  "weftread"
+    4 bytes  version, 1
+    4 bytes  length of what follows, before the checksum
+    n bytes  JSON: {"reader": kind, "settings": {...}, "records_produced": n,
+             "work_units_completed": n, "current": null or [file, base, taken, number],
+             "waiting": [file, ...]}
+    4 bytes  CRC-32C of all before
+
+Integers are little-endian. A file's name that is no UTF-8 has its other bytes as lone surrogates.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from google_crc32c import value as crc32c
+
+from weft_tensor import errors
+
+_MAGIC: Final = b"weftread"
+_VERSION: Final = 1
+_HEAD: Final = struct.Struct("<8sII")
+_LARGEST: Final = 2**63
+
+
+class Place(NamedTuple):
+    """A place in a file.
+
+    Attributes:
+      base: the offset of a piece of it.
+      taken: how many records of that piece were taken.
+      number: how many records of the file.
+    """
+
+    base: int
+    taken: int
+    number: int
+
+
+START: Final = Place(0, 0, 0)
+
+
+class ReaderState(NamedTuple):
+    """What a reader knows.
+
+    Attributes:
+      kind, settings: what reader it is.
+      records_produced, work_units_completed: its counters.
+      current: the file that it is in, and where.
+      waiting: files that it was given and has not begun.
+    """
+
+    kind: str
+    settings: Mapping[str, Any]
+    records_produced: int
+    work_units_completed: int
+    current: tuple[bytes, Place] | None
+    waiting: list[bytes]
+
+
+def encode(state: ReaderState) -> bytes:
+    """A state as bytes."""
+    fields = {
+        "reader": state.kind,
+        "settings": dict(state.settings),
+        "records_produced": state.records_produced,
+        "work_units_completed": state.work_units_completed,
+        "current": state.current and [_text(state.current[0]), *state.current[1]],
+        "waiting": [_text(path) for path in state.waiting],
+    }
+    body = json.dumps(fields).encode()
+    data = _HEAD.pack(_MAGIC, _VERSION, len(body)) + body
+    checksum: int = crc32c(data)
+    return data + checksum.to_bytes(4, "little")
+
+
+def decode(data: bytes) -> ReaderState:
+    """The state in `data`.
+
+    Raises: InvalidArgumentError: it is none, or of a newer version; DataLossError: it is damaged.
+    """
+    if data[:8] != _MAGIC:
+        raise errors.InvalidArgumentError(
+            f"a reader's state must begin with {_MAGIC!r}, got {data[:8]!r}"
+        )
+    if len(data) < _HEAD.size + 4:
+        raise _damaged(f"has {len(data)} bytes, fewer than its head")
+    _, version, length = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise errors.InvalidArgumentError(
+            f"a reader's state must have version {_VERSION}, got {version}"
+        )
+    if len(data) != _HEAD.size + length + 4:
+        raise _damaged(f"must have {_HEAD.size + length + 4} bytes, got {len(data)}")
+    stored = int.from_bytes(data[-4:], "little")
+    if crc32c(data[:-4]) != stored:
+        raise _damaged(f"has the checksum {crc32c(data[:-4]):#010x}, but says {stored:#010x}")
+    return _state_of(data[_HEAD.size : -4])
+
+
+def _state_of(body: bytes) -> ReaderState:
+    try:
+        fields = json.loads(body)
+        current = fields["current"]
+        return ReaderState(
+            kind=_checked(fields["reader"], str),
+            settings=_checked(fields["settings"], dict),
+            records_produced=_count(fields["records_produced"]),
+            work_units_completed=_count(fields["work_units_completed"]),
+            current=None if current is None else (_path(current[0]), _place(current[1:])),
+            waiting=[_path(path) for path in _checked(fields["waiting"], list)],
+        )
+    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as cause:
+        raise errors.InvalidArgumentError(
+            f"a reader's state has other fields than it must: {cause!r}"
+        ) from cause
+
+
+def _place(numbers: Any) -> Place:
+    base, taken, number = _checked(numbers, list)
+    return Place(_count(base), _count(taken), _count(number))
+
+
+def _count(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < _LARGEST:
+        raise ValueError(f"a count must be in [0, 2**63), got {value!r}")
+    return value
+
+
+def _checked(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"must be {kind.__name__}, got {value!r}")
+    return value
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def _path(text: Any) -> bytes:
+    path: bytes = _checked(text, str).encode("utf-8", "surrogateescape")
+    return path
+
+
+def _damaged(what: str) -> errors.DataLossError:
+    return errors.DataLossError(f"a reader's state is damaged: it {what}")

@@ -1,0 +1,253 @@
+"""The bytes of a file in order, decompressed on the way, a bounded piece at a time."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from functools import cache
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from weft_io.files.failures import reported
+from weft_io.files.systems import is_url, locate
+from weft_tensor import errors
+
+PIECE: Final = 1 << 18
+"""Bytes that are read at a time: few system calls, and still in the processor's cache later."""
+
+NONE: Final = ""
+ZLIB: Final = "ZLIB"
+GZIP: Final = "GZIP"
+_WINDOW_BITS: Final = {ZLIB: zlib.MAX_WBITS, GZIP: zlib.MAX_WBITS + 16}
+
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+_KEPT: Final = 1 << 24
+
+
+@cache
+def _keep_freed_memory() -> None:
+    """Free one large block, so that the C library keeps the smaller ones that are freed later.
+
+    glibc gives the memory of every batch back to the system, and takes it again with a page fault
+    for each four kilobytes, until it has seen a block of this size freed. Reading is five times
+    slower until then.
+    """
+    np.empty(_KEPT, np.uint8)
+
+
+class Stream(Protocol):
+    """Bytes in order.
+
+    Attributes:
+      path: of the file, for messages.
+    """
+
+    path: str
+
+    def read(self, size: int) -> bytes:
+        """At least one byte and at most `size`; empty at the end."""
+        ...
+
+    def remaining(self) -> int | None:
+        """How many bytes can follow; None where only reading them tells."""
+        ...
+
+    def close(self) -> None:
+        """Close the file; twice does nothing."""
+        ...
+
+
+class _LocalStream:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._descriptor = -1
+        inner = locate(path)[1]
+        with reported("reading", path):
+            self._descriptor = os.open(inner, os.O_RDONLY | _BINARY)
+            self._size = os.fstat(self._descriptor).st_size
+        self._position = 0
+
+    def read(self, size: int) -> bytes:
+        with reported("reading", self.path):
+            data = os.read(self._descriptor, size)
+        self._position += len(data)
+        return data
+
+    def remaining(self) -> int | None:
+        """None for pipes and devices, which have no size."""
+        left = self._size - self._position
+        return left if left > 0 else self._grown()
+
+    def _grown(self) -> int | None:
+        with reported("reading", self.path):
+            self._size = os.fstat(self._descriptor).st_size
+        return max(0, self._size - self._position) if self._size else None
+
+    def skip(self, count: int) -> None:
+        """Go on `count` bytes later."""
+        with reported("reading", self.path):
+            self._position = os.lseek(self._descriptor, count, os.SEEK_CUR)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _RemoteStream:
+    def __init__(self, path: str) -> None:
+        self.path = path
+        fs, inner = locate(path)
+        with reported("reading", path):
+            self._file: Any = fs.open(inner, "rb")
+        size = getattr(self._file, "size", None)
+        self._size: int | None = size if isinstance(size, int) else None
+
+    def read(self, size: int) -> bytes:
+        with reported("reading", self.path):
+            data: bytes = self._file.read(size)
+        return data
+
+    def remaining(self) -> int | None:
+        if self._size is None:
+            return None
+        with reported("reading", self.path):
+            position: int = self._file.tell()
+        return max(0, self._size - position)
+
+    def skip(self, count: int) -> None:
+        """Go on `count` bytes later."""
+        with reported("reading", self.path):
+            self._file.seek(count, os.SEEK_CUR)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Inflated:
+    """What a compressed stream holds; several compressed parts in a row are one."""
+
+    def __init__(self, source: _LocalStream | _RemoteStream, compression: str) -> None:
+        self.path = source.path
+        self._source = source
+        self._bits = _WINDOW_BITS[compression]
+        self._kind = compression
+        self._inflate = zlib.decompressobj(self._bits)
+        self._pending = b""
+        self._consumed = 0
+        self._begun = False
+        self._more = False
+        self._broken = False
+
+    def read(self, size: int) -> bytes:
+        while True:
+            if not self._pending and not self._more and not self._fill():
+                return b""
+            try:
+                data = self._inflate.decompress(self._pending, size)
+            except zlib.error as cause:
+                raise self._damaged(str(cause)) from cause
+            # All input may be taken in before all output is given out.
+            self._more = len(data) == size
+            self._advance()
+            if data:
+                return data
+
+    def _fill(self) -> bool:
+        if self._broken:
+            return False
+        self._pending = self._source.read(PIECE)
+        if not self._pending and self._begun:
+            raise self._damaged("the file ends before the compressed data do")
+        self._begun = self._begun or bool(self._pending)
+        return bool(self._pending)
+
+    def _advance(self) -> None:
+        if self._inflate.eof:
+            rest = self._inflate.unused_data
+            self._inflate = zlib.decompressobj(self._bits)
+            self._begun = bool(rest)
+        else:
+            rest = self._inflate.unconsumed_tail
+        self._consumed += len(self._pending) - len(rest)
+        self._pending = rest
+
+    def _damaged(self, reason: str) -> errors.DataLossError:
+        self._pending, self._more, self._broken = b"", False, True  # what follows is the end
+        return errors.DataLossError(
+            f"{self.path} is no whole {self._kind} data at offset {self._consumed} of the file: "
+            f"{reason}",
+            details={"file": self.path, "offset": self._consumed},
+        )
+
+    def remaining(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def open_stream(path: str, compression: str = NONE, offset: int = 0) -> Stream:
+    """The bytes of a file from `offset` on.
+
+    Args:
+      path: local, or a URL that fsspec knows.
+      compression: "", "ZLIB" or "GZIP".
+      offset: where to start in the decompressed bytes.
+    Raises:
+      NotFoundError, PermissionDeniedError, ...: the file cannot be opened.
+      InvalidArgumentError: another compression.
+      DataLossError: the file ends before `offset`.
+    """
+    if compression not in (NONE, ZLIB, GZIP):
+        raise errors.InvalidArgumentError(
+            f"compression must be '', 'ZLIB' or 'GZIP', got {compression!r}"
+        )
+    _keep_freed_memory()
+    source = _RemoteStream(path) if is_url(path) else _LocalStream(path)
+    if compression == NONE:
+        left = source.remaining()
+        if left is not None and left < offset:
+            source.close()
+            raise _too_short(path, offset, left)
+        if offset:
+            source.skip(offset)
+        return source
+    stream = _Inflated(source, compression)
+    _skip(stream, offset)
+    return stream
+
+
+def _skip(stream: Stream, offset: int) -> None:
+    left = offset
+    while left:
+        data = stream.read(min(left, PIECE))
+        if not data:
+            stream.close()
+            raise _too_short(stream.path, offset, offset - left)
+        left -= len(data)
+
+
+def _too_short(path: str, offset: int, size: int) -> errors.DataLossError:
+    return errors.DataLossError(
+        f"{path} ends at offset {size}, before the place to go on at, {offset}",
+        details={"file": path, "offset": size},
+    )
+
+
+def read_exactly(stream: Stream, size: int) -> bytes:
+    """The next `size` bytes, or fewer where the file ends; memory grows with what is there."""
+    most = stream.remaining()
+    data = stream.read(min(size, PIECE if most is None else max(most, 1)))
+    if len(data) == size or not data:
+        return data
+    parts = [data]
+    left = size - len(data)
+    while left and (data := stream.read(min(left, max(PIECE, size - left)))):
+        parts.append(data)
+        left -= len(data)
+    return b"".join(parts)

@@ -1,0 +1,277 @@
+"""TFRecord files: each record after its length, both with a masked CRC-32C.
+
+    uint64 length | uint32 masked CRC of the length | bytes data | uint32 masked CRC of the data
+
+all little-endian, one record behind the other; the whole file may be compressed.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, BinaryIO, Final
+
+from google_crc32c import value as crc32c
+
+from weft_io.files.failures import reported
+from weft_io.files.systems import PathLike, as_path, locate
+from weft_io.records.options import TFRecordOptions
+from weft_io.records.streams import PIECE, open_stream, read_exactly
+from weft_tensor import errors
+
+_HEADER: Final = struct.Struct("<QI")
+_MASK: Final = 0xA282EAD8
+_U32: Final = 0xFFFFFFFF
+_MOST_LENGTHS: Final = 1024
+OVERHEAD: Final = 16
+"""Bytes of a record beside its data."""
+
+
+def masked_crc(data: bytes) -> int:
+    """The CRC-32C of bytes as it is stored: data that hold their own CRC would always have one."""
+    crc: int = crc32c(data)
+    return ((crc >> 15 | crc << 17) + _MASK) & _U32
+
+
+def frame(record: bytes) -> tuple[bytes, bytes]:
+    """What stands before and behind a record in a file."""
+    length = len(record).to_bytes(8, "little")
+    return (
+        length + masked_crc(length).to_bytes(4, "little"),
+        masked_crc(record).to_bytes(4, "little"),
+    )
+
+
+class TFRecordSource:
+    """The records of one file, each checked.
+
+    Args:
+      path: local, or a URL that fsspec knows.
+      compression: "", "ZLIB" or "GZIP".
+      offset: where to start: that of a record, in the decompressed bytes.
+    Attributes:
+      offset: of the first record that `read_chunk` has not handed out.
+    Raises: NotFoundError, PermissionDeniedError, ...
+    """
+
+    def __init__(self, path: str, compression: str = "", offset: int = 0) -> None:
+        self.path = path
+        self.offset = offset
+        self._stream = open_stream(path, compression, offset)
+        self._rest = b""  # what was read and not handed out; begins with a record
+        self._error: errors.DataLossError | None = None
+        self._ended = False
+        self._lengths: dict[bytes, int] = {}  # by header, of those that were checked
+
+    def read_chunk(self) -> list[bytes]:
+        """Many records: those of the next piece of the file; none at its end.
+
+        Raises: DataLossError: a record is damaged, or the file ends within one; the next call goes
+          on behind it, or ends where a length is damaged, since nothing says what follows.
+        """
+        records: list[bytes] = []
+        while not records:
+            error, self._error = self._error, None
+            if error is not None:
+                raise error
+            if self._ended:
+                break
+            try:
+                self._read(records)
+            except errors.DataLossError:  # of the compressed stream, which ends here
+                self._ended = True
+                raise
+        return records
+
+    def close(self) -> None:
+        """Close the file; twice does nothing."""
+        self._stream.close()
+
+    def _read(self, records: list[bytes]) -> None:
+        """Append what the next piece of the file holds, or note an error or the end."""
+        rest = self._rest
+        missing = self._missing(rest)
+        if missing <= 0:
+            if self._error is None:
+                self._split(rest, 0, records)
+            return
+        if missing > PIECE:
+            self._read_large(rest, missing, records)
+            return
+        piece = self._stream.read(PIECE)
+        if not piece:
+            self._end_early()
+        elif len(rest) < 12 or len(piece) < missing:
+            self._split(rest + piece, 0, records)
+        else:  # joining one record costs less than joining the whole piece to the rest
+            self._split(rest + piece[:missing], 0, records)
+            if self._error is None:
+                self._split(piece, missing, records)
+            else:
+                self._rest = piece[missing:]
+
+    def _read_large(self, rest: bytes, missing: int, records: list[bytes]) -> None:
+        """Read the one record that begins with `rest`, without a copy of the whole."""
+        data = read_exactly(self._stream, missing)
+        if len(data) < missing:
+            self._rest = rest + data
+            self._end_early()
+            return
+        record = b"".join([memoryview(rest)[12:], memoryview(data)[:-4]])
+        stored = int.from_bytes(data[-4:], "little")
+        if masked_crc(record) == stored:
+            records.append(record)
+        else:
+            self._error = self._damaged(self.offset, record, stored)
+        self._rest = b""
+        self.offset += len(record) + OVERHEAD
+
+    def _missing(self, rest: bytes) -> int:
+        """How many bytes are missing for the first record, or for its length."""
+        if len(rest) < 12:
+            return 12 - len(rest)
+        length = self._length(rest[:12], self.offset)
+        if length < 0:
+            return 0
+        missing = length + OVERHEAD - len(rest)
+        left = self._stream.remaining() if missing > 0 else None
+        if left is not None and missing > left:
+            self._end_early(f"its length is {length}, ")
+            return 0
+        return missing
+
+    def _split(self, data: bytes, position: int, records: list[bytes]) -> None:
+        """Append the whole records in `data` from `position` on, and keep what follows them."""
+        start, size = position, len(data)
+        lengths = self._lengths
+        while True:
+            header = data[position : position + 12]
+            length = lengths.get(header, -1)
+            if length < 0:
+                if len(header) < 12:
+                    break
+                length = self._length(header, self.offset + position - start)
+                if length < 0:
+                    break
+            stop = position + 12 + length
+            if stop + 4 > size:
+                break
+            record = data[position + 12 : stop]
+            crc = crc32c(record)
+            stored = int.from_bytes(data[stop : stop + 4], "little")
+            if ((crc >> 15 | crc << 17) + _MASK) & _U32 != stored:
+                self._error = self._damaged(self.offset + position - start, record, stored)
+                position = stop + 4
+                break
+            records.append(record)
+            position = stop + 4
+        self._rest = data[position:]
+        self.offset += position - start
+
+    def _length(self, header: bytes, offset: int) -> int:
+        """The length in a header; -1 where it is damaged, which is noted."""
+        length, stored = _HEADER.unpack(header)
+        wanted = masked_crc(header[:8])
+        if stored == wanted:
+            if len(self._lengths) >= _MOST_LENGTHS:
+                self._lengths.clear()
+            self._lengths[header] = length
+            return int(length)
+        self._ended = True
+        self._error = self._loss(
+            offset,
+            f"the checksum of the length {length} must be {wanted:#010x}, got {stored:#010x}",
+        )
+        return -1
+
+    def _end_early(self, why: str = "") -> None:
+        """Note that the file ended, and if it did so within a record, an error."""
+        self._ended = True
+        left = len(self._rest) + (self._stream.remaining() or 0)
+        if left and self._error is None:
+            self._error = self._loss(
+                self.offset, f"the file ends within it: {why}{left} bytes are left", "truncated"
+            )
+
+    def _damaged(self, offset: int, record: bytes, stored: int) -> errors.DataLossError:
+        wanted = masked_crc(record)
+        return self._loss(
+            offset,
+            f"the checksum of its {len(record)} bytes must be {wanted:#010x}, got {stored:#010x}",
+        )
+
+    def _loss(self, offset: int, reason: str, how: str = "corrupted") -> errors.DataLossError:
+        return errors.DataLossError(
+            f"{how} record at {offset} of {self.path}: {reason}",
+            details={"file": self.path, "offset": offset},
+        )
+
+
+class TFRecordWriter:
+    """Writes a TFRecord file.
+
+    Args:
+      path: local, or a URL that fsspec knows; replaced if it exists.
+      options: TFRecordOptions, or a compression ("GZIP").
+    Raises: NotFoundError: the directory does not exist; PermissionDeniedError; ...
+    """
+
+    def __init__(self, path: PathLike, options: Any = None) -> None:
+        self._path = as_path(path)
+        self._options = TFRecordOptions.of(options)
+        self._deflate = self._options.compressor()
+        fs, inner = locate(self._path)
+        with reported("writing", self._path):
+            self._file: BinaryIO | None = fs.open(inner, "wb")
+
+    def write(self, record: bytes | bytearray | memoryview | str) -> None:
+        """Append a record.
+
+        Args:
+          record: bytes, or text, which is stored as UTF-8.
+        Raises: FailedPreconditionError: the writer is closed; ResourceExhaustedError: a full disk.
+        """
+        if isinstance(record, str):
+            record = record.encode()
+        elif not isinstance(record, bytes):
+            record = bytes(record)
+        before, after = frame(record)
+        for part in (before, record, after):
+            self._append(part)
+
+    def _append(self, data: bytes) -> None:
+        file = self._open_file()
+        if self._deflate is not None:
+            data = self._deflate.compress(data)
+        with reported("writing", self._path):
+            file.write(data)
+
+    def _open_file(self) -> BinaryIO:
+        if self._file is None:
+            raise errors.FailedPreconditionError(f"the writer of {self._path} is closed")
+        return self._file
+
+    def flush(self) -> None:
+        """Hand over what was written to the file system, so that readers see whole records."""
+        file = self._open_file()
+        with reported("writing", self._path):
+            if self._deflate is not None:
+                file.write(self._deflate.flush(self._options.flush_mode))
+            file.flush()
+
+    def close(self) -> None:
+        """Flush and close; twice does nothing."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        with reported("writing", self._path):
+            try:
+                if self._deflate is not None:
+                    file.write(self._deflate.flush())
+            finally:
+                file.close()
+
+    def __enter__(self) -> TFRecordWriter:
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self.close()

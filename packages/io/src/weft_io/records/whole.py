@@ -1,0 +1,33 @@
+"""Whole files."""
+
+from __future__ import annotations
+
+import io
+
+from weft_io.records.streams import open_stream, read_exactly
+
+_STEP = 1 << 20
+
+
+def read_file(path: str) -> bytes:
+    """All bytes of a file.
+
+    Args:
+      path: local, or a URL that fsspec knows.
+    Raises: NotFoundError, PermissionDeniedError, FailedPreconditionError (a directory), ...
+    """
+    stream = open_stream(path)
+    try:
+        size = stream.remaining()
+        data = read_exactly(stream, size) if size else b""
+        more = stream.read(_STEP)  # pipes have no size, and files grow
+        if not more:
+            return data
+        buffer = io.BytesIO()
+        buffer.write(data)
+        while more:
+            buffer.write(more)
+            more = stream.read(_STEP)
+        return buffer.getvalue()
+    finally:
+        stream.close()

@@ -1,0 +1,8 @@
+"""SavedModels: graphs with their variables, files and signatures in a directory, as TensorFlow's.
+
+saved_model.pb or .pbtxt    the graphs, each with its tags and signatures
+variables/variables.*       their variables, a bundle
+assets/                     files that they read
+"""
+
+from __future__ import annotations

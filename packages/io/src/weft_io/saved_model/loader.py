@@ -1,0 +1,182 @@
+"""Loading SavedModels."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from weft_graph import stacks
+from weft_io.checkpoint import files
+from weft_io.meta_graph import import_scoped_meta_graph, saver_of
+from weft_io.saveables import all_saveable_objects
+from weft_io.saved_model import constants
+from weft_io.saved_model.assets import asset_feeds
+from weft_io.saved_model.files import read_saved_model, saved_model_path, variables_prefix
+from weft_io.saved_model.signature_def_utils import load_op_from_signature_def
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+    from weft_graph.graph import Graph
+    from weft_graph.node import Node, Output
+
+_log = logging.getLogger("weft")
+
+
+class MetaGraphNotFoundError(errors.NotFoundError, RuntimeError):
+    """No graph of a SavedModel has these tags.
+
+    Use tags that the message lists. It is a RuntimeError too, since that is what TensorFlow raises.
+    """
+
+
+def maybe_saved_model_directory(export_dir: Any) -> bool:
+    """Whether a directory holds a SavedModel, going by the names of its files."""
+    return any(files.exists(saved_model_path(export_dir, text)) for text in (False, True))
+
+
+contains_saved_model = maybe_saved_model_directory
+
+
+def load(
+    sess: Any,
+    tags: Iterable[str],
+    export_dir: Any,
+    import_scope: str | None = None,
+    **saver_kwargs: Any,
+) -> proto.MetaGraphDef:
+    """Add a graph of a SavedModel to a session's, restore its variables, and run its main op.
+
+    Args:
+      sess: the session.
+      tags: those of the graph, all of them.
+      export_dir: the SavedModel's directory.
+      import_scope: name scope to put the graph under; the names in the result are without it.
+      **saver_kwargs: further arguments of `import_meta_graph`, such as `clear_devices`.
+    Returns: the graph's message, with its signatures.
+    Raises:
+      NotFoundError: there is no SavedModel, no graph with the tags, or variables are missing.
+      DataLossError: a file is damaged.
+      InvalidArgumentError: the graph contradicts itself, or its variables' types or shapes do.
+    """
+    return SavedModelLoader(export_dir).load(sess, tags, import_scope, **saver_kwargs)
+
+
+class SavedModelLoader:
+    """Loads graphs of a SavedModel, step by step.
+
+    Args:
+      export_dir: its directory.
+    Raises: NotFoundError, DataLossError: there is none, or it is damaged.
+    """
+
+    def __init__(self, export_dir: Any) -> None:
+        self._export_dir = files.as_path(export_dir)
+        self._message, _ = read_saved_model(self._export_dir)
+
+    @property
+    def export_dir(self) -> str:
+        """The directory."""
+        return self._export_dir
+
+    @property
+    def variables_path(self) -> str:
+        """The prefix of the bundle with the variables."""
+        return variables_prefix(self._export_dir)
+
+    @property
+    def saved_model(self) -> proto.SavedModel:
+        """The message in its file."""
+        return self._message
+
+    def get_meta_graph_def_from_tags(self, tags: Iterable[str]) -> proto.MetaGraphDef:
+        """The graph with exactly these tags.
+
+        Raises: MetaGraphNotFoundError: there is none.
+        """
+        wanted = {tags} if isinstance(tags, str) else set(tags)
+        for message in self._message.meta_graphs:
+            if set(message.meta_info_def.tags) == wanted:
+                return message
+        there = [sorted(message.meta_info_def.tags) for message in self._message.meta_graphs]
+        raise MetaGraphNotFoundError(
+            f"{self._export_dir} has no graph with the tags {sorted(wanted)}; there are {there}"
+        )
+
+    def load_graph(
+        self,
+        graph: Graph,
+        tags: Iterable[str],
+        import_scope: str | None = None,
+        **saver_kwargs: Any,
+    ) -> tuple[Any, list[Node | Output]]:
+        """Add a graph; arguments as of `load`.
+
+        Returns: its saver (None without variables), and what `return_elements` asked for.
+        """
+        message = self.get_meta_graph_def_from_tags(tags)
+        with graph.as_default():
+            found = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)
+            return saver_of(message, found, import_scope), found.elements
+
+    def restore_variables(self, sess: Any, saver: Any, import_scope: str | None = None) -> None:
+        """Restore the variables.
+
+        Args:
+          saver: what `load_graph` returned.
+          import_scope: name scope of the graph.
+        Raises: InvalidArgumentError: the graph has variables, and there is no saver.
+        """
+        if saver is not None:
+            with sess.graph.as_default():
+                saver.restore(sess, self.variables_path)
+        elif all_saveable_objects(sess.graph, import_scope):
+            raise errors.InvalidArgumentError("the graph has variables, and a saver is required")
+        else:
+            _log.info("%s has no variables", self._export_dir)
+
+    def run_init_ops(self, sess: Any, tags: Iterable[str], import_scope: str | None = None) -> None:
+        """Run the graph's main op, if it has one; it finds the files that come with the model."""
+        message = self.get_meta_graph_def_from_tags(tags)
+        with sess.graph.as_default():
+            op = init_op(message, import_scope)
+        if op is not None:
+            sess.run(op, asset_feeds(self._export_dir, message, import_scope or ""))
+
+    def load(
+        self,
+        sess: Any,
+        tags: Iterable[str],
+        import_scope: str | None = None,
+        **saver_kwargs: Any,
+    ) -> proto.MetaGraphDef:
+        """All of it; arguments and result as of the function `load`."""
+        message = self.get_meta_graph_def_from_tags(tags)
+        with sess.graph.as_default():
+            found = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)
+            saver = saver_of(message, found, import_scope)
+        # The scope may have got a number.
+        self.restore_variables(sess, saver, found.scope or None)
+        self.run_init_ops(sess, tags, found.scope or None)
+        return message
+
+
+def init_op(message: proto.MetaGraphDef, import_scope: str | None = None) -> Any:
+    """What to run when a graph was loaded into the default graph, or None.
+
+    Raises: InvalidArgumentError: there is more than one.
+    """
+    key = constants.INIT_OP_SIGNATURE_KEY
+    if key in message.signature_def:
+        return load_op_from_signature_def(message.signature_def[key], key, import_scope)
+    for key in (constants.MAIN_OP_KEY, constants.LEGACY_INIT_OP_KEY):
+        if key in message.collection_def:
+            names = message.collection_def[key].node_list.value
+            if len(names) != 1:
+                raise errors.InvalidArgumentError(
+                    f"a graph has one main op at most, got {list(names)} in {key!r}"
+                )
+            prefix = f"{import_scope}/" if import_scope else ""
+            return stacks.get_default_graph().as_graph_element(prefix + names[0])
+    return None

@@ -1,0 +1,33 @@
+"""What to run when a SavedModel was loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph import stacks
+from weft_graph.node import Node
+from weft_graph.ops.control import group
+from weft_graph.variables import (
+    global_variables_initializer,
+    local_variables_initializer,
+    tables_initializer,
+)
+
+
+def main_op() -> Node:
+    """A node that initializes all variables, local ones too, and tables."""
+    return group(
+        global_variables_initializer(), local_variables_initializer(), tables_initializer()
+    )
+
+
+def main_op_with_restore(restore_op_name: Any) -> Node:
+    """A node that does what `main_op` does, and then runs another.
+
+    Args:
+      restore_op_name: that node, or its name.
+    """
+    graph = stacks.get_default_graph()
+    restore = graph.as_graph_element(restore_op_name)
+    with graph.control_dependencies([main_op()]):
+        return group(restore)

@@ -1,0 +1,63 @@
+"""Changing the methods that the signatures of a SavedModel are of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft_io.message_files import write_message
+from weft_io.saved_model.files import read_saved_model, saved_model_path
+from weft_tensor import errors
+
+
+class MethodNameUpdater:
+    """Changes the method names in the signatures of a SavedModel.
+
+    Args:
+      export_dir: its directory.
+    Raises: NotFoundError, DataLossError: there is none, or it is damaged.
+    """
+
+    def __init__(self, export_dir: str) -> None:
+        self._export_dir = export_dir
+        self._message, self._as_text = read_saved_model(export_dir)
+
+    def replace_method_name(
+        self, signature_key: str, method_name: str, tags: str | Sequence[str] | None = None
+    ) -> None:
+        """Give a signature another method name.
+
+        Args:
+          signature_key: name of the signature.
+          method_name: new name of its method.
+          tags: the tags of the graph that has it; all graphs by default.
+        Raises: InvalidArgumentError: there is no such graph, or it has no such signature.
+        """
+        if not signature_key or not method_name:
+            raise errors.InvalidArgumentError(
+                f"a signature and a method are required, got {signature_key!r} and {method_name!r}"
+            )
+        wanted = None if tags is None else {tags} if isinstance(tags, str) else set(tags)
+        graphs = [
+            graph
+            for graph in self._message.meta_graphs
+            if wanted is None or set(graph.meta_info_def.tags) == wanted
+        ]
+        if not graphs:
+            raise errors.InvalidArgumentError(f"no graph of the SavedModel has the tags {tags!r}")
+        for graph in graphs:
+            if signature_key not in graph.signature_def:
+                raise errors.InvalidArgumentError(
+                    f"the graph with the tags {list(graph.meta_info_def.tags)} has no signature "
+                    f"{signature_key!r}; it has {sorted(graph.signature_def)}"
+                )
+        for graph in graphs:
+            graph.signature_def[signature_key].method_name = method_name
+
+    def save(self, new_export_dir: str | None = None) -> None:
+        """Write the SavedModel's file, in the form that it was in.
+
+        Args:
+          new_export_dir: another directory than it was read from.
+        """
+        path = saved_model_path(new_export_dir or self._export_dir, self._as_text)
+        write_message(path, self._message, self._as_text)

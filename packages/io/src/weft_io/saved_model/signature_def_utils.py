@@ -1,0 +1,186 @@
+"""`SignatureDef`: how a method of a model is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.node import Node, Output
+from weft_graph.tensor_proto import make_tensor_proto
+from weft_io.saved_model import signature_constants as names
+from weft_io.saved_model.method_name_updater import MethodNameUpdater
+from weft_io.saved_model.utils import (
+    build_tensor_info,
+    build_tensor_info_from_op,
+    get_element_from_tensor_info,
+)
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+
+__all__ = [
+    "MethodNameUpdater",
+    "build_signature_def",
+    "classification_signature_def",
+    "is_valid_signature",
+    "load_op_from_signature_def",
+    "op_signature_def",
+    "predict_signature_def",
+    "regression_signature_def",
+]
+
+
+def build_signature_def(
+    inputs: Mapping[str, Any] | None = None,
+    outputs: Mapping[str, Any] | None = None,
+    method_name: str | None = None,
+    defaults: Mapping[str, Any] | None = None,
+) -> proto.SignatureDef:
+    """A signature.
+
+    Args:
+      inputs, outputs: `TensorInfo`s by the names that callers use.
+      method_name: one of `signature_constants`, as a rule.
+      defaults: values of inputs that callers may leave out: arrays, numbers, or constants of a
+        graph.
+    Raises: InvalidArgumentError: a default is a tensor without a constant value.
+    """
+    from weft_graph import proto
+
+    message = proto.SignatureDef(method_name=method_name or "")
+    for name, info in (inputs or {}).items():
+        message.inputs[name].CopyFrom(info)
+    for name, info in (outputs or {}).items():
+        message.outputs[name].CopyFrom(info)
+    for name, value in (defaults or {}).items():
+        message.defaults[name].CopyFrom(make_tensor_proto(_constant(name, value)))
+    return message
+
+
+def _constant(name: str, value: Any) -> Any:
+    if not isinstance(value, Output):
+        return value
+    if value.node.type != "Const":
+        raise errors.InvalidArgumentError(
+            f"the default of {name!r} must be a constant, got {value!r} of a {value.node.type}"
+        )
+    return make_tensor_proto(value.node.attrs["value"], value.dtype)
+
+
+def regression_signature_def(examples: Any, predictions: Any) -> proto.SignatureDef:
+    """The signature of a regression.
+
+    Args:
+      examples: string: serialized `Example`s.
+      predictions: float32.
+    Raises: InvalidArgumentError, InvalidTypeError: one is missing, or of another type.
+    """
+    return build_signature_def(
+        {names.REGRESS_INPUTS: _info(examples, dtypes.string, "examples")},
+        {names.REGRESS_OUTPUTS: _info(predictions, dtypes.float32, "predictions")},
+        names.REGRESS_METHOD_NAME,
+    )
+
+
+def classification_signature_def(examples: Any, classes: Any, scores: Any) -> proto.SignatureDef:
+    """The signature of a classification.
+
+    Args:
+      examples: string: serialized `Example`s.
+      classes: string: names of the classes, or None.
+      scores: float32, or None if there are classes.
+    Raises: InvalidArgumentError, InvalidTypeError: one is missing, or of another type.
+    """
+    if classes is None and scores is None:
+        raise errors.InvalidArgumentError("classes or scores are required")
+    outputs = {}
+    if classes is not None:
+        outputs[names.CLASSIFY_OUTPUT_CLASSES] = _info(classes, dtypes.string, "classes")
+    if scores is not None:
+        outputs[names.CLASSIFY_OUTPUT_SCORES] = _info(scores, dtypes.float32, "scores")
+    return build_signature_def(
+        {names.CLASSIFY_INPUTS: _info(examples, dtypes.string, "examples")},
+        outputs,
+        names.CLASSIFY_METHOD_NAME,
+    )
+
+
+def predict_signature_def(
+    inputs: Mapping[str, Any], outputs: Mapping[str, Any]
+) -> proto.SignatureDef:
+    """The signature of any computation.
+
+    Args:
+      inputs, outputs: tensors by the names that callers use; at least one of each.
+    Raises: InvalidArgumentError: there are none.
+    """
+    for what, tensors in (("inputs", inputs), ("outputs", outputs)):
+        if not tensors:
+            raise errors.InvalidArgumentError(f"{what} are required, got {tensors!r}")
+    return build_signature_def(
+        {name: build_tensor_info(tensor) for name, tensor in inputs.items()},
+        {name: build_tensor_info(tensor) for name, tensor in outputs.items()},
+        names.PREDICT_METHOD_NAME,
+    )
+
+
+def _info(tensor: Any, dtype: DType, what: str) -> proto.TensorInfo:
+    if tensor is None:
+        raise errors.InvalidArgumentError(f"{what} are required, got None")
+    info = build_tensor_info(tensor)
+    if info.dtype != dtype.as_datatype_enum:
+        raise errors.InvalidArgumentError(f"{what} must be {dtype.name}, got {tensor!r}")
+    return info
+
+
+# --------------------------------------------------------------------------- checking
+
+_TYPES = {
+    names.REGRESS_METHOD_NAME: (
+        {names.REGRESS_INPUTS: dtypes.string},
+        {names.REGRESS_OUTPUTS: dtypes.float32},
+    ),
+    names.CLASSIFY_METHOD_NAME: (
+        {names.CLASSIFY_INPUTS: dtypes.string},
+        {
+            names.CLASSIFY_OUTPUT_CLASSES: dtypes.string,
+            names.CLASSIFY_OUTPUT_SCORES: dtypes.float32,
+        },
+    ),
+}
+
+
+def is_valid_signature(signature_def: Any) -> bool:
+    """Whether a signature is one of the kinds that are made here, with the types they need."""
+    if signature_def is None or not signature_def.inputs or not signature_def.outputs:
+        return False
+    if signature_def.method_name == names.PREDICT_METHOD_NAME:
+        return True
+    types = _TYPES.get(signature_def.method_name)
+    return types is not None and all(
+        name in wanted and info.dtype == wanted[name].as_datatype_enum
+        for infos, wanted in zip((signature_def.inputs, signature_def.outputs), types, strict=True)
+        for name, info in infos.items()
+    )
+
+
+# --------------------------------------------------------------------------- operations
+
+
+def op_signature_def(op: Node | Output, key: str) -> proto.SignatureDef:
+    """A signature that names an operation, as its output `key`."""
+    return build_signature_def(outputs={key: build_tensor_info_from_op(op)})
+
+
+def load_op_from_signature_def(
+    signature_def: Any, key: str, import_scope: str | None = None
+) -> Node | Output:
+    """The operation that a signature of `op_signature_def` names, in the default graph.
+
+    Raises: NotFoundError: it is not there.
+    """
+    if key not in signature_def.outputs:
+        raise errors.NotFoundError(f"the signature has no output {key!r}")
+    return get_element_from_tensor_info(signature_def.outputs[key], import_scope=import_scope)

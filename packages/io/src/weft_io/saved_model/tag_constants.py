@@ -1,0 +1,10 @@
+"""The tags that graphs of a SavedModel usually have."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SERVING: Final = "serve"
+TRAINING: Final = "train"
+GPU: Final = "gpu"
+TPU: Final = "tpu"

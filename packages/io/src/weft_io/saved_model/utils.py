@@ -1,0 +1,109 @@
+"""`TensorInfo`: what a signature says of a tensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft_graph import stacks
+from weft_graph.attr_value import shape_to_proto
+from weft_graph.indexed_slices import SparseTensor
+from weft_graph.node import Node, Output
+from weft_graph.variable_base import Variable
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+    from weft_graph.graph import Graph
+
+
+def build_tensor_info(tensor: Any) -> proto.TensorInfo:
+    """Name, type and static shape of a tensor.
+
+    Args:
+      tensor: a tensor, a variable, or a SparseTensor, of which the names of its three parts are
+        taken.
+    Raises: InvalidTypeError: it is something else.
+    """
+    from weft_graph import proto
+
+    if not isinstance(tensor, Output | SparseTensor | Variable):
+        raise errors.InvalidTypeError(f"a tensor is required for a TensorInfo, got {tensor!r}")
+    message = proto.TensorInfo(dtype=tensor.dtype.base_dtype.as_datatype_enum)
+    message.tensor_shape.CopyFrom(shape_to_proto(tensor.get_shape()._dims))
+    if isinstance(tensor, SparseTensor):
+        message.coo_sparse.values_tensor_name = tensor.values.name
+        message.coo_sparse.indices_tensor_name = tensor.indices.name
+        message.coo_sparse.dense_shape_tensor_name = tensor.dense_shape.name
+    else:
+        message.name = tensor.name
+    return message
+
+
+def build_tensor_info_from_op(op: Node | Output) -> proto.TensorInfo:
+    """A message that names an operation, which has no type and no shape."""
+    from weft_graph import proto
+
+    return proto.TensorInfo(name=op.name, tensor_shape=proto.TensorShapeProto(unknown_rank=True))
+
+
+def get_tensor_from_tensor_info(
+    tensor_info: Any, graph: Graph | None = None, import_scope: str | None = None
+) -> Output | SparseTensor:
+    """The tensor that a message names.
+
+    Args:
+      tensor_info: a `TensorInfo`.
+      graph: where it is; the default graph by default.
+      import_scope: name scope that its graph was imported under.
+    Raises:
+      NotFoundError: there is no such tensor.
+      InvalidArgumentError: the message names none.
+      UnimplementedError: it describes a composite tensor other than a SparseTensor.
+    """
+    chosen = graph or stacks.get_default_graph()
+    kind = tensor_info.WhichOneof("encoding")
+    if kind == "name":
+        return chosen.get_tensor_by_name(_scoped(tensor_info.name, import_scope))
+    if kind == "coo_sparse":
+        parts = tensor_info.coo_sparse
+        names = (
+            parts.indices_tensor_name,
+            parts.values_tensor_name,
+            parts.dense_shape_tensor_name,
+        )
+    elif kind == "composite_tensor":
+        names = _sparse_names(tensor_info.composite_tensor)
+    else:
+        raise errors.InvalidArgumentError(f"the TensorInfo names no tensor: {tensor_info!r}")
+    tensors = [chosen.get_tensor_by_name(_scoped(name, import_scope)) for name in names]
+    with chosen.as_default():
+        return SparseTensor(*tensors)
+
+
+def _sparse_names(message: Any) -> tuple[str, str, str]:
+    from weft_graph import proto
+
+    kind = message.type_spec.type_spec_class
+    if kind != proto.TypeSpecProto.SPARSE_TENSOR_SPEC or len(message.components) != 3:
+        name = proto.TypeSpecProto.TypeSpecClass.Name(kind)
+        raise errors.UnimplementedError(
+            f"composite tensors of type {name} with {len(message.components)} parts do not exist "
+            "here; those of a SparseTensor can be read"
+        )
+    indices, values, dense_shape = [part.name for part in message.components]
+    return indices, values, dense_shape
+
+
+def get_element_from_tensor_info(
+    tensor_info: Any, graph: Graph | None = None, import_scope: str | None = None
+) -> Node | Output:
+    """The operation or tensor that a message names; arguments as of `get_tensor_from_tensor_info`.
+
+    Raises: NotFoundError: there is none.
+    """
+    chosen = graph or stacks.get_default_graph()
+    return chosen.as_graph_element(_scoped(tensor_info.name, import_scope))
+
+
+def _scoped(name: str, scope: str | None) -> str:
+    return f"{scope.rstrip('/')}/{name}" if scope else name

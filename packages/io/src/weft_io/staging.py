@@ -1,0 +1,282 @@
+"""Staging areas as programs use them: a step puts tensors aside for a later one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph import stacks
+from weft_graph.builder import convert_to_tensor
+from weft_graph.framework import name_scope
+from weft_graph.node import Node, Output
+from weft_io.ops import staging as ops
+from weft_tensor import dtypes as types_, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import TensorShape
+
+
+class BaseStagingArea:
+    """What both kinds of staging areas share.
+
+    Args:
+      dtypes: element type of each component.
+      shapes: static shape of each component; None for any.
+      names: name of each component; tuples are dicts then.
+      shared_name: the name it is shared under among sessions.
+      capacity: how many tuples fit; 0 for any number.
+      memory_limit: how many bytes fit; 0 for any number.
+    Raises: InvalidArgumentError: the lists differ in length, or a limit is negative.
+    """
+
+    def __init__(
+        self,
+        dtypes: Sequence[Any],
+        shapes: Sequence[Any] | None = None,
+        names: Sequence[str] | None = None,
+        shared_name: str | None = None,
+        capacity: int = 0,
+        memory_limit: int = 0,
+    ) -> None:
+        if shared_name is None:
+            self._name = stacks.get_default_graph().unique_name(type(self).__name__)
+        elif isinstance(shared_name, str):
+            self._name = shared_name
+        else:
+            raise errors.InvalidTypeError(f"shared_name must be a string, got {shared_name!r}")
+        self._dtypes = [types_.as_dtype(dtype).base_dtype for dtype in dtypes]
+        self._shapes = [TensorShape(s) for s in shapes or [None] * len(self._dtypes)]
+        self._names = list(names) if names else None
+        for what, items in (("StagingArea shapes", self._shapes), ("StagingArea names", names)):
+            if items and len(items) != len(self._dtypes):
+                raise errors.InvalidArgumentError(
+                    f"{what} must be the same length as dtypes, {len(self._dtypes)}, "
+                    f"got {len(items)}"
+                )
+        if capacity < 0 or memory_limit < 0:
+            raise errors.InvalidArgumentError(
+                f"capacity and memory_limit must not be negative, got {capacity}, {memory_limit}"
+            )
+        self._capacity = capacity
+        self._memory_limit = memory_limit
+        self._area = ops.AreaAttrs(self._dtypes, self._name, capacity, memory_limit)
+
+    @property
+    def name(self) -> str:
+        """The name of the area."""
+        return self._name
+
+    @property
+    def dtypes(self) -> list[DType]:
+        """Element type of each component."""
+        return self._dtypes
+
+    @property
+    def shapes(self) -> list[TensorShape]:
+        """Static shape of each component."""
+        return self._shapes
+
+    @property
+    def names(self) -> list[str] | None:
+        """Name of each component, or None."""
+        return self._names
+
+    @property
+    def capacity(self) -> int:
+        """How many tuples fit; 0 for any number."""
+        return self._capacity
+
+    @property
+    def memory_limit(self) -> int:
+        """How many bytes fit; 0 for any number."""
+        return self._memory_limit
+
+    def _checked(self, vals: Any, indices: Sequence[int] | None) -> tuple[list[Output], list[int]]:
+        """The tensors of a tuple, or of some of its components, and which these are."""
+        if isinstance(vals, dict):
+            if self._names is None:
+                raise errors.InvalidArgumentError(
+                    "Staging areas must have names to enqueue a dictionary"
+                )
+            if not set(vals) <= set(self._names):
+                raise errors.InvalidArgumentError(
+                    "Keys in dictionary to put do not match names of staging area. Dictionary: "
+                    f"{sorted(vals)}, staging area: {sorted(self._names)}"
+                )
+            indices = [i for i, name in enumerate(self._names) if name in vals]
+            vals = [vals[self._names[i]] for i in indices]
+        elif self._names is not None:
+            raise errors.InvalidArgumentError(
+                "You must enqueue a dictionary in a staging area with names"
+            )
+        items = list(vals) if isinstance(vals, list | tuple) else [vals]
+        where = list(range(len(items)) if indices is None else indices)
+        if len(where) != len(items) or len(items) > len(self._dtypes):
+            raise errors.InvalidArgumentError(
+                f"requires a value per index, and at most {len(self._dtypes)}, "
+                f"got {len(items)} values for {len(where)} indices"
+            )
+        return [self._component(value, i) for value, i in zip(items, where, strict=True)], where
+
+    def _component(self, value: Any, index: int) -> Output:
+        self._check_indices([index])
+        tensor = convert_to_tensor(value, self._dtypes[index], f"component_{index}")
+        tensor.shape.assert_is_compatible_with(self._shapes[index])
+        return tensor
+
+    def _check_indices(self, indices: Sequence[int]) -> None:
+        if not all(0 <= index < len(self._dtypes) for index in indices):
+            raise errors.InvalidArgumentError(
+                f"indices must be in [0, {len(self._dtypes)}), got {list(indices)}"
+            )
+
+    def _structured(self, outputs: Sequence[Output], indices: Sequence[int]) -> Any:
+        for output, i in zip(outputs, indices, strict=True):
+            output.set_shape(self._shapes[i])
+        if self._names is not None:
+            names = [self._names[i] for i in indices]
+            return dict(zip(names, outputs, strict=True))
+        return list(outputs)
+
+
+class StagingArea(BaseStagingArea):
+    """Tuples of tensors in the order they were put in; arguments as of `BaseStagingArea`."""
+
+    def put(self, values: Any, name: str | None = None) -> Node:
+        """Put a tuple in; waits for room.
+
+        Args:
+          values: a tensor, a list of a tensor per component, or a dict by name.
+        Raises: InvalidArgumentError: it does not fit the components.
+        Raises (when it runs): ResourceExhaustedError: it is larger than the memory limit.
+        """
+        with name_scope(name, f"{self._name}_put", []) as scope:
+            tensors, where = self._checked(values, None)
+            if where != list(range(len(self._dtypes))):
+                raise errors.InvalidArgumentError(
+                    f"a tuple has {len(self._dtypes)} components, got {len(tensors)}"
+                )
+            return ops.stage(tensors, self._area, scope)
+
+    def get(self, name: str | None = None) -> Any:
+        """Take the first tuple out; waits for one.
+
+        Returns: a list of a tensor per component, or a dict by name.
+        """
+        outputs = ops.unstage(self._area, name or f"{self._name}_get")
+        return self._structured(outputs, range(len(outputs)))
+
+    def peek(self, index: Any, name: str | None = None) -> Any:
+        """Look at the tuple at a place; waits for it.
+
+        Args:
+          index: int32, shape ().
+        Returns: as `get`.
+        """
+        outputs = ops.stage_peek(index, self._area, name or f"{self._name}_peek")
+        return self._structured(outputs, range(len(outputs)))
+
+    def size(self, name: str | None = None) -> Output:
+        """The number of tuples: int32, shape ()."""
+        return ops.area_size("StageSize", self._area, name or f"{self._name}_size")
+
+    def clear(self, name: str | None = None) -> Node:
+        """Remove everything."""
+        return ops.area_clear("StageClear", self._area, name or f"{self._name}_clear")
+
+
+class MapStagingArea(BaseStagingArea):
+    """Tuples of tensors by key, whose components may come and go one by one.
+
+    Args:
+      dtypes, shapes, names, shared_name, capacity, memory_limit: as for `BaseStagingArea`;
+        incomplete tuples count for the memory limit alone.
+      ordered: let `get` without a key take the smallest one, rather than the one completed first.
+    """
+
+    def __init__(
+        self,
+        dtypes: Sequence[Any],
+        shapes: Sequence[Any] | None = None,
+        names: Sequence[str] | None = None,
+        shared_name: str | None = None,
+        ordered: bool = False,
+        capacity: int = 0,
+        memory_limit: int = 0,
+    ) -> None:
+        super().__init__(dtypes, shapes, names, shared_name, capacity, memory_limit)
+        self._prefix = "OrderedMap" if ordered else "Map"
+
+    def put(
+        self, key: Any, vals: Any, indices: Sequence[int] | None = None, name: str | None = None
+    ) -> Node:
+        """Put components of a key in; waits for room.
+
+        Args:
+          key: int64, shape ().
+          vals: tensors, or a dict of some by name.
+          indices: which components they are; all by default.
+        Raises: InvalidArgumentError: they do not fit the components.
+        Raises (when it runs):
+          InvalidArgumentError: the key has one of them, or is complete.
+          ResourceExhaustedError: they are larger than the memory limit.
+        """
+        with name_scope(name, f"{self._name}_put", []) as scope:
+            tensors, where = self._checked(vals, indices)
+            key = convert_to_tensor(key, types_.int64)
+            return ops.map_stage(f"{self._prefix}Stage", key, where, tensors, self._area, scope)
+
+    def get(
+        self, key: Any = None, indices: Sequence[int] | None = None, name: str | None = None
+    ) -> tuple[Any, Any]:
+        """Take components of a key out, or without a key of the first one; waits for it.
+
+        Args:
+          key: int64, shape ().
+          indices: which components; all by default.
+        Returns: the key, and a list of tensors or a dict by name.
+        """
+        name = name or f"{self._name}_get"
+        where = self._indices(indices)
+        types = [self._dtypes[i] for i in where]
+        if key is None:
+            op = f"{self._prefix}UnstageNoKey"
+            first, *outputs = ops.map_unstage_no_key(op, where, types, self._area, name)
+            return first, self._structured(outputs, where)
+        key = convert_to_tensor(key, types_.int64)
+        op = f"{self._prefix}Unstage"
+        return key, self._structured(
+            ops.map_unstage(op, key, where, types, self._area, name), where
+        )
+
+    def peek(self, key: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Any:
+        """Look at components of a key; waits for it.
+
+        Args:
+          key: int64, shape ().
+          indices: which components; all by default.
+        Returns: a list of tensors, or a dict by name.
+        """
+        where = self._indices(indices)
+        types = [self._dtypes[i] for i in where]
+        key = convert_to_tensor(key, types_.int64)
+        name = name or f"{self._name}_peek"
+        outputs = ops.map_unstage(f"{self._prefix}Peek", key, where, types, self._area, name)
+        return self._structured(outputs, where)
+
+    def _indices(self, indices: Sequence[int] | None) -> list[int]:
+        where = list(range(len(self._dtypes)) if indices is None else indices)
+        self._check_indices(where)
+        return where
+
+    def size(self, name: str | None = None) -> Output:
+        """The number of complete keys: int32, shape ()."""
+        return ops.area_size(f"{self._prefix}Size", self._area, name or f"{self._name}_size")
+
+    def incomplete_size(self, name: str | None = None) -> Output:
+        """The number of keys that lack a component: int32, shape ()."""
+        name = name or f"{self._name}_incomplete_size"
+        return ops.area_size(f"{self._prefix}IncompleteSize", self._area, name)
+
+    def clear(self, name: str | None = None) -> Node:
+        """Remove everything."""
+        return ops.area_clear(f"{self._prefix}Clear", self._area, name or f"{self._name}_clear")

@@ -1,0 +1,282 @@
+"""Event files written by a thread of their own: a training step does not wait for a disk."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+from weft_io.files.failures import reported
+from weft_io.files.systems import PathLike, as_path
+from weft_io.records.tfrecord import frame
+from weft_io.summary.event_file import EventFile, create_event_file, version_event
+from weft_io.summary.event_queue import EventQueue, Work
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+
+_log = logging.getLogger("weft")
+
+
+class EventFileWriter:
+    """Appends events to a new event file; may be used from several threads.
+
+    A writer that is dropped is closed in the background, and one that is open when the process
+    exits is closed then.
+
+    Args:
+      logdir: a directory, made if it is not there, or a URL that fsspec knows.
+      max_queue: events that may wait to be written before `add_event` waits; no limit where it is
+        not positive.
+      flush_secs: what was added is on the disk after so many seconds.
+      filename_suffix: put at the end of the file's name.
+    Raises: OpError: the file cannot be made.
+    """
+
+    def __init__(
+        self,
+        logdir: PathLike,
+        max_queue: int = 10,
+        flush_secs: float = 120,
+        filename_suffix: str | None = None,
+    ) -> None:
+        self._logdir = as_path(logdir)
+        self._max_queue = max_queue
+        self._flush_secs = flush_secs
+        self._suffix = filename_suffix or ""
+        self._closed = False
+        self._open()
+
+    def _open(self) -> None:
+        with reported("making an event file in", self._logdir):
+            file = create_event_file(self._logdir, self._suffix)
+        self._worker = _Worker(file, EventQueue(self._max_queue, self._flush_secs))
+        self._worker.add(version_event().SerializeToString())
+        finalizer = weakref.finalize(self, self._worker.abandon)
+        finalizer.atexit = False  # then it is waited for
+
+    @property
+    def path(self) -> str:
+        """The event file."""
+        return self._worker.path
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, and not reopened."""
+        return self._closed
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process writes the file; the child of a fork does not."""
+        return self._worker.ours
+
+    def get_logdir(self) -> str:
+        """The directory."""
+        return self._logdir
+
+    def add_event(self, event: proto.Event) -> None:
+        """Append an event; nothing once it is closed.
+
+        Raises: OpError: an event could not be written, this one or one before.
+        """
+        self.add_serialized(event.SerializeToString())
+
+    def add_serialized(self, event: bytes) -> None:
+        """Append a serialized `Event`, as `add_event` does."""
+        if not self._closed:
+            self._worker.add(event)
+
+    def flush(self) -> None:
+        """Wait until all that was added is on the disk.
+
+        Raises: OpError: it could not be written.
+        """
+        if not self._closed:
+            self._worker.flush()
+
+    def close(self) -> None:
+        """Write what was added and close the file. After an interrupt it may be called again.
+
+        Raises: OpError: something could not be written, and no call has said so yet.
+        """
+        if not self._closed:
+            self._worker.close()
+            self._closed = True
+            self._worker.report()
+
+    def reopen(self) -> None:
+        """Go on in a new file, after `close`; nothing while it is open."""
+        if self._closed:
+            self._open()
+            self._closed = False
+
+
+class _Worker:
+    """A thread, its queue and its file. The thread keeps it alive until it is closed."""
+
+    def __init__(self, file: EventFile, queue: EventQueue) -> None:
+        self.path = file.path
+        self._file = file
+        self._queue = queue
+        self._changed = threading.Condition()
+        self._process = os.getpid()
+        self._forks = _forks
+        self._abandoned = False
+        _at_exit(self)
+        threading.Thread(target=self._run, name="weft-events", daemon=True).start()
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process has the thread; the child of a fork has not."""
+        return self._forks == _forks
+
+    # Of a fork's child all locks may be held by threads that it does not have, so each of these
+    # looks at the process before it takes one.
+
+    def _check_process(self) -> None:
+        if not self.ours:
+            raise errors.FailedPreconditionError(
+                f"the event file {self.path} belongs to process {self._process}, this is process "
+                f"{os.getpid()}: make a writer after the fork, or close and reopen this one"
+            )
+
+    def add(self, record: bytes) -> None:
+        self._check_process()
+        with self._changed:
+            while self._queue.full:
+                self._changed.wait()
+            self._queue.add(record)
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        self._check_process()
+        with self._changed:
+            ticket = self._queue.ask_flush()
+            self._changed.notify_all()
+            while not self._queue.flushed(ticket):
+                self._changed.wait()
+
+    def ask_close(self) -> None:
+        if self.ours:
+            with self._changed:
+                self._queue.close()
+                self._changed.notify_all()
+
+    def abandon(self) -> None:
+        """Close without anybody who could be told of an error."""
+        self._abandoned = True
+        self.ask_close()
+
+    def close(self) -> None:
+        self.ask_close()
+        if self.ours:
+            with self._changed:
+                while not self._queue.finished:
+                    self._changed.wait()
+
+    def report(self) -> None:
+        """Raise the error that nobody was told of, if there is one."""
+        if self.ours:
+            with self._changed:
+                error = self._queue.untold_error()
+            if error is not None:
+                raise error
+
+    def log(self) -> None:
+        """As `report`, in the log."""
+        try:
+            self.report()
+        except errors.OpError as error:
+            _log.error("events were lost: %s", error)
+
+    # --------------------------------------------------------------------------- the thread
+
+    def _run(self) -> None:
+        while not self._queue.finished:
+            with self._changed:
+                work = self._next_work()
+                self._changed.notify_all()
+            error = self._attempt(work)
+            with self._changed:
+                if error is None:
+                    self._queue.did(work, time.monotonic())
+                else:
+                    self._queue.failed(work, error)
+                self._changed.notify_all()
+        if self._abandoned:
+            self.log()
+
+    def _next_work(self) -> Work:
+        while True:
+            now = time.monotonic()
+            work = self._queue.take(now)
+            if work is not None:
+                return work
+            patience = self._queue.patience(now)
+            self._changed.wait(None if patience is None else min(patience, threading.TIMEOUT_MAX))
+
+    def _attempt(self, work: Work) -> errors.OpError | None:
+        try:
+            with reported("writing events to", self.path):
+                self._carry_out(work)
+        except errors.OpError as error:
+            return error
+        except Exception as cause:  # because remote storage raises what it likes
+            unknown = errors.UnknownError(f"writing events to {self.path} failed: {cause!r}")
+            unknown.__cause__ = cause
+            return unknown
+        return None
+
+    def _carry_out(self, work: Work) -> None:
+        try:
+            if work.records:
+                self._file.write(_framed(work.records))
+            if work.flush:
+                self._file.flush()
+        finally:
+            if work.close:
+                self._file.close()
+
+
+def _framed(records: list[bytes]) -> bytes:
+    parts: list[bytes] = []
+    for record in records:
+        before, after = frame(record)
+        parts += (before, record, after)
+    return b"".join(parts)
+
+
+# -------------------------------------------------------------- forks, and the process's end
+
+_forks = 0
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+_open: weakref.WeakSet[_Worker] = weakref.WeakSet()
+_registered = False
+
+
+def _at_exit(worker: _Worker) -> None:
+    global _registered
+    _open.add(worker)
+    if not _registered:
+        _registered = True
+        atexit.register(_close_all)
+
+
+def _close_all() -> None:
+    for worker in list(_open):
+        worker.close()
+        worker.log()

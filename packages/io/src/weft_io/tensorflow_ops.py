@@ -1,0 +1,102 @@
+"""A `GraphDef` with ops that TensorFlow has, in place of those that only weft has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from weft_graph import proto
+
+_DROPPED: Final = frozenset({"HoldForSave"})
+"""Ops whose nodes matter to their own process alone; nothing takes their outputs."""
+
+
+def use_tensorflow_ops(graph_def: proto.GraphDef) -> None:
+    """Replace nodes of weft's own ops, keeping their names and what their first outputs are."""
+    if not any(node.op in _REPLACED or node.op in _DROPPED for node in graph_def.node):
+        return
+    names = {node.name for node in graph_def.node}
+    made: list[proto.NodeDef] = []
+    for node in graph_def.node:
+        if node.op in _REPLACED:
+            made += _Conditional(node, names).nodes()
+        elif node.op not in _DROPPED:
+            made.append(_copy(node))
+    del graph_def.node[:]
+    graph_def.node.extend(made)
+
+
+def _copy(node: proto.NodeDef) -> proto.NodeDef:
+    copy = proto.NodeDef()
+    copy.CopyFrom(node)
+    return copy
+
+
+class _Conditional:
+    """The nodes of "the variable's value where it has one, else another": a Merge of two Switches.
+
+    Args:
+      node: an InitializedValue or ResourceInitializedValue.
+      names: those that are taken; new ones are added.
+    """
+
+    def __init__(self, node: proto.NodeDef, names: set[str]) -> None:
+        self._node = node
+        self._names = names
+        self._variable, self._initial = node.input[0], node.input[1]
+        self._controls = list(node.input)[2:]
+        self._made: list[proto.NodeDef] = []
+
+    def nodes(self) -> list[proto.NodeDef]:
+        """The nodes; the last has the name of the one that is replaced."""
+        self._merge(*_REPLACED[self._node.op](self))
+        return self._made
+
+    def of_reference(self) -> tuple[list[str], proto.AttrValue]:
+        """Read what a reference points to."""
+        kind = self._node.attr["T"]
+        has = self._add("IsVariableInitialized", [self._variable], {"dtype": kind})
+        there = self._add("RefSwitch", [self._variable, has], {"T": kind})
+        read = self._add("Identity", [f"{there}:1"], {"T": kind})
+        other = self._add("Switch", [self._initial, has], {"T": kind})
+        return [other, read], kind
+
+    def of_handle(self) -> tuple[list[str], proto.AttrValue]:
+        """Read what a handle points to."""
+        kind = self._node.attr["dtype"]
+        handle = proto.AttrValue(type=proto.DT_RESOURCE)
+        has = self._add("VarIsInitializedOp", [self._variable], {})
+        there = self._add("Switch", [self._variable, has], {"T": handle})
+        read = self._add("ReadVariableOp", [f"{there}:1"], {"dtype": kind})
+        other = self._add("Switch", [self._initial, has], {"T": kind})
+        return [other, read], kind
+
+    def _add(self, op: str, inputs: list[str], attrs: dict[str, proto.AttrValue]) -> str:
+        name = f"{self._node.name}/{op}"
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        node = proto.NodeDef(name=name, op=op, device=self._node.device)
+        node.input.extend([*inputs, *self._controls])
+        for key, value in attrs.items():
+            node.attr[key].CopyFrom(value)
+        if "_class" in self._node.attr:
+            node.attr["_class"].CopyFrom(self._node.attr["_class"])
+        self._made.append(node)
+        return name
+
+    def _merge(self, inputs: list[str], kind: proto.AttrValue) -> None:
+        node = proto.NodeDef(name=self._node.name, op="Merge", device=self._node.device)
+        node.input.extend(inputs)
+        node.attr["T"].CopyFrom(kind)
+        node.attr["N"].i = len(inputs)
+        if "_output_shapes" in self._node.attr:
+            shapes = self._node.attr["_output_shapes"].list.shape
+            node.attr["_output_shapes"].list.shape.extend([shapes[0], proto.TensorShapeProto()])
+        self._made.append(node)
+
+
+_REPLACED: Final[dict[str, Callable[[_Conditional], tuple[list[str], proto.AttrValue]]]] = {
+    "InitializedValue": _Conditional.of_reference,
+    "ResourceInitializedValue": _Conditional.of_handle,
+}

@@ -1,0 +1,67 @@
+"""The `weft` command. Packages declare its subcommands in the entry-point group `weft.commands`.
+
+An entry point's name is the subcommand's, and its object a function `add(parser)`, whose docstring
+begins with the help: it adds arguments to an `argparse` parser and sets the default `run`, a
+function from the parsed arguments to the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import EntryPoint, entry_points
+
+from weft_tensor import errors
+
+GROUP = "weft.commands"
+TROUBLE = 2
+"""The exit code when something could not be done at all, as for a wrong argument."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand; returns the exit code."""
+    from weft.version import VERSION
+
+    parser = argparse.ArgumentParser(
+        prog="weft", description="Tools for weft's files and programs."
+    )
+    parser.add_argument("--version", action="version", version=f"weft {VERSION}")
+    subcommands = parser.add_subparsers(metavar="COMMAND", required=True)
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        _add(subcommands, entry)
+    arguments = parser.parse_args(argv)
+    run: Callable[[argparse.Namespace], int] = arguments.run
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+    except errors.OpError as error:
+        sys.stderr.write(f"weft: {error}\n")
+        return TROUBLE
+    except BrokenPipeError:  # whoever read the output has enough of it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except KeyboardInterrupt:
+        return 128 + 2
+    return code
+
+
+def _add(
+    subcommands: argparse._SubParsersAction[argparse.ArgumentParser], entry: EntryPoint
+) -> None:
+    try:
+        add = entry.load()
+        text = (add.__doc__ or "").partition("\n")[0]
+    except Exception as cause:  # because one package's mistake must not hide the others
+        text = f"cannot be loaded: {cause!r}"
+
+        def add(parser: argparse.ArgumentParser, said: str = text) -> None:
+            parser.set_defaults(run=lambda _: _fail(f"{entry.name} = {entry.value} {said}"))
+
+    add(subcommands.add_parser(entry.name, help=text, description=text))
+
+
+def _fail(why: str) -> int:
+    sys.stderr.write(f"weft: {why}\n")
+    return TROUBLE

@@ -1,0 +1,275 @@
+"""An unmodified TensorBoard, in a browser without a window, shows what a training program wrote."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_io import summary
+from weft_io.summary.writer import FileWriter
+
+STEPS = 25
+LIMIT = 60  # seconds for anything to appear
+
+# All elements that match, through the shadow roots that web components have.
+ALL = """
+function all(selector, root, found) {
+  found = found || [];
+  for (const element of (root || document).querySelectorAll('*')) {
+    if (element.matches(selector)) found.push(element);
+    if (element.shadowRoot) all(selector, element.shadowRoot, found);
+  }
+  return found;
+}
+function parts(selector, inner) {
+  return all(selector).flatMap(e => all(inner, e.shadowRoot || e));
+}
+function text(element) { return element.textContent.trim(); }
+function deep(node) {
+  if (node.nodeType == Node.TEXT_NODE) return node.data;
+  if (node.nodeName == 'STYLE') return '';
+  return [...(node.shadowRoot || node).childNodes].map(deep).join('');
+}
+function click(element) { element.dispatchEvent(new MouseEvent('click', {bubbles: true})); }
+"""
+
+
+def write_logs(directory: Path) -> None:
+    """What a small training program writes in a minute per step."""
+    rng = np.random.default_rng(0)
+    with wf.Graph().as_default() as graph:
+        x = wf.placeholder(wf.float32, [None, 8], name="x")
+        y = wf.placeholder(wf.float32, [None, 1], name="y")
+        with wf.name_scope("hidden"):
+            weights = wf.Variable(rng.normal(size=(8, 16)).astype(np.float32), name="weights")
+            hidden = wf.tanh(wf.matmul(x, weights))
+            summary.histogram("distribution", weights)
+        with wf.name_scope("output"):
+            last = wf.Variable(rng.normal(size=(16, 1)).astype(np.float32), name="weights")
+            output = wf.matmul(hidden, last)
+        with wf.name_scope("loss"):
+            loss = wf.reduce_mean(wf.square(output - y))
+            summary.scalar("mean_square", loss)
+        train = wf.train.GradientDescentOptimizer(0.05).minimize(loss)
+        summary.image("filters", wf.reshape(weights, [1, 8, 16, 1]))
+        summary.text("note", wf.constant("# a *note*"))
+        summary.audio("tone", wf.sin(wf.reshape(wf.range(0.0, 800.0), [1, 800])), 8000)
+        merged = summary.merge_all()
+        feeds = {x: rng.normal(size=(32, 8)), y: rng.normal(size=(32, 1))}
+        with FileWriter(directory, graph) as writer, wf.Session() as session:
+            session.run(wf.global_variables_initializer())
+            start = time.time() - 60 * STEPS
+            for step in range(STEPS):
+                metadata = wf.RunMetadata()
+                options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+                _, data = session.run([train, merged], feeds, options, metadata)
+                event = wf.Event(wall_time=start + 60 * step, step=step)
+                event.summary.ParseFromString(data)
+                writer.add_event(event)
+            writer.add_run_metadata(metadata, "last step", STEPS)
+
+
+class Page:
+    """A browser on a TensorBoard."""
+
+    def __init__(self, driver: Any, url: str, pictures: Path) -> None:
+        self.driver = driver
+        self.url = url
+        self.pictures = pictures
+
+    def open(self, name: str) -> None:
+        self.driver.get(f"{self.url}#{name}")
+
+    def do(self, script: str) -> Any:
+        return self.driver.execute_script(ALL + script)
+
+    def poll(self, expression: str, seconds: float) -> Any:
+        deadline = time.monotonic() + seconds
+        value = None
+        while not value and time.monotonic() < deadline:
+            value = self.do(f"return {expression}")
+            time.sleep(0.05)
+        return value
+
+    def wait(self, expression: str, action: str = "") -> Any:
+        """The value of a JavaScript expression as soon as it is true.
+
+        Args:
+          action: what makes it true; done again if it does not, for a page that builds itself anew
+            forgets what was clicked.
+        """
+        deadline = time.monotonic() + LIMIT
+        while time.monotonic() < deadline:
+            self.do(action)
+            value = self.poll(expression, 4 if action else LIMIT)
+            if value:
+                return value
+        self.picture("failed")
+        raise AssertionError(f"not within {LIMIT} s: {expression}; see {self.pictures}/failed.png")
+
+    def picture(self, name: str) -> None:
+        assert self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
+
+
+@pytest.fixture
+def programs() -> tuple[str, str]:
+    """The paths of a browser and its driver."""
+    pytest.importorskip("tensorboard", reason="tensorboard is not installed")
+    pytest.importorskip("selenium", reason="selenium is not installed")
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if browser is None or driver is None:
+        pytest.skip("chromium or chromedriver is not installed")
+    return browser, driver
+
+
+@pytest.fixture
+def server(programs: tuple[str, str], tmp_path: Path) -> Iterator[str]:
+    """The address of a TensorBoard on the logs."""
+    write_logs(tmp_path / "logs" / "run")
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path / "logs")]
+    process = subprocess.Popen(
+        [*command, "--host", "127.0.0.1", "--port", "0"], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    said = []
+    try:
+        for line in process.stderr:
+            said.append(line)
+            if address := re.search(r" at (http://\S+)", line):
+                drain = threading.Thread(target=process.stderr.read, daemon=True)
+                drain.start()
+                yield address[1]
+                return
+        raise AssertionError("TensorBoard did not start:\n" + "".join(said))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@pytest.fixture
+def page(
+    programs: tuple[str, str], server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Page]:
+    from selenium import webdriver
+
+    browser, driver = programs
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+    options = webdriver.ChromeOptions()
+    options.binary_location = browser
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",  # which the root of a container needs
+        "--disable-dev-shm-usage",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-sync",
+        "--no-first-run",
+        "--disable-quic",
+        "--window-size=1400,1000",
+        f"--user-data-dir={tmp_path / 'profile'}",
+    ):
+        options.add_argument(argument)
+    service = webdriver.ChromeService(executable_path=driver)
+    with webdriver.Chrome(options=options, service=service) as chrome:
+        yield Page(chrome, server, tmp_path)
+
+
+def check_scalars(page: Page) -> None:
+    """The curve has all its points, by step, by time since the start, and by the clock."""
+    page.open("scalars")
+    # A point is a vertex of the line; the last path of the chart is the smoothed curve.
+    curve = "parts('vz-line-chart2', 'path').some(p => (p.getAttribute('d') || '').split(/[LC]/)"
+    curve += f".length >= {STEPS})"
+    labels = "parts('vz-line-chart2', '.x-axis .tick-label').map(text)"
+    page.wait(curve)
+    assert page.wait("parts('tf-scalar-card', 'tf-card-heading').length") == 1
+    page.wait("all('tf-card-heading').map(deep).some(t => t.includes('loss/mean_square'))")
+    assert page.wait(f"{labels}.includes('20') && {labels}")
+    page.picture("scalars")
+    # The last step is 24 minutes, or 0.4 hours, after the first.
+    for axis, sign in (("relative", "^0.4$"), ("wall_time", "[0-9]+:[0-9]+")):
+        button = f"click(parts('tf-scalar-dashboard', '#{axis}')[0])"
+        page.wait(f"{labels}.some(t => /{sign}/.test(t))", button)
+        page.wait(curve)
+        page.picture(axis)
+
+
+def check_images(page: Page) -> None:
+    page.open("images")
+    image = "parts('tf-image-loader', 'img')[0]"
+    page.wait(f"{image} && {image}.complete && {image}.naturalWidth == 16")
+    assert page.do(f"return {image}.naturalHeight") == 8
+    page.picture("images")
+
+
+def check_distributions(page: Page) -> None:
+    page.open("distributions")
+    page.wait("parts('vz-distribution-chart', 'path.area').filter(p => p.getAttribute('d')).length")
+    page.picture("distributions")
+    page.open("histograms")
+    shown = "parts('vz-histogram-timeseries', 'g.histogram').length"
+    assert page.wait(f"{shown} >= {STEPS} && {shown}") == STEPS
+    page.picture("histograms")
+
+
+def check_text_and_audio(page: Page) -> None:
+    page.open("text")
+    page.wait("parts('tf-text-loader', 'h1').some(e => text(e) == 'a note')")
+    page.open("audio")
+    page.wait("parts('tf-audio-loader', 'audio').some(e => e.src)")
+    page.picture("audio")
+
+
+def check_graph(page: Page) -> None:
+    """Name scopes are nodes that unfold; a traced step tells times and memory."""
+    page.open("graphs")
+    nodes = "parts('tf-graph-scene', 'g.node')"
+    names = f"{nodes}.map(n => n.dataset.name)"
+    shown = set(page.wait(f"{names}.includes('hidden') && {names}"))
+    assert {"x", "y", "hidden", "output", "loss", "gradients"} <= shown
+    hidden = f"{nodes}.find(n => n.dataset.name == 'hidden')"
+    inside = ["hidden/weights", "hidden/MatMul", "hidden/Tanh"]
+    page.wait(
+        f"{inside}.every(n => {names}.includes(n))",
+        f"click({hidden}.querySelector('.buttoncircle'))",
+    )
+    page.picture("graph")
+    button = "parts('tf-graph-controls', 'paper-radio-button').find(e => text(e) == 'Compute time')"
+    page.wait(
+        f"{button} && !{button}.disabled",
+        "parts('tf-graph-controls', 'paper-item').find(e => text(e) == 'last step').click()",
+    )
+    # What took time is grey no longer.
+    loss = f"{nodes}.find(n => n.dataset.name == 'loss')"
+    page.wait(
+        f"{loss} && !/238, 238, 238/.test({loss}.querySelector('rect').style.fill)",
+        f"{button}.click()",
+    )
+    told = "parts('tf-node-info', '.sub-list-table-row').map(text)"
+    rows = page.wait(
+        f"{told}.some(t => t.includes('Compute Time')) && {told}",
+        f"click({loss}.querySelector('.nodeshape'))",
+    )
+    assert any(re.search(r"Compute Time\s+[\d.]+ (µs|ms|s)", row) for row in rows), rows
+    assert any(re.search(r"Memory\s+[\d.]+ (B|KB|MB)", row) for row in rows), rows
+    page.picture("profile")
+
+
+def test_tensorboard_shows_everything(page: Page) -> None:
+    check_scalars(page)
+    check_images(page)
+    check_distributions(page)
+    check_text_and_audio(page)
+    check_graph(page)
