@@ -558,6 +558,18 @@ def test_raw_rnn_that_is_done_before_it_starts() -> None:
     assert (last == 1).all()
 
 
+def test_raw_rnn_emits_the_states_type_by_default() -> None:
+    x = constant(normal(2, 3, 2).astype(np.float64))
+
+    def loop_fn(time: Any, output: Any, state: Any, loop_state: Any) -> Any:
+        first = array.zeros([2, 3], "float64") if output is None else state
+        return [time >= 2, time >= 2], x[:, 0], first, output, None
+
+    arrays, state, _ = raw_rnn(rnn_cell.GRUCell(3), loop_fn)
+    assert arrays.dtype is state.dtype is dtypes.float64
+    assert run(arrays.stack()).shape == (2, 2, 3)
+
+
 def test_raw_rnn_carries_arrays_in_its_loop_state_and_has_gradients() -> None:
     x = placeholder("float32", [2, 3, 2])
 

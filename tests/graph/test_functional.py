@@ -198,6 +198,17 @@ def test_settings_change_no_gradient(settings: Any) -> None:
     np.testing.assert_array_equal(*run([plain[0], other[0]]))
 
 
+def test_how_many_rows_may_be_worked_on_at_a_time(graph: Graph) -> None:
+    x = constant([1.0])
+    map_fn(lambda row: row, x)
+    foldl(lambda a, _: a, x)
+    map_fn(lambda row: row, x, parallel_iterations=3)
+    scan(lambda a, _: a, x, parallel_iterations=4, swap_memory=True)
+    loops = [node.context for node in graph.nodes if node.type == "LoopCond"]
+    assert [loop.parallel_iterations for loop in loops] == [10, 10, 3, 4]
+    assert [loop.swap_memory for loop in loops] == [False, False, False, True]
+
+
 def test_without_back_prop_no_gradient_flows_through() -> None:
     x = constant(normal(3))
     squares = map_fn(lambda row: row * row, x, back_prop=False)
@@ -228,12 +239,12 @@ def test_inside_a_branch_and_inside_each_other() -> None:
 
 def test_variables_made_inside_are_made_once_and_read_once_outside(graph: Graph) -> None:
     x = placeholder("float32", [None])
-    with variable_scope("net") as scope:
+    with variable_scope("net", use_resource=True) as scope:
         y = map_fn(lambda row: row * get_variable("w", []), x)
         assert scope.caching_device is None
     assert [variable.op.name for variable in global_variables()] == ["net/w"]
     assert global_variables()[0].op.context is None
-    reads = [node for node in graph.nodes if node.type == "Identity" and "net/w" in node.name]
+    reads = [node for node in graph.nodes if node.type == "ReadVariableOp"]
     assert [node.context for node in reads] == [None]
     assert run(y, {x: [1, 2]}).shape == (2,)
 

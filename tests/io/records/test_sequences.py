@@ -129,7 +129,7 @@ def entry(key: bytes, *steps: bytes) -> bytes:
     return field(1, field(1, key) + field(2, b"".join(features)))
 
 
-CUT = field(1, field(3, field(1, b"12345")))[:-2]
+STEP = field(1, field(3, field(1, b"12345")))
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ CUT = field(1, field(3, field(1, b"12345")))[:-2]
         (entry(b"i", b"\x80") + entry(b"i", b"\x01"), "refused"),
         (entry(b"i", b"\x01") + entry(b"i", b"\x02", b"\x03"), "equal"),
         (
-            field(1, field(1, b"i") + field(2, field(1, field(3, field(1, b"12345")))[:-2])),
+            field(1, field(1, b"i") + field(2, STEP + STEP[:-2])),
             "refused",
         ),
     ],

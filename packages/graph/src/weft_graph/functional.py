@@ -16,7 +16,6 @@ from weft_graph.ops import array
 from weft_graph.tensor_array import TensorArray
 from weft_graph.variable_scope import get_variable_scope
 from weft_tensor import dtypes, errors
-from weft_tensor.shape import as_dims
 
 Function = Callable[..., Any]
 
@@ -68,7 +67,7 @@ def map_fn(
             back_prop=back_prop,
             swap_memory=swap_memory,
         )
-        return nest.pack_sequence_as(structure, [rows.joined(each) for each in results])
+        return nest.pack_sequence_as(structure, [each.stack() for each in results])
 
 
 def foldl(
@@ -200,7 +199,7 @@ def scan(
             back_prop=back_prop,
             swap_memory=swap_memory,
         )
-        return nest.pack_sequence_as(structure, [rows.joined(each) for each in results])
+        return nest.pack_sequence_as(structure, [each.stack() for each in results])
 
 
 # ------------------------------------------------------------------------------------ rows
@@ -218,17 +217,16 @@ class _Rows:
         leaves = [convert_to_tensor(each, name="elem") for each in nest.flatten(elems)]
         if not leaves:
             raise errors.InvalidArgumentError("elems must have at least one tensor, got none")
-        size: tuple[int | None] = (None,)
+        count: int | None = None
         for leaf in leaves:
             if leaf.dims == ():
                 raise errors.InvalidArgumentError(
                     f"elems must have tensors of rank at least 1, got {leaf!r}"
                 )
-            size = (_merged(size[0], leaf),)
-        self._size = size
+            count = _merged(count, leaf)
         self._structure = elems
         self.dtypes = nest.pack_sequence_as(elems, [leaf.dtype.base_dtype for leaf in leaves])
-        self.count: Any = array.shape(leaves[0])[0] if size[0] is None else size[0]
+        self.count: Any = array.shape(leaves[0])[0] if count is None else count
         self._arrays = [
             TensorArray(leaf.dtype, size=self.count, dynamic_size=False, infer_shape=True).unstack(
                 leaf
@@ -239,13 +237,6 @@ class _Rows:
     def read(self, index: Any) -> Any:
         """A row, in the structure."""
         return nest.pack_sequence_as(self._structure, [each.read(index) for each in self._arrays])
-
-    def joined(self, results: TensorArray) -> Output:
-        """What was computed of all rows, as one tensor."""
-        value = results.stack()
-        dims = as_dims(results.element_shape)
-        value.set_shape(None if dims is None else (*self._size, *dims))
-        return value
 
 
 def _merged(count: int | None, leaf: Output) -> int | None:

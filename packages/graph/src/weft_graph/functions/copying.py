@@ -42,6 +42,9 @@ class BodyCopy:
       keeps: which control inputs the copies have; all by default.
     Attributes:
       outputs, nodes: the copies.
+
+    Until the contexts of the body are restored, its nodes inside of them are in one stand-in, so
+    that what leaves a loop of the body is known to be where the body is.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class BodyCopy:
         self._stand = stand
         self._keeps = keeps
         self._around = current_context(graph)
+        self._inside = ControlFlowContext(graph, "", self._around, register=False)
         if self._around is not None:
             arguments = [self._around.capture(value) for value in arguments]
         if function.graph.has_contexts:
@@ -112,6 +116,8 @@ class BodyCopy:
             )
         if node.device:
             twin.device = parse(twin.device).merge(parse(node.device)).to_string()
+        if node.context is not None:
+            twin.context = self._inside
         self.nodes[node] = twin
         self.outputs.update(zip(node.outputs, twin.outputs, strict=True))
 
@@ -219,6 +225,9 @@ class BodyCopy:
             twin.forward = self.nodes.get(node.forward)
 
     def _restore_contexts(self, source: Graph, members: Sequence[Node]) -> None:
+        for twin in self.nodes.values():
+            if twin.context is self._inside:
+                twin.context = None
         records = records_of(source, members)
         names = {record.name: self._name(record.name) for record in records}
         around = "" if self._around is None else self._around.name
