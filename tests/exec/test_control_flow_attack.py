@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+import sys
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings, strategies as st
 
 import weft as wf
 from weft import errors
@@ -21,13 +25,16 @@ def graph() -> Iterator[wf.Graph]:
         yield made
 
 
+def config(kind: str, level: int) -> Any:
+    proto = wf.ConfigProto(inter_op_parallelism_threads=2)
+    proto.experimental.executor_type = kind
+    proto.graph_options.optimizer_options.opt_level = level
+    return proto
+
+
 @pytest.fixture(params=WAYS, ids=lambda way: f"{way[0] or 'LINE'}{way[1]}")
 def session(request: pytest.FixtureRequest) -> Iterator[wf.Session]:
-    proto = wf.ConfigProto(inter_op_parallelism_threads=2)
-    proto.experimental.executor_type, proto.graph_options.optimizer_options.opt_level = (
-        request.param
-    )
-    with wf.Session(config=proto) as made:
+    with wf.Session(config=config(*request.param)) as made:
         yield made
 
 
@@ -204,3 +211,365 @@ def test_a_loop_imported_into_a_body(session: wf.Session) -> None:
     z = wf.cond(p, lambda: imported(x), lambda: x)
     assert session.run([y, z], {x: 2.0, p: True}) == [2048, 16]
     assert session.run(z, {x: 2.0, p: False}) == 2
+
+
+# ------------------------------------------------------------------------ structures of results
+
+
+def _loop(start: Any, body: Any, **options: Any) -> Any:
+    return wf.while_loop(lambda first, *_: wf.less(_count(first), 3), body, start, **options)
+
+
+def _count(first: Any) -> Any:
+    return first[0] if isinstance(first, list | tuple) else first
+
+
+def test_structures_of_results(session: wf.Session) -> None:
+    """A variable is taken out of its list if it is the only value; the list is the body's."""
+    x = wf.constant(2.0)
+    for start, body, options, expected in (
+        ([0], lambda i: i + 1, {}, 3),
+        ([[0]], lambda v: [[v[0] + 1]], {}, [3]),
+        ([[0, x]], lambda v: [[v[0] + 1, v[1]]], {}, [[3, 2.0]]),
+        ([0, x], lambda i, a: (i + 1, a), {}, (3, 2.0)),
+        ((0, x), lambda i, a: [i + 1, a], {}, [3, 2.0]),
+        ((0,), lambda i: i + 1, {"return_same_structure": True}, [3]),
+    ):
+        found = _loop(start, body, **options)
+        got = session.run(found)
+        assert got == expected and type(found) is type(expected if _nested(expected) else found)
+    for value, kind in ((lambda: [x], list), (lambda: (x,), tuple)):
+        found = wf.switch_case(wf.constant(0), [value, value])
+        assert type(found) is kind and session.run(found) == kind([2.0])
+
+
+def _nested(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+# ------------------------------------------------------------------------------ bad functions
+
+
+def _fails(*_: Any) -> Any:
+    _ = wf.constant(1.0) * 2.0
+    raise KeyError("mine")
+
+
+def test_functions_that_raise_leave_the_graph_usable(session: wf.Session, graph: wf.Graph) -> None:
+    p, x = wf.placeholder(wf.bool, []), wf.placeholder(wf.float64, [])
+    attempts: list[Callable[[], Any]] = [
+        lambda: wf.cond(p, _fails, lambda: x),
+        lambda: wf.cond(p, lambda: x, _fails),
+        lambda: wf.while_loop(_fails, lambda i, a: (i, a), [0, x]),
+        lambda: wf.while_loop(lambda i, _: i < 3, _fails, [0, x]),
+        lambda: wf.while_loop(
+            lambda i, _: i < 3, lambda i, a: (i + 1, wf.cond(p, _fails, lambda: a)), [0, x]
+        ),
+        lambda: wf.case([(p, _fails)], default=lambda: x),
+    ]
+    for attempt in attempts:
+        with pytest.raises(KeyError, match="mine"):
+            attempt()
+        graph.check_integrity()
+        z = x * 2.0
+        assert not z.op.control_inputs and graph.scopes.context is None
+        assert session.run(z, {x: 1.5}) == 3
+    y = wf.cond(p, lambda: x * 3.0, lambda: x)
+    loop = wf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, a * y), [0, x])[1]
+    got = session.run([loop, *wf.gradients(loop, x)], {p: True, x: 2.0})
+    assert got == [432, 864]
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted"),
+    [
+        (lambda i, a: (i + 1,), "structure"),
+        (lambda i, a: (i + 1, a, a), "structure"),
+        (lambda i, a: None, "structure"),
+        (lambda i, a: (i + 1, [a]), "structure"),
+        (lambda i, a: (i + 1, wf.cast(a, wf.float32)), "is float64, but body returns float32"),
+        (lambda i, a: (i + 1, wf.stack([a, a])), "enters the loop with shape"),
+        (lambda i, a: (i + 1, wf.placeholder(wf.float64)), "enters the loop with shape"),
+    ],
+)
+def test_bodies_that_do_not_fit(graph: wf.Graph, body: Any, wanted: str) -> None:
+    x = wf.placeholder(wf.float64, [])
+    with pytest.raises(errors.InvalidArgumentError, match=wanted):
+        wf.while_loop(lambda i, _: i < 3, body, [0, x])
+    graph.check_integrity()
+
+
+# ------------------------------------------------------------------------------- depth and size
+
+
+@pytest.mark.parametrize("kind", WAYS, ids=str)
+def test_fifty_conds_deep(kind: tuple[str, int]) -> None:
+    x = wf.placeholder(wf.float64, [])
+
+    def level(depth: int, value: Any) -> Any:
+        if depth == 0:
+            return value * x
+        return wf.cond(value < 50.0, lambda: level(depth - 1, value + 1.0), lambda: value - x)
+
+    y = level(50, x)
+    g = wf.gradients(y, x)[0]
+    with wf.Session(config=config(*kind)) as session:
+        assert session.run([y, g], {x: 0.0}) == [0, 50]
+        assert session.run([y, g], {x: 10.5}) == [40, 0]
+
+
+@pytest.mark.parametrize("kind", WAYS, ids=str)
+def test_eight_loops_deep(kind: tuple[str, int]) -> None:
+    x = wf.placeholder(wf.float64, [])
+
+    def level(depth: int, value: Any) -> Any:
+        if depth == 0:
+            return value * x
+        return wf.while_loop(
+            lambda i, _: i < 2, lambda i, a: (i + 1, level(depth - 1, a)), [0, value]
+        )[1]
+
+    y = level(8, x)
+    g = wf.gradients(y, x)[0]
+    with wf.Session(config=config(*kind)) as session:
+        assert session.run([y, g], {x: 1.0}) == [1, 257]
+
+
+@pytest.mark.parametrize("kind", ["sequence", "parallel", "loops"])
+@pytest.mark.parametrize("executor", ["", "READY_QUEUE"])
+def test_planning_is_near_linear(kind: str, executor: str) -> None:
+    """Five times the conditionals take five times the calls, where a quadratic pass takes 25."""
+    assert calls_to_plan(kind, executor, 50) < 8 * calls_to_plan(kind, executor, 10)
+
+
+def calls_to_plan(kind: str, executor: str, count: int) -> int:
+    """How many calls building the gradient and the first run take."""
+    calls = 0
+
+    def counted(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    with wf.Graph().as_default(), wf.Session(config=config(executor, 0)) as session:
+        p, x = wf.placeholder(wf.bool, []), wf.placeholder(wf.float64, [])
+        session.run(x, {x: 1.0})
+        sys.setprofile(counted)
+        try:
+            y = x
+            for _ in range(count):
+                y = _more(kind, p, x, y)
+            session.run(wf.gradients(y, x)[0], {x: 0.5, p: True})
+        finally:
+            sys.setprofile(None)
+    return calls
+
+
+def _more(kind: str, p: Any, x: Any, y: Any) -> Any:
+    if kind == "sequence":
+        return wf.cond(p, lambda: y + 1.0, lambda: y * 0.5)
+    if kind == "parallel":
+        return y + wf.cond(p, lambda: x + 1.0, lambda: x * 0.5)
+    return wf.while_loop(lambda i, _: i < 2, lambda i, a: (i + 1, wf.sin(a)), [0, y])[1]
+
+
+# -------------------------------------------------------------------------------- many threads
+
+
+def test_threads_build_loops_in_one_graph(session: wf.Session, graph: wf.Graph) -> None:
+    x = wf.placeholder(wf.float64, [])
+    made: dict[int, Any] = {}
+    ready = threading.Barrier(4)
+
+    def work(number: int) -> None:
+        def body(i: Any, a: Any) -> Any:
+            ready.wait(60)
+            return i + 1, wf.cond(i < number, lambda: a * x, lambda: a + number)
+
+        with graph.as_default():
+            y = wf.while_loop(lambda i, _: i < 3, body, [0, x], name=f"loop_{number}")[1]
+            made[number] = y, wf.gradients(y, x)[0]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    graph.check_integrity()
+    for number in range(4):
+        value, slope = 1.5, 1.0
+        for i in range(3):
+            if i < number:
+                value, slope = value * 1.5, slope * 1.5 + value
+            else:
+                value += number
+        assert session.run(made[number], {x: 1.5}) == (value, slope)
+
+
+# ----------------------------------------------------------------------------------- memory
+
+
+def test_nothing_grows_from_run_to_run(session: wf.Session) -> None:
+    """Stacks, iterations and errors of steps are gone after them, also of those that fail."""
+    x = wf.placeholder(wf.float64, [])
+
+    def body(i: Any, a: Any) -> Any:
+        b = wf.cond(wf.equal(i % 2, 0), lambda: a * x, lambda: wf.sin(a) + x)
+        c = wf.while_loop(lambda j, _: j < i, lambda j, c: (j + 1, c * 1.1), [0, b])[1]
+        return i + 1, wf.check_numerics(c, "body")
+
+    y = wf.while_loop(lambda i, _: i < 4, body, [0, x])[1]
+    g = wf.gradients(y, x)[0]
+
+    def runs(count: int) -> int:
+        for _ in range(count):
+            session.run([y, g], {x: 1.1})
+            with pytest.raises(errors.InvalidArgumentError):
+                session.run([y, g], {x: np.nan})
+        gc.collect()
+        return len(gc.get_objects())
+
+    runs(20)
+    before = runs(5)
+    assert runs(100) - before < 50
+
+
+# ------------------------------------------------------------------------- programs by chance
+
+Statements = Any
+
+
+def expressions() -> st.SearchStrategy[Any]:
+    """Of two variables, the innermost counter and constants, modulo 101."""
+    leaf = st.one_of(
+        st.tuples(st.just("variable"), st.integers(0, 1)),
+        st.just(("counter",)),
+        st.tuples(st.just("constant"), st.integers(0, 9)),
+    )
+    pairs = st.tuples(st.sampled_from(["add", "multiply"]), leaf, leaf)
+    return st.one_of(leaf, pairs)
+
+
+def statements() -> st.SearchStrategy[Statements]:
+    simple = st.tuples(st.just("assign"), st.integers(0, 1), expressions())
+
+    def more(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        block = st.lists(inner, min_size=1, max_size=3)
+        return st.one_of(
+            st.tuples(st.just("if"), expressions(), block, st.just([])),
+            st.tuples(st.just("if"), expressions(), block, block),
+            st.tuples(st.just("for"), st.integers(0, 3), st.sampled_from([1, 4]), block),
+        )
+
+    return st.lists(st.recursive(simple, more, max_leaves=8), min_size=1, max_size=3)
+
+
+def evaluate(expression: Any, variables: list[int], counter: int) -> int:
+    kind = expression[0]
+    if kind == "variable":
+        return variables[expression[1]]
+    if kind == "counter":
+        return counter
+    if kind == "constant":
+        return int(expression[1])
+    left, right = [evaluate(part, variables, counter) for part in expression[1:]]
+    return (left + right if kind == "add" else left * right) % 101
+
+
+def interpret(program: Statements, variables: list[int], counter: int) -> None:
+    for statement in program:
+        if statement[0] == "assign":
+            variables[statement[1]] = evaluate(statement[2], variables, counter)
+        elif statement[0] == "if":
+            even = evaluate(statement[1], variables, counter) % 2 == 0
+            interpret(statement[2] if even else statement[3], variables, counter)
+        else:
+            for number in range(statement[1]):
+                interpret(statement[3], variables, number)
+
+
+class Compiler:
+    """Statements as nodes, each waiting for the one before it."""
+
+    def __init__(self, variables: list[Any]) -> None:
+        self.variables = variables
+
+    def value(self, expression: Any, counter: Any) -> Any:
+        kind = expression[0]
+        if kind == "variable":
+            return self.variables[expression[1]].read_value()
+        if kind == "counter":
+            return counter
+        if kind == "constant":
+            return wf.constant(expression[1])
+        left, right = [self.value(part, counter) for part in expression[1:]]
+        return (left + right if kind == "add" else left * right) % 101
+
+    def block(self, program: Statements, after: Any, counter: Any) -> Any:
+        """The node that ends the last statement."""
+        for statement in program:
+            with wf.control_dependencies([] if after is None else [after]):
+                after = getattr(self, "do_" + statement[0])(statement, after, counter)
+        return after
+
+    def do_assign(self, statement: Any, after: Any, counter: Any) -> Any:
+        return self.variables[statement[1]].assign(self.value(statement[2], counter)).op
+
+    def do_if(self, statement: Any, after: Any, counter: Any) -> Any:
+        even = wf.equal(self.value(statement[1], counter) % 2, 0)
+
+        def branch(program: Statements) -> Any:
+            last = self.block(program, None, counter)
+            with wf.control_dependencies([] if last is None else [last]):
+                return wf.constant(1)
+
+        with wf.control_dependencies([even]):
+            return wf.cond(even, lambda: branch(statement[2]), lambda: branch(statement[3]))
+
+    def do_for(self, statement: Any, after: Any, counter: Any) -> Any:
+        def body(number: Any) -> Any:
+            with wf.control_dependencies([number]):
+                now = wf.identity(number)
+            with wf.control_dependencies([self.block(statement[3], now, number)]):
+                return number + 1
+
+        return wf.while_loop(
+            lambda number: number < statement[1],
+            body,
+            [wf.identity(wf.constant(0))],
+            parallel_iterations=statement[2],
+        )
+
+
+def check_program(program: Statements, resources: tuple[bool, bool]) -> None:
+    with wf.Graph().as_default() as graph:
+        counter = wf.placeholder(wf.int32, [])
+        variables = [
+            wf.get_variable(f"v{k}", initializer=k + 1, use_resource=resource)
+            for k, resource in enumerate(resources)
+        ]
+        last = Compiler(variables).block(program, None, counter)
+        with wf.control_dependencies([last]):
+            results = [wf.identity(v.read_value()) for v in variables]
+        initializer = wf.global_variables_initializer()
+        for kind, level in WAYS:
+            with wf.Session(graph=graph, config=config(kind, level)) as session:
+                session.run(initializer)
+                expected = [1, 2]
+                for number in (0, 3):
+                    interpret(program, expected, number)
+                    assert session.run(results, {counter: number}) == expected
+
+
+@given(statements(), st.tuples(st.booleans(), st.booleans()))
+@settings(max_examples=40)
+def test_effects_happen_as_in_python(program: Statements, resources: tuple[bool, bool]) -> None:
+    check_program(program, resources)
+
+
+@pytest.mark.long
+@given(statements(), st.tuples(st.booleans(), st.booleans()))
+@settings(max_examples=2000)
+def test_many_effects_happen_as_in_python(
+    program: Statements, resources: tuple[bool, bool]
+) -> None:
+    check_program(program, resources)

@@ -16,6 +16,7 @@ from . import (
     reported_gradients as reported_gradients,
     sparse as sparse,
     state as state,
+    training as training,
 )
 from .table import (
     TABLE as TABLE,

@@ -2,7 +2,7 @@
 
     python tests/integration/control_flow/record.py [--output FILE] [--scale FACTOR] [name ...]
 
-An interpreter with TensorFlow 2 is needed (weft's own environment has none);
+An interpreter with TensorFlow 2 and tf_keras is needed (weft's own environment has none);
 `tensorflow.compat.v1` without version 2 behaviour and with the old control flow is the reference,
 and the new control flow where the old one cannot. Named rows are recorded anew and the rest of the
 file is kept. `--scale` multiplies all floating inputs.
@@ -40,7 +40,7 @@ def load() -> ModuleType:
 
 def reference() -> ModuleType:
     """The module that the programs run on."""
-    os.environ.update(CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
+    os.environ.update(TF_USE_LEGACY_KERAS="1", CUDA_VISIBLE_DEVICES="", TF_CPP_MIN_LOG_LEVEL="3")
     import tensorflow.compat.v1 as tf
 
     tf.disable_v2_behavior()

@@ -130,3 +130,65 @@ def a_sparse_loop_variable_that_grows(tf: Any, n: Any, x: Any) -> Any:
         shape_invariants=[tf.TensorShape([]), tf.TensorShape([None])],
     )
     return {"dense": tf.sparse_tensor_to_dense(found), "_indices": found.indices}
+
+
+@row(n=4, ids=[1, 3, 1, 0], order=1)
+def an_embedding_in_a_branch_of_a_body(tf: Any, n: Any, ids: Any) -> Any:
+    table = _table(tf, True)
+
+    def body(i: Any, a: Any) -> Any:
+        b = tf.cond(
+            tf.equal(i % 2, 0),
+            lambda: a + tf.gather(table, ids[i]),
+            lambda: a * tf.reduce_sum(tf.gather(table, ids), 0),
+        )
+        return i + 1, b
+
+    return tf.while_loop(lambda i, _: i < n, body, [0, tf.ones([2], tf.float64)])[1]
+
+
+@row({"n": 0}, {"n": 1}, n=3, ids=[1, 3, 1, 0], order=1)
+def an_embedding_in_an_inner_loop(tf: Any, n: Any, ids: Any) -> Any:
+    table = _table(tf, True)
+
+    def outer(i: Any, a: Any) -> Any:
+        def inner(j: Any, b: Any) -> Any:
+            return j + 1, tf.tanh(b + tf.gather(table, ids[j]) * a)
+
+        return i + 1, tf.while_loop(lambda j, _: j < i, inner, [0, a])[1]
+
+    return tf.while_loop(lambda i, _: i < n, outer, [0, tf.ones([2], tf.float64)])[1]
+
+
+@row({"p": False}, p=True, ids=[1, 3, 1, 0], order=1)
+def a_loop_over_an_embedding_in_a_branch(tf: Any, p: Any, ids: Any) -> Any:
+    table = _table(tf, True)
+
+    def looped() -> Any:
+        return tf.while_loop(
+            lambda i, _: i < 4,
+            lambda i, a: (i + 1, a * 0.5 + tf.gather(table, ids[i])),
+            [0, tf.ones([2], tf.float64)],
+        )[1]
+
+    return tf.cond(p, looped, lambda: tf.gather(table, ids[0]))
+
+
+@row({"p": False}, p=True, ids=[1, 3, 1])
+def second_derivatives_of_an_embedding_in_a_branch(tf: Any, p: Any, ids: Any) -> Any:
+    table = _table(tf, True)
+    return tf.cond(
+        p,
+        lambda: tf.square(tf.gather(table, ids)) * tf.gather(table, ids[::-1]),
+        lambda: tf.sin(tf.gather(table, ids)),
+    )
+
+
+@row(ids=[1, 3, 1])
+def second_derivatives_of_an_embedding_in_a_body(tf: Any, ids: Any) -> Any:
+    table = _table(tf, True)
+
+    def body(i: Any, a: Any) -> Any:
+        return i + 1, tf.sin(a) * tf.gather(table, ids[i]) + tf.square(tf.gather(table, ids[0]))
+
+    return tf.while_loop(lambda i, _: i < 3, body, [0, tf.ones([2], tf.float64)])[1]

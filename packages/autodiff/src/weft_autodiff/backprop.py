@@ -10,7 +10,7 @@ from weft_autodiff.registry import naming_calls
 from weft_autodiff.values import Grad, is_trainable, zeros_for, zeros_like
 from weft_autodiff.walk import Walk
 from weft_graph import builder
-from weft_graph.control_flow.context import current_context
+from weft_graph.control_flow.context import check_visible, current_context
 from weft_graph.gc_pause import paused_gc
 from weft_graph.indexed_slices import IndexedSlices
 from weft_graph.node import Output, check_same_graph
@@ -63,7 +63,8 @@ def gradients(
       as for one that ys do not depend on, where x is neither floating nor complex.
     Raises:
       InvalidTypeError: a y is neither floating nor complex.
-      InvalidArgumentError: `grad_ys` do not fit `ys`, or ys and xs are not in one graph.
+      InvalidArgumentError: `grad_ys` do not fit `ys`, ys and xs are not in one graph, or one of
+        them is inside a loop that gradients are not taken in.
       NotFoundError: a node on the way has no registered gradient; the message names it.
     Source: paper, section 4.1.
     """
@@ -93,6 +94,9 @@ def gradients(
         graph.under_construction(),
     ):
         level = current_context(graph)
+        for output in (*targets, *sources):
+            if output.node.context is not None:
+                check_visible(output, level)
         walk = Walk(graph, level, colocate=colocate_gradients_with_ops, gate=gate_gradients)
         for y, start in zip(targets, starts, strict=True):
             walk.receive(y, _start(y, start))

@@ -12,8 +12,8 @@ from weft_graph.control_flow.context import (
     CondContext,
     Conditional,
     Recall,
-    context_of,
     current_context,
+    is_inside,
 )
 from weft_graph.indexed_slices import IndexedSlices
 from weft_graph.node import Output
@@ -70,6 +70,7 @@ def _walk_branch(
             inner.receive(target, grad)
             targets.append(target)
     uses = {v: i for v, i in captured(forward).items() if is_trainable(v) and path.leads_to(v)}
+    uses.update({source: source for source in path.sources_in(forward)})
     inner.back(targets, list(uses.values()), set(captured(forward).values()))
     found = {value: inner.total(inside) for value, inside in uses.items()}
     return {value: grad for value, grad in found.items() if grad is not None}
@@ -77,8 +78,7 @@ def _walk_branch(
 
 def _inside(output: Output, branch: CondContext) -> Output | None:
     """What an output of a conditional is in one of its branches: a result, itself, or nothing."""
-    home = context_of(output)
-    if home is not None and home.is_inside(branch):
+    if is_inside(output, branch):
         return output
     for position, source in enumerate(output.node.inputs):
         if source in branch.results and branch.conditional.branches[position] is branch:
@@ -91,13 +91,11 @@ def _is_passed_on(
 ) -> bool:
     """Whether a gradient needs no join, since its value is only there in one branch; it flows on.
 
-    These are values inside the branch of which this one is the gradient, and stacks.
+    These are values inside the branch, or inside the one of which it is the gradient, and stacks.
     """
     grads = [each[value] for each in totals if value in each]
-    home = context_of(value)
-    forwards = [branch.forward for branch in conditional.branches if branch.forward is not None]
-    inside = home is not None and any(home.is_inside(forward) for forward in forwards)
-    if inside or any(_is_stack(grad) for grad in grads):
+    places = [place for each in conditional.branches for place in (each, each.forward) if place]
+    if any(is_inside(value, place) for place in places) or any(_is_stack(grad) for grad in grads):
         for grad in grads:
             walk.receive(value, grad)
         return True

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from weft_autodiff.backprop import gradients
 from weft_autodiff.registry import Gradient, gradient_of, register_in_graph
-from weft_autodiff.values import Grad, as_dense, is_trainable, needs_zeros, zeros_for
+from weft_autodiff.values import Grad, as_dense, is_trainable, needs_zeros, shape_for, zeros_for
 from weft_graph import builder, stacks
 from weft_graph.functions import saved, state
 from weft_graph.functions.body import FunctionGraph, is_variable
@@ -117,16 +117,18 @@ class _Builder:
         with stacks.building_body(graph):
             arguments = [self._input(like, i) for i, like in enumerate(function.inputs)]
             self._known = self._saved_inputs()
-            starts = [self._start(i, kind) for i, kind in enumerate(self._kinds)]
+            given = [self._start(i, kind) for i, kind in enumerate(self._kinds)]
             self._await_recursion()
             copies = self._copy(arguments)
             graph.sources[function.graph] = copies.outputs
             pairs = [
                 (copies.outputs[output], start)
-                for output, start in zip(function.outputs, starts, strict=True)
+                for output, start in zip(function.outputs, given, strict=True)
                 if start is not None
             ]
-            grads = gradients([y for y, _ in pairs], arguments, [start for _, start in pairs])
+            ys = [y for y, _ in pairs]
+            starts = [_with_shape(start, y) for y, start in pairs]
+            grads = gradients(ys, arguments, starts, name=graph.name)
             results, gives = self._results(arguments, grads)
         self._take_from_inputs(copies)
         return self._finish([self._resolved(result) for result in results], gives)
@@ -258,6 +260,12 @@ class _Builder:
         """The outputs of the function, and what they are."""
         pending = self._pending
         if pending is not None and pending.used:
+            for x, grad, given in zip(arguments, grads, pending.gives, strict=True):
+                if given is None and grad is not None:
+                    raise errors.UnimplementedError(
+                        f"the gradient of the recursive function {self._function.name!r} for "
+                        f"{x!r} cannot be had, since it is not known what the handle is of"
+                    )
             dense = [
                 None if given is None else zeros_for(x) if grad is None else as_dense(grad)
                 for x, grad, given in zip(arguments, grads, pending.gives, strict=True)
@@ -302,6 +310,8 @@ class _Builder:
         graph = self._graph
         changed = {graph.inputs[i] for i in self._function.updates}
         for node in made.nodes:
+            if node.type in state.CALLS and node.attrs["f"].name == made.name:
+                continue
             if state.has_effect(node) or (
                 state.gives_state(node)
                 and not (state.is_repeatable(node) and changed.isdisjoint(state.resources(node)))
@@ -352,6 +362,12 @@ def _apply(node: Node, grads: Sequence[Grad | None]) -> Sequence[Any]:
         given = [as_dense(grad) for grad in given]
     results = entry.function(node, *given)
     return results if isinstance(results, list | tuple) else [results]
+
+
+def _with_shape(start: Grad, like: Output) -> Grad:
+    if isinstance(start, IndexedSlices):
+        return IndexedSlices(start.values, start.indices, shape_for(like))
+    return start
 
 
 def _may_give(like: Output) -> bool:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from weft_autodiff.registry import Gradient, gradient_of
 from weft_autodiff.units import Level, Unit, inputs_of, unit_of
 from weft_autodiff.values import Grad, add_all, as_dense, needs_zeros, zeros_for
-from weft_graph.control_flow.context import Conditional, WhileContext
+from weft_graph.control_flow.context import (
+    CondContext,
+    Conditional,
+    WhileContext,
+    context_of,
+    is_inside,
+)
 from weft_graph.graph import Graph
 from weft_graph.indexed_slices import IndexedSlices
 from weft_graph.node import Node, Output
@@ -225,22 +231,22 @@ class Path:
     ) -> None:
         self._level = level
         self._sources = set(sources)
+        self._inside: dict[Unit, list[Output]] = {}
         self.stops = stops
         self._reached: set[Unit] = set()
         self._outputs: dict[Unit, dict[Output, None]] = {}
         self.units: list[Unit] = []
         if graph.has_contexts:
             self._plain = False
+            self._note_inside(sources)
             needed = self._needed_units(targets)
         else:
             self._plain = True
             needed = self._needed_nodes(targets)
         for unit in needed:
-            for source in inputs_of(unit):
-                if self.leads_to(source):
-                    self._reached.add(unit)
-                    self.units.append(unit)
-                    break
+            if unit in self._inside or self._uses_reached(unit):
+                self._reached.add(unit)
+                self.units.append(unit)
 
     def leads_to(self, output: Output) -> bool:
         """Whether a gradient of `output` is of use to some source."""
@@ -251,6 +257,11 @@ class Path:
         unit = output.node if self._plain else unit_of(output, self._level)
         return unit in self._reached
 
+    def sources_in(self, branch: CondContext) -> list[Output]:
+        """The sources that are inside a branch."""
+        found = self._inside.get(branch.conditional, ())
+        return [source for source in found if is_inside(source, branch)]
+
     def meets(self, output: Output) -> bool:
         """Whether a target depends on `output`."""
         return output in self._outputs.get(unit_of(output, self._level), ())
@@ -258,6 +269,18 @@ class Path:
     def outputs_of(self, unit: Unit) -> list[Output]:
         """The outputs of a unit that targets depend on."""
         return list(self._outputs[unit])
+
+    def _uses_reached(self, unit: Unit) -> bool:
+        return any([self.leads_to(source) for source in inputs_of(unit)])
+
+    def _note_inside(self, sources: Sequence[Output]) -> None:
+        """Find the conditionals that sources are inside of."""
+        for source in sources:
+            context = context_of(source)
+            while context is not None and context is not self._level:
+                if isinstance(context, CondContext):
+                    self._inside.setdefault(context.conditional, []).append(source)
+                context = context.outer
 
     def _needed_nodes(self, targets: Sequence[Output]) -> Sequence[Unit]:
         """All nodes behind `targets`; the order of construction has inputs before users."""

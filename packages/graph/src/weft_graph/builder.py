@@ -60,9 +60,7 @@ def create(
         graph = values[0].graph if values else stacks.get_default_graph()
         for value in values:
             if value.node.graph is not graph:
-                raise errors.InvalidArgumentError(
-                    f"inputs of one node must be in one graph: {values[0]!r} and {value!r} are not"
-                )
+                raise _mixed(values[0], value)
         _fill_attrs(op_def, known)
         types = _output_types(op_def, known)
         rule = op_def.shape_rule
@@ -127,6 +125,19 @@ class _Naming:
 
 def _wanted_name(op: str, name: str | None) -> str:
     return (stacks.get_default_graph().scopes.name_prefix + (name or op)).rstrip("/")
+
+
+def _mixed(a: Output, b: Output) -> errors.InvalidArgumentError:
+    for value in (a, b):
+        function = getattr(value.graph, "name", None)
+        if function is not None:
+            return errors.InvalidArgumentError(
+                f"{value!r} is inside the function {function!r} and has no value outside of its "
+                "calls: return it, or make it outside; initial values may be given as functions"
+            )
+    return errors.InvalidArgumentError(
+        f"inputs of one node must be in one graph: {a!r} and {b!r} are not"
+    )
 
 
 # ------------------------------------------------------------------------ the user's line

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from weft_graph import proto
 from weft_graph.attr_value import attr_to_proto, declared_kind, shape_to_proto
-from weft_graph.functions.library import definition_of
+from weft_graph.functions.library import definition_of, gradient_name
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -46,10 +46,12 @@ def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) 
                 op=node.type,
                 node=node.name,
             )
-    for function in graph.functions.values():
-        message.library.function.append(definition_of(function))
-    for name, gradient in graph.functions.gradients.items():
-        message.library.gradient.add(function_name=name, gradient_func=gradient)
+    for name, function in graph.functions.items():
+        definition = definition_of(function)
+        message.library.function.append(definition)
+        gradient = gradient_name(definition)
+        if gradient:
+            message.library.gradient.add(function_name=name, gradient_func=gradient)
     return message
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _REFERENCES: Final = frozenset({"Variable", "VariableV2"})
 _HANDLE: Final = "VarHandleOp"
+_CARRIERS: Final = frozenset({"Enter", "Identity", "Switch"})
 _TRANSPARENT: Final = frozenset({"CheckNumerics", "Identity"})
 
 
@@ -83,15 +84,38 @@ def convert_variables_to_constants(
     results = sess.run([_reader(sess.graph, node) for node in frozen.values()])
     values = dict(zip(frozen, results, strict=True))
     handles = {name: n.attr["dtype"].type for name, n in frozen.items() if n.op == _HANDLE}
+    carriers = _carriers(part, frozen)
+    handles.update({name: handles[origin] for name, origin in carriers.items()})
     result = _empty_like(part)
     for node in part.node:
         if node.name in frozen:
             result.node.append(_constant(node, values[node.name]))
+        elif node.name in carriers:
+            carrier = result.node.add()
+            carrier.CopyFrom(node)
+            carrier.attr["T"].type = handles[node.name]
         elif node.input and _source(node.input[0]) in handles:
             result.node.extend(_use_of_constant(node, handles))
         else:
             result.node.append(node)
     return result
+
+
+def _carriers(graph_def: proto.GraphDef, frozen: Mapping[str, proto.NodeDef]) -> dict[str, str]:
+    """The nodes that bring a frozen variable's handle into a branch or a loop, and which it is."""
+    users: dict[str, list[str]] = {}
+    for node in graph_def.node:
+        if node.op in _CARRIERS and node.input:
+            users.setdefault(_source(node.input[0]), []).append(node.name)
+    found: dict[str, str] = {}
+    for variable, definition in frozen.items():
+        following = [variable] if definition.op == _HANDLE else []
+        while following:
+            for name in users.get(following.pop(), ()):
+                if name not in found:
+                    found[name] = variable
+                    following.append(name)
+    return found
 
 
 def _to_freeze(

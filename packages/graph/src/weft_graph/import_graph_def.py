@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Final
 
 from weft_graph import proto, stacks
@@ -154,6 +154,34 @@ def _unknown_op(op: str, nodes: Sequence[str], library: Container[str]) -> str:
     return f"{op} (node {nodes[0]!r}{more}{hint})"
 
 
+def refuse_unknown_ops(graph_def: proto.GraphDef, library: Container[str]) -> None:
+    """Refuse op types that are not declared, all at once."""
+    unknown: dict[str, list[str]] = {}
+    cause = ""
+    for node_def in graph_def.node:
+        if node_def.op not in unknown:
+            try:
+                lookup_op(node_def.op)
+                continue
+            except errors.NotFoundError as error:
+                cause = error.message
+        unknown.setdefault(node_def.op, []).append(node_def.name)
+    if not unknown:
+        return
+    if len(unknown) > 1:
+        kinds = [_unknown_op(op, nodes, library) for op, nodes in sorted(unknown.items())]
+        message = f"{len(unknown)} op types are not declared: {', '.join(kinds)}"
+        raise errors.NotFoundError(message, details={"ops": sorted(unknown)})
+    ((op, nodes),) = unknown.items()
+    hint = " (a function of the graph's library)" if op in library else ""
+    raise errors.NotFoundError(
+        f"the op type {op!r}{hint} of node {nodes[0]!r} is not declared: {cause}",
+        op=op,
+        node=nodes[0],
+        details={"ops": [op]},
+    )
+
+
 def _as_text(name: Any) -> str:
     return name.decode() if isinstance(name, bytes) else str(name)
 
@@ -199,7 +227,7 @@ class _Importer:
 
     def parse(self) -> None:
         """Understand every node and find an order; nothing is added yet."""
-        self._check_ops()
+        refuse_unknown_ops(self.graph_def, self.graph.functions)
         for index, node_def in enumerate(self.graph_def.node):
             try:
                 parsed = self._parse_node(index, node_def)
@@ -233,34 +261,6 @@ class _Importer:
         parsed.attrs = self._attrs(parsed.op_def, node_def)
         parsed.shapes = parsed.attrs.pop(SHAPES_ATTR, None)
         return parsed
-
-    def _check_ops(self) -> None:
-        """Refuse op types that are not declared, all at once."""
-        unknown: dict[str, list[str]] = {}
-        cause = ""
-        for node_def in self.graph_def.node:
-            if node_def.op not in unknown:
-                try:
-                    lookup_op(node_def.op)
-                    continue
-                except errors.NotFoundError as error:
-                    cause = error.message
-            unknown.setdefault(node_def.op, []).append(node_def.name)
-        if not unknown:
-            return
-        library = {f.signature.name for f in self.graph_def.library.function}
-        if len(unknown) > 1:
-            kinds = [_unknown_op(op, nodes, library) for op, nodes in sorted(unknown.items())]
-            message = f"{len(unknown)} op types are not declared: {', '.join(kinds)}"
-            raise errors.NotFoundError(message, details={"ops": sorted(unknown)})
-        ((op, nodes),) = unknown.items()
-        hint = " (a function of the graph's library)" if op in library else ""
-        raise errors.NotFoundError(
-            f"the op type {op!r}{hint} of node {nodes[0]!r} is not declared: {cause}",
-            op=op,
-            node=nodes[0],
-            details={"ops": [op]},
-        )
 
     def _attrs(self, op_def: OpDef, node_def: proto.NodeDef) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -412,18 +412,21 @@ class _Importer:
         shapes = None
         if parsed.op_def.shape_rule is not None and len(values) == len(known):
             shapes = infer_shapes(parsed.op_def, values, parsed.attrs, parsed.node_def.name)
+        controls = [self._control(control) for control in parsed.controls]
         scopes = self.graph.scopes
+        # Whether a node needs the pivot of the context around it depends on what it waits for.
+        early = controls if scopes.context is not None else []
         before, scopes.devices = scopes.devices, []
         try:
-            node = self.graph.add_node(
-                parsed.op_def, name, values, parsed.attrs, signature.outputs, shapes, *self.line
-            )
+            with scopes.control(early) if early else nullcontext():
+                node = self.graph.add_node(
+                    parsed.op_def, name, values, parsed.attrs, signature.outputs, shapes, *self.line
+                )
         finally:
             scopes.devices = before
         parsed.node = node
         self._merge_shapes(parsed, node)
-        controls = [self._control(control) for control in parsed.controls]
-        if controls:
+        if controls and not early:
             every = (*node.control_inputs, *controls)
             self.graph.set_control_inputs(node, every, reason="import")
         if parsed.node_def.device:

@@ -78,6 +78,9 @@ from weft_graph.framework import (
     op_scope as op_scope,
 )
 from weft_graph.functional import foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan
+from weft_graph.functions.call import call_function as call_function
+from weft_graph.functions.decorator import TensorSpec as TensorSpec, function as function
+from weft_graph.functions.defun import Declare as Declare, Defun as Defun
 from weft_graph.graph import Graph as Graph
 from weft_graph.graph_def import GRAPH_DEF_VERSION as GRAPH_DEF_VERSION
 from weft_graph.import_graph_def import import_graph_def as import_graph_def

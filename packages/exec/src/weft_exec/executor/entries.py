@@ -2,9 +2,8 @@
 
 Scheduling costs microseconds and most kernels take less, so connected cheap nodes between the same
 heavy ones become one entry that runs in a fixed order, if they run under the same conditions in the
-same frame.  Grouping never closes a cycle: a node's level is the number of entries of their own on
-the longest path to it, levels never fall along an edge, and only cheap nodes of one level are put
-together.
+same frame.  Grouping never closes a cycle: levels never fall along an edge, they rise along one
+from an entry of its own or to other conditions, and only cheap nodes of one level are put together.
 """
 
 from __future__ import annotations
@@ -301,20 +300,20 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
 def _assign_levels(items: Sequence[Item]) -> None:
     for item in items:
         sources = [need for need in item.sources if need.kind != NEXT]
-        item.level = max((n.level + n.alone for n in sources), default=0)
+        item.level = max([need.level + _rises(need, item) for need in sources], default=0)
         if item.alone:
             continue
         for need in sources:
-            if (
-                not need.alone
-                and need.level == item.level
-                and need.frame is item.frame
-                and need.guard == item.guard
-            ):
+            if need.level == item.level:
                 mine, other = item.find(), need.find()
                 if mine is not other:
                     late, early = sorted((mine, other), key=lambda i: -i.position)
                     late.group = early
+
+
+def _rises(source: Item, item: Item) -> bool:
+    """Whether two items are in different entries even if both are cheap."""
+    return source.alone or source.frame is not item.frame or source.guard != item.guard
 
 
 Slot = tuple["Frame | None", int]

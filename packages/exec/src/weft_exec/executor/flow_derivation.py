@@ -34,7 +34,7 @@ from weft_exec.executor.regions import Regions
 from weft_exec.kernels.registry import Kernel
 from weft_graph.node import Node, Output
 from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, ROUTING, SWITCHES
-from weft_graph.passes.flow import Flow, Frame
+from weft_graph.passes.flow import Flow, Frame, exclusive
 from weft_graph.passes.step_graph import StepGraph, is_back_edge
 from weft_graph.passes.structure import Structurer
 from weft_tensor import errors
@@ -160,8 +160,12 @@ class FlowDerivation(Derivation):
         return self.templates[home][self.slots[source]]
 
     def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
-        """Looks in the same frame: across frames only the order in a line is kept."""
-        return [look for look in self.lookers.get(variable, ()) if look.frame is item.frame]
+        """Looks in the same frame that may happen; across frames the order in a line is kept."""
+        return [
+            look
+            for look in self.lookers.get(variable, ())
+            if look.frame is item.frame and not exclusive(look.guard, item.guard)
+        ]
 
     def _read_for_fetch(self, source: Output) -> None:
         super()._read_for_fetch(source)

@@ -200,7 +200,13 @@ class StepMachine:
         return True
 
     def close(self) -> None:
-        """Let go of all values, also where a failure left loops in the middle."""
+        """Let go of all values, also where a failure left loops in the middle.
+
+        The traceback of a failure holds the step for as long as somebody looks at it; the values,
+        among which there may be a mutex that was taken, must not live as long.
+        """
+        if self.error is not None:
+            self.root.slots.clear()
         frames = list(self.root.children.values())
         self.root.children.clear()
         while frames:
@@ -208,6 +214,8 @@ class StepMachine:
             for iteration in frame.iterations.values():
                 frames.extend(iteration.children.values())
                 iteration.children.clear()
+                if self.error is not None:
+                    iteration.slots.clear()
             frame.iterations.clear()
         self._ready.clear()
 

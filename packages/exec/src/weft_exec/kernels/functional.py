@@ -70,7 +70,7 @@ class Body:
         outputs = [function.outputs[i] for i in self.places]
         step = prune(list(function.inputs), outputs, list(function.effects))
         inline_calls(step)
-        if device.config.optimize:
+        if device.config is None or device.config.optimize:
             simplify(step)
             fold_constants(step, device)
             eliminate_common_subexpressions(step)
@@ -171,7 +171,7 @@ class KeptCall:
         results: list[Any] = [None] * self._count
         for place, value in zip(self._body.places, values, strict=True):
             results[place] = value
-        return results[0] if self._count == 1 else results
+        return results[0] if self._count == 1 else tuple(results)
 
 
 @kernel("PartitionedCall", "StatefulPartitionedCall", heavy=True, alias=True)
@@ -216,7 +216,7 @@ def _place(node: Node, device: Device, function: Function) -> tuple[Device, Kern
         )
     if (
         node.device
-        and not device.config.allow_soft_placement
+        and not getattr(device.config, "allow_soft_placement", False)
         and not DeviceSpec.from_string(node.device).matches(device.spec)
     ):
         raise errors.InvalidArgumentError(

@@ -269,7 +269,7 @@ def switch_case(
       branch_fns: list of functions, a dictionary from ints to functions, or a list of such pairs;
         the ints are 0 to n - 1.
       default: for an index out of range; the last function by default.
-    Returns: as `cond`.
+    Returns: as `cond` with `strict`.
     Raises: InvalidTypeError, InvalidArgumentError: the functions or their numbers do not fit.
     """
     functions = _numbered(branch_fns)
@@ -279,11 +279,11 @@ def switch_case(
         last = functions[-1] if default is None else default
         known = functions[:-1] if default is None else functions
         if not known:
-            return unpacked(nest.map_structure(_settled, last()))
+            return nest.map_structure(_settled, last())
         inside = comparison.logical_and(
             comparison.greater_equal(index, 0), comparison.less(index, len(known))
         )
-        return cond(inside, lambda: _bisect(index, known, 0), last)
+        return cond(inside, lambda: _bisect(index, known, 0), last, strict=True)
 
 
 def _numbered(given: Any) -> list[Branch]:
@@ -316,4 +316,5 @@ def _bisect(index: Output, functions: Sequence[Branch], first: int) -> Any:
         comparison.less(index, first + half),
         lambda: _bisect(index, functions[:half], first),
         lambda: _bisect(index, functions[half:], first + half),
+        strict=True,
     )

@@ -350,7 +350,11 @@ class WhileContext(ControlFlowContext):
 def home_of(node: Node) -> ControlFlowContext | None:
     """The context in which a node's outputs are: for an Exit that around its loop."""
     context = node.context
-    if context is not None and node.type in primitives.EXITS:
+    if (
+        isinstance(context, WhileContext)
+        and node.type in primitives.EXITS
+        and node in context.exits
+    ):
         return context.outer
     return context
 
@@ -360,9 +364,22 @@ def context_of(output: Output) -> ControlFlowContext | None:
     return home_of(output.node)
 
 
+def is_inside(output: Output, context: ControlFlowContext) -> bool:
+    """Whether a value is in a context or one nested in it."""
+    home = context_of(output)
+    return home is not None and home.is_inside(context)
+
+
 def is_constant_enter(node: Node) -> bool:
-    """Whether a node brings a loop's invariant in."""
-    return node.type in primitives.ENTERS and bool(node.attrs["is_constant"])
+    """Whether a node brings an invariant into the loop whose context it is in.
+
+    Loops made by hand, or imported, inside of a context have no context of their own.
+    """
+    return (
+        node.type in primitives.ENTERS
+        and node.attrs["is_constant"]
+        and (node.context is None or node.context.name == node.attrs["frame_name"])
+    )
 
 
 def _brings_in(node: Node) -> bool:

@@ -71,15 +71,16 @@ def while_loop(
             swap_memory,
             limit,
         )
+        step = _Body(body, structure, len(initial))
         results = _build(
             context,
             initial,
             _invariant_dims(structure, initial, shape_invariants),
             lambda values: cond(*_arguments(rebuild(values))),
-            lambda values: _next_values(body, rebuild(values), structure, len(initial)),
+            lambda values: step.next_values(rebuild(values)),
         )
-        packed = rebuild(results)
-    return packed if return_same_structure else unpacked(packed)
+        packed = _as_kind(rebuild(results), step.kind)
+    return packed if return_same_structure or len(results) > 1 else unpacked(packed)
 
 
 def _check_arguments(cond: Any, body: Any, loop_vars: Any) -> None:
@@ -133,32 +134,43 @@ def _arguments(structure: Any) -> Sequence[Any]:
     return structure  # type: ignore[no-any-return]
 
 
-def _next_values(body: Any, current: Any, structure: Any, count: int) -> list[Output]:
-    result = body(*_arguments(current))
-    if not nest.is_nested(result):
-        result = [result]
-    result = _as_kind(result, structure)
-    try:
-        nest.assert_same_structure(structure, result)
-    except (ValueError, TypeError) as cause:
-        raise errors.InvalidArgumentError(
-            f"body must return the structure of the loop variables: {cause}"
-        ) from cause
-    check_arrays(structure, result, "body, for a loop variable,")
-    values = flatten(result)[0]
-    if len(values) != count:
-        raise errors.InvalidArgumentError(
-            f"body must return the kinds of values that the loop variables are: required {count} "
-            f"tensors, got {len(values)}"
-        )
-    return values
+class _Body:
+    """The function that gives the next values, and the kind of sequence that it gave them in."""
+
+    def __init__(self, body: Callable[..., Any], structure: Any, count: int) -> None:
+        self._body = body
+        self._structure = structure
+        self._count = count
+        self.kind: type = type(structure)
+
+    def next_values(self, current: Any) -> list[Output]:
+        """The next values of the loop variables, which are `current`."""
+        result = self._body(*_arguments(current))
+        if not nest.is_nested(result):
+            result = [result]
+        self.kind = type(result)
+        result = _as_kind(result, type(self._structure))
+        try:
+            nest.assert_same_structure(self._structure, result)
+        except (ValueError, TypeError) as cause:
+            raise errors.InvalidArgumentError(
+                f"body must return the structure of the loop variables: {cause}"
+            ) from cause
+        check_arrays(self._structure, result, "body, for a loop variable,")
+        values = flatten(result)[0]
+        if len(values) != self._count:
+            raise errors.InvalidArgumentError(
+                "body must return the kinds of values that the loop variables are: required "
+                f"{self._count} tensors, got {len(values)}"
+            )
+        return values
 
 
-def _as_kind(result: Any, structure: Any) -> Any:
+def _as_kind(values: Any, kind: type) -> Any:
     """Lists and plain tuples stand for each other at the top."""
-    if type(structure) in (list, tuple) and type(result) in (list, tuple):
-        return type(structure)(result)
-    return result
+    if kind in (list, tuple) and type(values) in (list, tuple):
+        return kind(values)
+    return values
 
 
 def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) -> list[Dims]:

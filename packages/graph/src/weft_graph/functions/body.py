@@ -11,6 +11,7 @@ from weft_graph.collections_keys import GraphKeys
 from weft_graph.functions.state import is_handle, origin
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
+from weft_graph.op_def import lookup_op
 from weft_graph.scopes import BuildScopes, ControlScope
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -28,6 +29,17 @@ _OF_VARIABLES = frozenset(
         GraphKeys.GLOBAL_STEP,
     }
 )
+
+_OF_VARIABLE_HANDLES = frozenset(
+    {
+        "AssignAddVariableOp",
+        "AssignSubVariableOp",
+        "AssignVariableOp",
+        "ReadVariableOp",
+        "ResourceGather",
+    }
+)
+"""Ops whose first input is the handle of a variable of their attribute `dtype`."""
 
 _READERS = frozenset({"Identity"})
 """Ops that may take a reference as a value inside a body; others get what an Identity reads."""
@@ -141,6 +153,29 @@ class FunctionGraph(Graph):
                 yield
         finally:
             self.scopes = before
+
+    def learn_handles(self) -> None:
+        """Find out which arguments are handles of variables, and of which element type."""
+        unknown = {
+            value: None
+            for value in self.inputs
+            if value.dtype is dtypes.resource and value.node.type == "Placeholder"
+        }
+        if not unknown:
+            return
+        for node in self.nodes:
+            dtype = node.attrs.get("dtype")
+            if node.type not in _OF_VARIABLE_HANDLES or not isinstance(dtype, DType):
+                continue
+            argument = origin(node.inputs[0])
+            if argument in unknown:
+                del unknown[argument]
+                holder = argument.node
+                attrs = {"dtype": dtype, "shape": None, "shared_name": holder.name}
+                holder.op_def = lookup_op("VarHandleOp")
+                holder.type = "VarHandleOp"
+                holder.attrs = {"container": "", **attrs}
+                argument.dims = ()
 
     # ------------------------------------------------------------------ captures
 

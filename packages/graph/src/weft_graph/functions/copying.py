@@ -165,6 +165,8 @@ class BodyCopy:
         override = attrs.get("_gradient_op_type")
         if override in self._function.graph.gradient_functions:
             attrs["_gradient_op_type"] = self._gradient(override)
+        if "source" in attrs and node.type.startswith("TensorArrayGrad"):
+            attrs["source"] = self._prefix + attrs["source"]  # or gradients of gradients collide
         if "_class" in attrs:
             attrs["_class"] = tuple([self._colocated(name) for name in node.colocation])
         return attrs

@@ -248,8 +248,9 @@ class PythonFunction:
         return structure, leaves, names
 
     def _leaf_name(self, path: Any, leaf: Any) -> str:
-        if isinstance(leaf, TensorSpec) and leaf.name:
-            return leaf.name
+        spec = leaf.spec if isinstance(leaf, _Fitted) else leaf
+        if isinstance(spec, TensorSpec) and spec.name:
+            return spec.name
         kind, first, *rest = path
         parameters = list(self._parameters.parameters)
         name = str(first)

@@ -134,14 +134,37 @@ class Function:
     @cached_property
     def updates(self) -> frozenset[int]:
         """The positions of the inputs whose state it changes."""
+        known: dict[Function, frozenset[int]] = {}
+        everything = (self, *self.callees())
+        while True:  # until calls in circles add nothing more
+            found = {each: each._updates_with(known) for each in everything}
+            if found == known:
+                return found[self]
+            known = found
+
+    def _updates_with(self, known: dict[Function, frozenset[int]]) -> frozenset[int]:
+        """The same, where so much is known of the functions that it calls."""
         places = {output: i for i, output in enumerate(self.inputs)}
         found: set[int] = set()
         for node in self.nodes:
             if state.has_effect(node):
-                for touched in _changed(node):
-                    if touched in places:
-                        found.add(places[touched])
+                function = state.callee(node)
+                changed = state.resources(node)
+                if function is not None:
+                    inner = known.get(function, frozenset())
+                    changed = [state.origin(node.inputs[i]) for i in inner]
+                found.update(places[each] for each in changed if each in places)
         return frozenset(found)
+
+    @cached_property
+    def only_looks(self) -> bool:
+        """Whether what it has to do with state is to look at it."""
+        return all(
+            not state.has_effect(node)
+            and (not state.gives_state(node) or state.looks(node) or node.type in state.CALLS)
+            for each in {self, *self.callees()}
+            for node in each.nodes
+        )
 
     def calls(self) -> Iterator[Node]:
         """The calls in its body."""
@@ -246,11 +269,3 @@ class Function:
         inputs = ", ".join(dtype.name for dtype in self.input_types)
         outputs = ", ".join(dtype.name for dtype in self.output_types[: self.results])
         return f"<weft.Function {self.name!r} ({inputs}) -> ({outputs})>"
-
-
-def _changed(node: Node) -> list[Output]:
-    """The resources that a node with effects changes."""
-    function = state.callee(node)
-    if function is None:
-        return state.resources(node)
-    return [state.origin(node.inputs[i]) for i in function.updates]

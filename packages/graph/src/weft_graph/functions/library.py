@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from weft_tensor import errors
@@ -20,20 +20,16 @@ class Library(dict[str, Any]):
     becomes a `Function` when it is asked for. `items` and `values` give entries as they are.
 
     Attributes:
-      gradients: by the name of a function, the name of the one that computes its gradient.
       traces: what Python functions were built for in the graph, and the bodies.
       lowered: what stands for functional conditionals and loops of imported graphs.
     """
 
     def __init__(self, *entries: Any) -> None:
         super().__init__(*entries)
-        self.gradients: dict[str, str] = {}
         self.traces: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
         self.lowered: dict[Any, Function] = {}
         self._reading: list[str] = []
         self._reserved: list[str] = []
-        if entries and isinstance(entries[0], Library):
-            self.gradients.update(entries[0].gradients)
 
     def __getitem__(self, name: str) -> Function:
         """The function of that name.
@@ -78,11 +74,6 @@ class Library(dict[str, Any]):
         """A library with the same entries."""
         return Library(self)
 
-    def update(self, other: Any = (), /, **more: Any) -> None:
-        """Take the entries of another library or mapping."""
-        super().update(other, **more)
-        self.gradients.update(getattr(other, "gradients", {}))
-
     def unused_name(self, wanted: str) -> str:
         """`wanted`, or with a number behind it."""
         name, number = wanted, 0
@@ -115,9 +106,6 @@ class Library(dict[str, Any]):
                     raise _taken(each.name)
                 if present is None:
                     self[each.name] = each
-            gradient = each.gradient_name
-            if gradient is not None:
-                self.gradients[each.name] = gradient
 
     @contextmanager
     def joining(self, library: Any) -> Iterator[None]:
@@ -125,36 +113,22 @@ class Library(dict[str, Any]):
 
         Raises: AlreadyExistsError: there is another function of one of the names.
         """
-        before, gradients = dict(self), dict(self.gradients)
+        before = dict(self)
         try:
-            self._join({f.signature.name: f for f in library.function}, library)
+            self._join(_definitions(library))
             yield
         except BaseException:  # because whatever failed, the graph must be as before
             self.clear()
-            super().update(before)
-            self.gradients = gradients
+            self.update(before)
             raise
 
-    def _join(self, definitions: Mapping[str, Any], library: Any) -> None:
-        if len(definitions) != len(library.function):
-            names = [f.signature.name for f in library.function]
-            twice = next(name for name in names if names.count(name) > 1)
-            raise errors.InvalidArgumentError(f"the function {twice!r} is defined twice")
+    def _join(self, definitions: Mapping[str, Any]) -> None:
         for name, definition in definitions.items():
             present = self.entry(name)
             if present is None:
-                if not name:
-                    raise errors.InvalidArgumentError("a function of the library has no name")
                 self[name] = definition
             elif not _equal(present, definition):
                 raise _taken(name)
-        for each in library.gradient:
-            known = self.gradients.setdefault(each.function_name, each.gradient_func)
-            if known != each.gradient_func:
-                raise errors.AlreadyExistsError(
-                    f"the function {each.function_name!r} has the gradient {known!r} already, "
-                    f"and {each.gradient_func!r} is another one"
-                )
 
     def _missing(self, name: str) -> str:
         import difflib
@@ -162,6 +136,39 @@ class Library(dict[str, Any]):
         near = difflib.get_close_matches(name, self, n=3)
         hint = f"; near misses: {', '.join(near)}" if near else ""
         return f"the graph has no function named {name!r}{hint}"
+
+
+GRADIENT: Final = "_gradient"
+"""Attribute of a definition: the name of the function that computes the gradient."""
+
+
+def _definitions(library: Any) -> dict[str, Any]:
+    """The functions of a `FunctionDefLibrary` by name, their gradients among the attributes."""
+    found: dict[str, Any] = {}
+    for definition in library.function:
+        name = definition.signature.name
+        if not name:
+            raise errors.InvalidArgumentError("a function of the library has no name")
+        if name in found:
+            raise errors.InvalidArgumentError(f"the function {name!r} is defined twice")
+        copy = found[name] = type(definition)()
+        copy.CopyFrom(definition)
+    for each in library.gradient:
+        name = each.function_name
+        if name not in found:
+            raise errors.InvalidArgumentError(
+                f"the library has a gradient of {name!r}, which it does not define"
+            )
+        given = found[name].attr[GRADIENT]
+        if given.s and given.s != each.gradient_func.encode():
+            raise errors.InvalidArgumentError(f"the function {name!r} has two gradients")
+        given.s = each.gradient_func.encode()
+    return found
+
+
+def gradient_name(definition: Any) -> str:
+    """The name of the function that computes the gradient, or ""."""
+    return definition.attr[GRADIENT].s.decode() if GRADIENT in definition.attr else ""
 
 
 def definition_of(entry: Any) -> Any:

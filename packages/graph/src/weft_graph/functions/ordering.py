@@ -20,10 +20,19 @@ _WORLD = "world"
 
 
 def ends_of_effects(graph: Graph) -> list[Node]:
-    """Nodes outside of all branches and loops that are over when all effects are."""
+    """Nodes outside of all branches and loops that are over when all effects are.
+
+    A function that only calls itself, beside what has no effects, has none.
+    """
     ends = _Ends(graph)
     effects = [node for node in graph.nodes if state.has_effect(node)]
+    if all(_calls(node, getattr(graph, "name", "")) for node in effects):
+        return []
     return list(dict.fromkeys([ends.at(node, None) for node in effects]))
+
+
+def _calls(node: Node, name: str) -> bool:
+    return node.type in state.CALLS and node.attrs["f"].name == name
 
 
 def order_effects(graph: Graph) -> None:

@@ -13,8 +13,9 @@ from weft_graph.control_flow.records import ContextRecord, restore
 from weft_graph.functions import state
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.function import Function
+from weft_graph.functions.library import GRADIENT
 from weft_graph.functions.ordering import ends_of_effects
-from weft_graph.functions.writer import CAPTURED, CONTEXTS, GRADIENT, RESULTS, SHAPES, ports
+from weft_graph.functions.writer import CAPTURED, CONTEXTS, RESULTS, SHAPES, ports
 from weft_graph.node import Node, Output
 from weft_graph.tensor_proto import Budget, dtype_from_proto
 from weft_tensor import dtypes, errors
@@ -67,6 +68,7 @@ class _Reader:
             self._add_nodes()
             self._add_contexts(attrs.get(CONTEXTS, ""))
             effects = self._effects()
+            self._graph.learn_handles()
         outputs = [self._output(arg) for arg in definition.signature.output_arg]
         inputs = list(self._arguments.values())
         captured = attrs.get(CAPTURED, 0)
@@ -77,7 +79,6 @@ class _Reader:
         ):
             if not isinstance(number, int) or not 0 <= number <= most:
                 raise errors.InvalidArgumentError(f"{what} must be 0 to {most}, got {number!r}")
-        gradient = attrs.get(GRADIENT, self._library.gradients.get(definition.signature.name))
         made = Function(
             definition.signature.name,
             graph,
@@ -90,7 +91,7 @@ class _Reader:
             input_names=list(self._arguments),
             output_names=[arg.name for arg in definition.signature.output_arg],
             attrs={key: value for key, value in attrs.items() if key not in _OWN},
-            gradient_name=gradient,
+            gradient_name=attrs.get(GRADIENT),
         )
         made.__dict__["definition"] = definition
         return made
@@ -168,11 +169,13 @@ class _Reader:
 
     def _add_nodes(self) -> None:
         from weft_graph.functions.imports import prepared
-        from weft_graph.import_graph_def import add_all
+        from weft_graph.import_graph_def import add_all, refuse_unknown_ops
 
         message = proto.GraphDef()
         message.node.extend(self._definition.node_def)
+        self._check_nodes(message)
         message = prepared(message, self._library)
+        refuse_unknown_ops(message, self._library)
         self._ports = {
             node.name: {port: i for i, port in enumerate(self._ports_of(node))}
             for node in message.node
@@ -187,6 +190,19 @@ class _Reader:
             node.input.extend(inputs)
             self._part_from_arguments(node)
         self._nodes = add_all(self._graph, message, values)
+
+    def _check_nodes(self, message: proto.GraphDef) -> None:
+        """Refuse names before they are looked up."""
+        from weft_graph.checks import check_name
+
+        taken: set[str] = set()
+        for node in message.node:
+            check_name(node.name)
+            if node.name in taken:
+                raise errors.InvalidArgumentError(
+                    f"the name {node.name!r} is not unique", op=node.op, node=node.name
+                )
+            taken.add(node.name)
 
     def _part_from_arguments(self, node: proto.NodeDef) -> None:
         """Drop requests to be placed with arguments, which are nowhere by themselves."""

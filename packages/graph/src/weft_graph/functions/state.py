@@ -155,11 +155,7 @@ def gives_state(node: Node) -> bool:
 def is_repeatable(node: Node) -> bool:
     """Whether a node that gives state may be run again, nothing else having changed meanwhile."""
     function = callee(node)
-    if function is None:
-        return looks(node)
-    return not function.effects and all(
-        is_repeatable(inner) for inner in function.nodes if gives_state(inner)
-    )
+    return looks(node) if function is None else function.only_looks
 
 
 def saved_outputs(node: Node) -> list[Output]:

@@ -11,6 +11,7 @@ from weft_graph import proto
 from weft_graph.attr_value import attr_to_proto, kind_of, shape_to_proto
 from weft_graph.control_flow.records import records_of
 from weft_graph.functions.body import is_variable
+from weft_graph.functions.library import GRADIENT
 from weft_graph.graph_def import fill_node_def
 from weft_graph.node import Node, Output
 from weft_graph.op_def import OpDef
@@ -26,9 +27,6 @@ CAPTURED: Final = "_captured"
 
 CONTEXTS: Final = "_control_flow"
 """Attribute: the branches and loops, as JSON; readers that do not know it lose only gradients."""
-
-GRADIENT: Final = "_gradient"
-"""Attribute: the name of the function that computes the gradient."""
 
 SHAPES: Final = "_output_shapes"
 

@@ -331,7 +331,7 @@ for _op in ("MutexRelease", "ConsumeMutexLock"):
         ("mutex_lock: variant",),
         (),
         stateful=True,
-        doc="Gives the mutex back. A lock that nobody releases is released when its value dies.",
+        doc="Gives the mutex back. A lock that nobody releases ends with its step.",
     )
 
 # --------------------------------------------------------------------------- functions
@@ -430,7 +430,10 @@ def mutex(shared_name: str = "", container: str = "", name: str | None = None) -
 
 
 def mutex_acquire(mutex: Any, name: str | None = None) -> Output:
-    """Wait for a mutex, first come, first served; returns the lock to release it with."""
+    """Wait for a mutex, first come, first served; returns the lock to release it with.
+
+    A lock that is not released ends with the step that took it, whether or not the step fails.
+    """
     return out("MutexAcquire", [mutex], None, name)
 
 

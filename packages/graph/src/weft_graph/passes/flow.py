@@ -85,6 +85,8 @@ class Flow:
         self._guard: dict[Node, Guard] = {}
         for node in nodes:
             self._place(node)
+        for frame in self.frames:
+            self._check_back_edges(frame)
         for frame in self.frames[1:]:
             self._check(frame)
 
@@ -161,13 +163,7 @@ class Flow:
                 found, first = frame, need
             elif frame is not found:
                 assert first is not None
-                raise errors.InvalidArgumentError(
-                    f"{node.name!r} takes {first.name!r} from {found.label} and {need.name!r} from "
-                    f"{frame.label}; values enter a frame through Enter and leave it through Exit",
-                    op=node.type,
-                    node=node.name,
-                    line=node.line or None,
-                )
+                raise _mixed(node, first, found, need, frame)
         return found or self.root
 
     def _common_guard(self, node: Node) -> Guard:
@@ -232,6 +228,12 @@ class Flow:
 
     # ------------------------------------------------------------------ one frame
 
+    def _check_back_edges(self, frame: Frame) -> None:
+        for merge in frame.merges:
+            for source in merge.inputs:
+                if self.frame[source.node] is not frame:
+                    raise _mixed(merge, merge, frame, source.node, self.frame[source.node])
+
     def _check(self, frame: Frame) -> None:
         if frame.problem:
             return
@@ -248,6 +250,19 @@ class Flow:
         used = {s.node for merge in frame.merges for s in merge.inputs if is_back_edge(merge, s)}
         if not frame.merges or used != set(frame.following):
             frame.problem = "its back edges are not those of loop variables"
+
+
+def _mixed(
+    node: Node, first: Node, frame: Frame, second: Node, other: Frame
+) -> errors.InvalidArgumentError:
+    """An error about a node with what is in two frames."""
+    return errors.InvalidArgumentError(
+        f"{node.name!r} takes {first.name!r} from {frame.label} and {second.name!r} from "
+        f"{other.label}; values enter a frame through Enter and leave it through Exit",
+        op=node.type,
+        node=node.name,
+        line=node.line or None,
+    )
 
 
 def needs_of(node: Node) -> Iterable[Node]:
@@ -269,6 +284,11 @@ def complement(guards: Sequence[Guard]) -> Guard | None:
     if pred is not other or side + other_side != 1:
         return None
     return guards[0] & guards[1]
+
+
+def exclusive(a: Guard, b: Guard) -> bool:
+    """Whether two guards never hold together, as those of the branches of one conditional."""
+    return any([(pred, 1 - side) in b for pred, side in a if side >= 0])
 
 
 def predicate(switch: Node) -> Output:

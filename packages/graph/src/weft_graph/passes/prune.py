@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from weft_graph.control_flow.context import context_of
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
 from weft_graph.op_def import lookup_op
 from weft_graph.ops.control_flow import MERGES
 from weft_graph.passes.step_graph import StepGraph, ordered, reachable
+from weft_tensor import errors
 
 
 def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[Node]) -> StepGraph:
@@ -18,9 +20,11 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
       feeds: outputs whose values come from the caller; what only they need is left out.
       fetches: outputs to return.
       targets: nodes to run for their effects.
-    Raises: InvalidArgumentError: the nodes form a cycle.
+    Raises: InvalidArgumentError: the nodes form a cycle, or a feed is inside a loop.
     Source: paper, section 4.2.
     """
+    for feed in feeds:
+        _check_feed(feed)
     fed = set(feeds)
     roots = [output.node for output in fetches if output not in fed] + list(targets)
     nodes = ordered(reachable(roots, fed), fed)
@@ -49,6 +53,19 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
         if node.type in MERGES:
             _close_loops(node, twins[node], outputs)
     return StepGraph(copy, args, [outputs[f] for f in fetches], [twins[t] for t in targets])
+
+
+def _check_feed(feed: Output) -> None:
+    context = context_of(feed)
+    loop = None if context is None else context.loop
+    if loop is not None:
+        raise errors.InvalidArgumentError(
+            f"{feed.name!r} cannot be fed: it is inside the loop {loop.name!r}, and has a value "
+            "for each iteration",
+            op=feed.node.type,
+            node=feed.node.name,
+            line=feed.node.line or None,
+        )
 
 
 def _close_loops(node: Node, twin: Node, outputs: dict[Output, Output]) -> None:

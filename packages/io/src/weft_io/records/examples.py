@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,7 @@ class ExampleParser:
         return columns.dense(rows, kind, inner, fallback, self._empty, where)
 
 
+@lru_cache(1024)
 def _prefix(size: int) -> bytes:
     """How an example of so many bytes begins that is written in the usual form.
 

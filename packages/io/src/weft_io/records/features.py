@@ -83,16 +83,15 @@ class FeatureScanner:
                 header = self._learn(data, at, end, k)
                 if header is None:
                     return False
-            start = at + header[0]
-            at = start + header[1]
+            size, content, column, how = header
+            start = at + size
+            at = start + content
             if at > end:
                 return False
-            column = header[2]
             if column >= 0:
                 rows = columns[column]
                 if rows[row] is not None:  # twice in one example
                     return False
-                how = header[3]
                 if how == _SLICE:
                     rows[row] = data[start:at]
                 elif how == _VIEW:
