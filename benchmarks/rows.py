@@ -13,6 +13,7 @@ EVERYBODY = ("weft", "tensorflow", "torch", "torch-compile", "jax")
 EAGER_TOO = ("weft", "tensorflow", "torch", "jax")
 LOOPS = ("weft", "tensorflow", "jax")
 WEFT = ("weft",)
+CHECKPOINTS = ("weft", "torch", "jax")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,14 @@ def plans(op: str, title: str) -> list[Program]:
         )
         for count in (1000, 10_000, 100_000)
     ]
+
+
+def records(kind: str) -> Program:
+    rows = [
+        Row(f"records_{kind}_{size}", f"TFRecord with {kind}, {title}, a record", "µs")
+        for size, title in (("100B", "100 B"), ("10KB", "10 KB"), ("1MB", "1 MB"))
+    ]
+    return Program(f"records_{kind}", tuple(rows), family="records")
 
 
 PROGRAMS = [
@@ -149,6 +158,57 @@ PROGRAMS = [
         LOOPS,
         family="loops",
     ),
+    *[records(kind) for kind in ("bytes", "floats", "integers")],
+    Program(
+        "queue_batches",
+        tuple(
+            Row(f"queue_{kind}_1000", f"{title} queue, 1,000 scalars in and out", "µs")
+            for kind, title in (
+                ("fifo", "FIFO"),
+                ("padding", "padding"),
+                ("shuffle", "shuffling"),
+                ("priority", "priority"),
+            )
+        ),
+        family="queues",
+    ),
+    Program(
+        "queue_singly",
+        (
+            Row("queue_single", "FIFO queue, one scalar in and out", "µs"),
+            Row("queue_images", "32 images in one by one, out as a batch", "µs"),
+        ),
+        family="queues",
+    ),
+    Program(
+        "queue_wake",
+        (Row("queue_wake", "a dequeue that waits, from the call that enqueues", "µs"),),
+        family="queues",
+    ),
+    Program(
+        "queue_prefetch",
+        (
+            Row("queue_in_line", "a step and a reader as slow, one after the other"),
+            Row("queue_prefetched", "the same through a queue"),
+        ),
+        family="queues",
+    ),
+    Program(
+        "checkpoints",
+        (
+            Row("checkpoint_save_plain", "1 GB written and flushed plainly", "s"),
+            Row("checkpoint_save", "checkpoint of 1 GB: save (torch.save, Orbax)", "s"),
+            Row("checkpoint_restore_cached_plain", "1 GB read plainly from the cache", "s"),
+            Row("checkpoint_restore_cached", "restore, from the system's cache", "s"),
+            Row("checkpoint_restore_cold_plain", "1 GB read plainly from the disk", "s"),
+            Row("checkpoint_restore_cold", "restore, from the disk", "s"),
+            Row("checkpoint_async_copy", "1 GB copied in memory", "s"),
+            Row("checkpoint_async_call", "asynchronous save: the call", "s"),
+            Row("checkpoint_async_stop", "asynchronous save: how long training stops", "s"),
+        ),
+        CHECKPOINTS,
+        "checkpoints.py",
+    ),
     *plans("tanh", "a plain chain"),
     *plans("negative", "neg of neg of …"),
 ]
@@ -160,6 +220,15 @@ def weft(row: str) -> Callable[[Measured], float]:
 
 def quotient(over: str, under: str) -> Callable[[Measured], float]:
     return lambda measured: measured[over]["weft"] / measured[under]["weft"]
+
+
+def over_weft(row: str, peer: str) -> Callable[[Measured], float]:
+    return lambda measured: measured[row][peer] / measured[row]["weft"]
+
+
+def ahead(row: str, title: str, bound: float) -> Promise:
+    """A bound on TensorFlow's time over weft's."""
+    return Promise(title, bound, over_weft(row, "tensorflow"), at_least=True, unit="×")
 
 
 PROMISES = [
@@ -180,6 +249,39 @@ PROMISES = [
         20,
         quotient("memory_fresh_16MB", "memory_reuse_16MB"),
         at_least=True,
+        unit="×",
+    ),
+    ahead("loop_scalar", "while loop, TensorFlow's time over weft's", 0.25),
+    ahead("rnn_forward", "dynamic_rnn, TensorFlow's time over weft's", 0.66),
+    ahead("rnn_gradient", "the same with gradients", 0.66),
+    *[
+        ahead(f"records_bytes_{size}", f"records of {title}, TensorFlow's time over weft's", bound)
+        for size, title, bound in (
+            ("100B", "100 B", 0.33),
+            ("10KB", "10 KB", 1),
+            ("1MB", "1 MB", 1),
+        )
+    ],
+    Promise("1,000 scalars through a queue", 5e-3, weft("queue_fifo_1000"), unit="s"),
+    Promise("a dequeue that waits", 200e-6, weft("queue_wake"), unit="s"),
+    Promise(
+        "a reader as slow as the step: in line over prefetched",
+        1.8,
+        quotient("queue_in_line", "queue_prefetched"),
+        at_least=True,
+        unit="×",
+    ),
+    Promise(
+        "checkpoint: plain writing over saving",
+        0.9,
+        quotient("checkpoint_save_plain", "checkpoint_save"),
+        at_least=True,
+        unit="×",
+    ),
+    Promise(
+        "asynchronous save: stop over a copy in memory",
+        1,
+        quotient("checkpoint_async_stop", "checkpoint_async_copy"),
         unit="×",
     ),
     Promise(

@@ -18,7 +18,7 @@ TIMEOUT = 900  # seconds for one child process
 REQUIREMENTS = {
     "tensorflow": ["tensorflow-cpu==2.21.0"],
     "torch": ["torch==2.13.0", "numpy"],
-    "jax": ["jax==0.10.2", "jaxlib==0.10.2"],
+    "jax": ["jax==0.10.2", "jaxlib==0.10.2", "orbax-checkpoint"],
 }
 
 VERSION = "import importlib.metadata as m, sys; print(m.version(sys.argv[1]))"

@@ -1,12 +1,5 @@
 """Checkpoints of a gigabyte: beside plain writing and reading, torch.save and Orbax.
 
-    python benchmarks/programs/checkpoints.py checkpoints
-    python benchmarks/programs/checkpoints.py compare --rounds 5 --torch PYTHON --jax PYTHON
-
-The first form measures the framework that this interpreter has and prints a line per row, as the
-other programs do. The second alternates, round after round, between plain files, weft, and child
-processes of the peers, all in one directory, and prints medians and the ratios within the rounds.
-
 Everything is flushed to the disk before a save counts as done, and nothing is replaced, so that no
 time goes into removing old files. "cached" restores find the file in the memory of the system,
 "cold" ones on the disk.
@@ -14,14 +7,10 @@ time goes into removing old files. "cached" restores find the file in the memory
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import json
 import os
 import shutil
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -62,8 +51,8 @@ def cool(directory: Path) -> None:
 
 
 @contextmanager
-def place(parent: Path | None) -> Iterator[Path]:
-    made = Path(tempfile.mkdtemp(dir=parent))
+def place() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp())
     try:
         yield made
     finally:
@@ -169,9 +158,9 @@ class Orbax:
         self.checkpointer.restore(directory / "tree")
 
 
-def cycle(subject: Any, parent: Path | None, samples: Samples) -> None:
+def cycle(subject: Any, samples: Samples) -> None:
     """One save, and restores with and without the help of the system's cache."""
-    with place(parent) as directory:
+    with place() as directory:
         found = {"save": timed(lambda: subject.save(directory))}
         found["restore_cached"] = timed(lambda: subject.restore(directory))
         cool(directory)
@@ -180,7 +169,7 @@ def cycle(subject: Any, parent: Path | None, samples: Samples) -> None:
         samples.setdefault(f"checkpoint_{what}_{subject.name}", []).append(seconds)
 
 
-def stops(arrays: list[np.ndarray], parent: Path | None, samples: Samples) -> None:
+def stops(arrays: list[np.ndarray], samples: Samples) -> None:
     """How long an asynchronous save stops training, beside a copy of the same bytes in memory.
 
     The stop is the call and what the steps take longer while it goes on than they do else, up to
@@ -188,7 +177,7 @@ def stops(arrays: list[np.ndarray], parent: Path | None, samples: Samples) -> No
     """
     import weft as wf
 
-    with wf.Graph().as_default(), wf.Session() as session, place(parent) as directory:
+    with wf.Graph().as_default(), wf.Session() as session, place() as directory:
         variables = [wf.Variable(wf.zeros(a.shape), name=f"v{i}") for i, a in enumerate(arrays)]
         step = wf.group(*[v.assign_add(v * 0.5).op for v in variables])
         saver = wf.train.Saver(asynchronous=True)
@@ -210,90 +199,24 @@ def own_subjects(arrays: list[np.ndarray]) -> list[Any]:
     return [Torch(arrays)] if importlib.util.find_spec("torch") else [Orbax(arrays)]
 
 
-def measure(timer: Timer, size: int, parent: Path | None) -> None:
+def measure(timer: Timer) -> None:
     """Rows without the subject's name, as the table has them; "plain" ones are rows of weft's."""
-    arrays = values(size if timer.budget else LEAST)
+    arrays = values(GIGABYTE if timer.budget else LEAST)
     samples: Samples = {}
     subjects = own_subjects(arrays)
     end = time.perf_counter() + timer.budget
     while not samples or time.perf_counter() < end:
         for subject in subjects:
-            cycle(subject, parent, samples)
+            cycle(subject, samples)
         if len(subjects) > 1:
-            stops(arrays, parent, samples)
+            stops(arrays, samples)
     for name, found in samples.items():
         row, _, subject = name.rpartition("_")
         timer.report(name if subject == "plain" else row, found)
 
 
-# --------------------------------------------------------------------------- comparing
-
-
-def compare(arguments: argparse.Namespace) -> None:
-    pythons = {"weft": sys.executable, "torch": arguments.torch, "orbax": arguments.jax}
-    rounds: list[dict[str, float]] = []
-    for index in range(arguments.rounds):
-        found: dict[str, float] = {}
-        names = [name for name, python in pythons.items() if python]
-        turn = index % len(names)
-        for name in [*names[turn:], *names[:turn]]:
-            found |= child(name, pythons[name], arguments)
-        rounds.append(found)
-        print(f"round {index + 1}: " + "  ".join(f"{k} {v:.3f}" for k, v in found.items()))
-    table(rounds)
-
-
-def child(name: str, python: str, arguments: argparse.Namespace) -> dict[str, float]:
-    command = [python, __file__, "checkpoints", "--budget", str(arguments.budget)]
-    command += ["--size", str(arguments.size)]
-    if arguments.directory:
-        command += ["--directory", str(arguments.directory)]
-    variables = {**os.environ, "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(command, capture_output=True, text=True, env=variables, check=False)
-    if done.returncode:
-        raise SystemExit(f"{name} failed:\n{done.stderr}")
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"row"')]
-    return {
-        line["row"] if "_plain" in line["row"] else f"{line['row']}_{name}": line["median"]
-        for line in lines
-    }
-
-
-def table(rounds: list[dict[str, float]]) -> None:
-    for what in ("save", "restore_cached", "restore_cold"):
-        ours = [found[f"checkpoint_{what}_weft"] for found in rounds]
-        print(f"{what}: weft {statistics.median(ours):.3f} s")
-        for peer in ("plain", "torch", "orbax"):
-            theirs = [found.get(f"checkpoint_{what}_{peer}") for found in rounds]
-            if None in theirs:
-                continue
-            ratios = [a / b for a, b in zip(theirs, ours, strict=True)]
-            spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-            median = statistics.median(ratios)
-            print(f"  {peer} {statistics.median(theirs):.3f} s, over weft {median:.2f} ({spread})")
-    for what in ("call", "stop"):
-        pairs = [
-            (found[f"checkpoint_async_{what}_weft"], found["checkpoint_async_copy_weft"])
-            for found in rounds
-        ]
-        seconds = statistics.median([a for a, _ in pairs])
-        share = statistics.median([a / b for a, b in pairs])
-        print(f"asynchronous {what}: {seconds:.4f} s, over a copy in memory {share:.2f}")
-
-
 def main() -> None:
-    parser = timing.parser()
-    parser.add_argument("--size", type=int, default=GIGABYTE, help="bytes of all tensors")
-    parser.add_argument("--directory", type=Path, help="where to write; a temporary one else")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--torch", metavar="PYTHON")
-    parser.add_argument("--jax", metavar="PYTHON", help="with Orbax")
-    arguments = parser.parse_args()
-    if arguments.program == "compare":
-        compare(arguments)
-        return
-    size, directory = arguments.size, arguments.directory
-    timing.main({"checkpoints": lambda timer: measure(timer, size, directory)}, arguments)
+    timing.main({"checkpoints": measure}, timing.parser().parse_args())
 
 
 if __name__ == "__main__":

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 from typing import Any
 
 import numpy as np
 import timing
 from timing import Timer
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-tf: Any = None  # set by the command line's --module
+tf: Any = None  # weft or tensorflow.compat.v1
 
 ITERATIONS, OUTER, INNER = 1000, 50, 50
 PRODUCTS, SIDE = 100, 256
@@ -115,17 +111,10 @@ PROGRAMS: dict[str, timing.Program] = {
 }
 
 
-def main() -> None:
+def use(module: Any) -> None:
     global tf
-    parser = timing.parser()
-    parser.add_argument("--module", choices=["weft", "tensorflow.compat.v1"], default="weft")
-    arguments = parser.parse_args()
-    tf = importlib.import_module(arguments.module)
-    if arguments.module != "weft":
-        tf.disable_v2_behavior()
-    with tf.Graph().as_default():
-        timing.main(PROGRAMS, arguments)
+    tf = module
 
 
 if __name__ == "__main__":
-    main()
+    timing.graph_mode(PROGRAMS, use)

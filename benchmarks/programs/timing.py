@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -60,3 +62,17 @@ def parser() -> argparse.ArgumentParser:
 def main(programs: dict[str, Program], arguments: argparse.Namespace) -> None:
     """Runs the program that the command line names."""
     programs[arguments.program](Timer(arguments.threads, arguments.budget))
+
+
+def graph_mode(programs: dict[str, Program], use: Callable[[Any], None]) -> None:
+    """Runs a program in a graph of weft or of tensorflow.compat.v1, which `use` is given."""
+    arguments = parser()
+    arguments.add_argument("--module", choices=["weft", "tensorflow.compat.v1"], default="weft")
+    given = arguments.parse_args()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    module = importlib.import_module(given.module)
+    if given.module != "weft":
+        module.disable_v2_behavior()
+    use(module)
+    with module.Graph().as_default():
+        main(programs, given)

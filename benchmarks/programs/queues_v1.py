@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import threading
 import time
 from typing import Any
@@ -12,9 +10,7 @@ import numpy as np
 import timing
 from timing import Timer
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-
-tf: Any = None  # set by the command line's --module
+tf: Any = None  # weft or tensorflow.compat.v1
 
 ELEMENTS = 1000
 IMAGES, IMAGE = 32, [64, 64, 3]
@@ -168,17 +164,10 @@ PROGRAMS: dict[str, timing.Program] = {
 }
 
 
-def main() -> None:
+def use(module: Any) -> None:
     global tf
-    parser = timing.parser()
-    parser.add_argument("--module", choices=["weft", "tensorflow.compat.v1"], default="weft")
-    arguments = parser.parse_args()
-    tf = importlib.import_module(arguments.module)
-    if arguments.module != "weft":
-        tf.disable_eager_execution()
-    with tf.Graph().as_default():
-        timing.main(PROGRAMS, arguments)
+    tf = module
 
 
 if __name__ == "__main__":
-    main()
+    timing.graph_mode(PROGRAMS, use)
