@@ -44,6 +44,13 @@ def test_constants_of_any_type() -> None:
     assert constant_value(big) is big.node.attrs["value"]
 
 
+def test_constants_of_quantised_types() -> None:
+    """NumPy has no types for them, so an array says nothing about it."""
+    for dtype in (dtypes.qint8, dtypes.quint8, dtypes.qint32):
+        made = constant(np.array([1, 2], dtype.numpy), dtype)
+        assert made.dtype is dtype and known(made) == [1, 2]
+
+
 def test_what_is_fed_is_not_known() -> None:
     assert constant_value(fed(2)) is None
     assert constant_value(fed(2, dtype=dtypes.int32)) is None

@@ -467,8 +467,9 @@ def constant(
     """
     from weft_graph.constants import to_array
 
-    array = to_array(value, None if dtype is None else dtypes.as_dtype(dtype), shape, verify_shape)
-    return constant_of(array, name=name)
+    wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
+    array = to_array(value, wanted, shape, verify_shape)
+    return constant_of(array, wanted, name)
 
 
 def constant_of(array: np.ndarray, dtype: DType | None = None, name: str = "Const") -> Output:
