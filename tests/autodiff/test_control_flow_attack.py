@@ -90,6 +90,21 @@ def test_no_gradient_with_respect_to_the_inside_of_a_loop() -> None:
         wf.gradients(inside[0], x)
 
 
+@pytest.mark.parametrize("plus", [0.0, 1.0])
+def test_no_gradient_through_a_loop_that_was_imported(plus: float) -> None:
+    """A GraphDef does not say what belongs to the loop; the part around it must not be enough."""
+    x = wf.placeholder(wf.float64, [3], name="x")
+    wf.add(wf.map_fn(lambda e: e * e, x), plus * x, name="y")
+    graph_def = wf.get_default_graph().as_graph_def()
+    for there_are_contexts in (False, True):
+        with wf.Graph().as_default():
+            if there_are_contexts:
+                wf.cond(wf.constant(True), lambda: wf.constant(1), lambda: wf.constant(2))
+            x, y = wf.import_graph_def(graph_def, return_elements=["x:0", "y:0"])
+            with pytest.raises(errors.UnimplementedError, match="put together by hand"):
+                wf.gradients(y, x)
+
+
 # ------------------------------------------------------------------- gradients in other loops
 
 

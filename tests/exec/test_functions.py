@@ -284,6 +284,16 @@ def test_recursion_in_loops_and_branches() -> None:
         assert run(total, None, each) == 0 + 1 + 2 + 6 + 24 + 120
 
 
+def test_recursion_with_a_value_from_outside_is_refused() -> None:
+    """A recursive call passes on what was declared, and nothing else."""
+    v = wf.get_variable("v", initializer=2.0, use_resource=True)
+    power = Declare("power", [("n", wf.int32)], [("r", wf.float32)])
+    with pytest.raises(errors.InvalidArgumentError, match="'power' uses 'v:0' from outside"):
+        Defun(wf.int32, func_name="power")(
+            lambda n: wf.cond(n < 1, lambda: wf.constant(1.0), lambda: v * power(n - 1))
+        )(3)
+
+
 def test_recursion_goes_deep(monkeypatch: pytest.MonkeyPatch) -> None:
     declared = Declare("count", [("n", wf.int32)], [("r", wf.int32)])
     count = Defun(wf.int32, func_name="count")(
@@ -567,6 +577,35 @@ def test_random_streams_of_calls_are_their_own() -> None:
         second = session.run([a, b, c, d])
     assert len({v.tobytes() for v in [*first[:2], *second[:2]]}) == 4
     assert not np.array_equal(first[2], second[2])
+
+
+def test_each_call_draws_numbers_of_its_own_also_under_a_seed() -> None:
+    def values() -> Any:
+        with wf.Graph().as_default():
+            wf.set_random_seed(7)
+            draw = function(lambda: wf.random_uniform([4]), name="draw")
+            twice = function(lambda: [draw(), draw()], name="twice")
+            results = [draw(), draw(), *twice()]
+            with wf.Session() as session:
+                return [session.run(results) for _ in range(2)]
+
+    found = values()
+    rows = np.concatenate(found)
+    assert len({row.tobytes() for row in rows}) == 8
+    np.testing.assert_array_equal(values(), found)
+
+
+@pytest.mark.parametrize("each", CONFIGS)
+def test_arguments_that_are_fed_have_no_place(each: Any) -> None:
+    """A body may ask to be placed with its argument, as TensorArrays of map_fn do."""
+    x = wf.placeholder(wf.float32, [3])
+    squares = function(lambda values: wf.map_fn(lambda e: e * e, values))(x)
+    captured = function(lambda: wf.map_fn(lambda e: e + 1.0, x))()
+    middle = x * 2.0
+    inner = function(lambda values: wf.map_fn(lambda e: e * e, values))(middle)
+    slope = wf.gradients(squares, x)[0]
+    got = run([squares, captured, inner, slope], {x: [1, 2, 3], middle: [1, 1, 2]}, each)
+    assert [v.tolist() for v in got] == [[1, 4, 9], [2, 3, 4], [1, 1, 4], [2, 4, 6]]
 
 
 def test_results_can_be_fed_and_fetched() -> None:

@@ -113,6 +113,43 @@ def test_a_variable_that_is_written_cannot_be_frozen(graph: wf.Graph) -> None:
             graph_util.convert_variables_to_constants(session, graph.as_graph_def(), [written.name])
 
 
+@BOTH
+@pytest.mark.parametrize("output", ["f", "y"])
+def test_variables_that_functions_use(use_resource: bool, output: str, graph: wf.Graph) -> None:
+    """Bodies take the place of calls, also where a call is what is asked for."""
+    x = wf.placeholder(wf.float32, [2], name="x")
+    v = wf.get_variable("v", initializer=3.0, use_resource=use_resource)
+
+    @wf.function(name="f")
+    def call(x: Any) -> Any:
+        return wf.cond(wf.reduce_sum(x) > 0.0, lambda: x * v, lambda: x + v)
+
+    wf.identity(call(x), name="y")
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        frozen = graph_util.convert_variables_to_constants(session, graph.as_graph_def(), [output])
+    assert not frozen.library.function
+    assert run(frozen, f"{output}:0", {"x:0": [1, 2]}).tolist() == [3, 6]
+    assert run(frozen, f"{output}:0", {"x:0": [-1, -2]}).tolist() == [2, 1]
+
+
+def test_a_recursive_function_keeps_its_variables(graph: wf.Graph) -> None:
+    declared = wf.Declare("f", [("n", wf.int32), ("v", wf.resource)], [("r", wf.float32)])
+
+    @wf.Defun(wf.int32, wf.resource, func_name="f")
+    def f(n: Any, handle: Any) -> Any:
+        read = lambda: wf.raw_ops.ReadVariableOp(resource=handle, dtype=wf.float32)  # noqa: E731
+        return wf.cond(n < 1, read, lambda: declared(n - 1, handle) * 2.0)
+
+    v = wf.get_variable("v", initializer=3.0, use_resource=True)
+    wf.identity(f(3, v.handle), name="y")
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        assert session.run("y:0") == 24
+        with pytest.raises(errors.UnimplementedError, match="only be read and gathered"):
+            graph_util.convert_variables_to_constants(session, graph.as_graph_def(), ["y"])
+
+
 def test_nodes_that_only_hand_on_are_left_out(graph: wf.Graph) -> None:
     x = wf.placeholder(wf.float32, [2], name="x")
     checked = wf.check_numerics(wf.identity(x, name="a"), "x", name="b")

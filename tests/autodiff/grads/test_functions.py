@@ -586,3 +586,12 @@ def test_a_shared_function_is_differentiated_in_each_graph() -> None:
             (grad,) = wf.gradients(call_function(concrete, [x]), [x])
             np.testing.assert_allclose(run(grad), np.cos(X))
             assert set(graph.functions) == {"sine", "sine_grad"}
+
+
+def test_functions_whose_names_no_node_may_have() -> None:
+    """TensorFlow 2 calls its functions `__inference_f_83`."""
+    x = wf.placeholder(wf.float64, [])
+    y = function(lambda a: a * a * a, name="__inference_f_83")(x)
+    slope = wf.gradients(y, x)[0]
+    curve = wf.gradients(slope, x)[0]
+    assert run([y, slope, curve], {x: 2.0}) == [8.0, 12.0, 12.0]

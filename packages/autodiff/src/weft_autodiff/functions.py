@@ -12,7 +12,7 @@ from weft_graph import builder, stacks
 from weft_graph.functions import saved, state
 from weft_graph.functions.body import FunctionGraph, is_variable
 from weft_graph.functions.copying import BodyCopy
-from weft_graph.functions.function import Declaration, Function
+from weft_graph.functions.function import Declaration, Function, scope_name
 from weft_graph.functions.trace import save_state
 from weft_graph.graph import Graph
 from weft_graph.indexed_slices import IndexedSlices
@@ -128,7 +128,7 @@ class _Builder:
             ]
             ys = [y for y, _ in pairs]
             starts = [_with_shape(start, y) for y, start in pairs]
-            grads = gradients(ys, arguments, starts, name=graph.name)
+            grads = gradients(ys, arguments, starts, name=scope_name(graph.name))
             results, gives = self._results(arguments, grads)
         self._take_from_inputs(copies)
         return self._finish([self._resolved(result) for result in results], gives)

@@ -10,7 +10,8 @@ from weft_graph.control_flow.context import (
     is_constant_enter,
 )
 from weft_graph.node import Node, Output
-from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, SWITCHES
+from weft_graph.ops.control_flow import EXITS, MERGES, SWITCHES
+from weft_tensor import errors
 
 Unit = Node | WhileContext | Conditional
 Level = ControlFlowContext | None
@@ -102,6 +103,13 @@ def push_of(handle: Output) -> Node | None:
     return None
 
 
-def brings_in(node: Node) -> bool:
-    """Whether a node brings a value into the context it is in."""
-    return node.type in SWITCHES or node.type in ENTERS
+def made_by_hand(node: Node) -> errors.UnimplementedError:
+    """The error where a loop has no context, from which its gradient is built."""
+    return errors.UnimplementedError(
+        f"the gradient of {node.name!r} requires the structure that cond and while_loop give; its "
+        "primitives were put together by hand, or come from a GraphDef, which does not say it (a "
+        "MetaGraph does)",
+        op=node.type,
+        node=node.name,
+        line=node.line or None,
+    )

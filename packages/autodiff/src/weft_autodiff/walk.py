@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from weft_autodiff.registry import Gradient, gradient_of
-from weft_autodiff.units import Level, Unit, inputs_of, unit_of
+from weft_autodiff.units import Level, Unit, inputs_of, made_by_hand, unit_of
 from weft_autodiff.values import Grad, add_all, as_dense, needs_zeros, zeros_for
 from weft_graph.control_flow.context import (
     CondContext,
@@ -19,6 +19,8 @@ from weft_graph.control_flow.context import (
 from weft_graph.graph import Graph
 from weft_graph.indexed_slices import IndexedSlices
 from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import MERGES
+from weft_graph.passes.step_graph import is_back_edge
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims
 
@@ -247,6 +249,9 @@ class Path:
             if unit in self._inside or self._uses_reached(unit):
                 self._reached.add(unit)
                 self.units.append(unit)
+        for unit in needed:
+            if isinstance(unit, Node) and unit.type in MERGES and unit not in self._reached:
+                self._check_back_edges(unit)
 
     def leads_to(self, output: Output) -> bool:
         """Whether a gradient of `output` is of use to some source."""
@@ -272,6 +277,15 @@ class Path:
 
     def _uses_reached(self, unit: Unit) -> bool:
         return any([self.leads_to(source) for source in inputs_of(unit)])
+
+    def _check_back_edges(self, merge: Node) -> None:
+        """Refuse a loop without a context on the way; back edges are not followed."""
+        loop = merge.context
+        if isinstance(loop, WhileContext) and merge in loop.merges:
+            return
+        for source in merge.inputs:
+            if is_back_edge(merge, source) and self.leads_to(source):
+                raise made_by_hand(merge)
 
     def _note_inside(self, sources: Sequence[Output]) -> None:
         """Find the conditionals that sources are inside of."""

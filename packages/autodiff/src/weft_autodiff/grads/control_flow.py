@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.units import made_by_hand
 from weft_autodiff.values import zeros_for
 from weft_graph.node import Node
 from weft_graph.ops import control_flow as primitives
-from weft_tensor import errors
 
 for _op in ("LoopCond", "ControlTrigger", "Abort"):
     NotDifferentiable(_op)
@@ -47,7 +47,7 @@ def _merge(op: Node, grad: Any, _: Any) -> list[Any]:
     """A variable inside its loop, which began in an iteration before."""
     if op.context is not None and op.context.loop is op.context:
         return [None] * len(op.inputs)
-    raise _by_hand(op)
+    raise made_by_hand(op)
 
 
 @RegisterGradient("Exit")
@@ -55,14 +55,4 @@ def _merge(op: Node, grad: Any, _: Any) -> list[Any]:
 @RegisterGradient("NextIteration")
 @RegisterGradient("RefNextIteration")
 def _by_hand_only(op: Node, grad: Any) -> Any:
-    raise _by_hand(op)
-
-
-def _by_hand(op: Node) -> errors.UnimplementedError:
-    return errors.UnimplementedError(
-        f"the gradient of {op.name!r} requires the structure that cond and while_loop give; "
-        "its primitives were put together by hand",
-        op=op.type,
-        node=op.name,
-        line=op.line or None,
-    )
+    raise made_by_hand(op)

@@ -11,7 +11,7 @@ from weft_graph.func_attr import NameAttrs
 from weft_graph.functions import saved, state
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.copying import BodyCopy
-from weft_graph.functions.function import Declaration, Function
+from weft_graph.functions.function import Declaration, Function, scope_name
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
 from weft_graph.ops import identity
@@ -70,7 +70,7 @@ def _add_call(
     except errors.OpError as error:
         raise error.with_context(
             op=call_op(function),
-            node=builder._wanted_name(function.name, name),
+            node=builder._wanted_name(scope_name(function.name), name),
             line=builder._format_line(code, line),
         ) from error.__cause__
     with graph.control_dependencies(_waits(function, graph)):
@@ -99,7 +99,9 @@ def call_node(
     override = graph.scopes.overrides.get(function.name)
     if override is not None:
         attrs["_gradient_op_type"] = override
-    node = builder.create(call_op(function), [list(inputs)], attrs, name or function.name)
+    node = builder.create(
+        call_op(function), [list(inputs)], attrs, name or scope_name(function.name)
+    )
     return node, list(node.outputs[: function.results])
 
 
@@ -209,7 +211,7 @@ def inlined(
 ) -> tuple[Node, list[Output]]:
     """The body in place of a call: a node that is over when it is, and its results."""
     graph = inputs[0].graph if inputs else stacks.get_default_graph()
-    with graph.as_default(), graph.name_scope(name or function.name) as scope:
+    with graph.as_default(), graph.name_scope(name or scope_name(function.name)) as scope:
         copy = BodyCopy(graph, function, inputs, scope)
         effects = [copy.nodes[node] for node in function.effects]
         values = [copy.outputs[output] for output in function.outputs[: function.results]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,11 @@ from weft_tensor.shape import Dims
 
 if TYPE_CHECKING:
     from weft_graph.functions.body import FunctionGraph
+
+
+def scope_name(function: str) -> str:
+    """The name of a function as that of a node or scope, which begins with fewer characters."""
+    return re.sub("^[^A-Za-z0-9.]+", "", function) or "function"
 
 
 class Declaration:

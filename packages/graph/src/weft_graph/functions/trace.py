@@ -73,7 +73,8 @@ def trace(
     Returns: the function, and what gives its results the form that the Python function gave.
     Raises:
       InvalidTypeError: it returns what is no tensor.
-      InvalidArgumentError: it returns what is inside a loop or a branch.
+      InvalidArgumentError: it returns what is inside a loop or a branch, or calls itself and uses
+        what is outside.
     """
     graph = FunctionGraph(name, outer)
     with stacks.building_body(graph):
@@ -98,9 +99,25 @@ def trace(
         output_names=output_names,
         attrs=attrs,
     )
+    if captured := list(graph.captures):
+        _check_recursion(function, captured)
     if save:
         save_state(function)
     return function, package
+
+
+def _check_recursion(function: Function, captured: Sequence[Output]) -> None:
+    """Refuse a function that calls itself, which passes on what it was declared to take, only."""
+    for call in function.calls():
+        if call.attrs["f"].name == function.name:
+            names = ", ".join(repr(value.name) for value in captured[:5])
+            raise errors.InvalidArgumentError(
+                f"the recursive function {function.name!r} uses {names} from outside; pass that "
+                "as arguments, a variable as its handle, and declare them",
+                op=call.type,
+                node=call.name,
+                line=call.line or None,
+            )
 
 
 def save_state(function: Function) -> None:

@@ -11,6 +11,7 @@ Which calls stay, `keeping.py` says.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -469,10 +470,18 @@ def _attrs(node: Node, scope: _Scope) -> dict[str, Any]:
     attrs = node.attrs
     if "frame_name" in attrs:
         attrs = {**attrs, "frame_name": scope.prefix + attrs["frame_name"]}
+    if attrs.get("seed") or attrs.get("seed2"):  # each call has a stream of its own
+        attrs = {**attrs, "seed2": _mixed_seed(attrs["seed2"], scope.prefix)}
     colocation = _colocation(node, scope)
     if colocation or "_class" in attrs:
         attrs = {**attrs, "_class": tuple([f"loc:@{name}" for name in colocation])}
     return attrs
+
+
+def _mixed_seed(seed: int, call: str) -> int:
+    """A seed of 63 bits for a call, which is not 0."""
+    digest = hashlib.blake2b(f"{seed} {call}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1 or 1
 
 
 def _colocation(node: Node, scope: _Scope) -> tuple[str, ...]:
@@ -485,7 +494,10 @@ def _colocation(node: Node, scope: _Scope) -> tuple[str, ...]:
     for name in node.colocation:
         other = node.graph.find_node(name)
         given = None if other is None or not other.outputs else scope.values.get(other.outputs[0])
-        found.append(scope.prefix + name if given is None else given.node.name)
+        if given is None:
+            found.append(scope.prefix + name)
+        elif given.node.type != "_Arg":  # what is fed is nowhere yet
+            found.append(given.node.name)
     return tuple(found)
 
 

@@ -1,0 +1,168 @@
+"""Graphs as messages in which variables are frozen: constants of the values that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_graph import proto
+from weft_graph.builder import create
+from weft_graph.functions.state import CALLS
+from weft_graph.graph_def import graph_to_def
+from weft_graph.graph_util import empty_like, extract_sub_graph, source_of
+from weft_graph.import_graph_def import import_graph_def
+from weft_graph.passes.inline import inline_calls
+from weft_graph.passes.prune import prune
+from weft_graph.tensor_proto import array_to_proto
+from weft_tensor import dtypes, errors
+
+if TYPE_CHECKING:
+    from weft_graph.graph import Graph
+
+_REFERENCES: Final = frozenset({"Variable", "VariableV2"})
+_HANDLE: Final = "VarHandleOp"
+_CARRIERS: Final = frozenset({"Enter", "Identity", "Switch"})
+
+
+def convert_variables_to_constants(
+    sess: Any,
+    input_graph_def: proto.GraphDef,
+    output_node_names: Sequence[str],
+    variable_names_whitelist: Iterable[str] | None = None,
+    variable_names_blacklist: Iterable[str] | None = None,
+) -> proto.GraphDef:
+    """The part of a graph that some nodes need, with constants where it has variables.
+
+    Bodies take the place of calls of functions, which would be given handles.
+
+    Args:
+      sess: a session that has initialised the variables.
+      input_graph_def: its graph.
+      output_node_names: what to keep.
+      variable_names_whitelist: the variables to freeze; all by default.
+      variable_names_blacklist: variables not to freeze.
+    Raises:
+      NotFoundError: the graph has no such output.
+      FailedPreconditionError: a variable has no value.
+      UnimplementedError: a node uses a variable's handle for more than its value.
+    """
+    part = extract_sub_graph(input_graph_def, output_node_names)
+    if any(node.op in CALLS for node in part.node):
+        part = _without_calls(part, output_node_names)
+    frozen = _to_freeze(part, variable_names_whitelist, variable_names_blacklist)
+    results = sess.run([_reader(sess.graph, node) for node in frozen.values()])
+    values = dict(zip(frozen, results, strict=True))
+    handles = {name: n.attr["dtype"].type for name, n in frozen.items() if n.op == _HANDLE}
+    carriers = _carriers(part, frozen)
+    handles.update({name: handles[origin] for name, origin in carriers.items()})
+    result = empty_like(part)
+    for node in part.node:
+        if node.name in frozen:
+            result.node.append(_constant(node, values[node.name]))
+        elif node.name in carriers:
+            carrier = result.node.add()
+            carrier.CopyFrom(node)
+            carrier.attr["T"].type = handles[node.name]
+        elif any(source_of(text) in handles for text in node.input):
+            result.node.extend(_use_of_constant(node, handles))
+        else:
+            result.node.append(node)
+    return result
+
+
+def _carriers(graph_def: proto.GraphDef, frozen: Mapping[str, proto.NodeDef]) -> dict[str, str]:
+    """The nodes that bring a frozen variable's handle into a branch or a loop, and which it is."""
+    users: dict[str, list[str]] = {}
+    for node in graph_def.node:
+        if node.op in _CARRIERS and node.input:
+            users.setdefault(source_of(node.input[0]), []).append(node.name)
+    found: dict[str, str] = {}
+    for variable, definition in frozen.items():
+        following = [variable] if definition.op == _HANDLE else []
+        while following:
+            for name in users.get(following.pop(), ()):
+                if name not in found:
+                    found[name] = variable
+                    following.append(name)
+    return found
+
+
+def _without_calls(graph_def: proto.GraphDef, names: Sequence[str]) -> proto.GraphDef:
+    """The same with bodies in the place of calls, but for those of recursive functions."""
+    from weft_graph.graph import Graph
+
+    with Graph().as_default() as graph:
+        import_graph_def(graph_def, name="")
+    wanted = {name: graph.get_operation_by_name(name) for name in names}
+    calls = {name: node for name, node in wanted.items() if node.type in CALLS}
+    results = [output for node in calls.values() for output in node.outputs]
+    step = prune([], results, [node for node in wanted.values() if node.type not in CALLS])
+    inline_calls(step)
+    values = iter(step.fetches)
+    with step.graph.as_default():
+        for name, node in calls.items():
+            found = [next(values) for _ in node.outputs]
+            if step.graph.find_node(name) is None:
+                create("IdentityN", [found], None, name)
+    made = graph_to_def(step.graph)
+    if not any(node.op in CALLS for node in made.node):
+        made.ClearField("library")
+    return made
+
+
+def _to_freeze(
+    graph_def: proto.GraphDef, wanted: Iterable[str] | None, refused: Iterable[str] | None
+) -> dict[str, proto.NodeDef]:
+    left_out = frozenset(refused or ())
+    chosen = None if wanted is None else frozenset(wanted)
+    return {
+        node.name: node
+        for node in graph_def.node
+        if (node.op in _REFERENCES or node.op == _HANDLE)
+        and node.name not in left_out
+        and (chosen is None or node.name in chosen)
+    }
+
+
+def _reader(graph: Graph, node: proto.NodeDef) -> str:
+    """The tensor that has the variable's value."""
+    if node.op != _HANDLE:
+        return f"{node.name}:0"
+    for user in graph.get_tensor_by_name(f"{node.name}:0").consumers():
+        if user.type == "ReadVariableOp":
+            return f"{user.name}:0"
+    raise errors.NotFoundError(f"the graph has no node that reads the variable {node.name!r}")
+
+
+def _constant(variable: proto.NodeDef, value: Any) -> proto.NodeDef:
+    kind = dtypes.as_dtype(variable.attr["dtype"].type)
+    result = proto.NodeDef(name=variable.name, op="Const", device=variable.device)
+    result.attr["dtype"].type = kind.as_datatype_enum
+    result.attr["value"].tensor.CopyFrom(array_to_proto(value, kind))
+    return result
+
+
+def _use_of_constant(node: proto.NodeDef, handles: Mapping[str, int]) -> list[proto.NodeDef]:
+    """What takes the place of a node that read a variable through its handle."""
+    dtype = handles.get(source_of(node.input[0]), 0)
+    new = proto.NodeDef(name=node.name, device=node.device, input=node.input)
+    if node.op == "ReadVariableOp":
+        new.op = "Identity"
+        new.attr["T"].type = dtype
+        return [new]
+    if node.op != "ResourceGather" or source_of(node.input[0]) not in handles:
+        raise errors.UnimplementedError(
+            "a frozen variable can only be read and gathered from", op=node.op, node=node.name
+        )
+    axis = proto.NodeDef(name=f"{node.name}/axis", op="Const", device=node.device)
+    new.op = "GatherV2"
+    new.input.insert(2, axis.name)
+    new.attr["Tparams"].type = dtype
+    new.attr["Tindices"].CopyFrom(node.attr["Tindices"])
+    new.attr["batch_dims"].i = node.attr["batch_dims"].i
+    axis_type = dtypes.int32.as_datatype_enum
+    new.attr["Taxis"].type = axis.attr["dtype"].type = axis_type
+    axis.attr["value"].tensor.dtype = axis_type
+    axis.attr["value"].tensor.tensor_shape.SetInParent()
+    axis.attr["value"].tensor.int_val.append(node.attr["batch_dims"].i)
+    return [axis, new]
