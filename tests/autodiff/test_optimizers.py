@@ -583,7 +583,7 @@ def test_training_writes_into_the_same_memory(use_resource: bool) -> None:
     train = optimizers.AdamOptimizer(0.01).minimize(loss)
 
     def addresses() -> dict[str, int]:
-        states = session.resources.resources(VariableState)
+        states = session.resources.resources(VariableState, "")
         return {state.name: state._value.ctypes.data for state in states if state.dims == (64, 64)}
 
     with Session() as session:

@@ -10,7 +10,17 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-PAGES = ["README.md", "docs/tutorial.md", "docs/control-flow.md"]
+PAGES = [
+    "README.md",
+    "docs/tutorial.md",
+    "docs/control-flow.md",
+    "docs/functions.md",
+    "docs/input.md",
+    "docs/datasets.md",
+    "docs/queues.md",
+    "docs/checkpoints.md",
+    "docs/summaries.md",
+]
 
 
 @pytest.mark.parametrize("page", PAGES)

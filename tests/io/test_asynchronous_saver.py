@@ -17,6 +17,7 @@ import pytest
 
 import weft_io.saver
 from weft_exec import Session
+from weft_exec.resources import VariableState
 from weft_graph import Graph
 from weft_graph.ops.array import placeholder_with_default
 from weft_graph.partitioned_variables import fixed_size_partitioner
@@ -161,7 +162,7 @@ class TestWhatIsSaved:
         saver = Saver(asynchronous=True)
         with Session() as session:
             session.run(v.initializer)
-            (state,) = session.resources.resources(weft_exec_variable())
+            (state,) = session.resources.resources(VariableState, "")
             saver.save(session, str(tmp_path / "m"))
             place = state.read().ctypes.data
             session.run(add)
@@ -242,12 +243,6 @@ class TestWhatIsSaved:
         with Session() as session:
             assert saver.save(session, str(tmp_path / "m")) is None
         saver.close()
-
-
-def weft_exec_variable() -> Any:
-    from weft_exec.resources import VariableState
-
-    return VariableState
 
 
 class TestOneAtATime:

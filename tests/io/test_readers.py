@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from weft_testing.waiting import Recorder, in_threads, wait_until
 
@@ -66,7 +67,7 @@ class Input:
     @property
     def waiting(self) -> int:
         """How many dequeues of the reader's the queue has."""
-        (queue,) = self.session.resources.resources(Queue)
+        (queue,) = self.session.resources.resources(Queue, "")
         return queue.pending()[1]
 
 
@@ -182,9 +183,9 @@ def test_who_waits_for_a_name_holds_no_thread(session: Any, tmp_path: Path) -> N
     (tmp_path / "a").write_bytes(b"1\n2\n3\n")
     given = Input(session, TextLineReader())
     session.run(given.queue.size())
-    (queue,) = session.resources.resources(Queue)
+    (queue,) = session.resources.resources(Queue, "")
     session.run(given.counts)
-    (reader,) = session.resources.resources(ReaderResource)
+    (reader,) = session.resources.resources(ReaderResource, "")
     before = threading.active_count()
     waiters = [Recorder() for _ in range(200)]
     for each in waiters:
@@ -239,8 +240,8 @@ def test_the_next_in_line_goes_on_when_the_first_is_cancelled(session: Any, tmp_
     (tmp_path / "a").write_bytes(b"1\n")
     given = Input(session, TextLineReader())
     session.run([given.queue.size(), *given.counts])
-    (queue,) = session.resources.resources(Queue)
-    (reader,) = session.resources.resources(ReaderResource)
+    (queue,) = session.resources.resources(Queue, "")
+    (reader,) = session.resources.resources(ReaderResource, "")
     switch, first, second = Cancellation(), Recorder(), Recorder()
     reader.read(queue, 1, first, switch)
     reader.read(queue, 1, second)
@@ -266,7 +267,7 @@ def test_closing_the_session_ends_the_waiting(tmp_path: Path) -> None:
                 caught.append(error)
 
         with in_threads(read):
-            wait_until(lambda: bool(session.resources.resources(Queue)) and given.waiting == 1)
+            wait_until(lambda: bool(session.resources.resources(Queue, "")) and given.waiting == 1)
             session.close()
     assert isinstance(caught[0], errors.CancelledError)
 
@@ -364,6 +365,29 @@ def test_a_state_that_is_none_changes_nothing(session: Any, tmp_path: Path) -> N
         with pytest.raises(error):
             session.run(given.reader.restore_state(wrong))
     assert session.run(given.read)[1] == b"2"
+
+
+def test_the_states_of_several_readers(session: Any, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_bytes(b"1\n2\n3\n")
+    given = Input(session, TextLineReader())
+    given.give(tmp_path / "a", tmp_path / "b")
+    other = TextLineReader()
+    session.run([given.read, other.read(given.queue)])
+    states = session.run([given.reader.serialize_state(), other.serialize_state()])
+    for fed in (placeholder(STRING), placeholder(STRING, [None])):
+        session.run(given.reader.restore_state(fed), {fed: states})
+        assert session.run(given.counts)[0] == 2
+        assert sorted(given.drain()) == [
+            (keys(tmp_path / name, number)[0], b"%d" % number) for name in "ab" for number in (2, 3)
+        ]
+        session.run(given.reader.restore_state(fed), {fed: np.empty(0, object)})
+        assert session.run(given.counts) == [0, 0]
+    anything = placeholder(STRING)
+    with pytest.raises(errors.InvalidArgumentError, match=r"a vector, got shape \[1,2\]"):
+        session.run(given.reader.restore_state(anything), {anything: [states]})
+    with pytest.raises(errors.InvalidArgumentError, match=r"a scalar or a vector, got shape"):
+        given.reader.restore_state(placeholder(STRING, [None, 2]))
 
 
 def test_reset(session: Any, tmp_path: Path) -> None:

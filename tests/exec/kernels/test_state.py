@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.waiting import in_threads, wait_until
 
+from weft_exec.executor.context import StepContext
+from weft_exec.executor.driver import Driver
 from weft_exec.kernels.state import MutexResource
-from weft_exec.resources import VariableState
+from weft_exec.resources import NOT_READY, VariableState
 from weft_exec.session import Session
 from weft_graph import builder
 from weft_graph.graph import Graph
-from weft_graph.ops import resource_state, state
+from weft_graph.ops import control, resource_state, state
 from weft_graph.proto import RunOptions
 from weft_graph.variables import RefVariable, Variable
 from weft_tensor import dtypes, errors
@@ -236,7 +239,7 @@ def test_updates_work_in_place() -> None:
         updates = state.scatter_add(variable, [1], np.ones((1, 64))).node
     session = Session(graph=graph)
     session.run(variable.initializer)
-    (held,) = session._resources.resources(VariableState)
+    (held,) = session._resources.resources(VariableState, "")
     address = held.read().ctypes.data
     for _ in range(3):
         session.run(updates)
@@ -261,6 +264,108 @@ def test_mutexes_pass_in_order_and_survive_failures() -> None:
     session.run(forgotten.op)
     session.run(release)
     assert session.run(counter) == 6
+
+
+class TestEndsOfSteps:
+    """A lock ends with its step, also while something refers to its value."""
+
+    @pytest.fixture
+    def alive(self, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+        """The locks that have been taken."""
+        alive: list[Any] = []
+        attempt = MutexResource.attempt
+
+        def kept(mutex: MutexResource) -> Any:
+            hold = attempt(mutex)
+            alive.append(hold)
+            return hold
+
+        monkeypatch.setattr(MutexResource, "attempt", kept)
+        return alive
+
+    @pytest.fixture
+    def session(self) -> Any:
+        with Graph().as_default() as graph, Session(graph=graph) as session:
+            yield session
+
+    def again(self, session: Session, lock: Any) -> None:
+        session.run(lock.op, options=RunOptions(timeout_in_ms=20_000))
+
+    def test_one_that_nobody_releases(self, session: Session, alive: list[Any]) -> None:
+        lock = resource_state.mutex_acquire(resource_state.mutex())
+        for _ in range(3):
+            session.run(lock.op)
+        assert len(alive) == 3 and not any([hold.release() for hold in alive])
+
+    def test_a_failure(self, session: Session, alive: list[Any]) -> None:
+        lock = resource_state.mutex_acquire(resource_state.mutex())
+        with session.graph.control_dependencies([lock]):
+            fails = control.Assert(builder.constant(value=False), ["no"])
+        with session.graph.control_dependencies([fails]):
+            release = resource_state.mutex_release(lock)
+        with pytest.raises(errors.InvalidArgumentError, match="assertion failed"):
+            session.run(release)
+        assert len(alive) == 1 and not alive[0].release()
+        self.again(session, lock)
+
+    def test_a_deadline(self, session: Session, alive: list[Any]) -> None:
+        lock = resource_state.mutex_acquire(resource_state.mutex())
+        with session.graph.control_dependencies([lock]):
+            waits = resource_state.mutex_acquire(resource_state.mutex(name="other"))
+            with session.graph.control_dependencies([waits]):
+                never = resource_state.mutex_acquire(waits.op.inputs[0])
+        with pytest.raises(errors.DeadlineExceededError):
+            session.run(never.op, options=RunOptions(timeout_in_ms=50))
+        assert len([hold for hold in alive if hold is not NOT_READY]) == 2
+        self.again(session, lock)
+
+    def test_the_end_of_the_session(self, alive: list[Any]) -> None:
+        target = "inproc://ends_of_steps"
+        with Graph().as_default() as graph:
+            mutex = resource_state.mutex(name="m")
+            lock = resource_state.mutex_acquire(mutex)
+            with graph.control_dependencies([lock]):
+                never = resource_state.mutex_acquire(mutex)
+        closed, other = Session(target, graph=graph), Session(target, graph=graph)
+        with in_threads(lambda: closed.run(never.op)) as threads:
+            wait_until(lambda: NOT_READY in alive)
+            closed.close()
+        assert isinstance(threads[0].outcome, errors.CancelledError)
+        self.again(other, lock)
+        other.close()
+        Session.reset(target)
+
+    def test_an_interrupt(
+        self, session: Session, alive: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lock = resource_state.mutex_acquire(resource_state.mutex())
+        with session.graph.control_dependencies([lock]):
+            waits = resource_state.mutex_acquire(lock.op.inputs[0])
+
+        def interrupted(driver: Driver) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Driver, "_wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                session.run(waits.op)
+        self.again(session, lock)
+
+    def test_one_that_is_taken_when_the_step_has_ended(self) -> None:
+        mutex, step = MutexResource("m"), StepContext(None, "")
+        step.end()
+        hold = mutex.attempt()
+        hold.belongs_to(step)
+        assert not hold.release() and mutex.attempt() is not NOT_READY
+
+    def test_what_ended_before_is_forgotten(self, session: Session) -> None:
+        step, mutex = StepContext(None, ""), MutexResource("m")
+        for _ in range(3):
+            hold = mutex.attempt()
+            hold.belongs_to(step)
+            assert hold.release()
+            mutex.attempt().belongs_to(step)  # nobody refers to it
+        assert not step._at_end
 
 
 def test_a_mutex_serves_steps_in_turn() -> None:
@@ -292,7 +397,7 @@ def test_waiting_for_a_mutex_ends_at_the_deadline() -> None:
         lock = resource_state.mutex_acquire(resource_state.mutex(name="m"))
     session = Session(graph=graph)
     session.run(lock.op)
-    (held,) = session._resources.resources(MutexResource)
+    (held,) = session._resources.resources(MutexResource, "")
     hold = held.attempt()
     options = RunOptions(timeout_in_ms=50)
     with pytest.raises(errors.DeadlineExceededError):

@@ -137,6 +137,38 @@ def test_every_position_is_restored(program: list[tuple[str, int]]) -> None:
         check_at(program, at)
 
 
+LENGTHS = st.integers(1, 5)
+
+
+@given(LENGTHS, LENGTHS, LENGTHS, st.integers(0, 24), st.integers(0, 12), st.sampled_from([1, 3]))
+@settings(max_examples=40, deadline=None)
+def test_cycles_may_have_another_length_after_a_restart(
+    first: int, second: int, third: int, at: int, then: int, calls: int
+) -> None:
+    def make(cycle: int, calls: int | None) -> Callable[[], Dataset]:
+        return lambda: R(6).interleave(lambda x: R(10 * x, 10 * x + x), cycle, 2, calls)
+
+    with (
+        Reader(make(first, calls)) as one,
+        Reader(make(second, 4 - calls)) as two,
+        Reader(make(third, calls)) as three,
+    ):
+        used = one.take(at)
+        used += two.restored(one.session.run(one.state)).take(then)
+        used += three.restored(two.session.run(two.state)).take()
+    assert sorted(used) == [10 * x + i for x in range(6) for i in range(x)]
+
+
+@pytest.mark.parametrize(("before", "after"), [(4, 0), (0, 4), (1, 7), (9, 1)])
+def test_what_was_read_ahead_survives_in_a_buffer_of_another_size(before: int, after: int) -> None:
+    with (
+        Reader(lambda: R(20).prefetch(before)) as one,
+        Reader(lambda: R(20).prefetch(after)) as other,
+    ):
+        used = one.take(5)
+        assert used + other.restored(one.session.run(one.state)).take() == list(range(20))
+
+
 def test_a_saver_saves_the_place_in_an_epoch(tmp_path: Path) -> None:
     def make() -> Dataset:
         return R(20).shuffle(7).repeat(2).map(lambda x: x + 1, 3).prefetch(4)
@@ -510,3 +542,19 @@ def test_memory_stays_as_it_is_over_a_million_elements() -> None:
         after = tracemalloc.get_traced_memory()[0]
         tracemalloc.stop()
     assert after - before < 200_000
+
+
+def test_the_methods_as_functions() -> None:
+    from weft_io.data import iterator as functions
+
+    with Graph().as_default() as graph, Session(graph=graph) as session:
+        dataset = R(3).map(lambda x: {"x": x})
+        once = functions.make_one_shot_iterator(dataset)
+        again = functions.make_initializable_iterator(dataset, shared_name="again")
+        session.run(again.initializer)
+        assert session.run([once.get_next(), again.get_next()]) == [{"x": 0}, {"x": 0}]
+        for source in (dataset, once, again):
+            assert functions.get_output_types(source) == {"x": dtypes.int64}
+            assert functions.get_output_shapes(source)["x"].as_list() == []
+            assert functions.get_output_classes(source) == source.output_classes
+        assert again._iterator_resource.op.get_attr("shared_name") == b"again"

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from weft_testing.cases import COMPLEXES, FLOATS, INTEGERS
 from weft_testing.waiting import Recorder, in_threads, wait_until
 
@@ -30,6 +31,82 @@ NUMBERS = FLOATS + COMPLEXES + INTEGERS
 def session() -> Any:
     with Graph().as_default() as graph, Session(graph=graph) as session:
         yield session
+
+
+class AccumulatorMachine(RuleBasedStateMachine):
+    """Gradients and takes in any order against a list."""
+
+    mean = True
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.accumulator = DenseAccumulator("a", dtypes.float64, (2,), self.mean)
+        self.step = 0
+        self.gradients: list[np.ndarray] = []
+        self.waiting: list[tuple[Recorder, Cancellation, int]] = []
+
+    @rule(behind=st.integers(-2, 2), value=st.integers(-9, 9))
+    def apply(self, behind: int, value: int) -> None:
+        gradient = np.array([value, 1.0])
+        if behind <= 0:
+            self.gradients.append(gradient.copy())
+        self.accumulator.apply(self.step - behind, gradient)
+        self.settle()
+
+    @rule(ahead=st.integers(0, 3))
+    def set_step(self, ahead: int) -> None:
+        self.step += ahead
+        self.accumulator.set_step(self.step)
+
+    @rule()
+    def wrong(self) -> None:
+        with pytest.raises(errors.InvalidArgumentError):
+            self.accumulator.apply(self.step, np.zeros(3))
+
+    @rule(required=st.integers(1, 4))
+    def take(self, required: int) -> None:
+        waiter = Recorder(), Cancellation(), required
+        self.waiting.append(waiter)
+        self.accumulator.take(required, waiter[0], waiter[1])
+        self.settle()
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        waiter = data.draw(st.sampled_from(self.waiting))
+        self.waiting.remove(waiter)
+        waiter[1].cancel(errors.DeadlineExceededError("the step ended"))
+        with pytest.raises(errors.DeadlineExceededError):
+            assert waiter[0].value
+        self.settle()
+
+    def settle(self) -> None:
+        while self.waiting and len(self.gradients) >= self.waiting[0][2]:
+            done, _, _ = self.waiting.pop(0)
+            wanted = np.sum(self.gradients, 0) / (len(self.gradients) if self.mean else 1)
+            np.testing.assert_allclose(done.value, wanted)
+            self.gradients = []
+            self.step += 1
+
+    @invariant()
+    def agrees(self) -> None:
+        assert (self.accumulator.count, self.accumulator.step) == (len(self.gradients), self.step)
+        assert self.accumulator.pending() == len(self.waiting)
+        assert all(done.waits for done, *_ in self.waiting)
+
+    def teardown(self) -> None:
+        self.accumulator.close()
+        for done, *_ in self.waiting:
+            with pytest.raises(errors.CancelledError, match="deleted"):
+                assert done.value
+
+
+class SumMachine(AccumulatorMachine):
+    mean = False
+
+
+TestMean = AccumulatorMachine.TestCase
+TestSum = SumMachine.TestCase
 
 
 def taken(accumulator: Any, required: int) -> Any:
@@ -198,6 +275,8 @@ def test_sparse_rows_are_merged_as_they_come() -> None:
         ([1], 1.0, None, "Expected 1 rows"),
         ([1], [[1.0, 2.0, 3.0]], None, "expected values of shape"),
         ([1], [[1.0, 2.0]], [6, 2], r"expected shape \[5,2\], got \[6, 2\]"),
+        ([1], [[1.0, 2.0]], 5, r"a size for each axis of values of shape \[1,2\], got 5"),
+        ([1], [[1.0, 2.0]], [5], r"a size for each axis"),
         ([5], [[1.0, 2.0]], None, r"in \[0, 5\), got 5"),
         ([-1], [[1.0, 2.0]], None, "got -1"),
     ],
@@ -259,6 +338,14 @@ def test_wrong_requests(session: Any) -> None:
     fed = placeholder(F32)
     with pytest.raises(errors.InvalidArgumentError, match=r"expected \[2\], got \[3\]"):
         session.run(accumulator.apply_grad(fed), {fed: [1.0, 2.0, 3.0]})
+    count, step = placeholder(dtypes.int32), placeholder(dtypes.int64)
+    with pytest.raises(errors.InvalidArgumentError, match="num_required must be a scalar"):
+        session.run(accumulator.take_grad(count), {count: [1]})
+    with pytest.raises(errors.InvalidArgumentError, match="local_step must be a scalar"):
+        session.run(accumulator.apply_grad([1.0, 2.0], step), {step: [1]})
+    with pytest.raises(errors.InvalidArgumentError, match="new_global_step must be a scalar"):
+        session.run(accumulator.set_global_step(step), {step: [1]})
+    assert session.run(accumulator.num_accumulated()) == 0
     with pytest.raises(errors.InvalidArgumentError, match="MEAN"):
         ConditionalAccumulator(F32, reduction_type="MEDIAN")
     other = out(

@@ -34,13 +34,16 @@ def session() -> Any:
 class BarrierMachine(RuleBasedStateMachine):
     """Inserts and takes in any order against dicts."""
 
+    components = 2
+
     def __init__(self) -> None:
         super().__init__()
-        self.barrier = BarrierState("b", [dtypes.int64, dtypes.int64], [(), ()])
+        count = self.components
+        self.barrier = BarrierState("b", [dtypes.int64] * count, [()] * count)
         self.incomplete: dict[bytes, tuple[int, set[int]]] = {}
         self.ready: list[tuple[int, int, bytes]] = []
         self.batches = self.completed = 0
-        self.closed = False
+        self.closed = self.dropped = False
         self.waiting: list[tuple[Recorder, Cancellation, int, bool]] = []
         self.taken: list[bytes] = []
 
@@ -49,32 +52,38 @@ class BarrierMachine(RuleBasedStateMachine):
         keys=st.lists(st.sampled_from(KEYS), min_size=1, max_size=3),
     )
     def insert(self, component: int, keys: list[bytes]) -> None:
-        unknown = [key for key in keys if key not in self.incomplete]
-        has = [key for key in keys if component in self.incomplete.get(key, (0, ()))[1]]
+        component %= self.components
         values = np.array([10 * key[0] + component for key in keys])
-        wanted: Any = None
-        if unknown and self.closed:
-            wanted = errors.CancelledError, errors.InvalidArgumentError
-        elif has or len(set(keys)) != len(keys):
-            wanted = errors.InvalidArgumentError
-        if wanted is not None:
-            with pytest.raises(wanted):
-                self.barrier.insert_many(component, keys, values)
-            return
-        self.barrier.insert_many(component, keys, values)
+        incomplete = {key: (index, set(has)) for key, (index, has) in self.incomplete.items()}
+        ready: list[tuple[int, int, bytes]] = []
+        begun = False
         for key in keys:
-            index, components = self.incomplete.setdefault(key, (FIRST + self.batches, set()))
-            components.add(component)
-            if len(components) == 2:
-                self.ready.append((index, self.completed, key))
-                self.completed += 1
-                del self.incomplete[key]
-        self.batches += bool(unknown)
-        self.settle()
+            if key not in incomplete and self.closed:
+                wanted = errors.CancelledError
+                break
+            begun |= key not in incomplete
+            index, has = incomplete.setdefault(key, (FIRST + self.batches, set()))
+            if component in has:
+                wanted = errors.InvalidArgumentError
+                break
+            has.add(component)
+            if len(has) == self.components:
+                ready.append((index, self.completed + len(ready), key))
+                del incomplete[key]
+        else:
+            self.barrier.insert_many(component, keys, values)
+            self.incomplete = incomplete
+            self.ready += ready
+            self.completed += len(ready)
+            self.batches += begun
+            self.settle()
+            return
+        with pytest.raises(wanted):
+            self.barrier.insert_many(component, keys, values)
 
     @rule(key=st.sampled_from(KEYS))
     def complete(self, key: bytes) -> None:
-        for component in (0, 1):
+        for component in range(self.components):
             if component not in self.incomplete.get(key, (0, ()))[1]:
                 self.insert(component, [key])
 
@@ -98,12 +107,13 @@ class BarrierMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.batches > 3)
     @rule(cancel=st.booleans())
     def close(self, cancel: bool) -> None:
-        if self.closed and not cancel:
+        if self.closed and (self.dropped or not cancel):
             with pytest.raises(errors.CancelledError, match="already closed"):
                 self.barrier.close_barrier(cancel)
             return
         self.closed = True
         if cancel:
+            self.dropped = True
             self.incomplete.clear()
         self.barrier.close_barrier(cancel)
         self.settle()
@@ -139,7 +149,14 @@ class BarrierMachine(RuleBasedStateMachine):
         assert all(done.waits for done, *_ in self.waiting)
 
 
+class SingleMachine(BarrierMachine):
+    """With one component: elements are complete at once, and a key may come again."""
+
+    components = 1
+
+
 TestBarrierMachine = BarrierMachine.TestCase
+TestSingleMachine = SingleMachine.TestCase
 
 
 def test_components_meet(session: Any) -> None:
@@ -193,6 +210,8 @@ def test_closing(session: Any) -> None:
     with pytest.raises(errors.CancelledError, match="already closed"):
         session.run(barrier.close())
     session.run(barrier.close(cancel_pending_enqueues=True))
+    with pytest.raises(errors.CancelledError, match="already closed"):
+        session.run(barrier.close(cancel_pending_enqueues=True))
 
 
 def test_wrong_inserts(session: Any) -> None:
@@ -209,11 +228,32 @@ def test_wrong_inserts(session: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="already has a value"):
         session.run(barrier.insert_many(1, ["a", "a"], ["x", "y"]))
     assert session.run(barrier.incomplete_size()) == 0
+    keys = placeholder(STRING)
+    for fed_keys in (b"ab", [[b"a"]]):
+        with pytest.raises(errors.InvalidArgumentError, match="keys must be a vector, got shape"):
+            session.run(barrier.insert_many(1, keys, ["x", "y"]), {keys: fed_keys})
+    assert session.run(barrier.incomplete_size()) == 0
+    with pytest.raises(errors.InvalidArgumentError, match="negative, got -1"):
+        barrier.take_many(-1)
+    count = placeholder(dtypes.int32)
+    for fed_count, message in ((-1, "negative"), ([1], r"must be a scalar, got shape \[1\]")):
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            session.run(barrier.take_many(count), {count: fed_count})
     wrong = create("BarrierInsertMany", [barrier.barrier_ref, ["k"], [1]], {"component_index": 0})
     with pytest.raises(errors.InvalidArgumentError, match="is float32, got int32"):
         session.run(wrong)
     with pytest.raises(errors.InvalidArgumentError, match="same length"):
         Barrier((F32, STRING), [()])
+
+
+def test_a_key_may_come_again_once_it_is_complete(session: Any) -> None:
+    barrier = Barrier(F32, [()])
+    session.run(barrier.insert_many(0, ["a", "b", "a"], [1.0, 2.0, 3.0]))
+    session.run(barrier.insert_many(0, ["a"], [4.0]))
+    taken = session.run(barrier.take_many(4))
+    assert taken.keys.tolist() == [b"a", b"b", b"a", b"a"]
+    assert taken.values[0].tolist() == [1, 2, 3, 4]
+    assert taken.indices.tolist() == [FIRST, FIRST, FIRST, FIRST + 1]
 
 
 def test_elements_of_different_shapes_leave_one_by_one(session: Any) -> None:

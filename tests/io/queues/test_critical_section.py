@@ -86,9 +86,10 @@ def test_a_step_that_fails_inside_gives_the_mutex_back(session: Any) -> None:
     section = CriticalSection()
     fed = placeholder(dtypes.bool_, [])
     risky = section.execute(lambda: create("Assert", [fed, [constant("no")]]))
-    with pytest.raises(errors.InvalidArgumentError, match="assertion failed"):
+    with pytest.raises(errors.InvalidArgumentError, match="assertion failed") as caught:
         session.run(risky, {fed: False})
     session.run(risky, {fed: True}, options=proto.RunOptions(timeout_in_ms=20_000))
+    assert caught.tb is not None  # whoever looks at the failure does not hold the mutex
 
 
 def test_sections_inside_each_other(session: Any) -> None:

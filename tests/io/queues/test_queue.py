@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
 import numpy as np
 import pytest
-from weft_testing.waiting import Recorder, in_threads, traced, wait_until
+from weft_testing.waiting import Recorder, empty, in_threads, traced, wait_until
 
 from weft_exec.cancellation import Cancellation
+from weft_exec.executor.driver import Driver
 from weft_exec.session import Session
 from weft_graph import proto
 from weft_graph.builder import constant, create
@@ -313,7 +315,8 @@ def test_closing_can_cancel_pending_enqueues(session: Any) -> None:
         wait_until(waiting(session, 1, 0))
         session.run(close)
     assert isinstance(threads[0].outcome, errors.CancelledError)
-    assert threads[0].outcome.message == "Enqueue operation was cancelled"
+    assert "cancelled: FIFOQueue 'fifo_queue' was closed" in threads[0].outcome.message
+    assert "fifo_queue_EnqueueMany" in str(threads[0].outcome)
     assert session.run(take).tolist() == [1, 2]
 
 
@@ -390,6 +393,64 @@ def test_a_step_that_ends_leaves_the_queue_whole(how: str) -> None:
     assert [other.run(single) for _ in range(3)] == [1, 2, 3]
     other.close()
     Session.reset(target)
+
+
+@pytest.mark.parametrize("first", ["element", "close"])
+def test_what_comes_while_the_session_closes_is_taken_or_stays(first: str) -> None:
+    target = f"inproc://at_once_{first}"
+    with Graph().as_default() as graph:
+        single = FIFOQueue(5, dtypes.int64, [[]], shared_name="q").dequeue()
+    other = Session(target, graph=graph)
+    other.run(graph.get_operation_by_name("fifo_queue"))
+    interval = sys.getswitchinterval()
+    for number in range(20):
+        queue = resource(other)
+        session = Session(target, graph=graph)
+        with in_threads(lambda session=session: session.run(single)) as threads:
+            wait_until(lambda queue=queue: queue.pending() == (0, 1))
+            sys.setswitchinterval(10)  # the step hears of both at once
+            try:
+                if first == "close":
+                    session.close()
+                queue.enqueue((np.int64(number),), Recorder())
+                if first == "element":
+                    session.close()
+            finally:
+                sys.setswitchinterval(interval)
+        outcome = threads[0].outcome
+        if isinstance(outcome, errors.CancelledError):
+            taken = Recorder()
+            queue.dequeue(taken)
+            outcome = taken.value[0]
+        assert outcome == number and queue.size() == 0
+    other.close()
+    Session.reset(target)
+
+
+@pytest.mark.parametrize("how", ["_timed_out", "_wake"])
+@pytest.mark.parametrize("after", [False, True])
+def test_what_comes_with_the_end_of_the_step_is_taken_or_stays(
+    session: Any, monkeypatch: pytest.MonkeyPatch, how: str, after: bool
+) -> None:
+    queue = FIFOQueue(5, dtypes.int64, [[]])
+    many = queue.dequeue_many(2)
+    real = getattr(Driver, how)
+
+    def interrupted(driver: Driver, *args: Any) -> None:
+        if after:
+            real(driver, *args)
+        resource(session).enqueue_many((np.array([1, 2]),), Recorder())
+        if not after:
+            real(driver, *args)
+
+    monkeypatch.setattr(Driver, how, interrupted)
+    try:
+        taken = session.run(many, options=within(50)).tolist()
+    except errors.DeadlineExceededError:
+        taken = []
+    left = Recorder()
+    resource(session).dequeue_many(2 - len(taken), empty, left)
+    assert [*taken, *left.value[0].tolist()] == [1, 2]
 
 
 def test_timeouts_of_the_operation_itself(session: Any) -> None:
@@ -591,6 +652,16 @@ def test_queues_are_shared_by_name() -> None:
     Session.reset(target)
 
 
+def test_those_who_share_a_random_order_agree_on_its_seeds(session: Any) -> None:
+    def queue(seed: int | None) -> RandomShuffleQueue:
+        return RandomShuffleQueue(10, 0, F32, [[]], seed=seed, shared_name="shared")
+
+    first, other, any_order = queue(1), queue(2), queue(None)
+    assert session.run([first.size(), any_order.size()]) == [0, 0]
+    with pytest.raises(errors.InvalidArgumentError, match=r"seeds \(.*, 1\) but .* \(.*, 2\)"):
+        session.run(other.size())
+
+
 def test_sessions_do_not_share_private_queues() -> None:
     with Graph().as_default() as graph:
         queue = FIFOQueue(10, F32, [[]])
@@ -667,6 +738,9 @@ def test_run_time_shapes_and_types_are_checked(session: Any) -> None:
     count = placeholder(dtypes.int32, [])
     with pytest.raises(errors.InvalidArgumentError, match="must not be negative"):
         session.run(queue.dequeue_many(count), {count: -1})
+    counts = placeholder(dtypes.int32)
+    with pytest.raises(errors.InvalidArgumentError, match=r"must be a scalar, got shape \[1\]"):
+        session.run(queue.dequeue_many(counts), {counts: [1]})
     assert session.run(queue.size()) == 0
 
 

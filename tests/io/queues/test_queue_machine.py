@@ -349,5 +349,5 @@ TestLargeShuffling = LargeShufflingMachine.TestCase
 def test_many_more_programs(machine: type[QueueMachine]) -> None:
     from hypothesis.stateful import run_state_machine_as_test
 
-    many = settings(max_examples=2000, stateful_step_count=60)
+    many = settings(max_examples=1000, stateful_step_count=50)
     run_state_machine_as_test(machine, settings=many)

@@ -111,3 +111,7 @@ def test_ops() -> None:
         assert got.dense_shape.tolist() == [2, 3]
         with pytest.raises(errors.InvalidArgumentError, match="no sparse tensor"):
             session.run(of_rank, {numbers: parts})
+        number = placeholder(dtypes.int64)
+        scalar = take_many_sparse_from_tensors_map(one.op, number, dtypes.string)
+        with pytest.raises(errors.InvalidArgumentError, match=r"must be a vector, got shape \[\]"):
+            session.run(scalar.values, {number: 0})

@@ -394,6 +394,20 @@ def test_wrong_arguments(session: Any) -> None:
         session.run(create("MapStage", [1, [1], [[1.0]]], attrs))
     with pytest.raises(errors.InvalidArgumentError, match="index per output"):
         session.run(create("MapUnstage", [1, [0]], attrs))
+    number, key = placeholder(I32), placeholder(dtypes.int64)
+    for op, inputs, fed, match in (
+        ("MapStage", [1, number, [[1.0]]], 0, "indices must be a vector"),
+        ("MapUnstage", [1, number], [[0]], "indices must be a vector"),
+        ("MapUnstageNoKey", [number], 0, "indices must be a vector"),
+    ):
+        with pytest.raises(errors.InvalidArgumentError, match=match):
+            session.run(create(op, inputs, attrs), {number: fed})
+    with pytest.raises(errors.InvalidArgumentError, match=r"key must be a scalar, got shape \[1\]"):
+        session.run(area.put(key, [1.0, 1]), {key: [1]})
+    with pytest.raises(errors.InvalidArgumentError, match="index must be a scalar"):
+        session.run(StagingArea([F32]).peek(number), {number: [0]})
+    with pytest.raises(errors.InvalidArgumentError, match="is not ordered, unlike"):
+        session.run(MapStagingArea([F32], shared_name=area.name, ordered=True).size())
     with pytest.raises(errors.InvalidTypeError, match="shared_name"):
         StagingArea([F32], shared_name=3)  # type: ignore[arg-type]
     with pytest.raises(errors.InvalidArgumentError, match="negative"):

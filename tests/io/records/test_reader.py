@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -266,6 +267,31 @@ def test_names_that_are_no_utf8_survive(tmp_path: Path) -> None:
     assert again.read(1) == ([b"\xff/\xc3\xa4"], [b"\xff/\xc3\xa4"])
 
 
+def test_several_states_are_finished_by_one_reader(tmp_path: Path) -> None:
+    readers = [Reader("TextLineReader", {"skip_header_lines": 1}) for _ in range(3)]
+    used: list[bytes] = []
+    for i, reader in enumerate(readers):
+        for part in "ab":
+            path = tmp_path / f"{i}{part}"
+            path.write_text("header\n" + "".join(f"{i}{part}{n}\n" for n in range(4)))
+            reader.start(os.fsencode(path))
+        for _ in range(2 * i):
+            used += reader.read(1)[1]
+    one = Reader("TextLineReader", {"skip_header_lines": 1})
+    one.restore(*[reader.serialize() for reader in readers])
+    again = Reader("TextLineReader", {"skip_header_lines": 1})
+    again.restore(one.serialize())  # with files that wait in the middle
+    assert again.serialize() == one.serialize()
+    assert again.records_produced == len(used) == 6
+    rest: list[bytes] = []
+    while not again.needs_work:
+        rest += again.read(3)[1]
+    wanted = [b"%d%c%d" % (i, part, n) for i in range(3) for part in b"ab" for n in range(4)]
+    assert sorted(used + rest) == wanted
+    again.restore()
+    assert again.needs_work and again.records_produced == 0
+
+
 @pytest.mark.parametrize(
     ("data", "kind", "message"),
     [
@@ -289,6 +315,9 @@ def test_names_that_are_no_utf8_survive(tmp_path: Path) -> None:
         (state_of(FIELDS | {"current": ["a", 0, 0]}), errors.InvalidArgumentError, "other fields"),
         (state_of(FIELDS | {"current": [1, 0, 0, 0]}), errors.InvalidArgumentError, "must be str"),
         (state_of(FIELDS | {"waiting": "x"}), errors.InvalidArgumentError, "must be list"),
+        (state_of(FIELDS | {"waiting": [1]}), errors.InvalidArgumentError, "must be str"),
+        (state_of(FIELDS | {"waiting": [["a", 0]]}), errors.InvalidArgumentError, "other fields"),
+        (state_of(FIELDS | {"waiting": [[]]}), errors.InvalidArgumentError, "other fields"),
         (state_of(FIELDS | {"reader": "TextLineReader"}), errors.InvalidArgumentError, "required"),
         (state_of(FIELDS | {"settings": {"a": 1}}), errors.InvalidArgumentError, "required"),
     ],

@@ -127,7 +127,8 @@ class Barrier:
 
         Args:
           cancel_pending_enqueues: drop elements that are not complete.
-        Raises (when it runs): CancelledError: it is closed already, and nothing is to be dropped.
+        Raises (when it runs): CancelledError: it is closed already, and there is nothing more to
+          drop.
         """
         name = name or f"{self._name}_BarrierClose"
         return ops.barrier_close(self._barrier_ref, cancel_pending_enqueues, name)

@@ -115,7 +115,14 @@ def input_producer(
 
 
 def summarize_fullness(name: str, queue: QueueBase, least: int, capacity: int) -> None:
-    """Add a summary of the part of a queue's capacity above `least` that is used."""
+    """Add a summary of the part of a queue's capacity above `least` that is used.
+
+    Raises: InvalidArgumentError: the capacity is not above `least`.
+    """
+    if 0 <= capacity <= least:
+        raise errors.InvalidArgumentError(
+            f"the capacity must be bigger than {least}, what stays in the queue, got {capacity}"
+        )
     used = casting.cast(queue.size(), dtypes.float32) - float(least)
     if least:
         used = out("Maximum", [used, 0.0])

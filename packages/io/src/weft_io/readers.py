@@ -85,8 +85,11 @@ class ReaderBase:
     def restore_state(self, state: Any, name: str | None = None) -> Node:
         """Go on with the record after the last one that the serialized reader had read.
 
+        Several states, none included, let it go on with what all of those readers had left, file
+        by file: so a program goes on with another number of readers.
+
         Args:
-          state: string, shape (): of a reader of the same kind and settings.
+          state: string, shape () or (n,): of readers of the same kind and settings.
         Raises (when it runs): InvalidArgumentError, DataLossError: it is none, or damaged.
         """
         return ops.reader_restore_state(self._reader_ref, state, name)

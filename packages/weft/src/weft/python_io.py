@@ -4,5 +4,6 @@ from weft_io.python_io import (
     TFRecordCompressionType as TFRecordCompressionType,
     TFRecordOptions as TFRecordOptions,
     TFRecordWriter as TFRecordWriter,
+    tf_record_batches as tf_record_batches,
     tf_record_iterator as tf_record_iterator,
 )

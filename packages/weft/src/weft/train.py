@@ -47,6 +47,11 @@ from weft_io.batching import (
     shuffle_batch as shuffle_batch,
     shuffle_batch_join as shuffle_batch_join,
 )
+from weft_io.bucketing import (
+    bucket as bucket,
+    bucket_by_sequence_length as bucket_by_sequence_length,
+)
+from weft_io.bundle.saver_builder import BundleSaverBuilder as BundleSaverBuilder
 from weft_io.checkpoint import reader as _reader
 from weft_io.checkpoint.state import (
     checkpoint_exists as checkpoint_exists,

@@ -22,13 +22,45 @@ class StepContext:
       container: where resources without a container go.
     """
 
-    __slots__ = ("cancellation", "container", "deadline", "step_id")
+    __slots__ = ("_at_end", "_ended", "_tokens", "cancellation", "container", "deadline", "step_id")
 
     def __init__(self, deadline: float | None, container: str) -> None:
         self.step_id = next(_step_ids)
         self.cancellation = Cancellation()
         self.deadline = deadline
         self.container = container
+        self._at_end: dict[int, Callable[[], None]] = {}
+        self._tokens = itertools.count(1)
+        self._ended = False
+
+    def at_end(self, callback: Callable[[], None]) -> int:
+        """Call `callback()` when the step has ended, however it did; at once when it has already.
+
+        It may be called from any thread. What a kernel lends to a step, such as a mutex, is given
+        back so.
+
+        Returns: a token for `forget`.
+        """
+        token = next(self._tokens)
+        self._at_end[token] = callback
+        if self._ended:
+            self._call(token)
+        return token
+
+    def forget(self, token: int) -> None:
+        """Do not call a callback of `at_end`, unless it was called, or is about to be."""
+        self._at_end.pop(token, None)
+
+    def end(self) -> None:
+        """Note that nothing of the step runs any more; its driver calls this."""
+        self._ended = True
+        for token in list(self._at_end):
+            self._call(token)
+
+    def _call(self, token: int) -> None:
+        callback = self._at_end.pop(token, None)  # whoever comes second finds none
+        if callback is not None:
+            callback()
 
 
 class Completion:

@@ -65,12 +65,14 @@ class Driver:
                     self._start(ready)
                     if not self._mailbox.empty():
                         self._receive(block=False)
+            machine.end()
         except BaseException as error:  # because Ctrl-C must not leave kernels behind
             self._abandon(error)
             raise
         finally:
             self._context.cancellation.deregister(token)
             machine.close()
+            self._context.end()
         if machine.error is not None:
             raise machine.error
 
@@ -176,7 +178,8 @@ class Driver:
             block = False
             if token is None:
                 assert isinstance(error, errors.OpError)
-                self._machine.abort(error)
+                if not self._machine.done:
+                    self._machine.interrupt(error)
                 continue
             self._handle(token, value, error)
 
@@ -227,7 +230,7 @@ class Driver:
 
     def _timed_out(self) -> None:
         error = deadline_error(self._waiting_for())
-        if self._machine.abort(error):
+        if self._machine.interrupt(error):
             self._context.cancellation.cancel(error)
 
     def _waiting_for(self) -> str:

@@ -137,6 +137,7 @@ class StepMachine:
 
     __slots__ = (
         "_entered",
+        "_interrupted",
         "_ready",
         "_routed",
         "_serial",
@@ -148,6 +149,7 @@ class StepMachine:
 
     def __init__(self, plan: StepPlan, slots: Slots) -> None:
         self._entered = plan.entered
+        self._interrupted = False
         self._ready: list[tuple[bool, int, int, Entry, Iteration]] = []
         self._routed: list[Token] = []
         self._serial = 0
@@ -182,6 +184,8 @@ class StepMachine:
         """
         self._stop(token)
         entry, iteration = token
+        if entry.kernel is None:
+            self._interrupted = False
         self._tell(iteration, entry.edges, False, iteration.slots)
         self._ended(entry, iteration)
         if self._routed:
@@ -195,9 +199,26 @@ class StepMachine:
     def abort(self, error: errors.OpError) -> bool:
         """Let nothing more start; returns whether this is the first failure."""
         if self.error is not None:
+            self._interrupted = False
             return False
         self.error = error
         return True
+
+    def interrupt(self, error: errors.OpError) -> bool:
+        """As `abort`, from outside; `end` forgets it if nothing was left to do but to wait.
+
+        What a waiting entry has just been given, such as an element of a queue, would be lost.
+        """
+        if self.error is not None:
+            return False
+        self._interrupted = True
+        self.error = error
+        return True
+
+    def end(self) -> None:
+        """Forget an interruption that hit nothing: all that still waited was answered."""
+        if self._interrupted and not self._ready and not self.running:
+            self.error = None
 
     def close(self) -> None:
         """Let go of all values, also where a failure left loops in the middle.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ from weft_tensor.shape import compatible_dims, format_dims, is_fully_defined
 
 if TYPE_CHECKING:
     from weft_exec.device import Device
+    from weft_exec.executor.context import StepContext
     from weft_graph.node import Node
 
 Array = np.ndarray[Any, Any]
@@ -371,23 +373,58 @@ class MutexResource(Resource):
 
 
 class MutexHold:
-    """The value on a mutex_lock edge; gives the mutex back once, at the latest when it dies."""
+    """The value on a mutex_lock edge: gives the mutex back once.
 
-    __slots__ = ("_mutex",)
+    That is when it is released, when nothing in its step refers to it any more, or when the step
+    has ended, however it did.
+    """
+
+    __slots__ = ("__weakref__", "_mutex", "_step", "_token")
 
     def __init__(self, mutex: MutexResource) -> None:
         self._mutex: MutexResource | None = mutex
+        self._step: StepContext | None = None
+        self._token = 0
+
+    def belongs_to(self, step: StepContext) -> None:
+        """Give the mutex back at the end of `step` at the latest."""
+        found = weakref.ref(self)
+
+        def release() -> None:
+            hold = found()
+            if hold is not None:
+                hold.release()
+
+        self._step = step
+        self._token = step.at_end(release)
 
     def release(self) -> bool:
         """Give the mutex back; False when that was done before."""
         mutex, self._mutex = self._mutex, None
         if mutex is None:
             return False
+        if self._step is not None:
+            self._step.forget(self._token)
         mutex.release()
         return True
 
     def __del__(self) -> None:
         self.release()
+
+
+class _Taking:
+    """The completion of an acquisition, which ties what was taken to its step."""
+
+    __slots__ = ("_done", "_step", "fail")
+
+    def __init__(self, step: StepContext, done: Done) -> None:
+        self._step = step
+        self._done = done
+        self.fail = done.fail
+
+    def __call__(self, value: Any = None) -> None:
+        value.belongs_to(self._step)
+        self._done(value)
 
 
 @kernel("MutexV2")
@@ -405,9 +442,9 @@ def _mutex(node: Node, device: Device) -> KernelFunction:
 
 @kernel("MutexAcquire", "MutexLock", asynchronous=True)
 def _mutex_acquire(node: Node, device: Device) -> KernelFunction:
-    def run(ctx: Any, inputs: Sequence[Any], done: Done) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         mutex: MutexResource = inputs[0].resource
-        mutex.waiters.wait(mutex.attempt, done, ctx.cancellation)
+        mutex.waiters.wait(mutex.attempt, _Taking(ctx, done), ctx.cancellation)
 
     return run
 

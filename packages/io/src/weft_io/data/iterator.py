@@ -191,3 +191,31 @@ def one_shot(dataset: Any) -> Iterator:
         attrs = {**attrs_of(dataset._element), "dataset_factory": factory_of(variant)}
         resource = out("OneShotIterator", (), attrs)
     return Iterator._of(resource, None, dataset._element)
+
+
+# ------------------------------------------------------------------ the methods as functions
+
+
+def make_one_shot_iterator(dataset: Any) -> Iterator:
+    """As `dataset.make_one_shot_iterator()`."""
+    return one_shot(dataset)
+
+
+def make_initializable_iterator(dataset: Any, shared_name: str | None = None) -> Iterator:
+    """As `dataset.make_initializable_iterator(shared_name)`."""
+    return initializable(dataset, shared_name)
+
+
+def get_output_types(dataset_or_iterator: Any) -> Any:
+    """Its `output_types`."""
+    return dataset_or_iterator.output_types
+
+
+def get_output_shapes(dataset_or_iterator: Any) -> Any:
+    """Its `output_shapes`."""
+    return dataset_or_iterator.output_shapes
+
+
+def get_output_classes(dataset_or_iterator: Any) -> Any:
+    """Its `output_classes`."""
+    return dataset_or_iterator.output_classes

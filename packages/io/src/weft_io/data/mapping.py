@@ -187,6 +187,7 @@ class InterleaveStream(ForwardingStream):
         self._call = call
         self._root = root
         self._block = block
+        self._cycle = cycle
         self._open: list[tuple[Element, Stream] | None] = [None] * cycle
         self._count = 0  # of those that are open
         self._place = 0
@@ -226,8 +227,12 @@ class InterleaveStream(ForwardingStream):
 
     def _shut(self, stream: Stream) -> None:
         stream.close()
-        self._open[self._place] = None
         self._count -= 1
+        if len(self._open) > self._cycle:  # restored from a longer cycle
+            del self._open[self._place]
+            self._place -= 1
+        else:
+            self._open[self._place] = None
         self._advance()
 
     def _advance(self) -> None:
@@ -242,11 +247,13 @@ class InterleaveStream(ForwardingStream):
         return [self._place, self._given, self._ended, places, saved(self._input)]
 
     def restore(self, state: Any) -> None:
-        """Open the datasets again."""
+        """Open the datasets again, in a cycle of another length too."""
         place, self._given, self._ended, places, inner = fields(state, int, int, bool, list, None)
-        self._place = count_in(place, len(self._open) - 1, "the place in the cycle")
+        self._place = count_in(place, len(places) - 1, "the place in the cycle")
         resume(self._input, inner)
-        for i, each in enumerate(fields(places, *[None] * len(self._open))):
+        places = self._fitted(places)
+        self._open = [None] * len(places)
+        for i, each in enumerate(places):
             if each is None:
                 continue
             values, one = fields(each, list, None)
@@ -255,6 +262,15 @@ class InterleaveStream(ForwardingStream):
             resume(stream, one)
             self._open[i] = (element, stream)
             self._count += 1
+
+    def _fitted(self, places: list[Any]) -> list[Any]:
+        """The places of a cycle that was saved, in this one: no more of them than are in use."""
+        missing = self._cycle - len(places)
+        if missing >= 0:
+            return [*places, *[None] * missing]
+        kept = [i for i, each in enumerate(places) if each is not None or i == self._place]
+        self._place = kept.index(self._place)
+        return [*[places[i] for i in kept], *[None] * (self._cycle - len(kept))]
 
     def close(self) -> None:
         """Close them all."""

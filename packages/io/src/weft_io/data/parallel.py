@@ -169,10 +169,9 @@ class _ParallelInterleaveStream(InterleaveStream):
         self, inner: Stream, call: Call, cycle: int, block: int, root: Root, calls: int
     ) -> None:
         super().__init__(inner, call, cycle, block, root)
-        self._ahead: Callable[[Stream], Stream] = lambda stream: PrefetchStream(stream, block)
-        self._calls = calls
+        size = block if calls > 1 else 0
+        self._ahead: Callable[[Stream], Stream] = lambda stream: PrefetchStream(stream, size)
 
     def begin(self, element: Element) -> Stream:
-        """A stream that is read ahead."""
-        stream = inner_stream(self._call, element, self._root)
-        return self._ahead(stream) if self._calls > 1 else stream
+        """A stream that is read ahead, which its state does not tell from one that is not."""
+        return self._ahead(inner_stream(self._call, element, self._root))

@@ -144,7 +144,7 @@ class PrefetchStream(Stream):
     def get(self) -> Element | None:
         """The next element; waits for it in this thread."""
         if self._direct:
-            return self._stream.get()
+            return self._pull()
         self._start()
         buffer = self._buffer
         with buffer.changed:
@@ -161,7 +161,7 @@ class PrefetchStream(Stream):
           wake: called, from any thread, when there is something.
         """
         if self._direct:
-            return self._stream.get()
+            return self._pull()
         buffer = self._buffer
         with buffer.changed:
             buffer.wake = wake
@@ -170,6 +170,11 @@ class PrefetchStream(Stream):
             if buffer.is_empty():
                 return NOT_READY
             return _given(buffer.take())
+
+    def _pull(self) -> Element | None:
+        """Without a thread: what another stream had read ahead, then the rest."""
+        items = self._buffer.items
+        return _given(items.popleft()) if items else self._stream.get()
 
     def _start(self) -> None:
         if self._thread is None and not self._closed:

@@ -11,7 +11,7 @@ from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources import Done
 from weft_io.queues.accumulator import DenseAccumulator, SparseAccumulator
 from weft_io.queues.handles import holder, resource_of
-from weft_io.queues.values import keeper
+from weft_io.queues.values import keeper, number_of
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -74,7 +74,7 @@ def _apply(node: Node, device: Device) -> KernelFunction:
     def run(handle: Any, step: Any, gradient: Any) -> None:
         found = resource_of(handle, DenseAccumulator)
         _check_type(found, node)
-        found.apply(int(step), *keep((handle, step, gradient)))
+        found.apply(number_of(step, "local_step"), *keep((handle, step, gradient)))
 
     return run
 
@@ -88,7 +88,7 @@ def _apply_sparse(node: Node, device: Device) -> KernelFunction:
         found = resource_of(handle, SparseAccumulator)
         _check_type(found, node)
         indices, values, shape = keep((handle, step, *parts))
-        found.apply(int(step), indices, values, shape if known else None)
+        found.apply(number_of(step, "local_step"), indices, values, shape if known else None)
 
     return run
 
@@ -105,7 +105,7 @@ def _take(node: Node, device: Device) -> KernelFunction:
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         found: DenseAccumulator | SparseAccumulator = resource_of(inputs[0], kind)
         _check_type(found, node)
-        found.take(int(inputs[1]), done, ctx.cancellation)
+        found.take(number_of(inputs[1], "num_required"), done, ctx.cancellation)
 
     return run
 
@@ -119,7 +119,7 @@ def _either(handle: Any) -> DenseAccumulator | SparseAccumulator:
 
 @kernel("AccumulatorSetGlobalStep", "ResourceAccumulatorSetGlobalStep")
 def _set_step(node: Node, device: Device) -> KernelFunction:
-    return lambda handle, step: _either(handle).set_step(int(step))
+    return lambda handle, step: _either(handle).set_step(number_of(step, "new_global_step"))
 
 
 @kernel("AccumulatorNumAccumulated", "ResourceAccumulatorNumAccumulated")

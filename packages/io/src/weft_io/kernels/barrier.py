@@ -11,7 +11,7 @@ from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources import Done
 from weft_io.queues.barrier import Barrier
 from weft_io.queues.handles import allocator, deadline_in, holder, resource_of
-from weft_io.queues.values import keeper
+from weft_io.queues.values import items_of, keeper, number_of
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def _insert_many(node: Node, device: Device) -> KernelFunction:
                 f"component {component} of barrier {found.name!r} is "
                 f"{found.types[component].name}, got {dtype.name}"
             )
-        found.insert_many(component, keys.tolist(), *keep((handle, keys, values)))
+        found.insert_many(component, items_of(keys, "keys"), *keep((handle, keys, values)))
 
     return run
 
@@ -76,7 +76,8 @@ def _take_many(node: Node, device: Device) -> KernelFunction:
                 f"{[t.name for t in found.types]}, got {[t.name for t in types]}"
             )
         deadline = deadline_in(timeout)
-        found.take_many(int(inputs[1]), small, empty, done, ctx.cancellation, deadline)
+        count = number_of(inputs[1], "num_elements")
+        found.take_many(count, small, empty, done, ctx.cancellation, deadline)
 
     return run
 

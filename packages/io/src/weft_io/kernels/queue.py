@@ -13,7 +13,7 @@ from weft_io.queues.chunks import ChunkStore, PaddingStore
 from weft_io.queues.handles import allocator, deadline_in, holder, resource_of
 from weft_io.queues.orders import PriorityStore, ShufflingStore
 from weft_io.queues.queue import UNBOUNDED, Queue, Store
-from weft_io.queues.values import Unpacked, keeper
+from weft_io.queues.values import Unpacked, keeper, number_of
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims, is_fully_defined
@@ -51,9 +51,10 @@ def _queue(node: Node, device: Device, store: Callable[[Parts], Store]) -> Kerne
     types, shapes = parts = _parts(node)
     flavour = node.type.removesuffix("V2")
     capacity, least = node.attrs["capacity"], node.attrs.get("min_after_dequeue", 0)
+    seeds = node.attrs.get("seed", 0), node.attrs.get("seed2", 0)
 
     def make(name: str) -> Queue:
-        return Queue(name, flavour, types, shapes, capacity, store(parts), least)
+        return Queue(name, flavour, types, shapes, capacity, store(parts), least, seeds)
 
     def check(queue: Queue) -> None:
         limit = UNBOUNDED if capacity < 0 else capacity
@@ -65,6 +66,7 @@ def _queue(node: Node, device: Device, store: Callable[[Parts], Store]) -> Kerne
         for what, has, wanted in (
             ("capacity", queue.capacity, limit),
             ("min_after_dequeue", queue.least, least),
+            ("seeds", queue.seeds, queue.seeds if seeds == (0, 0) else seeds),
             ("component types", _names(queue.types), _names(types)),
             ("component shapes", _texts(queue.shapes), _texts(shapes)),
         ):
@@ -170,7 +172,7 @@ def _dequeue_many(node: Node, device: Device) -> KernelFunction:
         queue = resource_of(inputs[0], Queue)
         _check_types(queue, types)
         queue.dequeue_many(
-            int(inputs[1]),
+            number_of(inputs[1], "the number of elements"),
             empty,
             Unpacked(done) if single else done,
             ctx.cancellation,

@@ -11,6 +11,7 @@ from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources import Done
 from weft_io.queues.handles import holder, resource_of
 from weft_io.queues.queue import Queue
+from weft_io.queues.values import items_of, number_of, shape_of
 from weft_io.records.columns import strings_of
 from weft_io.records.reader import Reader
 from weft_io.records.reader_resource import ReaderResource
@@ -95,7 +96,7 @@ def _read(node: Node, device: Device) -> KernelFunction:
 def _read_up_to(node: Node, device: Device) -> KernelFunction:
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         reader, queue = resource_of(inputs[0], ReaderResource), resource_of(inputs[1], Queue)
-        limit = int(inputs[2])
+        limit = number_of(inputs[2], "num_records")
         if limit < 0:
             raise errors.InvalidArgumentError(f"num_records must not be negative, got {limit}")
         unpacked = _Unpacked(done, many=True)
@@ -132,8 +133,8 @@ def _serialize(node: Node, device: Device) -> KernelFunction:
 @kernel("ReaderRestoreStateV2")
 def _restore(node: Node, device: Device) -> KernelFunction:
     def run(handle: Any, state: Any) -> None:
-        data = state.item()
-        resource_of(handle, ReaderResource).locked(lambda reader: reader.restore(data))
+        states = items_of(state, "states") if shape_of(state) else [state.item()]
+        resource_of(handle, ReaderResource).locked(lambda reader: reader.restore(*states))
 
     return run
 

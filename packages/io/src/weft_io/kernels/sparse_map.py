@@ -9,7 +9,7 @@ import numpy as np
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_io.queues.handles import find
 from weft_io.queues.sparse_map import SparseMap, SparseValue, rows_of_sparse
-from weft_io.queues.values import keeper
+from weft_io.queues.values import items_of, keeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +62,6 @@ def _take_many(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["dtype"]
 
     def run(numbers: Any) -> Any:
-        return tuple(kept().take(dtype, numbers.tolist()))
+        return tuple(kept().take(dtype, items_of(numbers, "the handles")))
 
     return run

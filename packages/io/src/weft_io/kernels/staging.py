@@ -11,7 +11,7 @@ from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources import Done
 from weft_io.queues.handles import find
 from weft_io.queues.staging import MapStagingArea, StagingArea
-from weft_io.queues.values import Unpacked, keeper
+from weft_io.queues.values import Unpacked, items_of, keeper, number_of
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -51,12 +51,23 @@ def _plain(node: Node, device: Device) -> Callable[[], StagingArea]:
 
 def _map(node: Node, device: Device) -> Callable[[], MapStagingArea]:
     ordered = node.type.startswith("Ordered")
-    return _area(
+    area = _area(
         node,
         device,
         MapStagingArea,
         lambda name, capacity, limit: MapStagingArea(name, ordered, capacity, limit),
     )
+
+    def current() -> MapStagingArea:
+        found = area()
+        if found.ordered != ordered:
+            raise errors.InvalidArgumentError(
+                f"the staging area {found.name!r} is {'' if found.ordered else 'not '}ordered, "
+                f"unlike that of {node.type}"
+            )
+        return found
+
+    return current
 
 
 def _answer(node: Node, done: Done) -> Done:
@@ -89,7 +100,7 @@ def _stage_peek(node: Node, device: Device) -> KernelFunction:
     area = _plain(node, device)
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        area().peek(int(inputs[0]), _answer(node, done), ctx.cancellation)
+        area().peek(number_of(inputs[0], "index"), _answer(node, done), ctx.cancellation)
 
     return run
 
@@ -113,14 +124,15 @@ def _map_stage(node: Node, device: Device) -> KernelFunction:
     dtypes, given = tuple(node.attrs["dtypes"]), tuple(node.attrs["fake_dtypes"])
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        indices = inputs[1].tolist()
+        indices = items_of(inputs[1], "indices")
         for index, dtype in zip(indices, given, strict=False):
             if 0 <= index < len(dtypes) and dtypes[index] != dtype:
                 raise errors.InvalidArgumentError(
                     f"component {index} is {dtypes[index].name}, got {dtype.name}"
                 )
         values = keep(inputs)
-        area().put(int(inputs[0]), indices, values, len(dtypes), done, ctx.cancellation)
+        key = number_of(inputs[0], "key")
+        area().put(key, indices, values, len(dtypes), done, ctx.cancellation)
 
     return run
 
@@ -132,10 +144,11 @@ def _map_unstage(node: Node, device: Device) -> KernelFunction:
     count = len(node.outputs)
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        indices = inputs[1].tolist()
+        indices = items_of(inputs[1], "indices")
         _check_count(len(indices), count)
         wanted = _answer(node, done)
-        area().get(int(inputs[0]), indices, wanted, ctx.cancellation, remove=remove)
+        key = number_of(inputs[0], "key")
+        area().get(key, indices, wanted, ctx.cancellation, remove=remove)
 
     return run
 
@@ -146,7 +159,7 @@ def _map_unstage_no_key(node: Node, device: Device) -> KernelFunction:
     count = len(node.outputs) - 1
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
-        indices = inputs[0].tolist()
+        indices = items_of(inputs[0], "indices")
         _check_count(len(indices), count)
         area().pop(indices, done, ctx.cancellation)
 

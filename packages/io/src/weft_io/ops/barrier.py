@@ -16,6 +16,7 @@ from weft_graph.ops.shape_rules import (
     with_rank,
     with_rank_at_least,
 )
+from weft_tensor import errors
 from weft_tensor.shape import Dims
 
 _HANDLE = "handle: Ref(string)"
@@ -31,7 +32,10 @@ def _insert_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _take_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[1].dims, 0, "num_elements")
-    count = None if node.attrs["allow_small_batch"] else constant_int(node.inputs[1])
+    count = constant_int(node.inputs[1])
+    if count is not None and count < 0:
+        raise errors.InvalidArgumentError(f"num_elements must not be negative, got {count}")
+    count = None if node.attrs["allow_small_batch"] else count
     barrier = node.inputs[0].node
     shapes: Sequence[Dims] = barrier.attrs["shapes"] if barrier.type == "Barrier" else ()
     components = [None if dims is None else (count, *dims) for dims in shapes]

@@ -14,7 +14,7 @@ from weft_graph.op_def import NodeSpec, register_op
 from weft_graph.ops.resource_state import current_container
 from weft_graph.ops.shape_rules import constant_int, with_rank
 from weft_tensor import errors
-from weft_tensor.shape import Dims
+from weft_tensor.shape import Dims, format_dims
 
 # --------------------------------------------------------------------------- declarations
 
@@ -72,6 +72,16 @@ def _scalar_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _no_outputs(node: NodeSpec) -> Sequence[Dims]:
     _scalars(node)
+    return ()
+
+
+def _restore_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "a handle")
+    states = node.inputs[1].dims
+    if states is not None and len(states) > 1:
+        raise errors.InvalidArgumentError(
+            f"states must be a scalar or a vector, got shape {format_dims(states)}"
+        )
     return ()
 
 
@@ -147,9 +157,9 @@ register_op(
     "ReaderRestoreStateV2",
     (*_HANDLE, "state: string"),
     (),
-    shape=_no_outputs,
+    shape=_restore_shape,
     stateful=True,
-    doc="Go on where a reader of the same kind was.",
+    doc="Go on where one reader of the same kind was, or several.",
 )
 register_op(
     "ReaderResetV2", _HANDLE, (), shape=_no_outputs, stateful=True, doc="Forget everything."
@@ -249,7 +259,7 @@ def reader_serialize_state(reader_handle: Any, name: str | None = None) -> Outpu
 
 
 def reader_restore_state(reader_handle: Any, state: Any, name: str | None = None) -> Node:
-    """Go on where a reader of the same kind was; `state` is a string of shape ()."""
+    """Go on where readers of the same kind were; `state` is a string of shape () or (n,)."""
     return create("ReaderRestoreStateV2", [reader_handle, state], None, name)
 
 

@@ -211,6 +211,11 @@ class SparseAccumulator(_Accumulator):
                 f"Expected {len(indices)} rows of values, one per index, "
                 f"got values of shape {format_dims(values.shape)}"
             )
+        if shape is not None and shape.shape != (values.ndim,):
+            raise errors.InvalidArgumentError(
+                f"Shape mismatch: the shape of the gradient must have a size for each axis of "
+                f"values of shape {format_dims(values.shape)}, got {shape.tolist()}"
+            )
         dims = self.dims
         if shape is not None and not compatible_dims(dims, tuple(shape.tolist())):
             raise errors.InvalidArgumentError(

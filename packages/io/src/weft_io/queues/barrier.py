@@ -50,6 +50,7 @@ class Barrier(Resource):
         self.types = tuple(types)
         self.shapes = tuple(shapes)
         self.is_closed = False
+        self._dropped = False
         self._incomplete: dict[bytes, _Element] = {}
         self._ready: list[tuple[int, int, _Element]] = []
         self._batches = 0
@@ -75,7 +76,8 @@ class Barrier(Resource):
         """Give elements one of their components.
 
         Args:
-          keys: of the elements; unknown ones begin a new element.
+          keys: of the elements; unknown ones begin a new element, as does one that comes again
+            when the barrier has but one component.
           values: a row per key; the barrier keeps them.
         Raises (and nothing was inserted):
           InvalidArgumentError: shapes do not fit, or an element has the component already.
@@ -83,9 +85,9 @@ class Barrier(Resource):
         """
         self._check_rows(component, keys, values)
         with self._lock:
-            self._check_keys(component, keys)
+            new = self._count_new(component, keys)
             index = _FIRST_INDEX + self._batches
-            self._batches += any(key not in self._incomplete for key in keys)
+            self._batches += bool(new)
             for row, key in enumerate(keys):
                 self._insert(component, key, index, _alone(row_of(values, row)))
         self._takes.wake()
@@ -115,22 +117,26 @@ class Barrier(Resource):
                 f"{len(keys)} keys, got {format_dims(shape)}"
             )
 
-    def _check_keys(self, component: int, keys: Sequence[bytes]) -> None:
-        seen: set[bytes] = set()
+    def _count_new(self, component: int, keys: Sequence[bytes]) -> int:
+        """How many elements the keys begin; raises what forbids one of them."""
+        new = 0
+        missing: dict[bytes, int] = {}  # what elements lack after the rows before
         for key in keys:
             element = self._incomplete.get(key)
-            if element is None and self.is_closed:
-                raise errors.CancelledError(
-                    f"Barrier {self.name!r} is closed, but attempted to insert a brand new key: "
-                    f"{key!r}.  Number of incomplete keys: {len(self._incomplete)}."
-                )
-            has = element is not None and element.values[component] is not _MISSING
-            if has or key in seen:
+            if missing.get(key) if key in missing else _has(element, component):
                 raise errors.InvalidArgumentError(
                     f"Key {key!r} already has a value for component {component} in barrier "
                     f"{self.name!r}"
                 )
-            seen.add(key)
+            begins = element is None or key in missing
+            if begins and self.is_closed:
+                raise errors.CancelledError(
+                    f"Barrier {self.name!r} is closed, but attempted to insert a brand new key: "
+                    f"{key!r}.  Number of incomplete keys: {len(self._incomplete)}."
+                )
+            new += begins
+            missing[key] = (len(self.types) if begins or element is None else element.missing) - 1
+        return new
 
     # ------------------------------------------------------------------ taking out
 
@@ -206,13 +212,14 @@ class Barrier(Resource):
 
         Args:
           cancel_pending: drop the incomplete ones.
-        Raises: CancelledError: it is closed already, and `cancel_pending` is false.
+        Raises: CancelledError: it is closed already, and there is nothing more to drop.
         """
         with self._lock:
-            if self.is_closed and not cancel_pending:
+            if self.is_closed and (self._dropped or not cancel_pending):
                 raise errors.CancelledError(f"Barrier {self.name!r} is already closed.")
             self.is_closed = True
             if cancel_pending:
+                self._dropped = True
                 self._incomplete.clear()
         self._takes.wake()
 
@@ -223,6 +230,10 @@ class Barrier(Resource):
         with self._lock:
             self._incomplete.clear()
             self._ready.clear()
+
+
+def _has(element: _Element | None, component: int) -> bool:
+    return element is not None and element.values[component] is not _MISSING
 
 
 def _alone(row: Any) -> Any:

@@ -92,6 +92,7 @@ class Queue(Resource):
       capacity: how many elements fit; unbounded when negative.
       store: where they are kept.
       least: how many a `dequeue` leaves behind while the queue is open.
+      seeds: what a random order begins with, for those who share the queue.
     Attributes:
       is_closed: whether nothing can be put in any more.
     """
@@ -107,6 +108,7 @@ class Queue(Resource):
         capacity: int,
         store: Store,
         least: int = 0,
+        seeds: tuple[int, int] = (0, 0),
         container: str = DEFAULT_CONTAINER,
     ) -> None:
         super().__init__(name, container)
@@ -115,6 +117,7 @@ class Queue(Resource):
         self.shapes = tuple(shapes)
         self.capacity = UNBOUNDED if capacity < 0 else capacity
         self.least = least
+        self.seeds = seeds
         self.is_closed = False
         self._store = store
         self._enqueues = Waiters()
@@ -154,7 +157,7 @@ class Queue(Resource):
         for i, (value, dims) in enumerate(zip(values, self.shapes, strict=False)):
             shape = shape_of(value)
             if shape != dims and not compatible_dims(dims, shape):
-                raise _mismatch(i, dims, shape)
+                raise self._mismatch(i, dims, shape)
 
         waiting = _Waiting(self, done)
 
@@ -221,14 +224,18 @@ class Queue(Resource):
 
         def attempt() -> Any:
             if self.is_closed:
-                raise errors.CancelledError(f"Queue {self.name!r} is already closed.")
+                raise errors.CancelledError(f"{self.flavour} {self.name!r} is already closed.")
             self.is_closed = True
             return None
 
         if cancel_pending:
             with self._lock:
                 self.is_closed = True
-            self._enqueues.fail_all(errors.CancelledError("Enqueue operation was cancelled"))
+            self._enqueues.fail_all(
+                errors.CancelledError(
+                    f"Enqueue operation was cancelled: {self.flavour} {self.name!r} was closed"
+                )
+            )
             done(None)
         else:
             self._enqueues.wait(attempt, _Waiting(self, done), cancellation)
@@ -367,7 +374,8 @@ class Queue(Resource):
         for i, shape in enumerate(shapes):
             dims = self.shapes[i] if self.shapes else None
             if shape[0] != size or (dims != shape[1:] and not compatible_dims(dims, shape[1:])):
-                raise _mismatch(i, None if dims is None else (size, *dims), shape, size)
+                wanted = None if dims is None else (size, *dims)
+                raise self._mismatch(i, wanted, shape, size)
         return size
 
     def _check_batches(self, count: int) -> None:
@@ -378,18 +386,17 @@ class Queue(Resource):
             )
         if not self.shapes or None in self.shapes:
             raise errors.InvalidArgumentError(
-                f"{self.flavour}'s DequeueMany and DequeueUpTo require the components to have "
-                "specified shapes."
+                f"{self.flavour} {self.name!r}: DequeueMany and DequeueUpTo require the components "
+                "to have specified shapes."
             )
 
-
-def _mismatch(
-    component: int, dims: Dims, shape: tuple[int, ...], size: int | None = None
-) -> errors.InvalidArgumentError:
-    wanted = format_dims(dims)
-    if dims is None and size is not None:
-        wanted = f"a first size of {size}, that of component 0"
-    return errors.InvalidArgumentError(
-        f"Shape mismatch in tuple component {component}. "
-        f"Expected {wanted}, got {format_dims(shape)}"
-    )
+    def _mismatch(
+        self, component: int, dims: Dims, shape: tuple[int, ...], size: int | None = None
+    ) -> errors.InvalidArgumentError:
+        wanted = format_dims(dims)
+        if dims is None and size is not None:
+            wanted = f"a first size of {size}, that of component 0"
+        return errors.InvalidArgumentError(
+            f"{self.flavour} {self.name!r}: Shape mismatch in tuple component {component}. "
+            f"Expected {wanted}, got {format_dims(shape)}"
+        )

@@ -9,7 +9,9 @@ import numpy as np
 
 from weft_exec.kernels.registry import kernels_of
 from weft_exec.resources import Done
+from weft_tensor import errors
 from weft_tensor.dtypes import DType, string
+from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
     from weft_graph.node import Node, Output
@@ -27,6 +29,37 @@ def shape_of(value: Any) -> tuple[int, ...]:
     """The shape of a value on an edge; handles and variants have rank 0."""
     shape: tuple[int, ...] = getattr(value, "shape", ())
     return shape
+
+
+def number_of(value: Any, what: str) -> int:
+    """The integer in a value of shape ().
+
+    Args:
+      what: for the message.
+    Raises: InvalidArgumentError: the value has another rank.
+    """
+    shape = shape_of(value)
+    if shape:
+        raise errors.InvalidArgumentError(
+            f"{what} must be a scalar, got shape {format_dims(shape)}"
+        )
+    return int(value)
+
+
+def items_of(value: Any, what: str) -> list[Any]:
+    """The elements of a value of shape (n,).
+
+    Args:
+      what: for the message.
+    Raises: InvalidArgumentError: the value has another rank.
+    """
+    shape = shape_of(value)
+    if len(shape) != 1:
+        raise errors.InvalidArgumentError(
+            f"{what} must be a vector, got shape {format_dims(shape)}"
+        )
+    found: list[Any] = value.tolist()
+    return found
 
 
 def row_of(batch: Array, index: int) -> Any:

@@ -232,7 +232,7 @@ class Reader:
         self.records_produced = 0
         self.work_units_completed = 0
         self._file: FileReader | None = None
-        self._waiting: deque[bytes] = deque()
+        self._waiting: deque[tuple[bytes, reader_state.Place]] = deque()
         self._error: errors.OpError | None = None
 
     @property
@@ -242,7 +242,7 @@ class Reader:
 
     def start(self, path: bytes) -> None:
         """Give it a file to read when it is done with those before."""
-        self._waiting.append(path)
+        self._waiting.append((path, reader_state.START))
 
     def read(self, limit: int) -> Taken:
         """The next records of the file, up to `limit`; none where it has ended.
@@ -254,8 +254,8 @@ class Reader:
         if error is not None:
             raise error
         if self._file is None:
-            name = self._waiting.popleft()
-            self._file = FileReader(self.kind, name, self.settings, reader_state.START)
+            name, place = self._waiting.popleft()
+            self._file = FileReader(self.kind, name, self.settings, place)
         keys: list[bytes] = []
         values: list[bytes] = []
         while self._file is not None and len(values) < limit:
@@ -309,23 +309,32 @@ class Reader:
         )
         return reader_state.encode(state)
 
-    def restore(self, data: bytes) -> None:
-        """Take over a state of a reader of the same kind and settings.
+    def restore(self, *data: bytes) -> None:
+        """Take over the states of readers of the same kind and settings.
+
+        Of several it finishes the files that they were in one after the other, and its counters
+        are their sums; without any it is as in the beginning.
 
         Raises:
           DataLossError: the bytes are damaged; the reader is unchanged.
           InvalidArgumentError: they are no state, or that of another reader.
         """
-        state = reader_state.decode(data)
+        states = [self._checked(reader_state.decode(each)) for each in data]
+        self.reset()
+        begun = [state.current for state in states if state.current is not None]
+        self._waiting.extend(begun[1:])
+        for state in states:
+            self.records_produced += state.records_produced
+            self.work_units_completed += state.work_units_completed
+            self._waiting.extend(state.waiting)
+        if begun:
+            path, place = begun[0]
+            self._file = FileReader(self.kind, path, self.settings, place)
+
+    def _checked(self, state: ReaderState) -> ReaderState:
         if state.kind != self.kind or state.settings != self.settings:
             raise errors.InvalidArgumentError(
                 f"the state of a {self.kind} with settings {self.settings} is required, got that "
                 f"of a {state.kind} with {dict(state.settings)}"
             )
-        self.reset()
-        self.records_produced = state.records_produced
-        self.work_units_completed = state.work_units_completed
-        self._waiting.extend(state.waiting)
-        if state.current is not None:
-            path, place = state.current
-            self._file = FileReader(self.kind, path, self.settings, place)
+        return state

@@ -5,7 +5,7 @@
     4 bytes  length of what follows, before the checksum
     n bytes  JSON: {"reader": kind, "settings": {...}, "records_produced": n,
              "work_units_completed": n, "current": null or [file, base, taken, number],
-             "waiting": [file, ...]}
+             "waiting": [file or [file, base, taken, number], ...]}
     4 bytes  CRC-32C of all before
 
 Integers are little-endian. A file's name that is no UTF-8 has its other bytes as lone surrogates.
@@ -52,7 +52,7 @@ class ReaderState(NamedTuple):
       kind, settings: what reader it is.
       records_produced, work_units_completed: its counters.
       current: the file that it is in, and where.
-      waiting: files that it was given and has not begun.
+      waiting: files that it was given, and where to begin in them.
     """
 
     kind: str
@@ -60,7 +60,7 @@ class ReaderState(NamedTuple):
     records_produced: int
     work_units_completed: int
     current: tuple[bytes, Place] | None
-    waiting: list[bytes]
+    waiting: list[tuple[bytes, Place]]
 
 
 def encode(state: ReaderState) -> bytes:
@@ -71,7 +71,10 @@ def encode(state: ReaderState) -> bytes:
         "records_produced": state.records_produced,
         "work_units_completed": state.work_units_completed,
         "current": state.current and [_text(state.current[0]), *state.current[1]],
-        "waiting": [_text(path) for path in state.waiting],
+        "waiting": [
+            _text(path) if place == START else [_text(path), *place]
+            for path, place in state.waiting
+        ],
     }
     body = json.dumps(fields).encode()
     data = _HEAD.pack(_MAGIC, _VERSION, len(body)) + body
@@ -112,13 +115,20 @@ def _state_of(body: bytes) -> ReaderState:
             settings=_checked(fields["settings"], dict),
             records_produced=_count(fields["records_produced"]),
             work_units_completed=_count(fields["work_units_completed"]),
-            current=None if current is None else (_path(current[0]), _place(current[1:])),
-            waiting=[_path(path) for path in _checked(fields["waiting"], list)],
+            current=None if current is None else _part(current),
+            waiting=[
+                _part(file) if isinstance(file, list) else (_path(file), START)
+                for file in _checked(fields["waiting"], list)
+            ],
         )
     except (ValueError, KeyError, TypeError, IndexError, RecursionError) as cause:
         raise errors.InvalidArgumentError(
             f"a reader's state has other fields than it must: {cause!r}"
         ) from cause
+
+
+def _part(fields: Any) -> tuple[bytes, Place]:
+    return _path(fields[0]), _place(fields[1:])
 
 
 def _place(numbers: Any) -> Place:

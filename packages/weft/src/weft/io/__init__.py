@@ -1,5 +1,6 @@
 """`wf.io`: files, records, what is in them, and bytes in strings."""
 
+from weft.io import gfile as gfile
 from weft_graph.ops.strings import (
     decode_base64 as decode_base64,
     decode_raw as decode_raw,
@@ -35,6 +36,7 @@ from weft_io.python_io import (
     TFRecordCompressionType as TFRecordCompressionType,
     TFRecordOptions as TFRecordOptions,
     TFRecordWriter as TFRecordWriter,
+    tf_record_batches as tf_record_batches,
     tf_record_iterator as tf_record_iterator,
 )
 from weft_io.queue_ops import (
@@ -43,3 +45,5 @@ from weft_io.queue_ops import (
     QueueBase as QueueBase,
     RandomShuffleQueue as RandomShuffleQueue,
 )
+from weft_io.readers import ParquetReader as ParquetReader
+from weft_io.records.parquet import parquet_batches as parquet_batches
