@@ -26,7 +26,7 @@ class Device:
       spec: the same, parsed.
       type: "CPU".
       xp: the array module of its values, numpy or cupy.
-      allocator: where results over 4 KB come from; has `empty(shape, dtype)`.
+      allocator: where results over 64 KB come from; has `empty(shape, dtype)`.
       resources: the session's variables, queues and counters.
       config: the session's options.
     """

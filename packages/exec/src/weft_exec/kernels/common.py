@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
 
-LARGE = 4096
+LARGE = 1 << 16
 """Results of more bytes than this come from the device's pool."""
 
 NARROW = (dtypes.float16, dtypes.bfloat16)
