@@ -17,6 +17,7 @@ import importlib.util
 import json
 import os
 import subprocess
+import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -68,6 +69,23 @@ def test_every_row_is_recorded() -> None:
 @pytest.mark.parametrize("name", TABLE)
 def test_program(name: str) -> None:
     check(TABLE[name], EXPECTED[name])
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_program_on_three_devices(name: str) -> None:
+    """With every node anywhere, so that most edges cross devices, loops' back edges aside."""
+    row = TABLE[name]
+    if row.refused:
+        pytest.skip("not built")
+    expected = EXPECTED[name]["order 1" if row.order else "order 0"]
+    built = PACKAGE.build(weft, row, min(row.order, 1))
+    if "error" in expected or len(built.derivatives) < min(row.order, 1):
+        pytest.skip("not recorded")
+    for node in built.graph.nodes:
+        node.device = f"/device:CPU:{zlib.crc32(node.name.encode()) % 3}"
+    proto = weft.ConfigProto(device_count={"CPU": 3}, allow_soft_placement=True)
+    runs = PACKAGE.run(weft, row, built, proto)
+    compare(f"{row.name} on three devices", row, built, runs, copy.deepcopy(expected))
 
 
 def check(row: Any, recorded: Any) -> None:

@@ -9,20 +9,24 @@ from weft_exec.config import SessionConfig
 from weft_exec.device import Device
 from weft_exec.kernels.registry import Kernel, find_kernel, kernels_of
 from weft_graph.device_spec import DeviceSpec
-from weft_graph.node import Node
+from weft_graph.functions.state import CALLS
+from weft_graph.node import Node, Output
 from weft_graph.ops.control_flow import ROUTING
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 
 _log = logging.getLogger("weft")
+
+_PASSING = ROUTING | CALLS
+"""Nodes that pass handles on, and do nothing with what is behind them."""
 
 
 class Placer:
     """Places the nodes of one session.
 
-    Nodes that must be together (by colocation, or because one takes the other's reference) form a
-    group, found over the whole graph and not only what a Run needs.  A group goes to the first
-    device that meets all its requests and has kernels for all its members; one with state stays
-    there.
+    Nodes that must be together (by colocation, or because one takes the other's reference or
+    handle) form a group, found over the whole graph and not only what a Run needs.  A group goes to
+    the first device that meets all its requests and has kernels for all its members; one with state
+    stays there.
     """
 
     def __init__(self, devices: Sequence[Device], config: SessionConfig) -> None:
@@ -43,6 +47,10 @@ class Placer:
             if not node.op_def.simple:
                 for arg, source in zip(node.op_def.inputs, node.inputs, strict=False):
                     if arg.is_ref:
+                        self._unite(source.node, node)
+            if len(self._devices) > 1:
+                for source in node.inputs:
+                    if source.dtype.is_ref or _is_used(source, node):
                         self._unite(source.node, node)
 
     def _find(self, name: str) -> str:
@@ -137,6 +145,15 @@ class Placer:
             node=node.name,
             line=node.line or None,
         )
+
+
+def _is_used(source: Output, node: Node) -> bool:
+    """Whether `node` uses the resource behind a handle, if `source` is one."""
+    return (
+        source.dtype is dtypes.resource
+        and node.type not in _PASSING
+        and source.node.type not in _PASSING
+    )
 
 
 def _requests(members: Sequence[Node]) -> str:

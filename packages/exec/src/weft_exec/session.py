@@ -21,7 +21,9 @@ from weft_exec.executor.derive import derive
 from weft_exec.executor.driver import Driver, checker
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.parts import derive_parts
 from weft_exec.executor.pool import shared_pool
+from weft_exec.executor.priority import by_priority
 from weft_exec.executor.quiet import quietly
 from weft_exec.feeds import converter
 from weft_exec.fetches import FetchPlan, expand_feed, structure_key
@@ -35,6 +37,8 @@ from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
 from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.inline import inline_calls
+from weft_graph.passes.partition import partition
+from weft_graph.passes.step_graph import StepGraph
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -320,9 +324,20 @@ class BaseSession:
                 simplify(step)
                 fold_constants(step, self._devices[0])
                 eliminate_common_subexpressions(step)
-            executable = derive(step, self._placer.place, self._overlap)
+            executable = self._derive_step(step)
             self._executables.add(executable)
         return _Signature(plan, executable, [converter(f) for f in feeds], single)
+
+    def _derive_step(self, step: StepGraph) -> Executable:
+        nodes = by_priority(step.live_nodes())
+        if len(self._devices) > 1:
+            home = self._devices[0].name
+            parts = partition(step, nodes, lambda node: self._placer.place(node)[0].name, home)
+            if parts is not None:
+                devices = {device.name: device for device in self._devices}
+                feeds, fetches = len(step.feeds), len(step.fetches)
+                return derive_parts(parts, devices, self._overlap, feeds, fetches)
+        return derive(step, self._placer.place, self._overlap, nodes)
 
     def _extend(self) -> None:
         with self._lock:

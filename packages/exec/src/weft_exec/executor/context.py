@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_exec.cancellation import Cancellation
+from weft_exec.executor.rendezvous import Rendezvous
 from weft_tensor import errors
 
 _step_ids = itertools.count(1)
@@ -22,16 +23,35 @@ class StepContext:
       container: where resources without a container go.
     """
 
-    __slots__ = ("_at_end", "_ended", "_tokens", "cancellation", "container", "deadline", "step_id")
+    __slots__ = (
+        "_at_end",
+        "_ended",
+        "_rendezvous",
+        "_tokens",
+        "cancellation",
+        "container",
+        "deadline",
+        "step_id",
+    )
 
     def __init__(self, deadline: float | None, container: str) -> None:
         self.step_id = next(_step_ids)
         self.cancellation = Cancellation()
         self.deadline = deadline
         self.container = container
+        self._rendezvous: Rendezvous | None = None
         self._at_end: dict[int, Callable[[], None]] = {}
         self._tokens = itertools.count(1)
         self._ended = False
+
+    @property
+    def rendezvous(self) -> Rendezvous:
+        """Where the parts of the step hand each other values."""
+        found = self._rendezvous
+        if found is None:
+            found = self._rendezvous = Rendezvous()
+            self.cancellation.register(found.abort)
+        return found
 
     def at_end(self, callback: Callable[[], None]) -> int:
         """Call `callback()` when the step has ended, however it did; at once when it has already.
@@ -54,6 +74,8 @@ class StepContext:
     def end(self) -> None:
         """Note that nothing of the step runs any more; its driver calls this."""
         self._ended = True
+        if self._rendezvous is not None:
+            self._rendezvous.abort(errors.CancelledError("the step has ended"))
         for token in list(self._at_end):
             self._call(token)
 

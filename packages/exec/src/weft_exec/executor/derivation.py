@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from weft_exec.device import Device
-from weft_exec.executor.entries import ORDER, WHOLE, Item, Need, group
+from weft_exec.executor.entries import ORDER, RECEIVE, SEND, WHOLE, Item, Need, group
 from weft_exec.executor.executable import Executable, Fetch
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.layout import in_line
@@ -20,6 +20,8 @@ from weft_graph.passes.step_graph import StepGraph
 from weft_tensor import errors
 
 Placement = Callable[[Node], tuple[Device, Kernel]]
+
+_TRANSFERS = {"_Send": SEND, "_Recv": RECEIVE}
 
 
 class Derivation:
@@ -125,6 +127,7 @@ class Derivation:
             found = located(error, node, device.name, ())
             raise found from found.__cause__
         item = self._item(node, device.name, kernel.heavy, kernel.asynchronous)
+        item.kind = _TRANSFERS.get(node.type, item.kind)
         arguments = [self._argument(node, i, item) for i in range(len(node.inputs))]
         self._order(node, item)
         results = [self.slot(node) for _ in node.outputs]

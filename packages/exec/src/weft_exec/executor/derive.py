@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft_exec.executor.derivation import Derivation, Placement
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.flow_derivation import FlowDerivation, isolate_fetches
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import by_priority
-from weft_graph.passes.flow import Flow, has_control_flow
+from weft_graph.node import Node
+from weft_graph.passes.flow import Flow, has_control_flow, ordered_by
 from weft_graph.passes.step_graph import StepGraph
 
 
-def derive(step: StepGraph, place: Placement, overlap: Overlap) -> Executable:
+def derive(
+    step: StepGraph, place: Placement, overlap: Overlap, nodes: Sequence[Node] | None = None
+) -> Executable:
     """The executable of a step graph.
 
     Args:
       step: pruned and optimised.
       place: node to device and kernel.
       overlap: what may run side by side.
+      nodes: its live nodes, in the order in which they should run; `by_priority` by default.
     Raises: OpError: a node has no place, or its kernel refuses its attributes.
     """
-    nodes = by_priority(step.live_nodes())
+    nodes = by_priority(step.live_nodes()) if nodes is None else nodes
     if not has_control_flow(nodes):
         return Derivation(step, place, overlap).derive(nodes)
     flow = Flow(nodes)
     if isolate_fetches(step, flow):
-        nodes = by_priority(step.live_nodes())
+        place_of = {node: i for i, node in enumerate(nodes)}
+        isolated = [output.node for output in step.isolated]
+        nodes = ordered_by([*nodes, *isolated], lambda node: place_of.get(node, -1))
         flow = Flow(nodes)
     return FlowDerivation(step, place, overlap, flow).derive(nodes)

@@ -13,12 +13,14 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.context import Completion, StepContext
-from weft_exec.executor.entries import Entry
+from weft_exec.executor.entries import RECEIVE, SEND, Entry
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.pool import Task, ThreadPool
+from weft_exec.executor.rendezvous import DEAD, key_of
 from weft_exec.executor.step import Iteration, StepMachine, Token
 from weft_exec.kernel_errors import located
+from weft_graph.node import Node
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -41,11 +43,10 @@ class Driver:
         pool: ThreadPool | None,
         trace: StepTrace | None,
     ) -> None:
-        assert executable.plan is not None
         self._context = context
         self._pool = pool
         self._trace = trace
-        self._machine = StepMachine(executable.plan, slots)
+        self._machine: StepMachine = executable.machine(slots)
         self._mailbox: SimpleQueue[tuple[Token | None, Any, BaseException | None]] = SimpleQueue()
         self._on_pool: dict[Token, Task] = {}
 
@@ -83,7 +84,12 @@ class Driver:
 
     def _start(self, token: Token) -> None:
         entry, iteration = token
-        if entry.kernel is not None:
+        if entry.kind == SEND:
+            self._send(token)
+        elif entry.kind == RECEIVE:
+            key = key_of(_node(entry), iteration)
+            self._context.rendezvous.receive(key, Completion(token, self._mailbox.put))
+        elif entry.kernel is not None:
             self._start_asynchronous(token)
         elif not entry.heavy:
             try:
@@ -131,6 +137,18 @@ class Driver:
         else:
             record = None if self._trace is None else self._trace.record
             segment.run_checked(slots, checker(context), record)
+
+    def _send(self, token: Token) -> None:
+        entry, iteration = token
+        value = DEAD
+        if not iteration.dead[entry.local]:
+            error = self._run_entry(token) if entry.segment.instructions else None
+            if error is not None:
+                self._completed(token, error)
+                return
+            (value,) = entry.arguments(iteration.slots)
+        self._context.rendezvous.send(key_of(_node(entry), iteration), value)
+        self._machine.finished(token)
 
     def _start_asynchronous(self, token: Token) -> None:
         entry, iteration = token
@@ -190,12 +208,14 @@ class Driver:
             if error is not None and not isinstance(error, errors.OpError):
                 raise error
         else:
-            assert entry.node is not None
+            if value is DEAD:
+                self._machine.finished(token, dead=True)
+                return
             if self._trace is not None:
                 self._trace.arrived(token)
             if error is not None:
                 inputs = entry.arguments(iteration.slots)
-                error = located(error, entry.node, entry.device, inputs)
+                error = located(error, _node(entry), entry.device, inputs)
             else:
                 error = self._store(entry, iteration.slots, value)
         self._completed(token, error)
@@ -246,6 +266,11 @@ class Driver:
         for task in list(self._on_pool.values()):
             if not task.claim():
                 task.finished.wait()
+
+
+def _node(entry: Entry) -> Node:
+    assert entry.node is not None
+    return entry.node
 
 
 def _say_where(error: errors.OpError, iteration: Iteration | None) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from weft_exec.executor.linear import Gather, Instruction, Segment, Slots, slot_range
 from weft_graph.node import Node
 from weft_graph.passes.flow import ALWAYS, Frame, Guard
+from weft_graph.passes.partition import DEPTH
 from weft_tensor import errors
 
 Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Sequence[int], Node]
@@ -26,8 +27,8 @@ Need = tuple["Item", int]
 WHOLE, ORDER = -1, -2
 """All of an item; or only that it is over, dead or not."""
 
-WORK, TRIGGER, SWITCH, MERGE, ENTER, EXIT, NEXT = range(7)
-"""Kinds of entries: computing, computing even where dead, and those that route values."""
+WORK, TRIGGER, SWITCH, MERGE, ENTER, EXIT, NEXT, SEND, RECEIVE = range(9)
+"""Kinds of entries: computing, computing even where dead, those that route values, transfers."""
 
 
 class Item:
@@ -158,6 +159,7 @@ class Entry:
       sources, ahead, back: for a Merge, where each input is, how many come from its own iteration,
         and how many from the one before.
       heavy: worth a thread of the pool.
+      part: which of several parts of a step it belongs to.
       pending: number of ends it waits for.
       edges, sides: what waits for it; for a Switch, also what waits for each side.
       shared: slots it uses that other entries make or use.
@@ -177,6 +179,7 @@ class Entry:
         "kind",
         "local",
         "node",
+        "part",
         "pending",
         "pred",
         "segment",
@@ -204,6 +207,7 @@ class Entry:
         self.pred = 0 if first is None else first.pred
         self.sources: tuple[int, ...] = ()
         self.ahead = self.back = 0
+        self.part = 0
         self.pending = 0
         self.edges = Edges()
         self.sides = (Edges(), Edges()) if self.kind == SWITCH else ()
@@ -298,9 +302,12 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
 
 
 def _assign_levels(items: Sequence[Item]) -> None:
+    step = len(items) + 1  # more than there are levels between one transfer and the next
     for item in items:
         sources = [need for need in item.sources if need.kind != NEXT]
         item.level = max([need.level + _rises(need, item) for need in sources], default=0)
+        if item.kind == RECEIVE:
+            item.level = max(item.level, item.node.attrs[DEPTH] * step)
         if item.alone:
             continue
         for need in sources:
@@ -373,7 +380,7 @@ def _entry(
         for slot in (*uses, *made):
             touch(slot, i)
     lone = parts[0]
-    if lone.kind not in (WORK, TRIGGER):
+    if lone.kind not in (WORK, TRIGGER, SEND, RECEIVE):
         for slot in _taken(lone):
             touch(slot, -1)
     if lone.kind == MERGE:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.executor.linear import Segment, Slots
+from weft_exec.executor.step import StepMachine
 from weft_graph.node import Output
 from weft_tensor import errors
 
@@ -45,6 +46,11 @@ class Executable:
         self.fetches = tuple(fetches)
         self.linear = linear
         self.plan = plan
+
+    def machine(self, slots: Slots) -> Any:
+        """The ready queue of a step, where not all of it runs in a line."""
+        assert self.plan is not None
+        return StepMachine(self.plan, slots)
 
     def results(self, slots: Slots) -> list[Any]:
         """The fetched values, which belong to the caller from now on.

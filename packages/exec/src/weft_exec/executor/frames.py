@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from weft_exec.executor.entries import ENTER, EXIT, MERGE, Entry
-from weft_exec.executor.linear import Slots
+from weft_exec.executor.linear import Segment, Slots
 from weft_graph.passes.flow import Frame
 
 
@@ -78,6 +78,13 @@ class StepPlan:
         for entry in entries:
             root.add(entry)
         return cls(root, entries)
+
+    @classmethod
+    def of_segment(cls, segment: Segment) -> StepPlan:
+        """The plan of a step that runs in a line, as one entry that is worth a thread."""
+        entry = Entry(0, segment)
+        entry.heavy = True
+        return cls.of_root([entry], {})
 
     @classmethod
     def of_frames(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 
 from weft_graph.node import Node, Output
 from weft_graph.ops.control_flow import ROUTING
-from weft_graph.passes.flow import needs_of
+from weft_graph.passes.flow import ordered_by
 
 _VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 _ONLY_LOOKS = frozenset(
@@ -21,6 +20,7 @@ _ONLY_LOOKS = frozenset(
         "ResourceInitializedValue",
         "VarIsInitializedOp",
         "VariableShape",
+        "_Send",
     }
 )
 """Ops that take a variable's reference or handle and leave its value alone."""
@@ -34,26 +34,7 @@ def by_priority(nodes: Sequence[Node]) -> list[Node]:
     """
     if not any(updates(node) for node in nodes):
         return list(nodes)
-    inside = set(nodes)
-    users: dict[Node, list[Node]] = {node: [] for node in nodes}
-    pending: dict[Node, int] = {}
-    position = {node: i for i, node in enumerate(nodes)}
-    for node in nodes:
-        needs = inside.intersection(needs_of(node))
-        pending[node] = len(needs)
-        for need in needs:
-            users[need].append(node)
-    ready = [(updates(node), position[node]) for node in nodes if not pending[node]]
-    heapq.heapify(ready)
-    result: list[Node] = []
-    while ready:
-        node = nodes[heapq.heappop(ready)[1]]
-        result.append(node)
-        for user in users[node]:
-            pending[user] -= 1
-            if not pending[user]:
-                heapq.heappush(ready, (updates(user), position[user]))
-    return result
+    return ordered_by(nodes, updates)
 
 
 def updates(node: Node) -> bool:

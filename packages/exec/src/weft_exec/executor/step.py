@@ -23,6 +23,8 @@ from weft_exec.executor.entries import (
     ENTER,
     MERGE,
     NEXT,
+    RECEIVE,
+    SEND,
     SWITCH,
     TRIGGER,
     WORK,
@@ -35,6 +37,10 @@ from weft_tensor import errors
 
 _ALIVE = -1
 """In place of the number of dead inputs: a Merge has a live one."""
+
+_EVEN_DEAD = (TRIGGER, SEND)
+_ALIVE_ONLY = (WORK, RECEIVE)
+"""Kinds that run: also where something that they wait for is dead, and only where nothing is."""
 
 
 class Iteration:
@@ -177,16 +183,18 @@ class StepMachine:
         self.heavy_ready -= heavy
         return token
 
-    def finished(self, token: Token) -> None:
+    def finished(self, token: Token, dead: bool = False) -> None:
         """Note that a running entry has finished; what follows from it becomes ready.
 
+        Args:
+          dead: what it received was dead.
         Raises: InternalError: it was not running.
         """
         self._stop(token)
         entry, iteration = token
         if entry.kernel is None:
             self._interrupted = False
-        self._tell(iteration, entry.edges, False, iteration.slots)
+        self._tell(iteration, entry.edges, dead, iteration.slots)
         self._ended(entry, iteration)
         if self._routed:
             self._route_all()
@@ -251,7 +259,7 @@ class StepMachine:
         """An entry waits for nothing more."""
         iteration.active += 1
         kind = entry.kind
-        if kind == TRIGGER or (kind == WORK and not iteration.dead[entry.local]):
+        if kind in _EVEN_DEAD or (kind in _ALIVE_ONLY and not iteration.dead[entry.local]):
             item = (entry.heavy, iteration.serial, entry.index, entry, iteration)
             heapq.heappush(self._ready, item)
             self.heavy_ready += entry.heavy
@@ -327,7 +335,7 @@ class StepMachine:
             kind = entry.kind
             if kind == SWITCH:
                 self._switch(entry, iteration, dead)
-            elif kind in (MERGE, WORK):
+            elif kind == MERGE or kind in _ALIVE_ONLY:
                 self._tell(iteration, entry.edges, dead, iteration.slots)
             elif kind == ENTER:
                 self._enter(entry, iteration, dead)

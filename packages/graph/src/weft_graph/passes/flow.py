@@ -8,7 +8,8 @@ Merge of unrelated inputs, a guard holds an atom of its own and the frame is not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft_graph.node import Node, Output
@@ -271,6 +272,30 @@ def needs_of(node: Node) -> Iterable[Node]:
         if not is_back_edge(node, source):
             yield source.node
     yield from node.control_inputs
+
+
+def ordered_by(nodes: Sequence[Node], key: Callable[[Node], Any]) -> list[Node]:
+    """`nodes` with what they wait for before them, and where there is a choice by `key`."""
+    inside = set(nodes)
+    users: dict[Node, list[Node]] = {node: [] for node in nodes}
+    pending: dict[Node, int] = {}
+    for node in nodes:
+        needs = inside.intersection(needs_of(node))
+        pending[node] = len(needs)
+        for need in needs:
+            users[need].append(node)
+    keys = {node: (key(node), i) for i, node in enumerate(nodes)}
+    ready = [keys[node] for node in nodes if not pending[node]]
+    heapq.heapify(ready)
+    result: list[Node] = []
+    while ready:
+        node = nodes[heapq.heappop(ready)[1]]
+        result.append(node)
+        for user in users[node]:
+            pending[user] -= 1
+            if not pending[user]:
+                heapq.heappush(ready, keys[user])
+    return result
 
 
 def complement(guards: Sequence[Guard]) -> Guard | None:

@@ -1,0 +1,166 @@
+"""A step of several parts, each with a ready queue of its own, driven as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft_exec.device import Device
+from weft_exec.executor.derive import derive
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.frames import StepPlan
+from weft_exec.executor.linear import Slots
+from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.step import StepMachine, Token
+from weft_exec.kernels.registry import Kernel, find_kernel
+from weft_graph.node import Node
+from weft_graph.passes.partition import Part
+from weft_tensor import errors
+
+
+class StepMachines:
+    """The ready queues of the parts of one step; otherwise as one `StepMachine`."""
+
+    def __init__(self, machines: Sequence[StepMachine]) -> None:
+        self._machines = list(machines)
+        self._next = 0
+
+    @property
+    def running(self) -> list[Token]:
+        """Entries handed out and not finished."""
+        return [token for machine in self._machines for token in machine.running]
+
+    @property
+    def heavy_ready(self) -> int:
+        """How many of the ready entries are heavy."""
+        return sum(machine.heavy_ready for machine in self._machines)
+
+    @property
+    def error(self) -> errors.OpError | None:
+        """The first failure."""
+        return self._machines[0].error
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing runs and nothing more will."""
+        return all([machine.done for machine in self._machines])
+
+    def take(self) -> Token | None:
+        """Hand out a ready entry of the parts in turn, or None."""
+        count = len(self._machines)
+        for i in range(count):
+            token = self._machines[(self._next + i) % count].take()
+            if token is not None:
+                self._next = (self._next + i + 1) % count
+                return token
+        return None
+
+    def finished(self, token: Token, dead: bool = False) -> None:
+        """Note that a running entry has finished."""
+        self._machines[token[0].part].finished(token, dead)
+
+    def failed(self, token: Token, error: errors.OpError) -> bool:
+        """Note that a running entry has failed; returns whether it is the first failure."""
+        first = self._machines[token[0].part].failed(token, error)
+        return self.abort(error) or first
+
+    def abort(self, error: errors.OpError) -> bool:
+        """Let nothing more start in any part; returns whether this is the first failure."""
+        return all([machine.abort(error) for machine in self._machines])
+
+    def interrupt(self, error: errors.OpError) -> bool:
+        """As `abort`, from outside."""
+        return all([machine.interrupt(error) for machine in self._machines])
+
+    def end(self) -> None:
+        """Forget an interruption that hit nothing."""
+        for machine in self._machines:
+            machine.end()
+
+    def close(self) -> None:
+        """Let go of all values."""
+        for machine in self._machines:
+            machine.close()
+
+
+class PartedExecutable(Executable):
+    """What runs one signature on several devices.
+
+    Its slots are the fed values, and last the slots of the parts.
+    """
+
+    __slots__ = ("_count", "_parts")
+
+    def __init__(self, parts: Sequence[tuple[Part, Executable]], feeds: int, fetches: int) -> None:
+        super().__init__([None] * (feeds + 1), range(feeds), (), None, None)
+        self._parts = list(parts)
+        self._count = fetches
+        for i, (_, executable) in enumerate(parts):
+            if executable.linear is not None:
+                executable.plan = StepPlan.of_segment(executable.linear)
+                executable.linear = None
+            assert executable.plan is not None
+            for entry in executable.plan.entries:
+                entry.part = i
+
+    def machine(self, slots: Slots) -> Any:
+        """The ready queues of a step."""
+        own = []
+        machines = []
+        for part, executable in self._parts:
+            mine = executable.template.copy()
+            for slot, position in zip(executable.feed_slots, part.feeds, strict=True):
+                mine[slot] = slots[position]
+            own.append(mine)
+            machines.append(executable.machine(mine))
+        slots[-1] = own
+        return StepMachines(machines)
+
+    def results(self, slots: Slots) -> list[Any]:
+        """The fetched values, which belong to the caller from now on."""
+        found: list[Any] = [None] * self._count
+        for (part, executable), mine in zip(self._parts, slots[-1], strict=True):
+            for position, value in zip(part.fetches, executable.results(mine), strict=True):
+                found[position] = value
+        return found
+
+    def cancel(self) -> None:
+        """Let running steps end at the next node, with a CancelledError, and later ones at once."""
+        for _, executable in self._parts:
+            executable.cancel()
+
+
+def derive_parts(
+    parts: Mapping[str, Part],
+    devices: Mapping[str, Device],
+    overlap: Overlap,
+    feeds: int,
+    fetches: int,
+) -> PartedExecutable:
+    """The executable of a step that was partitioned.
+
+    Args:
+      parts: by device.
+      feeds, fetches: how many the whole step has.
+    Raises: OpError: as `derive`.
+    """
+    derived = [
+        (part, derive(part.step, _on(devices[name]), overlap, part.nodes))
+        for name, part in parts.items()
+    ]
+    return PartedExecutable(derived, feeds, fetches)
+
+
+def _on(device: Device) -> Any:
+    def place(node: Node) -> tuple[Device, Kernel]:
+        found = find_kernel(node, device.type)
+        if found is None:
+            raise errors.UnimplementedError(
+                f"no kernel of {node.type} for {device.type}",
+                op=node.type,
+                node=node.name,
+                line=node.line or None,
+            )
+        return device, found
+
+    return place

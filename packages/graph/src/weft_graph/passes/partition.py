@@ -1,0 +1,468 @@
+"""Partitioning: a step becomes one graph for each device, joined by Send and Receive.
+
+A value that is needed on another device is sent there once, by name (paper, 3.2.2).  A Receive that
+is inside a loop runs in every iteration, for which its device has a part of the loop: variables of
+its own, or else a small loop that does nothing but go round as often (paper, 4.4).  Such a part
+gets the predicate in each iteration from the device that computes it.  Whether a value is dead is
+sent like a value, so that conditionals need nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from weft_graph.graph import Graph
+from weft_graph.node import Node, Output
+from weft_graph.op_def import lookup_op, register_op
+from weft_graph.ops.control_flow import ENTERS, MERGES, ROUTING
+from weft_graph.passes.flow import Flow, Frame, is_free, needs_of, ordered_by
+from weft_graph.passes.step_graph import StepGraph, is_back_edge
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+_TRANSFER = {
+    "tensor_name": "string",
+    "send_device": "string",
+    "recv_device": "string",
+}
+
+register_op(
+    "_Send",
+    inputs=("tensor: T",),
+    attrs={"T": "type", **_TRANSFER},
+    shape=lambda node: [],
+    stateful=True,
+    doc="Hands a value to the device that receives it under the same name.",
+)
+
+register_op(
+    "_Recv",
+    outputs=("tensor: tensor_type",),
+    attrs={"tensor_type": "type", **_TRANSFER},
+    shape=lambda node: [None],
+    stateful=True,
+    doc="The value of the Send of the same name; dead if that was.",
+)
+
+DEPTH = "_depth"
+"""Attribute of a Receive: how many transfers come one after the other, with it as the last."""
+
+_ROUTES = ROUTING | {"LoopCond"}
+
+DeviceOf = Callable[[Node], str]
+
+
+class Part:
+    """What one device does of a step.
+
+    Attributes:
+      step: its graph.
+      nodes: those of the graph, in the order that the whole has.
+      feeds, fetches: which of the feeds and fetches of the whole are its own, by position.
+    """
+
+    def __init__(
+        self,
+        step: StepGraph,
+        nodes: Sequence[Node],
+        feeds: Sequence[int],
+        fetches: Sequence[int],
+    ) -> None:
+        self.step = step
+        self.nodes = tuple(nodes)
+        self.feeds = tuple(feeds)
+        self.fetches = tuple(fetches)
+
+
+def partition(
+    step: StepGraph, nodes: Sequence[Node], device_of: DeviceOf, home: str
+) -> dict[str, Part] | None:
+    """Cut a step into one for each device.
+
+    Args:
+      step: pruned and optimised; it stays as it is.
+      nodes: its live nodes, in the order in which they should run.
+      device_of: the device of a node that has a kernel.
+      home: the device of what could be anywhere.
+    Returns: the parts by device; None where one device has it all.
+    Raises: InvalidArgumentError: the frames of loops are mixed up.
+    """
+    flow = Flow(nodes)
+    devices = Assignment(nodes, flow, device_of, home)
+    if len(devices.used) < 2:
+        return None
+    return _Partitioner(step, flow, devices).run(nodes)
+
+
+class Assignment:
+    """Where each node runs, those included that only route values or hand them on.
+
+    A loop variable is where its next value is computed, so that it stays there from iteration to
+    iteration; what else routes a value is where that comes from.
+
+    Args:
+      home: the device of what comes from nowhere.
+    Attributes:
+      used: the devices that something runs on.
+    """
+
+    def __init__(self, nodes: Sequence[Node], flow: Flow, device_of: DeviceOf, home: str) -> None:
+        self._device_of = device_of
+        self._home = home
+        self._found: dict[Node, str] = {}
+        for frame in reversed(flow.frames[1:]):  # inner loops give values to outer ones
+            for merge in frame.merges:
+                self._assign_variable(merge)
+        used = {self.of(node): None for node in nodes if not is_anywhere(node)}
+        self.used = list(used) or [home]
+
+    def of(self, node: Node) -> str:
+        """The device of a node."""
+        found = self._found.get(node)
+        if found is None:
+            found = self._found[node] = self._traced(node)
+        return found
+
+    def _traced(self, node: Node) -> str:
+        while _goes_along(node):
+            found = self._found.get(node)
+            if found is not None:
+                return found
+            node = next(s.node for s in node.inputs if not is_back_edge(node, s))
+        if is_anywhere(node):
+            return self._home
+        return self._found.get(node) or self._device_of(node)
+
+    def _assign_variable(self, merge: Node) -> None:
+        following = next(s.node for s in merge.inputs if is_back_edge(merge, s))
+        device = self._traced(following.inputs[0].node)
+        self._found[merge] = self._found[following] = device
+
+
+def _goes_along(node: Node) -> bool:
+    """Whether a node is where its input is: it routes it, or hands it on and asks for no device."""
+    return node.type in _ROUTES or (
+        node.type == "Identity" and not node.device and "_class" not in node.attrs
+    )
+
+
+def depths(nodes: Sequence[Node], flow: Flow, devices: Assignment) -> dict[Node, int]:
+    """How many transfers come one after the other, at most, before each node.
+
+    A node with fewer never waits for one with more, so those with as many may be run as one piece.
+    Nothing of a loop runs before all that enters it is there, since it may start on any device.
+    """
+    found: dict[Node, int] = {}
+    begins: dict[Frame, int] = {}
+    changed = True
+    while changed:
+        changed = False
+        for node in nodes:
+            anywhere = is_anywhere(node)
+            depth = 0
+            for need in needs_of(node):
+                crosses = not is_anywhere(need) and (
+                    anywhere or devices.of(need) != devices.of(node)
+                )
+                depth = max(depth, found[need] + crosses)
+            frame = flow.frame[node]
+            if node.type in ENTERS:
+                begins[frame] = max(begins.get(frame, 0), depth + 1)
+            elif node in frame.merges:
+                depth = max(depth, begins.get(frame, 0))
+            changed = changed or found.get(node) != depth
+            found[node] = depth
+    return found
+
+
+def is_anywhere(node: Node) -> bool:
+    """Whether each part that uses a node has its own: constants, what is fed, and Enters.
+
+    References stay with their variable.
+    """
+    return is_free(node) or node.type == "_Arg" or node.type == "Enter"
+
+
+def _place_in(places: dict[Node, int], node: Node) -> int:
+    return places.get(node, -1)
+
+
+class _Part:
+    """A part that is being made.
+
+    Attributes:
+      graph: its nodes.
+      values: what stands for outputs of the whole.
+      signals: what stands for the ends of nodes of other parts.
+      triggers: what runs in every iteration of a loop.
+    """
+
+    def __init__(self, device: str, functions: Any) -> None:
+        self.device = device
+        self.graph = Graph()
+        self.graph.functions = functions
+        self.values: dict[Output, Output] = {}
+        self.nodes: dict[Node, Node] = {}
+        self.signals: dict[Node, Node] = {}
+        self.triggers: dict[Frame, Node] = {}
+        self.sends: list[Node] = []
+        self.feeds: dict[int, Output] = {}
+
+    def add(
+        self,
+        op: str,
+        name: str,
+        inputs: Sequence[Output],
+        attrs: dict[str, Any],
+        types: Sequence[DType],
+        shapes: Sequence[Dims],
+        like: Node,
+    ) -> Node:
+        """A node that the whole does not have."""
+        return self.graph.add_node(
+            lookup_op(op),
+            self.graph.unique_name(name),
+            tuple(inputs),
+            attrs,
+            types,
+            shapes,
+            like._code,
+            like._line,
+        )
+
+
+class _Partitioner:
+    """Copies the nodes of a step into the parts of their devices."""
+
+    def __init__(self, step: StepGraph, flow: Flow, devices: Assignment) -> None:
+        self._step = step
+        self._flow = flow
+        self._devices = devices
+        self._parts = {name: _Part(name, step.graph.functions) for name in devices.used}
+        self._feeds = {feed.node: i for i, feed in enumerate(step.feeds)}
+        self._waiting: list[tuple[Node, Frame, _Part]] = []
+        self._depths: dict[Node, int] = {}
+
+    def run(self, nodes: Sequence[Node]) -> dict[str, Part]:
+        """The parts."""
+        self._depths = depths(nodes, self._flow, self._devices)
+        for node in nodes:
+            if not is_anywhere(node):
+                self._copy(node, self._parts[self._devices.of(node)])
+        for node in nodes:
+            if node.type in MERGES:
+                self._close_loops(node, self._parts[self._devices.of(node)])
+        while self._waiting:  # small loops wait for predicates in their turn
+            receive, frame, part = self._waiting.pop()
+            controls = (*receive.control_inputs, self._trigger(frame, part))
+            part.graph.set_control_inputs(receive, controls, reason="partition")
+        return self._result(nodes)
+
+    def _result(self, nodes: Sequence[Node]) -> dict[str, Part]:
+        fetches: dict[str, list[int]] = {name: [] for name in self._parts}
+        for i, output in enumerate(self._step.fetches):
+            fetches[self._place_of(output)].append(i)
+        result = {}
+        for name, part in self._parts.items():
+            outputs = [self._value(self._step.fetches[i], part) for i in fetches[name]]
+            targets = [part.nodes[t] for t in self._step.targets if t in part.nodes]
+            step = StepGraph(
+                part.graph, list(part.feeds.values()), outputs, [*targets, *part.sends]
+            )
+            # What is not of the whole comes as early as it can, so that the rest keeps its order.
+            place = {part.nodes[node]: i for i, node in enumerate(nodes) if node in part.nodes}
+            order = ordered_by(step.live_nodes(), partial(_place_in, place))
+            result[name] = Part(step, order, list(part.feeds), fetches[name])
+        return result
+
+    def _place_of(self, output: Output) -> str:
+        node = output.node
+        return next(iter(self._parts)) if is_anywhere(node) else self._devices.of(node)
+
+    # ------------------------------------------------------------------ copies
+
+    def _copy(self, node: Node, part: _Part) -> Node:
+        twin = part.graph.add_node(
+            node.op_def,
+            node.name,
+            self._inputs(node, part),
+            node.attrs,
+            [output.dtype for output in node.outputs],
+            [output.dims for output in node.outputs],
+            node._code,
+            node._line,
+        )
+        twin.device = node.device
+        if node.forward is not None:
+            twin.forward = part.nodes.get(node.forward)
+        controls = [self._end(control, part) for control in node.control_inputs]
+        kept = [control for control in controls if control is not None]
+        if kept:
+            part.graph.set_control_inputs(twin, kept, reason="partition")
+        part.nodes[node] = twin
+        part.values.update(zip(node.outputs, twin.outputs, strict=True))
+        return twin
+
+    def _inputs(self, node: Node, part: _Part) -> tuple[Output, ...]:
+        """What a copy takes; for back edges, whose sources are not there yet, other inputs."""
+        if node.type not in MERGES:
+            return tuple([self._value(source, part) for source in node.inputs])
+        ahead = [s for s in node.inputs if not is_back_edge(node, s)]
+        there = self._value(ahead[0], part)
+        return tuple(
+            [there if is_back_edge(node, s) else self._value(s, part) for s in node.inputs]
+        )
+
+    def _close_loops(self, node: Node, part: _Part) -> None:
+        twin = part.nodes[node]
+        for i, source in enumerate(node.inputs):
+            if is_back_edge(node, source):
+                part.graph.replace_input(twin, i, self._value(source, part), reason="partition")
+
+    def _value(self, output: Output, part: _Part) -> Output:
+        """What stands for an output in a part."""
+        found = part.values.get(output)
+        if found is not None:
+            return found
+        node = output.node
+        if is_anywhere(node):
+            twin = self._copy(node, part)
+            if node in self._feeds:
+                part.feeds[self._feeds[node]] = twin.outputs[0]
+            return part.values[output]
+        source = self._parts[self._devices.of(node)]
+        received = self._transfer(source.values[output], source, part, output.name, node)
+        part.values[output] = received
+        return received
+
+    def _end(self, node: Node, part: _Part) -> Node | None:
+        """What is over in a part when a node is; None where there is nothing to wait for."""
+        if is_anywhere(node):
+            return self._value(node.outputs[0], part).node if node.type == "Enter" else None
+        source = self._parts[self._devices.of(node)]
+        if source is part:
+            return part.nodes[node]
+        found = part.signals.get(node)
+        if found is None:
+            token = source.add(
+                "Const",
+                f"{node.name}/over",
+                (),
+                {"value": np.zeros((), np.int32), "dtype": dtypes.int32},
+                [dtypes.int32],
+                [()],
+                node,
+            )
+            source.graph.set_control_inputs(token, [source.nodes[node]], reason="partition")
+            found = self._transfer(token.outputs[0], source, part, f"^{node.name}", node).node
+            part.signals[node] = found
+        return found
+
+    # ------------------------------------------------------------------ transfers
+
+    def _transfer(
+        self, value: Output, source: _Part, part: _Part, name: str, origin: Node
+    ) -> Output:
+        """Send a value of one part to another.
+
+        Args:
+          name: of the value in the whole step.
+          origin: the node of the whole step that gives it, or whose end it tells.
+        """
+        node = value.node
+        frame = self._flow.frame[origin]
+        attrs = {
+            "tensor_name": name.encode(),
+            "send_device": source.device.encode(),
+            "recv_device": part.device.encode(),
+        }
+        dtype = value.dtype.base_dtype
+        send = source.add(
+            "_Send", f"{node.name}/send", [value], {"T": dtype, **attrs}, [], [], node
+        )
+        send.device = source.device
+        source.sends.append(send)
+        receive = part.add(
+            "_Recv",
+            f"{node.name}/recv",
+            (),
+            {"tensor_type": dtype, **attrs, DEPTH: self._depths[origin] + 1},
+            [dtype],
+            [value.dims],
+            node,
+        )
+        receive.device = part.device
+        if frame is not self._flow.root:
+            self._waiting.append((receive, frame, part))
+        return receive.outputs[0]
+
+    def _trigger(self, frame: Frame, part: _Part) -> Node:
+        """A node of a part that runs in every iteration of a loop, the last one included."""
+        found = part.triggers.get(frame)
+        if found is None:
+            own = [part.nodes[merge] for merge in frame.merges if merge in part.nodes]
+            found = part.triggers[frame] = own[0] if own else self._go_round(frame, part)
+        return found
+
+    def _go_round(self, frame: Frame, part: _Part) -> Node:
+        """A loop that goes round as often as one of other parts; the node that it starts with."""
+        assert frame.cond is not None
+        like = frame.cond
+        name = f"{frame.name}/control"
+        start = self._start(frame, part, name)
+        dtype = start.dtype
+        loop = {
+            "T": dtype,
+            "frame_name": frame.name,
+            "is_constant": False,
+            "parallel_iterations": frame.parallel_iterations,
+        }
+        enter = part.add("Enter", f"{name}/Enter", [start], loop, [dtype], [()], like)
+        types, shapes = [dtype, dtypes.int32], [(), ()]
+        again = [enter.outputs[0], enter.outputs[0]]
+        merge = part.add("Merge", f"{name}/Merge", again, {"T": dtype, "N": 2}, types, shapes, like)
+        part.triggers[frame] = merge
+        pred = self._value(frame.cond.outputs[0], part)
+        switch = part.add(
+            "Switch",
+            f"{name}/Switch",
+            [merge.outputs[0], pred],
+            {"T": dtype},
+            [dtype, dtype],
+            [(), ()],
+            like,
+        )
+        following = part.add(
+            "NextIteration",
+            f"{name}/NextIteration",
+            [switch.outputs[1]],
+            {"T": dtype},
+            [dtype],
+            [()],
+            like,
+        )
+        part.graph.replace_input(merge, 1, following.outputs[0], reason="partition")
+        return merge
+
+    def _start(self, frame: Frame, part: _Part, name: str) -> Output:
+        """A small value of the frame around a loop that is there when the loop is entered."""
+        sources = [enter.inputs[0] for enter in frame.enters]
+        value = next((v for v in sources if not is_free(v.node)), sources[0])
+        source = part if is_anywhere(value.node) else self._parts[self._devices.of(value.node)]
+        rank = source.add(
+            "Rank",
+            f"{name}/start",
+            [self._value(value, source)],
+            {"T": value.dtype.base_dtype},
+            [dtypes.int32],
+            [()],
+            value.node,
+        )
+        if source is part:
+            return rank.outputs[0]
+        return self._transfer(rank.outputs[0], source, part, f"{name}/start", value.node)

@@ -1,0 +1,343 @@
+"""Steps on several devices: what crosses between them, loops that span them, failures."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft import errors
+from weft_exec.executor.rendezvous import Rendezvous
+from weft_exec.kernels.registry import kernel
+from weft_graph.builder import out
+from weft_graph.op_def import register_op
+from weft_graph.passes import prune
+from weft_graph.passes.partition import Part, partition
+
+HOME = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Iterator[wf.Graph]:
+    with wf.Graph().as_default() as made:
+        yield made
+
+
+def config(count: int = 3, **options: Any) -> Any:
+    return wf.ConfigProto(device_count={"CPU": count}, **options)
+
+
+@pytest.fixture
+def session() -> Iterator[wf.Session]:
+    with wf.Session(config=config()) as made:
+        yield made
+
+
+def parts_of(fetches: list[Any], feeds: list[Any] | None = None) -> dict[str, Part]:
+    """The parts of a step by the device that its nodes ask for."""
+    step = prune(feeds or [], fetches, [])
+    found = partition(step, step.live_nodes(), lambda node: node.device or HOME, HOME)
+    assert found is not None
+    for part in found.values():
+        part.step.graph.check_integrity()
+    return {name[-5:]: part for name, part in found.items()}
+
+
+def count(part: Part) -> Counter[str]:
+    return Counter(node.type for node in part.step.live_nodes())
+
+
+# --------------------------------------------------------------------------------- partitions
+
+
+def test_one_device_is_not_cut() -> None:
+    y = wf.placeholder(wf.float32, []) * 2.0
+    step = prune([], [y], [])
+    assert partition(step, step.live_nodes(), lambda node: HOME, HOME) is None
+
+
+def test_a_value_is_sent_once_to_each_device_that_needs_it() -> None:
+    x = wf.placeholder(wf.float32, [2])
+    y = x * 2.0
+    with wf.device("/cpu:1"):
+        a, b = y + 1.0, y - 1.0
+    with wf.device("/cpu:2"):
+        c = y * y
+    found = parts_of([a, b, c], [x])
+    assert count(found["CPU:0"])["_Send"] == 2
+    assert count(found["CPU:1"])["_Recv"] == count(found["CPU:2"])["_Recv"] == 1
+    assert [part.fetches for part in found.values()] == [(), (0, 1), (2,)]
+    assert found["CPU:0"].feeds == (0,)
+
+
+def test_constants_and_feeds_are_where_they_are_used() -> None:
+    x = wf.placeholder(wf.float32, [])
+    with wf.device("/cpu:1"):
+        y = x * 2.0
+    with wf.device("/cpu:2"):
+        z = x * 2.0
+    found = parts_of([y, z], [x])
+    assert set(found) == {"CPU:1", "CPU:2"}
+    assert all("_Recv" not in count(part) and part.feeds == (0,) for part in found.values())
+
+
+def test_control_edges_cross_as_small_values() -> None:
+    v = wf.Variable(1.0, use_resource=True)
+    bump = wf.group(v.assign_add(1.0))
+    with wf.device("/cpu:1"), wf.control_dependencies([bump]):
+        y = wf.constant(5.0) * 2.0
+    found = parts_of([y])
+    received = [n for n in found["CPU:1"].step.graph.nodes if n.type == "_Recv"]
+    assert [n.attrs["tensor_name"] for n in received] == [b"^group_deps"]
+    assert received[0].outputs[0].dims == ()
+
+
+def test_a_device_without_variables_of_a_loop_goes_round_with_it() -> None:
+    x = wf.placeholder(wf.float32, [8])
+
+    def body(i: Any, a: Any) -> Any:
+        with wf.device("/cpu:1"):
+            b = wf.sin(a)
+        return i + 1, b * 0.5
+
+    y = wf.while_loop(lambda i, _: i < 5, body, [0, x])[1]
+    found = parts_of([y], [x])
+    assert count(found["CPU:1"])["LoopCond"] == 0
+    assert count(found["CPU:1"])["NextIteration"] == 1  # the small loop
+    predicates = [
+        n
+        for n in found["CPU:1"].step.graph.nodes
+        if n.type == "_Recv" and n.outputs[0].dtype is wf.bool
+    ]
+    assert len(predicates) == 1  # one tiny message an iteration says whether to go on
+    assert count(found["CPU:1"])["_Recv"] == 2  # and one brings the value
+
+
+def test_a_loop_variable_stays_where_it_is_computed() -> None:
+    x = wf.placeholder(wf.float32, [1000])
+
+    def body(i: Any, a: Any) -> Any:
+        with wf.device("/cpu:1"):
+            b = wf.sin(a)
+        return i + 1, b
+
+    with wf.device("/cpu:1"):
+        start = wf.cos(x)
+    y = wf.while_loop(lambda i, _: i < 5, body, [0, start])[1]
+    with wf.device("/cpu:1"):
+        y = y + 1.0
+    found = parts_of([y], [x])
+    received = [n for n in found["CPU:1"].step.graph.nodes if n.type == "_Recv"]
+    assert [n.attrs["tensor_name"] for n in received] == [b"while/LoopCond:0"]
+
+
+# --------------------------------------------------------------------------------- values
+
+
+def test_values_and_gradients_across_devices(session: wf.Session) -> None:
+    x = wf.placeholder(wf.float64, [])
+    p = wf.placeholder(wf.bool, [])
+
+    def body(i: Any, a: Any) -> Any:
+        with wf.device("/cpu:1"):
+            b = a * x
+        with wf.device("/cpu:2"):
+            c = wf.cond(p, lambda: wf.sin(b), lambda: b + x)
+        return i + 1, c
+
+    y = wf.while_loop(lambda i, _: i < 4, body, [0, x])[1]
+    fetches = [y, *wf.gradients(y, x)]
+    with wf.Session(config=config(1, allow_soft_placement=True)) as alone:
+        for value in (0.3, 1.2):
+            for taken in (True, False):
+                feeds = {x: value, p: taken}
+                np.testing.assert_allclose(
+                    session.run(fetches, feeds), alone.run(fetches, feeds), rtol=1e-12
+                )
+
+
+def test_nested_loops_that_span_devices(session: wf.Session) -> None:
+    def inner(n: Any) -> Any:
+        def body(j: Any, t: Any) -> Any:
+            with wf.device("/cpu:2"):
+                return j + 1, t + wf.cast(j * n, wf.float64)
+
+        return wf.while_loop(lambda j, _: j < n, body, [0, wf.constant(0.0, wf.float64)])[1]
+
+    def outer(i: Any, total: Any) -> Any:
+        with wf.device("/cpu:1"):
+            doubled = total * 1.0
+        return i + 1, doubled + inner(i)
+
+    n = wf.placeholder(wf.int32, [])
+    y = wf.while_loop(lambda i, _: i < n, outer, [0, wf.constant(0.0, wf.float64)])[1]
+    for limit in (0, 1, 6):
+        expected = sum(j * i for i in range(limit) for j in range(i))
+        assert session.run(y, {n: limit}) == expected
+
+
+def test_a_loop_in_a_branch_that_is_not_taken(session: wf.Session) -> None:
+    p, x = wf.placeholder(wf.bool, []), wf.placeholder(wf.float64, [])
+
+    def loop() -> Any:
+        def body(i: Any, a: Any) -> Any:
+            with wf.device("/cpu:1"):
+                return i + 1, a * 2.0
+
+        with wf.device("/cpu:2"):
+            shifted = x + 1.0
+        return wf.while_loop(lambda i, _: i < 3, body, [0, shifted])[1]
+
+    y = wf.cond(p, loop, lambda: x)
+    assert session.run(y, {p: True, x: 1.0}) == 16
+    assert session.run(y, {p: False, x: 1.0}) == 1
+    assert session.run(y, {p: True, x: 2.0}) == 24
+
+
+def test_variables_stay_with_their_updates(session: wf.Session) -> None:
+    with wf.device("/cpu:1"):
+        v = wf.Variable(1.0, use_resource=True)
+        w = wf.Variable(10.0, use_resource=False)
+    with wf.device("/cpu:2"):
+        change = wf.placeholder(wf.float32, []) * 2.0
+    with wf.control_dependencies([v.assign_add(change), wf.assign_add(w, change)]):
+        read = [v.read_value(), wf.identity(w)]
+    session.run(wf.global_variables_initializer())
+    feeds = {change.op.inputs[0]: 1.5}
+    assert session.run(read, feeds) == [4, 13]
+    assert session.run(read, feeds) == [7, 16]
+    assert session.run([v, w]) == [7, 16]
+
+
+def test_what_is_fetched_belongs_to_the_caller(session: wf.Session) -> None:
+    x = wf.placeholder(wf.float32, [4])
+    y = x * 2.0
+    with wf.device("/cpu:1"):
+        z = wf.identity(y)
+    a, b = session.run([y, z], {x: np.ones(4, np.float32)})
+    a[0] = 7
+    assert b.tolist() == [2, 2, 2, 2]
+    call = session.make_callable([y, z], [x])
+    assert [v.tolist() for v in call([1, 2, 3, 4])] == [[2, 4, 6, 8]] * 2
+
+
+def test_steps_side_by_side(session: wf.Session) -> None:
+    x = wf.placeholder(wf.float64, [])
+
+    def body(i: Any, a: Any) -> Any:
+        with wf.device("/cpu:1"):
+            return i + 1, a + x
+
+    y = wf.while_loop(lambda i, _: i < 20, body, [0, x])[1]
+    found: dict[int, Any] = {}
+
+    def work(number: int) -> None:
+        found[number] = [session.run(y, {x: float(number)}) for _ in range(10)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert found == {number: [21.0 * number] * 10 for number in range(4)}
+
+
+# --------------------------------------------------------------------------------- failures
+
+register_op(
+    "TestRefuse",
+    inputs=("x: float64",),
+    outputs=("y: float64",),
+    shape=lambda node: [node.inputs[0].dims],
+    stateful=True,
+    doc="The input, unless it is greater than 3.",
+)
+
+
+@kernel("TestRefuse")
+def _refuse(node: Any, device: Any) -> Callable[..., Any]:
+    def run(x: Any) -> Any:
+        if x > 3:
+            raise errors.DataLossError("refused")
+        return x
+
+    return run
+
+
+@pytest.fixture
+def meetings(monkeypatch: pytest.MonkeyPatch) -> list[Rendezvous]:
+    """All rendezvous of the test's steps."""
+    made: list[Rendezvous] = []
+    begin = Rendezvous.__init__
+
+    def noted(self: Rendezvous) -> None:
+        begin(self)
+        made.append(self)
+
+    monkeypatch.setattr(Rendezvous, "__init__", noted)
+    return made
+
+
+def test_a_failure_ends_the_step_everywhere(
+    session: wf.Session, meetings: list[Rendezvous]
+) -> None:
+    x = wf.placeholder(wf.float64, [])
+
+    def body(i: Any, a: Any) -> Any:
+        with wf.device("/cpu:1"):
+            b = out("TestRefuse", [a])
+        with wf.device("/cpu:2"):
+            return i + 1, b + 1.0
+
+    y = wf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+    before = threading.active_count()
+    assert session.run(y, {x: 0.0}) == 3
+    for _ in range(3):
+        with pytest.raises(errors.DataLossError, match="refused") as caught:
+            session.run(y, {x: 2.0})
+        assert "CPU:1" in (caught.value.device or "")
+        assert caught.value.details["iterations"][0][1] == 2
+    assert session.run(y, {x: 0.0}) == 3
+    assert all(meeting.pending == 0 for meeting in meetings) and len(meetings) == 5
+    assert threading.active_count() <= before + 4
+
+
+def test_a_timeout_ends_what_waits_on_other_devices(
+    session: wf.Session, meetings: list[Rendezvous]
+) -> None:
+    queue = wf.FIFOQueue(1, [wf.float64], [[]])
+    element = queue.dequeue()
+    with wf.device("/cpu:1"):
+        y = element * 2.0
+    with pytest.raises(errors.DeadlineExceededError):
+        session.run(y, options=wf.RunOptions(timeout_in_ms=50))
+    session.run(queue.enqueue(4.0))
+    assert session.run(y) == 8
+    assert all(meeting.pending == 0 for meeting in meetings)
+
+
+def test_closing_a_session_ends_what_waits_on_other_devices() -> None:
+    session = wf.Session(config=config())
+    queue = wf.FIFOQueue(1, [wf.float64], [[]])
+    element = queue.dequeue()
+    with wf.device("/cpu:1"):
+        y = element * 2.0
+    caught: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            session.run(y)
+        except errors.OpError as error:
+            caught.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    session.close()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert isinstance(caught[0], errors.CancelledError | errors.FailedPreconditionError)
