@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -212,6 +213,22 @@ def test_variables_stay_with_their_updates(session: wf.Session) -> None:
     assert session.run(read, feeds) == [4, 13]
     assert session.run(read, feeds) == [7, 16]
     assert session.run([v, w]) == [7, 16]
+
+
+@pytest.mark.parametrize("resource", [False, True])
+def test_variables_of_several_devices_are_saved_by_one_node(
+    session: wf.Session, resource: bool, tmp_path: Path
+) -> None:
+    with wf.device("/cpu:1"):
+        v = wf.Variable(1.0, use_resource=resource)
+    with wf.device("/cpu:2"):
+        w = wf.Variable(2.0, use_resource=resource)
+    saver = wf.train.Saver()
+    session.run(wf.global_variables_initializer())
+    path = saver.save(session, str(tmp_path / "m"))
+    session.run([v.assign(5.0), w.assign(6.0)])
+    saver.restore(session, path)
+    assert session.run([v, w]) == [1, 2]
 
 
 def test_what_is_fetched_belongs_to_the_caller(session: wf.Session) -> None:

@@ -147,11 +147,13 @@ def test_a_result_is_a_numpy_scalar_of_the_exact_type() -> None:
 def test_large_results_come_from_the_pool() -> None:
     from weft_testing.evaluate import Evaluator
 
+    from weft_exec.kernels import common
+
     x = out("Placeholder", (), {"dtype": dtypes.float32, "shape": None})
     evaluator = Evaluator()
-    evaluator.run(x * 2.0, {x: np.ones(1024)})
+    evaluator.run(x * 2.0, {x: np.ones(common.LARGE // 4)})
     assert evaluator.device.pooled == 0
-    evaluator.run(x * 2.0, {x: np.ones(1025)})
+    evaluator.run(x * 2.0, {x: np.ones(common.LARGE // 4 + 1)})
     assert evaluator.device.pooled == 1
 
 

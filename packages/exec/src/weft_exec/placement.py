@@ -50,7 +50,7 @@ class Placer:
                         self._unite(source.node, node)
             if len(self._devices) > 1:
                 for source in node.inputs:
-                    if source.dtype.is_ref or _is_used(source, node):
+                    if _is_used(source, node):
                         self._unite(source.node, node)
 
     def _find(self, name: str) -> str:
@@ -148,12 +148,10 @@ class Placer:
 
 
 def _is_used(source: Output, node: Node) -> bool:
-    """Whether `node` uses the resource behind a handle, if `source` is one."""
-    return (
-        source.dtype is dtypes.resource
-        and node.type not in _PASSING
-        and source.node.type not in _PASSING
-    )
+    """Whether `node` uses the resource behind a handle, or reads a reference at its own time."""
+    if source.dtype is dtypes.resource:
+        return node.type not in _PASSING and source.node.type not in _PASSING
+    return source.dtype.is_ref and node.type == "Identity"
 
 
 def _requests(members: Sequence[Node]) -> str:
