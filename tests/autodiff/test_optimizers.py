@@ -546,8 +546,7 @@ def test_nothing_to_optimize() -> None:
 def test_wrong_types() -> None:
     optimizer = optimizers.GradientDescentOptimizer(0.1)
     count = make_variable(1, name="count", trainable=False)
-    with pytest.raises(TypeError, match=r"Invalid type int32 for count:0"):
-        optimizer.compute_gradients(array.constant(1.0), [count])
+    assert optimizer.compute_gradients(array.constant(1.0), [count]) == [(None, count)]
     with pytest.raises(TypeError, match="Invalid type int32"):
         optimizer.compute_gradients(array.constant(1), [make_variable(1.0)])
     with pytest.raises(TypeError, match="updates variables"):

@@ -345,6 +345,20 @@ class TestFailures:
             "checkpoint", "m-1", "m-3"
         }  # fmt: skip
 
+    def test_the_next_step_raises_it(self, failed: Any, gate: Gate) -> None:
+        saver, session, directory = failed
+        v = session.graph.get_tensor_by_name("v:0")
+        call = session.make_callable(v)
+        assert session.run(v) == call() == 1
+        for step in (session.run, lambda _: call()):
+            saver.save(session, str(directory / "m"), 2)
+            assert saver._job is not None
+            saver._job.wait()
+            with pytest.raises(errors.ResourceExhaustedError, match="No space left"):
+                step(v)
+            assert step(v) == 1
+            saver.close()
+
     def test_a_disk_that_fills_up(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         import errno
 

@@ -79,6 +79,17 @@ class TestFromTensorFlow:
         assert graph.get_collection("mine") == [b"text"]
         assert graph.get_collection("n") == [3] and graph.get_collection("floats") == [0.5]
 
+    def test_variables_in_a_collection_of_the_users(self, graph: Graph, tmp_path: Path) -> None:
+        """No one says what its items are, so they come back as what is in the graph."""
+        v = get_variable("v", initializer=1.0)
+        for item in (v, v.op, "text"):
+            graph.add_to_collection("mixed" if item == "text" else "own", item)
+        export_meta_graph(str(tmp_path / "m.meta"))
+        with Graph().as_default() as imported:
+            import_meta_graph(str(tmp_path / "m.meta"))
+            assert [item.name for item in imported.get_collection("own")] == ["v:0", "v"]
+            assert imported.get_collection("mixed") == [b"text"]
+
     def test_new_gradients_through_it(self, graph: Graph) -> None:
         saver = import_meta_graph(TRAIN)
         w = graph.get_collection(GraphKeys.TRAINABLE_VARIABLES)[-2]

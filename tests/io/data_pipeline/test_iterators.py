@@ -91,8 +91,8 @@ STEPS: dict[str, Callable[[Dataset, int], Dataset]] = {
     "concatenate": lambda d, n: d.concatenate(R(n)),
     "rebatch": lambda d, n: d.batch(n + 1).unbatch(),
     "shuffle": lambda d, n: d.shuffle(n + 2, seed=n),
-    "shuffled epochs": lambda d, n: d.shuffle(n + 2).repeat(2),
-    "same epochs": lambda d, n: d.shuffle(9, reshuffle_each_iteration=False).repeat(2),
+    "shuffled epochs": lambda d, n: d.shuffle(n + 2, n + 5).repeat(2),
+    "same epochs": lambda d, n: d.shuffle(9, n + 1, reshuffle_each_iteration=False).repeat(2),
     "flat_map": lambda d, n: d.flat_map(lambda x: Dataset.from_tensors(x).repeat(n)),
     "interleave": lambda d, n: d.interleave(lambda x: R(x, x + 3), n + 1, 2),
     "parallel interleave": lambda d, n: d.interleave(lambda x: R(x, x + 3), n + 1, 2, 2),
@@ -121,6 +121,19 @@ def test_a_restored_iterator_goes_on_with_what_was_not_used(
     program: list[tuple[str, int]], at: int
 ) -> None:
     check_at(program, at)
+
+
+def test_a_shuffle_without_a_seed_keeps_its_order_while_it_goes_on() -> None:
+    """Its seeds are those of its pass; between two passes there is nobody to save them."""
+
+    def dataset() -> Dataset:
+        return R(6).shuffle(9, reshuffle_each_iteration=False).repeat(2)
+
+    for at in range(6):
+        with Reader(dataset) as one, Reader(dataset) as other:
+            one.take(at)
+            state = one.session.run(one.state)
+            assert other.restored(state).take() == one.take()
 
 
 @pytest.mark.parametrize("name", sorted(STEPS))

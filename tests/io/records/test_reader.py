@@ -152,6 +152,38 @@ def test_a_file_that_cannot_be_read_is_left(tmp_path: Path) -> None:
     assert reader.work_units_completed == 0  # the good one is not known to have ended
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings", "bad"),
+    [
+        ("ParquetReader", {"columns": None}, "bad"),
+        (
+            "FixedLengthRecordReader",
+            {
+                "record_bytes": 2,
+                "header_bytes": 5,
+                "footer_bytes": 0,
+                "hop_bytes": 0,
+                "encoding": "",
+            },
+            "bad",
+        ),
+        ("TextLineReader", {"skip_header_lines": 0}, "a\0b"),
+        ("WholeFileReader", {}, "a\0b"),
+    ],
+)
+def test_a_file_that_cannot_be_opened_is_left(
+    tmp_path: Path, kind: str, settings: dict[str, Any], bad: str
+) -> None:
+    """Nothing is known to be behind the damage, so trying again would never end."""
+    pytest.importorskip("pyarrow")
+    (tmp_path / "bad").write_bytes(b"no")
+    reader = Reader(kind, settings)
+    reader.start(bytes(tmp_path) + b"/" + bad.encode())
+    with pytest.raises(errors.OpError):
+        reader.read(1)
+    assert reader.needs_work
+
+
 def test_a_file_that_cannot_be_reached_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

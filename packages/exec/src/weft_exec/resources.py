@@ -136,6 +136,11 @@ class ResourceManager:
             raise errors.NotFoundError(f"container {container!r} has no resource named {name!r}")
         found.close()
 
+    def advance_epoch(self) -> None:
+        """Let sessions look again before they use what they derived."""
+        with self._lock:
+            self._epoch += 1
+
     def clear(self, containers: Iterable[str] | None = None) -> None:
         """Remove and close everything in `containers`, or in all of them."""
         with self._lock:

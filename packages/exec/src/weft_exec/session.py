@@ -104,6 +104,7 @@ class BaseSession:
         self._epoch = self._resources.epoch
         self._growth = GrowthWatch()
         self._closed = False
+        self._failed_beside: Callable[[], BaseException | None] | None = None
         self._steps: set[StepContext] = set()
         self._executables: weakref.WeakSet[Executable] = weakref.WeakSet()
         self._entered = False
@@ -381,9 +382,22 @@ class BaseSession:
         """
         _reset(target, containers)
 
+    def fail_next_step(self, take: Callable[[], BaseException | None]) -> None:
+        """Let the next step raise what failed beside the steps, such as a save; from any thread.
+
+        Args:
+          take: gives the error, or None where somebody else has raised it meanwhile.
+        """
+        self._failed_beside = take
+        self._resources.advance_epoch()
+
     def _check_open(self) -> None:
         if self._closed:
             raise _closed_error()
+        take, self._failed_beside = self._failed_beside, None
+        error = None if take is None else take()
+        if error is not None:
+            raise error
 
 
 _reset = containers.reset

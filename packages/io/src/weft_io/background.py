@@ -29,10 +29,17 @@ class Job:
     Args:
       what: for messages: "the checkpoint /tmp/model-5".
       work: what to do.
+      failed: called when that failed, in the thread, with what gives the error, once.
     """
 
-    def __init__(self, what: str, work: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        what: str,
+        work: Callable[[], Any],
+        failed: Callable[[Callable[[], BaseException | None]], None] | None = None,
+    ) -> None:
         self.what = what
+        self._failed = failed
         self._work: Callable[[], Any] | None = work
         self._error: BaseException | None = None
         self._finished = threading.Event()
@@ -56,7 +63,10 @@ class Job:
             self._error = error
             _release(error)
             _log.error("%s failed: %s", self.what, error)
+            if self._failed is not None:
+                self._failed(self.take_error)
         finally:
+            self._failed = None
             del work  # with the tensors that it holds
             _unfinished.pop(self, None)
             self._finished.set()
@@ -73,9 +83,14 @@ class Job:
     def result(self) -> None:
         """Wait until it is done; raises what it failed with, once."""
         self.wait()
-        error, self._error = self._error, None
+        error = self.take_error()
         if error is not None:
             raise error
+
+    def take_error(self) -> BaseException | None:
+        """What it failed with, the first time that somebody asks."""
+        error, self._error = self._error, None
+        return error
 
     def _forget(self) -> None:
         self._finished = threading.Event()  # the old one's lock may be held by nobody that lives

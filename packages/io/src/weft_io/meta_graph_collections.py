@@ -15,6 +15,7 @@ from weft_graph.collection_items import (
 )
 from weft_graph.collections_keys import GraphKeys
 from weft_graph.node import Node, Output
+from weft_graph.variable_base import Variable
 from weft_io.message_files import is_any
 from weft_tensor import errors
 
@@ -69,22 +70,23 @@ def _add(message: proto.MetaGraphDef, name: str, items: Sequence[Any], scope: st
     if not items:
         return
     try:
-        kind, values = _converted(items, scope)
+        kind, values = _converted(name, items, scope)
     except (errors.OpError, NotImplementedError, TypeError) as cause:
         _log.info("the collection %r is not in the exported graph: %s", name, cause)
         return
     getattr(message.collection_def[name], kind).value.extend(values)
 
 
-def _converted(items: Sequence[Any], scope: str) -> tuple[str, list[Any]]:
+def _converted(collection: str, items: Sequence[Any], scope: str) -> tuple[str, list[Any]]:
     if all(is_any(item) for item in items):
         return "any_list", list(items)
+    elements = all(isinstance(item, Node | Output | Variable) for item in items)
+    if elements and item_functions(collection) is None:
+        inside = [item.name for item in items if item.name.startswith(scope)]
+        return "node_list", [name.removeprefix(scope) for name in inside]
     if all(hasattr(item, "to_proto") for item in items):
         messages = [item.to_proto(scope or None) for item in items]
         return "bytes_list", [m.SerializeToString() for m in messages if m is not None]
-    if all(isinstance(item, Node | Output) for item in items):
-        inside = [item.name for item in items if item.name.startswith(scope)]
-        return "node_list", [name.removeprefix(scope) for name in inside]
     if all(isinstance(item, str | bytes) for item in items):
         return "bytes_list", [i.encode() if isinstance(i, str) else i for i in items]
     if all(isinstance(item, bool | int) for item in items):

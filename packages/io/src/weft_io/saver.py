@@ -309,7 +309,9 @@ class Saver:
                 return save.prefix
 
             self._job = background.Job(
-                f"the checkpoint {save.prefix}", lambda: self._carry_out(save, write, graph_file)
+                f"the checkpoint {save.prefix}",
+                lambda: self._carry_out(save, write, graph_file),
+                getattr(sess, "fail_next_step", None),
             )
         return save.prefix
 

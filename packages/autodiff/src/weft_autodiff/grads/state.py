@@ -94,6 +94,7 @@ for _op in (
     "AssignSubVariableOp",
     "ConsumeMutexLock",
     "DestroyResourceOp",
+    "DisableCopyOnRead",
     "MutexRelease",
 ):
     NotDifferentiable(_op)

@@ -133,7 +133,6 @@ class Optimizer:
             variables = _flatten(var_list)
         if not variables:
             raise errors.InvalidArgumentError("No variables to optimize.")
-        self._assert_valid_dtypes(variables)
         grads: Sequence[Grad | None] = gradients(
             target,
             variables,
@@ -141,6 +140,9 @@ class Optimizer:
             colocate_gradients_with_ops=colocate_gradients_with_ops,
             gate_gradients=gate_gradients == self.GATE_OP,
             aggregation_method=aggregation_method,
+        )
+        self._assert_valid_dtypes(
+            [v for g, v in zip(grads, variables, strict=True) if g is not None]
         )
         if gate_gradients == self.GATE_GRAPH:
             grads = _all_before_any(grads)

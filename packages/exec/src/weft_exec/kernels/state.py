@@ -126,6 +126,11 @@ def _destroy(node: Node, device: Device) -> KernelFunction:
     return run
 
 
+@kernel("DisableCopyOnRead", device=_DEVICES)
+def _disable_copy_on_read(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: None
+
+
 # --------------------------------------------------------------------------- assignment
 
 

@@ -306,6 +306,14 @@ register_op(
     stateful=True,
     doc="Deletes the resource; later uses find it uninitialised.",
 )
+register_op(
+    "DisableCopyOnRead",
+    ("resource: resource",),
+    (),
+    {},
+    stateful=True,
+    doc="Does nothing: reads never copy. TensorFlow 2 writes it before it saves a variable.",
+)
 
 register_op(
     "MutexV2",

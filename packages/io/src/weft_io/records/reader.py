@@ -137,6 +137,11 @@ class FileReader:
         return bool(self._chunk) and self._taken == len(self._chunk) and self._kind in _SINGLE
 
     @property
+    def is_open(self) -> bool:
+        """Whether it could be opened, so that there may be records behind a damaged one."""
+        return self._source is not None
+
+    @property
     def place(self) -> reader_state.Place:
         """Where to go on later."""
         return reader_state.Place(self._base, self._taken + self._to_skip, self._number)
@@ -179,6 +184,8 @@ class FileReader:
 
     def _next_chunk(self) -> bool:
         if self._source is None:
+            if b"\0" in self.path:
+                raise errors.InvalidArgumentError(f"no file has the name {_name(self.path)!r}")
             self._source = _OPEN[self._kind](self.path, self._base, self._settings)
         self._base = self._offset = self._source.offset
         self._chunk, self._taken = [], 0
@@ -273,7 +280,9 @@ class Reader:
 
     def _failed(self, error: errors.OpError, later: bool) -> None:
         """Leave a file that cannot be read; one that may be readable later stays."""
-        if not isinstance(error, _MAY_GO_ON):
+        if not isinstance(error, _MAY_GO_ON) or (
+            isinstance(error, errors.DataLossError) and self._file and not self._file.is_open
+        ):
             self._leave()
         if not later:
             raise error
