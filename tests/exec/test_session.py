@@ -6,6 +6,7 @@ import collections
 import logging
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
@@ -384,3 +385,23 @@ class TestTrace:
             session.run(y, {x: np.eye(8)}, options=options, run_metadata=metadata)
         names = {n.node_name for d in metadata.step_stats.dev_stats for n in d.node_stats}
         assert {"product", "other"} <= names
+
+
+@pytest.mark.parametrize("use_resource", [False, True])
+def test_a_shared_variable_of_another_type_or_shape_is_refused(use_resource: bool) -> None:
+    def run(value: Any, initialize: bool = False) -> Any:
+        with wf.Graph().as_default(), wf.container("of one kind"), wf.Session() as session:
+            v = wf.Variable(value, name="v", use_resource=use_resource)
+            if initialize:
+                session.run(v.initializer)
+            return session.run(v + value)
+
+    try:
+        assert run(3, initialize=True) == 6
+        assert run(4) == 7
+        with pytest.raises(errors.InvalidArgumentError, match="of type int32 and shape"):
+            run(1.5)
+        with pytest.raises(errors.InvalidArgumentError, match=r"got int32 and \[2\]"):
+            run([1, 2])
+    finally:
+        wf.Session.reset("", ["of one kind"])

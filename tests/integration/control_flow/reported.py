@@ -18,7 +18,7 @@ def _counter(tf: Any, name: str, resource: bool = True) -> Any:
 
 @row(x=7, y=5, order=0)
 def nodes_of_both_branches_are_built(tf: Any, x: Any, y: Any) -> Any:
-    """Issue 9628: both functions are called, and append what is outside of the conditional."""
+    """TensorFlow#9628: both functions are called, and append what is outside of the conditional."""
     seen = []
 
     def append(value: Any) -> Any:
@@ -31,7 +31,7 @@ def nodes_of_both_branches_are_built(tf: Any, x: Any, y: Any) -> Any:
 
 @row(order=0, p=False)
 def an_update_outside_of_the_branch_runs_either_way(tf: Any, p: Any) -> Any:
-    """Issue 2062: the branch that is not taken waits for a counter made outside of it."""
+    """TensorFlow#2062: the branch that is not taken waits for a counter made outside of it."""
     count = _counter(tf, "count")
     bump = count.assign_add(1)
 
@@ -46,7 +46,7 @@ def an_update_outside_of_the_branch_runs_either_way(tf: Any, p: Any) -> Any:
 
 @row({"p": False}, p=True, order=0)
 def assignments_outside_and_inside_of_branches(tf: Any, p: Any) -> Any:
-    """Issue 3287: only what is made inside of a branch runs on condition."""
+    """TensorFlow#3287: only what is made inside of a branch runs on condition."""
     outside = [_counter(tf, name) for name in ("a", "b")]
     inside = [_counter(tf, name) for name in ("c", "d")]
     first, second = [v.assign_add(1) for v in outside]
@@ -58,7 +58,7 @@ def assignments_outside_and_inside_of_branches(tf: Any, p: Any) -> Any:
 
 @row({"p": True}, {"p": False}, p=False, x=[2.0], order=0)
 def dependencies_on_updates_made_outside(tf: Any, p: Any, x: Any) -> Any:
-    """Issue 1410: both counters go up in each run, whichever branch waits for one of them."""
+    """TensorFlow#1410: both counters go up in each run, whichever branch waits for one of them."""
     a, b = _counter(tf, "alpha"), _counter(tf, "beta")
     c = tf.get_variable("c", initializer=np.zeros([1]), use_resource=True, trainable=False)
     more_a, more_b = a.assign_add(1), b.assign_add(1)
@@ -78,7 +78,7 @@ def dependencies_on_updates_made_outside(tf: Any, p: Any, x: Any) -> Any:
 
 @row({"p": True}, {"p": False}, p=False, order=0)
 def a_dependency_in_one_function_of_case(tf: Any, p: Any) -> Any:
-    """Issue 4432: the update of the one function, made outside, changes what the other sees."""
+    """TensorFlow#4432: the update of one function, made outside, changes what the other sees."""
     v = _counter(tf, "v")
     bump = v.assign_add(1)
 
@@ -107,7 +107,7 @@ def case_with_functions_that_share_a_loop_variable(tf: Any, step: Any) -> Any:
 
 @row({"i": 1}, {"i": 2}, i=0, order=0, refused=True)
 def case_whose_conditions_do_not_hold(tf: Any, i: Any) -> Any:
-    """Issue 16161: none holds, and there is no default."""
+    """TensorFlow#16161: none holds, and there is no default."""
     return tf.case(
         [(tf.equal(i, 0), lambda: tf.constant(1)), (tf.equal(i, 1), lambda: tf.constant(2))],
         exclusive=True,
@@ -116,7 +116,7 @@ def case_whose_conditions_do_not_hold(tf: Any, i: Any) -> Any:
 
 @row({"i": 5}, {"i": 1}, i=9, order=0, refused=True)
 def exclusive_conditions_of_which_two_hold(tf: Any, i: Any) -> Any:
-    """Issue 8168 and the reference: exclusive conditions are checked when they run."""
+    """TensorFlow#8168 and the reference: exclusive conditions are checked when they run."""
     return tf.case(
         [(i > 4, lambda: tf.constant(1)), (i > 6, lambda: tf.constant(2))],
         default=lambda: tf.constant(3),
@@ -126,7 +126,7 @@ def exclusive_conditions_of_which_two_hold(tf: Any, i: Any) -> Any:
 
 @row({"n": 2}, n=11, order=0)
 def numbers_of_fibonacci_assigned_in_a_body(tf: Any, n: Any) -> Any:
-    """Issue 20639: each iteration reads what the one before it assigned."""
+    """TensorFlow#20639: each iteration reads what the one before it assigned."""
     start = np.array([1, 1] + [0] * 9, np.int32)
     a = tf.get_variable("a", initializer=start, use_resource=True, trainable=False)
 
@@ -144,7 +144,7 @@ def numbers_of_fibonacci_assigned_in_a_body(tf: Any, n: Any) -> Any:
 
 @row({"p": True}, p=False, order=0)
 def arrays_made_inside_of_branches(tf: Any, p: Any) -> Any:
-    """Issue 17965: each branch makes a TensorArray of its own."""
+    """TensorFlow#17965: each branch makes a TensorArray of its own."""
 
     def made(value: float) -> Any:
         array = tf.TensorArray(tf.float64, size=1, element_shape=tf.TensorShape([2]))
@@ -155,7 +155,7 @@ def arrays_made_inside_of_branches(tf: Any, p: Any) -> Any:
 
 @row(n=4, order=0)
 def shape_invariants_of_arrays_are_scalars(tf: Any, n: Any) -> Any:
-    """Issue 7700: the shape of an array's flow is given, or its unknown shape."""
+    """TensorFlow#7700: the shape of an array's flow is given, or its unknown shape."""
     array = tf.TensorArray(tf.float64, size=n)
     found = tf.while_loop(
         lambda i, _: i < n,
@@ -168,7 +168,7 @@ def shape_invariants_of_arrays_are_scalars(tf: Any, n: Any) -> Any:
 
 @row(n=3, order=0)
 def a_variable_made_in_a_body(tf: Any, n: Any) -> Any:
-    """Issue 8604: its initializer is outside of the loop when it is a function."""
+    """TensorFlow#8604: its initializer is outside of the loop when it is a function."""
 
     def body(i: Any, s: Any) -> Any:
         w = tf.Variable(lambda: tf.constant(2.5, tf.float64), use_resource=True)
@@ -179,7 +179,7 @@ def a_variable_made_in_a_body(tf: Any, n: Any) -> Any:
 
 @row(n=3, order=0, refused=True)
 def a_variable_with_an_initial_tensor_in_a_body(tf: Any, n: Any) -> Any:
-    """Issue 8604: an initial value from the inside of the loop is refused."""
+    """TensorFlow#8604: an initial value from the inside of the loop is refused."""
 
     def body(i: Any, s: Any) -> Any:
         w = tf.Variable(tf.cast(i, tf.float64), use_resource=True)
@@ -190,7 +190,7 @@ def a_variable_with_an_initial_tensor_in_a_body(tf: Any, n: Any) -> Any:
 
 @row({"p": False}, p=True, order=0)
 def an_update_in_a_branch_that_others_wait_for(tf: Any, p: Any) -> Any:
-    """Issue 14699: what waits for a node inside of a branch runs only if the branch is taken."""
+    """TensorFlow#14699: what waits for a node inside of a branch runs if the branch is taken."""
     count, inner = _counter(tf, "count"), []
 
     def then() -> Any:
@@ -210,7 +210,7 @@ def an_update_in_a_branch_that_others_wait_for(tf: Any, p: Any) -> Any:
 
 @row({"p": False}, p=True, x=2.0)
 def a_branch_that_copies_into_a_variable(tf: Any, p: Any, x: Any) -> Any:
-    """Issue 32106: a branch assigns, and what follows waits for it."""
+    """TensorFlow#32106: a branch assigns, and what follows waits for it."""
     copy = tf.get_variable("copy", initializer=np.float64(0.0), use_resource=True, trainable=False)
 
     def then() -> Any:
@@ -224,7 +224,7 @@ def a_branch_that_copies_into_a_variable(tf: Any, p: Any, x: Any) -> Any:
 
 @row({"i": 7}, {"i": 2}, i=1, order=0)
 def switch_case_of_effects(tf: Any, i: Any) -> Any:
-    """Issue 42996: one branch of several has its effect."""
+    """TensorFlow#42996: one branch of several has its effect."""
     counts = [_counter(tf, f"count_{k}") for k in range(3)]
     branches = [lambda v=v: v.assign_add(1) + 0 for v in counts]
     y = tf.switch_case(i, branches)
@@ -234,13 +234,13 @@ def switch_case_of_effects(tf: Any, i: Any) -> Any:
 
 @row(i=[1, 0], order=0, refused=True)
 def switch_case_of_a_vector(tf: Any, i: Any) -> Any:
-    """Issue 48373: the index has rank 0."""
+    """TensorFlow#48373: the index has rank 0."""
     return tf.switch_case(i, [lambda: tf.constant(17), lambda: tf.constant(31)])
 
 
 @row(n=3, order=0, refused=True)
 def no_parallel_iterations(tf: Any, n: Any) -> Any:
-    """Issue 5257: `parallel_iterations` is positive."""
+    """TensorFlow#5257: `parallel_iterations` is positive."""
     return tf.while_loop(lambda i: i < n, lambda i: i + 1, [0], parallel_iterations=0)
 
 
@@ -258,7 +258,7 @@ def writes_to_an_array_that_are_dropped(tf: Any, n: Any) -> Any:
 
 @row(n=3, order=0, refused=True)
 def a_write_after_a_read(tf: Any, n: Any) -> Any:
-    """Issue 17127: an element that was read cannot be written again."""
+    """TensorFlow#17127: an element that was read cannot be written again."""
 
     def body(i: Any, a: Any) -> Any:
         return i + 1, a.write(0, a.read(0) * 2.0)
@@ -269,7 +269,7 @@ def a_write_after_a_read(tf: Any, n: Any) -> Any:
 
 @row(n=4, order=0, refused=True)
 def an_array_larger_than_it_was_made(tf: Any, n: Any) -> Any:
-    """Issue 3663: writes beyond the end of an array whose size is fixed."""
+    """TensorFlow#3663: writes beyond the end of an array whose size is fixed."""
 
     def body(i: Any, out: Any) -> Any:
         return i + 1, out.write(i, tf.cast(i, tf.float64))
@@ -280,13 +280,13 @@ def an_array_larger_than_it_was_made(tf: Any, n: Any) -> Any:
 
 @row(n=2, x=[1.0, 2.0], order=0, refused=True)
 def a_shape_that_changes_without_an_invariant(tf: Any, n: Any, x: Any) -> Any:
-    """Issue 45538: shapes are invariant unless it is said otherwise."""
+    """TensorFlow#45538: shapes are invariant unless it is said otherwise."""
     return tf.while_loop(lambda i, a: i < n, lambda i, a: (i + 1, tf.concat([a, a], 0)), [0, x])[1]
 
 
 @row({"p": False}, p=True, x=2.0, order=0)
 def an_update_from_outside_in_a_body(tf: Any, p: Any, x: Any) -> Any:
-    """Issue 6087: the body waits for an update made outside, which runs once."""
+    """TensorFlow#6087: the body waits for an update made outside, which runs once."""
     v = tf.get_variable("v", initializer=np.float64(1.0), use_resource=True, trainable=False)
     bump = v.assign_add(1.0)
 
@@ -313,7 +313,7 @@ def a_loop_that_prints(tf: Any, x: Any) -> Any:
 
 @row(text=[b"a", b"b", b"c", b"d"], kinds=[3, 0, 2, 3], order=0)
 def words_from_tagged_characters(tf: Any, text: Any, kinds: Any) -> Any:
-    """Issue 32108: an inner loop with a break, over strings."""
+    """TensorFlow#32108: an inner loop with a break, over strings."""
 
     def word(i: Any) -> Any:
         def goes_on(j: Any, s: Any, ended: Any) -> Any:

@@ -18,7 +18,7 @@ def _variable(tf: Any, name: str, value: Any, resource: bool = True) -> Any:
 
 @row({}, {}, order=0)
 def a_reference_variable_as_loop_variable(tf: Any) -> Any:
-    """Issue 1093: training through a loop that does nothing."""
+    """TensorFlow#1093: training through a loop that does nothing."""
     v = _variable(tf, "v", 2.0, resource=False)
     _, same = tf.while_loop(lambda i, a: i < 1, lambda i, a: [i + 1, a], [0, v])
     loss = same * same
@@ -29,7 +29,7 @@ def a_reference_variable_as_loop_variable(tf: Any) -> Any:
 
 @row(inner=[[1.0, 2.0, 3.0]], outer=[[1.0, 2.0, 3.0, 4.0, 5.0]])
 def products_of_nested_loops(tf: Any, inner: Any, outer: Any) -> Any:
-    """Issue 593: an invariant of two loops that is a variable."""
+    """TensorFlow#593: an invariant of two loops that is a variable."""
     x = _variable(tf, "x", [0.5])
 
     def outer_body(i: Any, total: Any, values: Any) -> Any:
@@ -64,7 +64,7 @@ def the_gradient_of_independent_loop_variables(tf: Any, x: Any) -> Any:
 
 @row(x=1.0)
 def a_loop_over_floats_and_one_over_ints(tf: Any, x: Any) -> Any:
-    """Issue 13826: integers have no gradient."""
+    """TensorFlow#13826: integers have no gradient."""
     ints = tf.while_loop(lambda i, d: i <= 5, lambda i, d: [i + d, d], [1, 1])
     floats = tf.while_loop(lambda i, d: i <= 5.0, lambda i, d: [i + d, d], [x, x])
     return {"ints": ints[0], "floats": floats[0]}
@@ -72,7 +72,7 @@ def a_loop_over_floats_and_one_over_ints(tf: Any, x: Any) -> Any:
 
 @row(w=np.ones([5]) / 5.0, c=np.arange(5.0), order=1, hidden=1)
 def exponentiated_gradient_with_a_joint_condition(tf: Any, w: Any, c: Any) -> Any:
-    """Issue 16504: a condition of two parts, one of which is a float variable."""
+    """TensorFlow#16504: a condition of two parts, one of which is a float variable."""
 
     def body(k: Any, w: Any, change: Any) -> Any:
         g = tf.gradients(tf.reduce_sum(tf.square(w - c / 10.0)), w)[0]
@@ -87,7 +87,7 @@ def exponentiated_gradient_with_a_joint_condition(tf: Any, w: Any, c: Any) -> An
 
 @row({"c": 1}, c=0, a=np.array([[1.0, 2.0], [3.0, 4.0]]))
 def minimizing_with_a_loop_in_a_branch(tf: Any, c: Any, a: Any) -> Any:
-    """Issue 3208: one branch loops over TensorArrays, and the variable is in both."""
+    """TensorFlow#3208: one branch loops over TensorArrays, and the variable is in both."""
     w = _variable(tf, "w", [[0.5], [0.25]])
 
     def looped() -> Any:
@@ -105,7 +105,7 @@ def minimizing_with_a_loop_in_a_branch(tf: Any, c: Any, a: Any) -> Any:
 
 @row(x=np.ones([3, 1]), values=[1.0, 2.0])
 def a_sparse_matrix_as_loop_variable(tf: Any, x: Any, values: Any) -> Any:
-    """Issue 8348: gradients of a loop that carries a sparse matrix."""
+    """TensorFlow#8348: gradients of a loop that carries a sparse matrix."""
     matrix = tf.SparseTensor(
         np.array([[0, 0], [1, 1]], np.int64), values, np.array([3, 3], np.int64)
     )
@@ -119,7 +119,7 @@ def a_sparse_matrix_as_loop_variable(tf: Any, x: Any, values: Any) -> Any:
 
 @row(n=3, order=1)
 def rows_joined_in_a_body(tf: Any, n: Any) -> Any:
-    """Issue 3359: a matrix that grows by a row that is computed from its last one."""
+    """TensorFlow#3359: a matrix that grows by a row that is computed from its last one."""
     x = _variable(tf, "x", [[1.0, 2.0]])
 
     def body(i: Any, m: Any) -> Any:
@@ -135,7 +135,7 @@ def rows_joined_in_a_body(tf: Any, n: Any) -> Any:
 
 @row(x=1.0, order=1, hidden=1)
 def the_gradient_of_an_array_that_was_stacked(tf: Any, x: Any) -> Any:
-    """Issue 5412: with respect to what was stacked, only the last element counts."""
+    """TensorFlow#5412: with respect to what was stacked, only the last element counts."""
     array = tf.TensorArray(tf.float64, size=3)
 
     def body(t: Any, a: Any, out: Any) -> Any:
@@ -155,7 +155,7 @@ def a_second_derivative_of_a_fold(tf: Any, x: Any) -> Any:
 
 @row(x=0.9)
 def higher_derivatives_of_matrix_products(tf: Any, x: Any) -> Any:
-    """Issue 35012: products of matrices in a loop."""
+    """TensorFlow#35012: products of matrices in a loop."""
     m = tf.eye(2, dtype=tf.float64) * x + 0.1
     y = tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, tf.matmul(a, m)), [0, m])[1]
     return tf.trace(y)
@@ -163,7 +163,7 @@ def higher_derivatives_of_matrix_products(tf: Any, x: Any) -> Any:
 
 @row(x=[1.0, 2.0, 3.0, 4.0], order=1, hidden=1)
 def gradients_in_a_body_with_respect_to_the_outside(tf: Any, x: Any) -> Any:
-    """Issue 14101: the gradient of a value of the body with respect to one outside of the loop.
+    """TensorFlow#14101: the gradient of a value of the body with respect to one outside.
 
     It is that of one iteration: loop variables are constants there.
     """
@@ -179,7 +179,7 @@ def gradients_in_a_body_with_respect_to_the_outside(tf: Any, x: Any) -> Any:
 
 @row(x=[1.0, 2.0, 3.0], order=1, hidden=1)
 def gradients_of_elements_of_an_array_in_a_body(tf: Any, x: Any) -> Any:
-    """Issue 9450: each element of a loss, differentiated in a loop over them."""
+    """TensorFlow#9450: each element of a loss, differentiated in a loop over them."""
     w = _variable(tf, "w", [[0.5], [0.2]])
     inputs = tf.stack([x, x * x], 1)
     loss = tf.reshape(tf.square(tf.matmul(inputs, w)), [-1])
@@ -192,7 +192,7 @@ def gradients_of_elements_of_an_array_in_a_body(tf: Any, x: Any) -> Any:
 
 @row(x=0.5, order=0, refused=True)
 def the_gradient_of_an_aggregate_of_what_was_written(tf: Any, x: Any) -> Any:
-    """Issue 13983: the sum of an array so far, differentiated in the body that writes it.
+    """TensorFlow#13983: the sum of an array so far, differentiated in the body that writes it.
 
     All iterations share the array of gradients, to which nothing is added once it was read.
     """
@@ -209,7 +209,7 @@ def the_gradient_of_an_aggregate_of_what_was_written(tf: Any, x: Any) -> Any:
 
 @row(x=5.0)
 def sums_and_products_of_a_variable_with_itself(tf: Any, x: Any) -> Any:
-    """Issue 22504: a + a and 2a have one gradient."""
+    """TensorFlow#22504: a + a and 2a have one gradient."""
     added = tf.while_loop(lambda i, a: i < 6, lambda i, a: (i + 1, tf.add(a, a)), [0, x])[1]
     doubled = tf.while_loop(lambda i, a: i < 6, lambda i, a: (i + 1, a * 2.0), [0, x])[1]
     return {"added": added, "doubled": doubled}
@@ -217,7 +217,7 @@ def sums_and_products_of_a_variable_with_itself(tf: Any, x: Any) -> Any:
 
 @row(x=0.3, order=1, hidden=1)
 def data_from_one_loop_in_another_with_gradients(tf: Any, x: Any) -> Any:
-    """Issue 22221: the second loop takes gradients with respect to what the first one made."""
+    """TensorFlow#22221: the second loop takes gradients with respect to what the first one made."""
     w = _variable(tf, "w", 0.4)
     rollouts = tf.while_loop(
         lambda i, a: i < 3, lambda i, a: (i + 1, a * w + x), [0, x], back_prop=False
@@ -241,7 +241,7 @@ def a_division_in_the_branch_not_taken(tf: Any, x: Any) -> Any:
 
 @row({"p": True}, p=False, x=np.ones([4]), hidden=1)
 def the_gradient_of_a_cond_taken_twice(tf: Any, p: Any, x: Any) -> Any:
-    """Issue 43631: two calls give the same."""
+    """TensorFlow#43631: two calls give the same."""
     loss = tf.cond(p, lambda: tf.reduce_sum(x * x), lambda: tf.reduce_sum(tf.sin(x)))
     once, twice = tf.gradients(loss, x)[0], tf.gradients(loss, x)[0]
     return {"once": once, "twice": twice}
@@ -249,7 +249,7 @@ def the_gradient_of_a_cond_taken_twice(tf: Any, p: Any, x: Any) -> Any:
 
 @row(x=[1.0, 4.0, 2.0], order=1, hidden=1)
 def gradients_under_a_dependency_on_the_result(tf: Any, x: Any) -> Any:
-    """Issue 15874: gradients that wait for what they are the gradient of."""
+    """TensorFlow#15874: gradients that wait for what they are the gradient of."""
     array = tf.TensorArray(tf.float64, size=3).unstack(x)
     _, (array,) = tf.while_loop(
         lambda i, _: i < 1, lambda i, arrays: [i + 1, arrays], [0, [array]], parallel_iterations=1
@@ -261,7 +261,7 @@ def gradients_under_a_dependency_on_the_result(tf: Any, x: Any) -> Any:
 
 @row(x=[4.0, 6.0, 0.0, 7.0, 1.0])
 def a_captured_vector_read_by_index(tf: Any, x: Any) -> Any:
-    """Issue 3114: rows of a tensor from outside, written to an array."""
+    """TensorFlow#3114: rows of a tensor from outside, written to an array."""
 
     def body(i: Any, out: Any) -> Any:
         return i + 1, out.write(i, tf.square(tf.gather(x, i)))
@@ -284,7 +284,7 @@ def a_jacobian_by_a_loop_over_outputs(tf: Any, x: Any) -> Any:
 
 @row({"p": False}, p=True, x=[[0.5, 1.5]])
 def a_branch_with_a_loop_over_its_weights(tf: Any, p: Any, x: Any) -> Any:
-    """Issue 2125: a recurrent network in one branch, zeros in the other."""
+    """TensorFlow#2125: a recurrent network in one branch, zeros in the other."""
     w = _variable(tf, "w", [[0.5, 0.1], [0.3, 0.2]])
 
     def network() -> Any:

@@ -45,7 +45,7 @@ def descent_in_a_body_on_a_reference_variable(tf: Any, n: Any, x: Any) -> Any:
 
 @row({}, {"p": False}, p=True, x=3.0, order=0)
 def a_moving_average_updated_in_a_branch(tf: Any, p: Any, x: Any) -> Any:
-    """Issue 1724: the update is made inside of the branch."""
+    """TensorFlow#1724: the update is made inside of the branch."""
     v = tf.get_variable("v", initializer=np.float64(1.0), use_resource=True, trainable=False)
     average = tf.train.ExponentialMovingAverage(0.5)
     average.apply([v])

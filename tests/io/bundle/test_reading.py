@@ -28,9 +28,10 @@ from weft_io import (
 from weft_io.bundle.checksum import crc32c, masked
 from weft_io.bundle.index import BundleIndex, Entry, Piece
 from weft_io.bundle.strings import encode_strings
-from weft_io.bundle.writer import Item, read_bundle_index, write_bundle
+from weft_io.bundle.writer import read_bundle_index, write_bundle
 from weft_io.checkpoint.reader import Wanted, read_tensors
 from weft_io.checkpoint.regions import Region
+from weft_io.checkpoint.writer import Item
 from weft_io.ops.checkpoint import restore_v2
 from weft_io.warm_start import init_from_checkpoint
 from weft_tensor import dtypes, errors

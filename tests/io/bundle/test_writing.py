@@ -22,8 +22,9 @@ from weft_graph.variables import Variable, global_variables_initializer
 from weft_io import CheckpointReader, Saver, latest_checkpoint, list_variables, remove_checkpoint
 from weft_io.bundle import writer
 from weft_io.bundle.saver_builder import BundleSaverBuilder
-from weft_io.bundle.writer import Item, merge_bundles, write_bundle
+from weft_io.bundle.writer import merge_bundles, write_bundle
 from weft_io.checkpoint.storage import SAVING
+from weft_io.checkpoint.writer import Item
 from weft_io.ops.bundle import merge_v2_checkpoints, sharded_filename, sharded_filespec
 from weft_tensor import dtypes, errors
 

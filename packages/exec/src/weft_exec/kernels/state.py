@@ -36,6 +36,10 @@ _DEVICES = ("CPU", "GPU")
 
 
 def _state(node: Node, device: Device) -> VariableState:
+    """The variable of a node.
+
+    Raises: InvalidArgumentError: the container has one of that name with another type or shape.
+    """
     name = node.attrs["shared_name"] or node.name
 
     def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -47,7 +51,14 @@ def _state(node: Node, device: Device) -> VariableState:
         allocate = empty if xp is np else xp.empty
         return VariableState(name, node.attrs["dtype"], dims, xp=xp, empty=allocate)
 
-    return device.resources.lookup_or_create(node.attrs["container"], name, VariableState, make)
+    found = device.resources.lookup_or_create(node.attrs["container"], name, VariableState, make)
+    dtype, dims = node.attrs["dtype"], node.attrs["shape"]
+    if found.dtype is not dtype or not compatible_dims(found.dims, dims):
+        raise errors.InvalidArgumentError(
+            f"the container has a variable {name!r} of type {found.dtype.name} and shape "
+            f"{format_dims(found.dims)}, got {dtype.name} and {format_dims(dims)}"
+        )
+    return found
 
 
 @kernel("Variable", "VariableV2", device=_DEVICES)

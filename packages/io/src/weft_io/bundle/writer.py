@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -21,29 +21,12 @@ from weft_io.checkpoint import encoding, files, regions
 from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.regions import Region, Shape
 from weft_io.checkpoint.storage import Writing
+from weft_io.checkpoint.writer import Item
 from weft_io.files import systems
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 _CHUNK: Final = 1 << 20
-
-
-class Item(NamedTuple):
-    """A tensor to write, or a slice of one.
-
-    Attributes:
-      name: of the tensor.
-      dtype: element type.
-      value: array or scalar of its NumPy dtype; only read.
-      spec: which part of which whole, "10 20 0,5:-"; "" for the whole.
-      shard: the number of the file it goes to.
-    """
-
-    name: str
-    dtype: DType
-    value: Any
-    spec: str = ""
-    shard: int = 0
 
 
 def write_bundle(prefix: str, items: Iterable[Item]) -> BundleIndex:

@@ -112,12 +112,6 @@ class _BatchStream(ForwardingStream):
         joined = self._source.joined
         return tuple([joined(c, i) for i, c in enumerate(zip(*elements, strict=True))])
 
-    def save(self) -> Any:
-        return saved(self._input)
-
-    def restore(self, state: Any) -> None:
-        resume(self._input, state)
-
 
 class PaddedBatchSource(BatchSource):
     """Elements in batches, padded at the end of each axis to one size.

@@ -43,12 +43,6 @@ class _MapStream(ForwardingStream):
         element = self._input.get()
         return None if element is None else self._call(element)
 
-    def save(self) -> Any:
-        return saved(self._input)
-
-    def restore(self, state: Any) -> None:
-        resume(self._input, state)
-
 
 class FilterSource(Source):
     """The elements of which a function is true."""
@@ -74,12 +68,6 @@ class _FilterStream(ForwardingStream):
             if self._predicate(element)[0]:
                 return element
         return None
-
-    def save(self) -> Any:
-        return saved(self._input)
-
-    def restore(self, state: Any) -> None:
-        resume(self._input, state)
 
 
 # ------------------------------------------------------------- datasets of elements

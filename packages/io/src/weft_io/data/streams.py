@@ -105,10 +105,18 @@ class Stream:
 
 
 class ForwardingStream(Stream):
-    """A stream over one other."""
+    """A stream over one other, which has all of the state unless a subclass says more."""
 
     def __init__(self, inner: Stream) -> None:
         self._input = inner
+
+    def save(self) -> Any:
+        """The state of the other."""
+        return saved(self._input)
+
+    def restore(self, state: Any) -> None:
+        """Restore the other."""
+        resume(self._input, state)
 
     def close(self) -> None:
         """Close the other."""

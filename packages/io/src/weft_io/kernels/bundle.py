@@ -51,7 +51,8 @@ def save_bundle(node: Node) -> KernelFunction:
     types = node.attrs["dtypes"]
 
     def run(prefix: Any, names: Any, specs: Any, *tensors: Any) -> None:
-        from weft_io.bundle.writer import Item, write_bundle
+        from weft_io.bundle.writer import write_bundle
+        from weft_io.checkpoint.writer import Item
 
         columns = zip(names, types, tensors, specs, strict=True)
         write_bundle(_text(prefix), [Item(_text(n), t, v, _text(s)) for n, t, v, s in columns])
