@@ -220,6 +220,27 @@ def check_program(seed: int) -> None:
             np.testing.assert_allclose(mine, its, rtol=1e-12, atol=1e-12)
 
 
+def test_a_call_in_a_loop_of_a_body_whose_call_waits() -> None:
+    """What the outer call waits for is outside of the loop that the inner one is in."""
+    v = wf.get_variable("v", initializer=1.0, use_resource=True)
+    inner = function(lambda x: wf.identity(x) + 1.0, name="inner")
+
+    def loop(x: Any) -> Any:
+        def body(i: Any, a: Any) -> Any:
+            # A result that is what came in waits by a node of its own.
+            return i + 1, function(lambda b: (inner(b), b), name="both")(a)[0]
+
+        return wf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+
+    def outer(i: Any, total: Any) -> Any:
+        with wf.control_dependencies([v.assign_add(1.0)]):
+            return i + 1, wf.ensure_shape(function(loop, name="loop")(total), [])
+
+    y = wf.while_loop(lambda i, _: i < 2, outer, [0, wf.constant(0.0)])[1]
+    for each in CONFIGS:
+        assert run(y, None, each) == 6
+
+
 @settings(max_examples=10)
 @given(st.integers(0, 2**32))
 def test_programs_by_chance(seed: int) -> None:

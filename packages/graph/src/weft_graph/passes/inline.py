@@ -313,7 +313,7 @@ class _Inliner:
         full, ties = self._guarded_by(call, part, scope) if routed else ([], [])
         values = [scope.values[source] for source in call.inputs]
         waits = scope.ends_of(call.control_inputs)
-        if scope.prefix:
+        if not part.is_in_frame(call):  # else what enters the frame has waited
             waits += [w for w in scope.waits if w not in waits]
         inner = _Scope(scope.prefix + call.name + "/")
         inner.waits = tuple(waits)
