@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 import tracemalloc
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from weft_exec.session import Session
 from weft_graph import proto
 from weft_graph.collections_keys import GraphKeys
 from weft_graph.graph import Graph
+from weft_graph.ops.casting import cast
 from weft_graph.ops.control import py_func
 from weft_io.data.dataset import Dataset
 from weft_io.data.experimental import make_saveable_from_iterator
@@ -496,6 +498,45 @@ def test_a_cache_file_appears_as_a_whole(tmp_path: Path) -> None:
     with Reader(lambda: R(4).cache(str(tmp_path / "kept"))) as reader:
         assert reader.restored(state).take() == [3]
         assert not list(tmp_path.iterdir())
+
+
+def test_a_cache_file_of_another_dataset_is_refused(tmp_path: Path) -> None:
+    name = str(tmp_path / "kept")
+    with Reader(lambda: R(4).cache(name)) as reader:
+        reader.take()
+    others: list[Any] = [
+        lambda: R(4).map(lambda x: cast(x, dtypes.float32)),
+        lambda: R(8).batch(2),
+        lambda: Dataset.zip((R(4), R(4))),
+    ]
+    for other in others:
+        wanted = r"(?s)elements of another dataset: they are int64 \(\), where .* are wanted"
+        with pytest.raises(errors.InvalidArgumentError, match=wanted):
+            Reader(lambda other=other: other().cache(name))  # type: ignore[misc]
+    with TFRecordWriter(str(tmp_path / "records.cache")) as writer:
+        writer.write(b"a record of something else")
+    with pytest.raises(errors.InvalidArgumentError, match="is no cache of a dataset"):
+        Reader(lambda: R(4).cache(str(tmp_path / "records")))
+
+
+def test_a_cache_file_that_was_cut_is_found_out(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.cache"
+    with Reader(lambda: R(4).cache(str(tmp_path / "kept"))) as reader:
+        reader.take()
+    whole = kept.read_bytes()
+    borders = [0]
+    while borders[-1] < len(whole):
+        borders.append(borders[-1] + 16 + int.from_bytes(whole[borders[-1] :][:8], "little"))
+    records = [whole[a:b] for a, b in itertools.pairwise(borders)]
+    assert len(records) == 6  # the form, four elements, the end
+    for damaged in [
+        *(b"".join(records[:count]) for count in range(6)),
+        b"".join([*records[:2], *records[3:]]),
+        whole + records[1],
+    ]:
+        kept.write_bytes(damaged)
+        with pytest.raises(errors.DataLossError, match=r"the cache .*kept\.cache"):
+            Reader(lambda: R(4).cache(str(tmp_path / "kept"))).take()
 
 
 # -------------------------------------------------------------------------- generators

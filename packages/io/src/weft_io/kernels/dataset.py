@@ -10,11 +10,14 @@ import numpy as np
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources import Done
 from weft_graph.ops.control import py_function_of
-from weft_io.data import batches, caching, files, generators, mapping, parallel, passing, sources
+from weft_io.data import batches, files, generators, mapping, parallel, passing, sources
+from weft_io.data.caching import MemoryCacheSource
+from weft_io.data.caching_files import FileCacheSource
 from weft_io.data.calls import call_of, threads_for, with_captured
 from weft_io.data.prefetching import PrefetchSource
 from weft_io.data.resource import IteratorResource
 from weft_io.data.shuffling import ShuffleSource
+from weft_io.data.specs import Part
 from weft_io.data.streams import Source, graph_value
 from weft_io.queues.handles import allocator, holder, resource_of
 from weft_io.records.fixed import FixedLengthSource
@@ -161,9 +164,12 @@ def _shuffle(node: Node, device: Device) -> KernelFunction:
 
 @kernel("CacheDataset")
 def _cache(node: Node, device: Device) -> KernelFunction:
+    types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
+    parts = [Part(*part) for part in zip(types, shapes, strict=True)]
+
     def run(source: Source, name: Any) -> Source:
         (path,) = _paths(name)
-        return caching.FileCacheSource(source, path) if path else caching.MemoryCacheSource(source)
+        return FileCacheSource(source, path, parts) if path else MemoryCacheSource(source)
 
     return run
 
