@@ -146,6 +146,9 @@ def test_paths_of_every_type(tmp_path: Path) -> None:
         assert gfile.exists(path)
     with pytest.raises(errors.InvalidArgumentError, match="zero byte"):
         gfile.exists("a\0b")
+    wrong: Any = 3
+    with pytest.raises(errors.InvalidTypeError, match="a path must be str, bytes or PathLike"):
+        gfile.exists(wrong)
 
 
 def test_walking(base: str) -> None:

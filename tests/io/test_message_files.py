@@ -50,6 +50,12 @@ def test_what_is_no_message(tmp_path: Path, data: bytes, text: str) -> None:
         read_message(str(tmp_path / "m"), proto.MetaGraphDef)
 
 
+def test_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(b"")
+    with pytest.raises(errors.DataLossError, match="m is empty"):
+        read_message(str(tmp_path / "m"), proto.MetaGraphDef)
+
+
 def test_what_is_no_item() -> None:
     item = pack(proto.SaverDef())
     item.value = b"\xff"

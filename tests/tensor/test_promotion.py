@@ -87,6 +87,7 @@ def test_nothing_is_promoted_between_tensors() -> None:
         ([1.0, 2.0**70], "float32"),
         ([1, 1j], "complex128"),
         (["a", b"b"], "string"),
+        ([["a", b"\xff"]], "string"),
         ([np.zeros(2), np.ones(2)], "float32"),
         (((1, 2), (3, 4)), "int32"),
     ],

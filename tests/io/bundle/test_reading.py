@@ -27,8 +27,9 @@ from weft_io import (
 )
 from weft_io.bundle.checksum import crc32c, masked
 from weft_io.bundle.index import BundleIndex, Entry, Piece
+from weft_io.bundle.placing import read_bundle_index
 from weft_io.bundle.strings import encode_strings
-from weft_io.bundle.writer import read_bundle_index, write_bundle
+from weft_io.bundle.writer import write_bundle
 from weft_io.checkpoint.reader import Wanted, read_tensors
 from weft_io.checkpoint.regions import Region
 from weft_io.checkpoint.writer import Item

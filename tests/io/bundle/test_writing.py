@@ -21,8 +21,9 @@ from weft_graph.variable_scope import get_variable
 from weft_graph.variables import Variable, global_variables_initializer
 from weft_io import CheckpointReader, Saver, latest_checkpoint, list_variables, remove_checkpoint
 from weft_io.bundle import writer
+from weft_io.bundle.merging import merge_bundles
 from weft_io.bundle.saver_builder import BundleSaverBuilder
-from weft_io.bundle.writer import merge_bundles, write_bundle
+from weft_io.bundle.writer import write_bundle
 from weft_io.checkpoint.storage import SAVING
 from weft_io.checkpoint.writer import Item
 from weft_io.ops.bundle import merge_v2_checkpoints, sharded_filename, sharded_filespec
@@ -129,10 +130,12 @@ def test_what_cannot_be_written(tmp_path: Path, made: Any, kind: Any, text: str)
 
 def test_a_bundle_replaces_another(tmp_path: Path) -> None:
     prefix = str(tmp_path / "m")
-    for value in (1.0, 2.0):
+    for value, shards in ((1.0, 1), (2.0, 2), (3.0, 1)):
         write_bundle(prefix, [Item("v", dtypes.float32, np.float32(value))])
         assert CheckpointReader(prefix).get_tensor("v") == value
-    assert len(names(tmp_path)) == 2
+        # The names of the shards are never those of the bundle that is replaced.
+        files = [f"m.data-{i:05d}-of-{shards:05d}" for i in range(shards)]
+        assert names(tmp_path) == [*files, "m.index"]
 
 
 def test_a_failed_write_leaves_no_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,3 +288,19 @@ class TestSaver:
             session.run(v.initializer)
             saver.save(session, str(tmp_path / "m"))
         assert not [name for name in os.listdir(tmp_path) if SAVING.match(name) or "_temp_" in name]
+
+    def test_places_of_killed_savers(self, tmp_path: Path) -> None:
+        """Those of this checkpoint go with the next save, and nothing else."""
+        left = {"m-7_temp_": True, "m_temp_": True, "mm-7_temp_": False, "m-7-other_temp_": False}
+        for name in left:
+            (tmp_path / (name + "0" * 32)).mkdir()
+            (tmp_path / (name + "0" * 32) / "part-00000-of-00001.index").write_text("")
+        (tmp_path / ("m-8_temp_" + "0" * 32)).mkdir()
+        (tmp_path / ("m-8_temp_" + "0" * 32) / "mine").write_text("")
+        (tmp_path / "m-8_temp_0").mkdir()
+        v = Variable(1.0, name="v")
+        with Session() as session:
+            session.run(v.initializer)
+            Saver(builder=BundleSaverBuilder()).save(session, str(tmp_path / "m"), 9)
+        found = {name.rstrip("0") for name in names(tmp_path) if "_temp_" in name}
+        assert found == {"m-8_temp_", *(name for name, goes in left.items() if not goes)}

@@ -34,7 +34,10 @@ def run(*arguments: object) -> None:
     assert done.stdout.endswith("done\n")
 
 
-@pytest.mark.parametrize("kind", [(), ("asynchronous",)], ids=["plain", "asynchronous"])
+KINDS = {"plain": (), "asynchronous": ("asynchronous",), "bundles": ("bundles",)}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 class TestDeath:
     def test_at_every_boundary(self, directory: Path, kind: tuple[str, ...]) -> None:
         run("boundaries", directory, 6 if kind else 2, *kind)

@@ -2,7 +2,8 @@
 
 Modes: "boundaries STRIDE" dies at each call of the operating system in turn, or at every so many,
 and in the middle of each write; "kill TIMES SEED" is killed at seeded moments while it saves in a
-loop. With "asynchronous" behind these the saves are. Writes a line per failure.
+loop. With "asynchronous" behind these the saves are; with "bundles" they are in the format of
+TensorFlow. Writes a line per failure.
 """
 
 from __future__ import annotations
@@ -23,20 +24,23 @@ from weft_exec import Session
 from weft_graph import Graph, proto
 from weft_graph.variables import Variable, global_variables_initializer
 from weft_io import Saver, get_checkpoint_state, latest_checkpoint
+from weft_io.bundle.saver_builder import BundleSaverBuilder
 from weft_io.checkpoint.journal import names_of
 
 CALLS = ("open", "write", "fsync", "replace", "unlink", "close", "fstat", "listdir", "makedirs")
+CALLS += ("link", "scandir", "rmdir")
 DIED = 9
 
 
 class Training:
     """A model whose variables all hold the step, and its saver; made once, and used in forks."""
 
-    def __init__(self, directory: Path, overwrite: bool, asynchronous: bool = False) -> None:
+    def __init__(self, directory: Path, overwrite: bool, kind: str = "plain") -> None:
         self.directory = directory
         self.overwrite = overwrite
-        self.asynchronous = asynchronous
-        self.kind = f"overwrite={overwrite} asynchronous={asynchronous}"
+        self.asynchronous = kind == "asynchronous"
+        self.builder = BundleSaverBuilder() if kind == "bundles" else None
+        self.kind = f"overwrite={overwrite} {kind}"
         self.graph = Graph()
         with self.graph.as_default():
             self.step = Variable(0, name="step", dtype=np.int64)
@@ -47,11 +51,18 @@ class Training:
             with self.graph.device("/cpu:1"):
                 self.word = Variable(np.array([b""], object), name="word")
             self.start = global_variables_initializer()
-            self.saver = Saver(max_to_keep=2, sharded=True, asynchronous=asynchronous)
+            self.saver = Saver(
+                max_to_keep=2, sharded=True, asynchronous=self.asynchronous, builder=self.builder
+            )
             # One thread: a pool would not survive the fork.
             config = proto.ConfigProto(device_count={"CPU": 2}, inter_op_parallelism_threads=1)
             self.session = Session(config=config)
         self.load(0)
+
+    def examiner(self) -> Training:
+        """One that saves in the foreground."""
+        kind = "plain" if self.builder is None else "bundles"
+        return Training(self.directory, self.overwrite, kind)
 
     def begin(self) -> None:
         """Take over the list of checkpoints, as a program does when it starts."""
@@ -174,7 +185,7 @@ def examine(training: Training, allowed: set[int]) -> None:
 
 def boundaries(training: Training, torn: bool, stride: int) -> list[str]:
     failures = []
-    plain = Training(training.directory, training.overwrite)
+    plain = training.examiner()
     for at in range(1 + (training.overwrite + 2 * torn) % stride, 1000, stride):
         prepared(plain)
 
@@ -229,7 +240,7 @@ def killed_once(training: Training, delay: float) -> list[int]:
 def killed(training: Training, times: int, seed: int) -> list[str]:
     rng = random.Random(seed)
     failures = []
-    plain = Training(training.directory, training.overwrite)
+    plain = training.examiner()
     prepared(plain)
     for number in range(times):
         saved = killed_once(training, rng.uniform(0, 0.03))
@@ -256,11 +267,11 @@ def warm_up() -> None:
 def main() -> None:
     warm_up()
     mode, directory, *rest = sys.argv[1:]
-    asynchronous = "asynchronous" in rest
+    kind = rest[-1] if rest[-1] in ("asynchronous", "bundles") else "plain"
     place = Path(directory) / "run"
     failures: list[str] = []
     for overwrite in (False, True):
-        training = Training(place, overwrite, asynchronous)
+        training = Training(place, overwrite, kind)
         if mode == "boundaries":
             for torn in (False, True):
                 failures += boundaries(training, torn, int(rest[0]))

@@ -204,6 +204,7 @@ class TestRefusals:
             Variable(1.0, name="v")
             with pytest.raises(errors.FailedPreconditionError, match="uninitialized value v"):
                 builder.add_meta_graph_and_variables(session, ["t"])
+            assert not list(tmp_path.iterdir())  # so that the next export is not in its own way
             session.run(global_variables_initializer())
             builder.add_meta_graph_and_variables(session, ["t"])
             with pytest.raises(AssertionError, match="were saved already"):

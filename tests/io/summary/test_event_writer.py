@@ -141,7 +141,8 @@ def test_a_full_disk_is_told_at_the_next_call_and_from_then_on(tmp_path: Path, d
     disk.fail()
     writer.add_event(event(1))
     for call in (writer.flush, lambda: writer.add_event(event(2)), writer.flush):
-        with pytest.raises(errors.ResourceExhaustedError, match=f"{tmp_path}.*No space left"):
+        match = rf"{tmp_path}.*No space left.*to go on in a new file, close\(\) and reopen\(\)"
+        with pytest.raises(errors.ResourceExhaustedError, match=match):
             call()
     writer.close()  # everybody knows
     disk.error = None

@@ -42,6 +42,8 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
         data = files.read_bytes(path)
     if len(data) > _MOST:
         raise errors.DataLossError(f"{path} has {len(data)} bytes; a message has {_MOST} at most")
+    if not data:  # which would be a message without fields
+        raise errors.DataLossError(f"{path} is empty")
     return parsed(data, path, kind, as_text)
 
 

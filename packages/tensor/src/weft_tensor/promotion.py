@@ -153,6 +153,8 @@ def nested_array(values: Any) -> np.ndarray[Any, Any]:
         array = np.asarray(values)
         if array.dtype.kind in "SU":  # NumPy turns numbers beside strings into strings
             array = np.asarray(values, dtype=object)
+    except UnicodeDecodeError:  # NumPy makes text of bytes that are beside text
+        array = np.asarray(values, dtype=object)
     except OverflowError as error:
         raise InvalidTypeError(f"the list has an integer that fits in no type: {error}") from None
     except ValueError as error:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from uuid import uuid4
 
 from weft_graph import builder
 from weft_graph.builder import constant
 from weft_graph.node import Output
 from weft_graph.ops.strings import string_join
+from weft_io.bundle.merging import temporary_place
 from weft_io.ops.bundle import merge_v2_checkpoints, sharded_filename
 from weft_io.ops.checkpoint import save_v2
 from weft_io.saveables import SaveableObject
@@ -29,8 +29,7 @@ class BundleSaverBuilder(SaverBuilder):
         """Add the nodes that save; the output that is the path, once they have run."""
         specs = [spec for saveable in saveables for spec in saveable.specs]
         devices = sorted({spec.device for spec in specs}) if sharded else [""]
-        suffix = constant(f"_temp_{uuid4().hex}/part")
-        base = string_join([path, suffix], name="StringJoin")
+        base = string_join([path, constant(temporary_place())], name="StringJoin")
         number = constant(len(devices), name="num_shards")
         names, saved = [], []
         for i, device in enumerate(devices):

@@ -66,6 +66,13 @@ class Journal:
         else:
             self._note.abandon()
 
+    def give_up(self) -> None:
+        """Tidy up after what failed: as `settle`, now or by the next save."""
+        try:
+            self.settle()
+        except OSError:
+            self.abandon()
+
     def abandon(self) -> None:
         """Leave the note for the next save."""
         self._note.abandon()
@@ -137,7 +144,18 @@ def names_of(prefix: str) -> set[str]:
     return {shard_path(base, i, index.shards) for i in range(index.shards)} | {base + ".meta"}
 
 
-def shards_by_name(directory: str, base: str) -> set[str]:
+def replaced(directory: str, base: str) -> set[str]:
+    """The files that a new checkpoint takes the place of, beside the index.
+
+    An index that nobody can read any more is replaced as well.
+    """
+    try:
+        return names_of(files.join(directory, base))
+    except errors.DataLossError:
+        return _shards_by_name(directory, base)
+
+
+def _shards_by_name(directory: str, base: str) -> set[str]:
     """The files in `directory` whose names are those of shards of `base`, from any save."""
     pattern = re.compile(re.escape(base) + SHARD_SUFFIX.pattern)
     names = files.storage_of(directory).names(directory)

@@ -72,11 +72,11 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
             index = plan.index(save, written)
             storage.sync_directory(directory)
             with storage.locked(directory):
-                note.add(_replaced(directory, base) - {base + ".meta"})
+                note.add(journal.replaced(directory, base) - {base + ".meta"})
                 storage.write_atomically(index_path(prefix), index.to_bytes())
                 note.settle({base + suffix for suffix in suffixes} | {base + ".meta"})
         except BaseException:  # because the files have to go, whatever stopped the save
-            _give_up(note)
+            note.give_up()
             raise
     return index
 
@@ -94,7 +94,7 @@ def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
         if not storage.is_directory(directory):
             return
         with storage.locked(directory):
-            named = _replaced(directory, base) | set(others)
+            named = journal.replaced(directory, base) | set(others)
             present = sorted(named & set(storage.names(directory)))
             if not present and not files.exists(index_path(prefix)):
                 return
@@ -105,22 +105,8 @@ def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
                     storage.remove(files.join(directory, name))
                 note.settle()
             except BaseException:  # because the note has to go, whatever stopped the removal
-                _give_up(note)
+                note.give_up()
                 raise
-
-
-def _replaced(directory: str, base: str) -> set[str]:
-    try:
-        return journal.names_of(files.join(directory, base))
-    except errors.DataLossError:  # an index that nobody can read any more is replaced as well
-        return journal.shards_by_name(directory, base)
-
-
-def _give_up(note: journal.Journal) -> None:
-    try:
-        note.settle()
-    except OSError:  # the next save will try again
-        note.abandon()
 
 
 class _Plan:

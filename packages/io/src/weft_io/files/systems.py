@@ -66,6 +66,10 @@ class FileSystem(Protocol):
         """Copy a file, replacing the target."""
         ...
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file another name, too, where there is none of it; a copy where that cannot be."""
+        ...
+
 
 class LocalFileSystem:
     """Paths without a scheme, and `file://`."""
@@ -114,6 +118,15 @@ class LocalFileSystem:
     def copy(self, source: str, target: str) -> None:
         """Copy the contents."""
         shutil.copyfile(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        """A hard link, or a copy where the file system has none."""
+        try:
+            os.link(source, target)
+        except OSError as error:
+            if error.errno not in (errno.EPERM, errno.EXDEV, errno.ENOTSUP, errno.EMLINK):
+                raise
+            shutil.copyfile(source, target)
 
 
 class FsspecFileSystem:
@@ -185,6 +198,10 @@ class FsspecFileSystem:
         """Copy a file inside the store."""
         self._fs.cp_file(source, target)
 
+    def link(self, source: str, target: str) -> None:
+        """A copy: stores have no links."""
+        self.copy(source, target)
+
 
 LOCAL: Final = LocalFileSystem()
 
@@ -192,8 +209,12 @@ LOCAL: Final = LocalFileSystem()
 def as_path(path: PathLike) -> str:
     """A path as text; names that are no UTF-8 survive the way there and back.
 
-    Raises: InvalidArgumentError: it holds a zero byte.
+    Raises:
+      InvalidTypeError: it is no path.
+      InvalidArgumentError: it holds a zero byte.
     """
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise errors.InvalidTypeError(f"a path must be str, bytes or PathLike, got {path!r}")
     text = os.fsdecode(path)
     if "\0" in text:
         raise errors.InvalidArgumentError(f"a path must not hold a zero byte, got {text!r}")

@@ -34,7 +34,7 @@ def _merge(node: Node, device: Device) -> KernelFunction:
     delete, allow = node.attrs["delete_old_dirs"], node.attrs["allow_missing_files"]
 
     def run(prefixes: Any, destination: Any) -> None:
-        from weft_io.bundle.writer import merge_bundles
+        from weft_io.bundle.merging import merge_bundles
 
         merge_bundles([_text(p) for p in prefixes], _text(destination), delete, allow)
 

@@ -104,10 +104,16 @@ class SavedModelBuilder:
             self._prepare(signature_def_map, assets_collection, _first(main_op, legacy_init_op))
             saver = saver or _bundle_saver()
             prefix = variables_prefix(self._export_dir)
-            gfile.makedirs(prefix.rpartition(constants.VARIABLES_FILENAME)[0])
-            # Later savers may save elsewhere: the state file would soon be wrong.
-            saver.save(sess, prefix, write_meta_graph=False, write_state=False)
-            self._check_format(prefix)
+            directory = prefix.rpartition(constants.VARIABLES_FILENAME)[0].rstrip("/\\")
+            gfile.makedirs(directory)
+            try:
+                # Later savers may save elsewhere: the state file would soon be wrong.
+                saver.save(sess, prefix, write_meta_graph=False, write_state=False)
+                self._check_format(prefix)
+            except BaseException:  # because the next export wants an empty directory
+                if gfile.exists(directory):
+                    gfile.rmtree(directory)
+                raise
             self._add(saver, tags, signature_def_map, clear_devices, strip_default_attrs)
         self._has_variables = True
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft")
 
+_HOW_TO_GO_ON = "what was not flushed is lost; to go on in a new file, close() and reopen()"
+
 
 class EventFileWriter:
     """Appends events to a new event file; may be used from several threads.
@@ -225,9 +227,13 @@ class _Worker:
             with reported("writing events to", self.path):
                 self._carry_out(work)
         except errors.OpError as error:
-            return error
+            told = type(error)(f"{error.message}; {_HOW_TO_GO_ON}")
+            told.__cause__ = error.__cause__
+            return told
         except Exception as cause:  # because remote storage raises what it likes
-            unknown = errors.UnknownError(f"writing events to {self.path} failed: {cause!r}")
+            unknown = errors.UnknownError(
+                f"writing events to {self.path} failed: {cause!r}; {_HOW_TO_GO_ON}"
+            )
             unknown.__cause__ = cause
             return unknown
         return None

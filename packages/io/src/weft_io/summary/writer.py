@@ -25,7 +25,8 @@ class FileWriter:
     """Appends summaries, graphs and other events to a new event file, in a thread of its own.
 
     May be used from several threads, and in a `with` block, which closes it. An event that could
-    not be written is an error at the next add, flush or close.
+    not be written is an error at the next add, flush or close, and at each that follows, until it
+    is closed and reopened.
 
     Args:
       logdir: a directory, made if it is not there, or a URL that fsspec knows.

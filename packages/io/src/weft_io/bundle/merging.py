@@ -1,0 +1,99 @@
+"""Making one bundle of several, and the places where savers write these."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+from uuid import uuid4
+
+from weft_io.bundle.index import BundleIndex, merged, shard_path
+from weft_io.bundle.placing import NewBundle, read_bundle_index
+from weft_io.checkpoint import files
+from weft_io.checkpoint.index import index_path
+from weft_io.checkpoint.storage import SAVING
+from weft_io.files import systems
+from weft_tensor import errors
+
+_PLACE: Final = re.compile(r"(?P<base>.+)_temp_[0-9a-f]{32}", re.DOTALL)
+_PART: Final = re.compile(r"part-\d{5}-of-\d{5}\.(index|data-\d{5}-of-\d{5})")
+_STEP: Final = re.compile(r"-\d+$")
+
+
+def temporary_place() -> str:
+    """What to put behind a checkpoint's path to have a prefix for parts of it."""
+    return f"_temp_{uuid4().hex}/part"
+
+
+def merge_bundles(
+    prefixes: Sequence[str],
+    destination: str,
+    delete_old_dirs: bool = True,
+    allow_missing_files: bool = False,
+) -> None:
+    """Make one bundle of several, which are gone afterwards: their files are renamed.
+
+    Args:
+      prefixes: of the bundles, in one file system with `destination`.
+      destination: prefix of the new one.
+      delete_old_dirs: remove the directories of the old ones, if they are empty then.
+      allow_missing_files: pass over bundles that do not exist.
+    Raises:
+      NotFoundError: there is no bundle of a prefix.
+      InvalidArgumentError: two of them have the same tensor, or the same slice of one.
+      DataLossError: an index is damaged.
+    """
+    found: list[tuple[str, BundleIndex]] = []
+    for prefix in prefixes:
+        try:
+            found.append((prefix, read_bundle_index(prefix)))
+        except errors.NotFoundError:
+            if not allow_missing_files:
+                raise
+    index, sources = merged(index_path(destination), [index for _, index in found])
+    directory, base = files.split_prefix(destination)
+    with (
+        files.reported(f"merging bundles into {destination}"),
+        NewBundle(destination, len(sources)) as new,
+    ):
+        for number, (which, own) in enumerate(sources):
+            prefix, old = found[which]
+            new.take(number, shard_path(prefix, own, old.shards))
+        new.finish(index.tensors, index.big_endian)
+        for prefix, old in found:
+            if files.absolute(old.path) != files.absolute(index.path):
+                _remove(prefix, old)
+        if delete_old_dirs:
+            _remove_empty({files.split_prefix(prefix)[0] for prefix in prefixes} - {directory})
+            _remove_abandoned(directory, base)
+
+
+def _remove(prefix: str, index: BundleIndex) -> None:
+    storage = files.storage_of(files.split_prefix(prefix)[0])
+    storage.remove(index.path)
+    for number in range(index.shards):
+        storage.remove(shard_path(prefix, number, index.shards))
+
+
+def _remove_empty(directories: Iterable[str]) -> None:
+    for directory in directories:
+        system, inner = systems.locate(directory)
+        try:
+            names = system.list(inner)
+        except FileNotFoundError:  # stores of objects have no directories
+            continue
+        if not names:
+            system.remove_tree(inner)
+
+
+def _remove_abandoned(directory: str, base: str) -> None:
+    """Remove the temporary places of killed savers of this checkpoint, of any step."""
+    system, inner = systems.locate(directory)
+    stem = _STEP.sub("", base)
+    for name, is_directory in system.list(inner):
+        match = _PLACE.fullmatch(name)
+        if match is None or not is_directory or _STEP.sub("", match["base"]) != stem:
+            continue
+        place = systems.locate(files.join(directory, name))[1]
+        if all(_PART.fullmatch(own) or SAVING.match(own) for own, _ in system.list(place)):
+            system.remove_tree(place)

@@ -1,0 +1,111 @@
+"""Putting a bundle in the place of another: a crash at any moment leaves the one or the other.
+
+The names of a bundle's shards hold their number. One that takes the place of another has an empty
+shard more where the numbers are equal: no file of the old one is touched before the new index has
+replaced the old. Notes (`checkpoint.journal`) tell the next save what a killed one left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from weft_io.bundle.index import BundleIndex, Entry, shard_path
+from weft_io.checkpoint import files, journal
+from weft_io.checkpoint.index import index_path
+from weft_io.checkpoint.storage import Writing
+from weft_io.files import systems
+from weft_tensor import errors
+
+_META: Final = ".meta"
+
+
+class NewBundle:
+    """The files of a bundle that takes the place of what is at its prefix.
+
+    Used in a `with` block; unless `finish` is called in it, nothing of it stays.
+
+    Args:
+      prefix: path without suffix; its directory is made if it is missing.
+      shards: how many it needs.
+    Attributes:
+      shards: how many it has.
+    Raises: OSError, as its methods do.
+    """
+
+    def __init__(self, prefix: str, shards: int) -> None:
+        self._prefix = prefix
+        self._directory, self._base = files.split_prefix(prefix)
+        self._storage = files.storage_of(self._directory)
+        self._storage.make_directory(self._directory)
+        with self._storage.locked(self._directory):
+            journal.recover(self._directory)
+        self.shards = _other_number(prefix, shards)
+        self._missing = set(range(self.shards))
+        names = [shard_path(self._base, i, self.shards) for i in range(self.shards)]
+        self._needed = {*names, self._base + _META}
+        self._note = journal.Journal(self._directory, self._base, names)
+
+    def __enter__(self) -> NewBundle:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._note.give_up()
+
+    @contextmanager
+    def create(self, number: int) -> Iterator[Writing]:
+        """Write a shard."""
+        writing = self._storage.create(self._free(number))
+        try:
+            yield writing
+            writing.finish()
+        except BaseException:  # because half a file may not stay behind, whatever it is
+            writing.discard()
+            raise
+
+    def take(self, number: int, source: str) -> None:
+        """Make a file of another bundle a shard, too."""
+        system, target = systems.locate(self._free(number))
+        system.link(systems.locate(source)[1], target)
+
+    def finish(self, tensors: Mapping[str, Entry], big_endian: bool) -> BundleIndex:
+        """Put the bundle in place, and remove what was there."""
+        for number in sorted(self._missing):
+            with self.create(number):
+                pass
+        index = BundleIndex(index_path(self._prefix), "", self.shards, big_endian, tensors)
+        storage = self._storage
+        storage.sync_directory(self._directory)
+        with storage.locked(self._directory):
+            there = journal.replaced(self._directory, self._base)
+            self._note.add(sorted(there - self._needed))
+            storage.write_atomically(index.path, index.to_bytes())
+            self._note.settle(self._needed)
+        return index
+
+    def _free(self, number: int) -> str:
+        self._missing.discard(number)
+        path = shard_path(self._prefix, number, self.shards)
+        self._storage.remove(path)
+        return path
+
+
+def _other_number(prefix: str, wanted: int) -> int:
+    """A number of shards that the bundle at `prefix` does not have."""
+    try:
+        there = read_bundle_index(prefix).shards
+    except (errors.NotFoundError, errors.DataLossError, errors.UnimplementedError):
+        return wanted
+    return wanted + (wanted == there)
+
+
+def read_bundle_index(prefix: str) -> BundleIndex:
+    """The index of a bundle.
+
+    Raises: NotFoundError, DataLossError: there is none, or it is damaged.
+    """
+    path = index_path(files.as_path(prefix))
+    with files.reported(f"reading {path}"):
+        return BundleIndex.from_bytes(files.read_bytes(path), path)
