@@ -7,31 +7,39 @@ module that calls `register_device`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from weft_exec.config import SessionConfig
-from weft_exec.resources import ResourceManager
+from weft_exec.resources import Done, ResourceManager
 from weft_graph.device_spec import DeviceSpec
 from weft_graph.registry import Registry
 from weft_tensor import errors
 
+HOST: Final = "host"
+"""The memory space of this process's processors."""
+
 
 class Device:
     """One device of a session.
+
+    A device with memory of its own says so in `memory_space`, has kernels whose values are there,
+    and brings values in and out by `from_host` and `to_host`, or from other devices by `receive`.
 
     Attributes:
       name: `/job:localhost/replica:0/task:0/device:CPU:0`.
       spec: the same, parsed.
       type: "CPU".
       xp: the array module of its values, numpy or cupy.
+      memory_space: where its values are; devices of one space share them without a copy.
       allocator: where results over 64 KB come from; has `empty(shape, dtype)`.
       resources: the session's variables, queues and counters.
       config: the session's options.
     """
 
     xp: Any = np
+    memory_space: str = HOST
 
     def __init__(
         self,
@@ -52,6 +60,26 @@ class Device:
     def memory_limit(self) -> int:
         """Bytes its allocator may hold; 0 for no limit."""
         return self.allocator.statistics().bytes_limit or 0
+
+    def to_host(self, value: Any) -> Any:
+        """A value of this device as an array or NumPy scalar in the host's memory."""
+        return value
+
+    def from_host(self, value: Any) -> Any:
+        """A value in the host's memory as one of this device.
+
+        Small integers and bools, such as shapes and predicates, may stay where they are: kernels of
+        the device take them from there.
+        Raises: ResourceExhaustedError: it does not fit into the device's memory.
+        """
+        return value
+
+    def receive(self, value: Any, source: Device, done: Done) -> None:
+        """Bring in a value of another device, and call `done(value)`, or `done.fail(error)`.
+
+        It may return before, and be called from any thread. Never called within one memory space.
+        """
+        done(self.from_host(source.to_host(value)))
 
     def __repr__(self) -> str:
         return f"<Device {self.name}>"

@@ -15,7 +15,7 @@ from typing import Any
 
 from weft_exec import blas, containers
 from weft_exec.config import SessionConfig
-from weft_exec.device import DeviceAttributes, make_devices
+from weft_exec.device import HOST, DeviceAttributes, make_devices
 from weft_exec.executor.context import StepContext
 from weft_exec.executor.derive import derive
 from weft_exec.executor.driver import Driver, checker
@@ -95,6 +95,7 @@ class BaseSession:
         blas.limit_once(self._config.intra_op_threads)
         self._resources = containers.resources_for(target)
         self._devices = make_devices(self._resources, self._config)
+        self._away = [d.name for d in self._devices if d.memory_space != HOST]
         self._placer = Placer(self._devices, self._config)
         threads = self._config.inter_op_threads
         self._pool = shared_pool(threads) if threads > 1 else None
@@ -333,7 +334,9 @@ class BaseSession:
         nodes = by_priority(step.live_nodes())
         if len(self._devices) > 1:
             home = self._devices[0].name
-            parts = partition(step, nodes, lambda node: self._placer.place(node)[0].name, home)
+            parts = partition(
+                step, nodes, lambda node: self._placer.place(node)[0].name, home, self._away
+            )
             if parts is not None:
                 devices = {device.name: device for device in self._devices}
                 feeds, fetches = len(step.feeds), len(step.fetches)

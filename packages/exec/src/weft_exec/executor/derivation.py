@@ -31,10 +31,17 @@ class Derivation:
     waits for what they wait for (`anchors`).
     """
 
-    def __init__(self, step: StepGraph, place: Placement, overlap: Overlap) -> None:
+    def __init__(
+        self,
+        step: StepGraph,
+        place: Placement,
+        overlap: Overlap,
+        bring_in: Callable[[Any], Any] | None = None,
+    ) -> None:
         self.step = step
         self.place = place
         self.overlap = overlap
+        self.bring_in = bring_in
         self.template: Slots = [None]
         self.slots: dict[Output, int] = {}
         self.shared: set[Output] = set()
@@ -109,8 +116,11 @@ class Derivation:
         if node.device:
             self.place(node)
         value = node.attrs["value"]
-        scalar = value.ndim == 0 and not value.dtype.hasobject
-        self.slots[node.outputs[0]] = self.slot(node, value[()] if scalar else value)
+        if value.ndim == 0 and not value.dtype.hasobject:
+            value = value[()]
+        if self.bring_in is not None:
+            value = self.bring_in(value)
+        self.slots[node.outputs[0]] = self.slot(node, value)
         self.shared.add(node.outputs[0])
         self._stand_for(node)
 

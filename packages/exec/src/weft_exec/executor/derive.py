@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from weft_exec.executor.derivation import Derivation, Placement
 from weft_exec.executor.executable import Executable
@@ -15,7 +16,11 @@ from weft_graph.passes.step_graph import StepGraph
 
 
 def derive(
-    step: StepGraph, place: Placement, overlap: Overlap, nodes: Sequence[Node] | None = None
+    step: StepGraph,
+    place: Placement,
+    overlap: Overlap,
+    nodes: Sequence[Node] | None = None,
+    bring_in: Callable[[Any], Any] | None = None,
 ) -> Executable:
     """The executable of a step graph.
 
@@ -24,15 +29,16 @@ def derive(
       place: node to device and kernel.
       overlap: what may run side by side.
       nodes: its live nodes, in the order in which they should run; `by_priority` by default.
+      bring_in: makes values of the device of constants, where that has memory of its own.
     Raises: OpError: a node has no place, or its kernel refuses its attributes.
     """
     nodes = by_priority(step.live_nodes()) if nodes is None else nodes
     if not has_control_flow(nodes):
-        return Derivation(step, place, overlap).derive(nodes)
+        return Derivation(step, place, overlap, bring_in).derive(nodes)
     flow = Flow(nodes)
     if isolate_fetches(step, flow):
         place_of = {node: i for i, node in enumerate(nodes)}
         isolated = [output.node for output in step.isolated]
         nodes = ordered_by([*nodes, *isolated], lambda node: place_of.get(node, -1))
         flow = Flow(nodes)
-    return FlowDerivation(step, place, overlap, flow).derive(nodes)
+    return FlowDerivation(step, place, overlap, flow, bring_in).derive(nodes)

@@ -17,9 +17,10 @@ from weft_exec.executor.entries import RECEIVE, SEND, Entry
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.pool import Task, ThreadPool
-from weft_exec.executor.rendezvous import DEAD, key_of
+from weft_exec.executor.rendezvous import DEAD, Arrival, key_of
 from weft_exec.executor.step import Iteration, StepMachine, Token
 from weft_exec.kernel_errors import located
+from weft_exec.resources import Done
 from weft_graph.node import Node
 from weft_tensor import errors
 
@@ -88,7 +89,10 @@ class Driver:
             self._send(token)
         elif entry.kind == RECEIVE:
             key = key_of(_node(entry), iteration)
-            self._context.rendezvous.receive(key, Completion(token, self._mailbox.put))
+            done: Done = Completion(token, self._mailbox.put)
+            if entry.move is not None:
+                done = Arrival(entry.move, done)
+            self._context.rendezvous.receive(key, done)
         elif entry.kernel is not None:
             self._start_asynchronous(token)
         elif not entry.heavy:

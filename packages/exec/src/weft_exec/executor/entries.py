@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.linear import Gather, Instruction, Segment, Slots, slot_range
 from weft_graph.node import Node
 from weft_graph.passes.flow import ALWAYS, Frame, Guard
 from weft_graph.passes.partition import DEPTH
 from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.resources import Done
 
 Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Sequence[int], Node]
 """A call, what takes its arguments, where its results go, the slots used and made, and the node."""
@@ -153,6 +156,7 @@ class Entry:
       segment: its instructions.
       node, device: its first node, the only one of a heavy or asynchronous entry, and where.
       kernel: for an asynchronous node, the function that starts it; its reads are in `segment`.
+      move: for a Receive from another memory space, what brings the value in.
       take, slot: the asynchronous node's arguments and result; `slot` is also where a value that is
         routed goes, and `source` where it comes from.
       pred: for a Switch, where the predicate is.
@@ -178,6 +182,7 @@ class Entry:
         "kernel",
         "kind",
         "local",
+        "move",
         "node",
         "part",
         "pending",
@@ -201,6 +206,7 @@ class Entry:
         self.frame = None if first is None else first.frame
         self.local = index
         self.kernel: Callable[..., Any] | None = None
+        self.move: Callable[[Any, Done], None] | None = None
         self.take: Gather | None = None
         self.slot: int | slice = 0 if first is None else first.slot
         self.source = 0 if first is None else first.source

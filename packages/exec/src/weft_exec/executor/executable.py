@@ -92,7 +92,7 @@ class Fetch:
         if type(value) is not np.ndarray:
             if isinstance(value, np.ndarray):
                 return np.array(value)
-            return value.get() if hasattr(value, "__cuda_array_interface__") else value
+            return value
         if value.ndim == 0:
             return value[()]
         if self.shared or type(value.base) is np.ndarray or getrefcount(value) > _SOLE:

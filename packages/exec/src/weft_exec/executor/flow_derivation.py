@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -47,8 +47,15 @@ class FlowDerivation(Derivation):
     other one is a region: a single item of the frame around it, whose slots it uses.
     """
 
-    def __init__(self, step: StepGraph, place: Placement, overlap: Overlap, flow: Flow) -> None:
-        super().__init__(step, place, overlap)
+    def __init__(
+        self,
+        step: StepGraph,
+        place: Placement,
+        overlap: Overlap,
+        flow: Flow,
+        bring_in: Callable[[Any], Any] | None = None,
+    ) -> None:
+        super().__init__(step, place, overlap, bring_in)
         self.flow = flow
         self.templates: dict[Frame, Slots] = {flow.root: self.template}
         self.variables: dict[Frame, slice] = {}

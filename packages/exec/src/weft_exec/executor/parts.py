@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from weft_exec.device import Device
+from weft_exec.device import HOST, Device
 from weft_exec.executor.derive import derive
+from weft_exec.executor.entries import RECEIVE, Entry
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.linear import Slots
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.step import StepMachine, Token
 from weft_exec.kernels.registry import Kernel, find_kernel
+from weft_exec.resources import Done
 from weft_graph.node import Node
 from weft_graph.passes.partition import Part
 from weft_tensor import errors
@@ -103,6 +106,11 @@ class PartedExecutable(Executable):
             for entry in executable.plan.entries:
                 entry.part = i
 
+    def receives(self) -> list[Entry]:
+        """The entries that take what other parts send."""
+        plans = [executable.plan for _, executable in self._parts]
+        return [e for plan in plans if plan for e in plan.entries if e.kind == RECEIVE]
+
     def machine(self, slots: Slots) -> Any:
         """The ready queues of a step."""
         own = []
@@ -144,11 +152,29 @@ def derive_parts(
       feeds, fetches: how many the whole step has.
     Raises: OpError: as `derive`.
     """
-    derived = [
-        (part, derive(part.step, _on(devices[name]), overlap, part.nodes))
-        for name, part in parts.items()
-    ]
-    return PartedExecutable(derived, feeds, fetches)
+    derived = []
+    for name, part in parts.items():
+        device = devices[name]
+        bring_in = None if device.memory_space == HOST else device.from_host
+        executable = derive(part.step, _on(device), overlap, part.nodes, bring_in)
+        derived.append((part, executable))
+    parted = PartedExecutable(derived, feeds, fetches)
+    for entry in parted.receives():
+        assert entry.node is not None
+        source = devices[entry.node.attrs["send_device"].decode()]
+        target = devices[entry.node.attrs["recv_device"].decode()]
+        if source.memory_space != target.memory_space and not _is_signal(entry.node):
+            entry.move = partial(_receive, target, source)
+    return parted
+
+
+def _is_signal(receive: Node) -> bool:
+    """Whether only that something is over is received, and no value that anybody looks at."""
+    return bool(receive.attrs["tensor_name"].startswith(b"^"))
+
+
+def _receive(target: Device, source: Device, value: Any, done: Done) -> None:
+    target.receive(value, source, done)
 
 
 def _on(device: Device) -> Any:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
+from weft_exec.resources import Done
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -15,16 +17,33 @@ DEAD: Final = object()
 """What is received in place of a value that is dead."""
 
 
-class Done(Protocol):
-    """Takes what was asked for, once; from any thread."""
+class Arrival:
+    """Takes a value of another memory space, and has it brought in before it hands it on.
+
+    Args:
+      move: brings a value in.
+      done: takes it then; dead ones at once.
+    """
+
+    __slots__ = ("_done", "_move")
+
+    def __init__(self, move: Callable[[Any, Done], None], done: Done) -> None:
+        self._move = move
+        self._done = done
 
     def __call__(self, value: Any = None) -> None:
         """Take the value."""
-        ...
+        if value is DEAD:
+            self._done(value)
+            return
+        try:
+            self._move(value, self._done)
+        except Exception as raised:  # because a device may raise anything; the receiver locates it
+            self._done.fail(raised)
 
     def fail(self, error: BaseException) -> None:
         """Take the reason why there is none."""
-        ...
+        self._done.fail(error)
 
 
 class Rendezvous:

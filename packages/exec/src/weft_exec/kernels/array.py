@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import constant_input, new_array
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ANY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.array import reshaped
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -96,7 +96,7 @@ def _size(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Rank")
+@kernel("Rank", device=ANY_DEVICE)
 def _rank(node: Node, device: Device) -> KernelFunction:
     def run(x: Any) -> Any:
         return np.int32(x.ndim)

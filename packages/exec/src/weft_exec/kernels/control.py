@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.printing import summarize
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ANY_DEVICE, KernelFunction, kernel
 from weft_exec.resources import Resource
 from weft_graph.ops.control import py_function_of
 from weft_tensor import errors
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weft")
 
 
-@kernel("NoOp")
+@kernel("NoOp", device=ANY_DEVICE)
 def _no_op(node: Node, device: Device) -> KernelFunction:
     def run() -> None:
         return None
@@ -34,7 +34,7 @@ def _no_op(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("RefIdentity", alias=True)
+@kernel("RefIdentity", device=ANY_DEVICE, alias=True)
 def _ref_identity(node: Node, device: Device) -> KernelFunction:
     def run(ref: Any) -> Any:
         return ref

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ANY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from weft_graph.node import Node
 
 
-@kernel("ControlTrigger", device=("CPU", "GPU"))
+@kernel("ControlTrigger", device=ANY_DEVICE)
 def _control_trigger(node: Node, device: Device) -> KernelFunction:
     def run() -> None:
         return None
@@ -20,7 +20,7 @@ def _control_trigger(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("LoopCond", device=("CPU", "GPU"), alias=True)
+@kernel("LoopCond", device=ANY_DEVICE, alias=True)
 def _loop_cond(node: Node, device: Device) -> KernelFunction:
     return lambda pred: pred
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import widened
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ANY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims
 
@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from weft_graph.node import Node
 
 
-@kernel("Identity", "StopGradient", "PreventGradient", "GuaranteeConst", "Snapshot", alias=True)
+@kernel(
+    "Identity",
+    "StopGradient",
+    "PreventGradient",
+    "GuaranteeConst",
+    "Snapshot",
+    device=ANY_DEVICE,
+    alias=True,
+)
 def _identity(node: Node, device: Device) -> KernelFunction:
     return _same
 
@@ -25,7 +33,7 @@ def _same(x: Any) -> Any:
     return x
 
 
-@kernel("IdentityN", alias=True)
+@kernel("IdentityN", device=ANY_DEVICE, alias=True)
 def _identity_n(node: Node, device: Device) -> KernelFunction:
     if len(node.outputs) == 1:
         return _same

@@ -9,7 +9,7 @@ for none.  An asynchronous kernel is `fn(ctx, inputs, done)` and calls `done(val
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from weft_graph.registry import Registry
 from weft_tensor import dtypes, errors
@@ -18,6 +18,9 @@ from weft_tensor.dtypes import DType
 if TYPE_CHECKING:
     from weft_exec.device import Device
     from weft_graph.node import Node
+
+ANY_DEVICE: Final = "*"
+"""In place of a device type: for kernels that hand values on without looking at them."""
 
 KernelFunction = Callable[..., Any]
 KernelFactory = Callable[["Node", "Device"], KernelFunction]
@@ -81,7 +84,8 @@ def kernel(
 
     Args:
       ops: op types.
-      device: one device type or several, for kernels written over the array module.
+      device: one device type or several, for kernels written over the array module; `ANY_DEVICE`
+        for those that are the same on all, of other packages too.
       dtypes: type attribute to allowed element types; several registrations may share an op.
       heavy, alias, asynchronous: see Kernel.
     Raises: AlreadyExistsError: an equal registration exists.
@@ -130,10 +134,11 @@ def kernels_of(op: str, device_type: str) -> list[Kernel]:
 
 
 def find_kernel(node: Node, device_type: str) -> Kernel | None:
-    """The kernel that runs `node` on a device type, or None."""
-    for entry in kernels_of(node.type, device_type):
-        if entry.accepts(node):
-            return entry
+    """The kernel that runs `node` on a device type, or None; its own before that of any device."""
+    for where in (device_type, ANY_DEVICE):
+        for entry in kernels_of(node.type, where):
+            if entry.accepts(node):
+                return entry
     return None
 
 

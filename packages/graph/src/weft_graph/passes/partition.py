@@ -9,7 +9,7 @@ sent like a value, so that conditionals need nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -80,7 +80,11 @@ class Part:
 
 
 def partition(
-    step: StepGraph, nodes: Sequence[Node], device_of: DeviceOf, home: str
+    step: StepGraph,
+    nodes: Sequence[Node],
+    device_of: DeviceOf,
+    home: str,
+    away: Collection[str] = (),
 ) -> dict[str, Part] | None:
     """Cut a step into one for each device.
 
@@ -89,12 +93,14 @@ def partition(
       nodes: its live nodes, in the order in which they should run.
       device_of: the device of a node that has a kernel.
       home: the device of what could be anywhere.
-    Returns: the parts by device; None where one device has it all.
+      away: devices that do not share the memory of `home`: what is fed and fetched goes to and from
+        them by transfers, too.
+    Returns: the parts by device; None where one device that is not away has it all.
     Raises: InvalidArgumentError: the frames of loops are mixed up.
     """
     flow = Flow(nodes)
-    devices = Assignment(nodes, flow, device_of, home)
-    if len(devices.used) < 2:
+    devices = Assignment(nodes, flow, device_of, home, away)
+    if len(devices.used) < 2 and not devices.away:
         return None
     return _Partitioner(step, flow, devices).run(nodes)
 
@@ -109,16 +115,27 @@ class Assignment:
       home: the device of what comes from nowhere.
     Attributes:
       used: the devices that something runs on.
+      away: those that do not share the memory of `home`.
     """
 
-    def __init__(self, nodes: Sequence[Node], flow: Flow, device_of: DeviceOf, home: str) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        flow: Flow,
+        device_of: DeviceOf,
+        home: str,
+        away: Collection[str] = (),
+    ) -> None:
         self._device_of = device_of
-        self._home = home
+        self.home = home
         self._found: dict[Node, str] = {}
         for frame in reversed(flow.frames[1:]):  # inner loops give values to outer ones
             for merge in frame.merges:
                 self._assign_variable(merge)
         used = {self.of(node): None for node in nodes if not is_anywhere(node)}
+        self.away = frozenset(away).intersection(used)
+        if self.away:
+            used = {home: None, **used}
         self.used = list(used) or [home]
 
     def of(self, node: Node) -> str:
@@ -135,8 +152,17 @@ class Assignment:
                 return found
             node = next(s.node for s in node.inputs if not is_back_edge(node, s))
         if is_anywhere(node):
-            return self._home
+            return self.home
         return self._found.get(node) or self._device_of(node)
+
+    def crosses(self, need: Node, node: Node) -> bool:
+        """Whether a node may have to wait for a transfer of what it needs."""
+        if is_anywhere(need):
+            return need.type == "_Arg" and bool(self.away) and self._may_be_away(node)
+        return is_anywhere(node) or self.of(need) != self.of(node)
+
+    def _may_be_away(self, node: Node) -> bool:
+        return is_anywhere(node) or self.of(node) in self.away
 
     def _assign_variable(self, merge: Node) -> None:
         following = next(s.node for s in merge.inputs if is_back_edge(merge, s))
@@ -163,13 +189,9 @@ def depths(nodes: Sequence[Node], flow: Flow, devices: Assignment) -> dict[Node,
     while changed:
         changed = False
         for node in nodes:
-            anywhere = is_anywhere(node)
             depth = 0
             for need in needs_of(node):
-                crosses = not is_anywhere(need) and (
-                    anywhere or devices.of(need) != devices.of(node)
-                )
-                depth = max(depth, found[need] + crosses)
+                depth = max(depth, found[need] + devices.crosses(need, node))
             frame = flow.frame[node]
             if node.type in ENTERS:
                 begins[frame] = max(begins.get(frame, 0), depth + 1)
@@ -186,6 +208,11 @@ def is_anywhere(node: Node) -> bool:
     References stay with their variable.
     """
     return is_free(node) or node.type == "_Arg" or node.type == "Enter"
+
+
+def is_movable(dtype: DType) -> bool:
+    """Whether values of a type can be in the memory of any device: handles stay where they are."""
+    return dtype is not dtypes.resource and dtype is not dtypes.variant
 
 
 def _place_in(places: dict[Node, int], node: Node) -> int:
@@ -265,24 +292,29 @@ class _Partitioner:
 
     def _result(self, nodes: Sequence[Node]) -> dict[str, Part]:
         fetches: dict[str, list[int]] = {name: [] for name in self._parts}
+        fetched: dict[str, list[Output]] = {name: [] for name in self._parts}
         for i, output in enumerate(self._step.fetches):
-            fetches[self._place_of(output)].append(i)
+            place = self._place_of(output)
+            fetches[place].append(i)
+            fetched[place].append(self._value(output, self._parts[place]))
         result = {}
         for name, part in self._parts.items():
-            outputs = [self._value(self._step.fetches[i], part) for i in fetches[name]]
+            outputs = fetched[name]
             targets = [part.nodes[t] for t in self._step.targets if t in part.nodes]
             step = StepGraph(
                 part.graph, list(part.feeds.values()), outputs, [*targets, *part.sends]
             )
             # What is not of the whole comes as early as it can, so that the rest keeps its order.
-            place = {part.nodes[node]: i for i, node in enumerate(nodes) if node in part.nodes}
-            order = ordered_by(step.live_nodes(), partial(_place_in, place))
+            places = {part.nodes[node]: i for i, node in enumerate(nodes) if node in part.nodes}
+            order = ordered_by(step.live_nodes(), partial(_place_in, places))
             result[name] = Part(step, order, list(part.feeds), fetches[name])
         return result
 
     def _place_of(self, output: Output) -> str:
-        node = output.node
-        return next(iter(self._parts)) if is_anywhere(node) else self._devices.of(node)
+        if is_anywhere(output.node):
+            return next(iter(self._parts))
+        place = self._devices.of(output.node)
+        return self._devices.home if place in self._devices.away else place
 
     # ------------------------------------------------------------------ copies
 
@@ -330,15 +362,19 @@ class _Partitioner:
         if found is not None:
             return found
         node = output.node
-        if is_anywhere(node):
+        fed = node in self._feeds
+        if is_anywhere(node) and not (fed and self._is_away(part) and is_movable(output.dtype)):
             twin = self._copy(node, part)
-            if node in self._feeds:
+            if fed:
                 part.feeds[self._feeds[node]] = twin.outputs[0]
             return part.values[output]
-        source = self._parts[self._devices.of(node)]
-        received = self._transfer(source.values[output], source, part, output.name, node)
+        source = self._parts[self._devices.home if fed else self._devices.of(node)]
+        received = self._transfer(self._value(output, source), source, part, output.name, node)
         part.values[output] = received
         return received
+
+    def _is_away(self, part: _Part) -> bool:
+        return part.device in self._devices.away
 
     def _end(self, node: Node, part: _Part) -> Node | None:
         """What is over in a part when a node is; None where there is nothing to wait for."""
