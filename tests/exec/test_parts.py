@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 import weft as wf
 from weft import errors
@@ -358,3 +359,90 @@ def test_closing_a_session_ends_what_waits_on_other_devices() -> None:
     thread.join(60)
     assert not thread.is_alive()
     assert isinstance(caught[0], errors.CancelledError | errors.FailedPreconditionError)
+
+
+# ------------------------------------------------------------------------------- fewer bits
+
+
+def halved(value: Any) -> Any:
+    bits = np.asarray(value, np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
+    return bits.view(np.float32)
+
+
+def test_chosen_values_lose_half_of_their_bits_on_the_way() -> None:
+    x = wf.placeholder(wf.float32, [4])
+    with wf.device("/cpu:0"):
+        y = wf.sin(x)
+        cheap = wf.lossy_transfers(y)
+        local = cheap * 1.0
+        only = wf.lossy_transfers(wf.cos(x), ["/cpu:2", "/job:worker"])
+    there = []
+    for i in (1, 2):
+        with wf.device(f"/cpu:{i}"):
+            there += [y * 1.0, cheap * 1.0, only * 1.0]
+    value = np.array([0.1, 1.0, -2.7, 1e-8], np.float32)
+    with wf.Session(config=config()) as session:
+        here, *found = session.run([local, *there], {x: value})
+    sine, cosine = np.sin(value), np.cos(value)
+    wanted = [sine, halved(sine), cosine, sine, halved(sine), halved(cosine)]
+    for got, want in zip([here, *found], [sine, *wanted], strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_all_values_of_a_session_may_lose_bits() -> None:
+    x = wf.placeholder(wf.float32, [3])
+    with wf.device("/cpu:1"):
+        y = wf.sin(x)
+        z = wf.cast(y, wf.float64)
+    with wf.device("/cpu:2"):
+        found = [y * 1.0, z * 1.0]
+    options = wf.GraphOptions(enable_bfloat16_sendrecv=True)
+    value = np.array([0.3, 1.0, -2.7], np.float32)
+    with wf.Session(config=config(graph_options=options)) as session:
+        y_there, z_there = session.run(found, {x: value})
+    np.testing.assert_array_equal(y_there, halved(np.sin(value)))
+    np.testing.assert_array_equal(z_there, np.sin(value).astype(np.float64))
+
+
+def test_loops_and_gradients_with_fewer_bits(session: wf.Session) -> None:
+    x = wf.placeholder(wf.float32, [])
+
+    def body(i: Any, a: Any) -> Any:
+        with wf.device("/cpu:1"):
+            b = wf.lossy_transfers(a * 1.001)
+        with wf.device("/cpu:2"):
+            return i + 1, b * 1.0
+
+    y = wf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+    want = np.float32(0.7)
+    for _ in range(3):
+        want = halved(want * np.float32(1.001))[()]
+    grad = wf.gradients(y, x)[0]
+    assert session.run(y, {x: 0.7}) == want
+    assert abs(session.run(grad, {x: 0.7}) - 1.001**3) < 1e-5
+
+
+@given(st.lists(st.floats(width=32), min_size=1))
+def test_how_much_is_lost(values: list[float]) -> None:
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [None])
+        with wf.device("/cpu:0"):
+            y = wf.lossy_transfers(x + 0.0)
+        with wf.device("/cpu:1"):
+            z = y * 1.0
+        array = np.array(values, np.float32) + np.float32(0.0)
+        with wf.Session(config=config(2)) as session:
+            found = session.run(z, {x: array})
+    kept = np.isfinite(array)
+    np.testing.assert_array_equal(found[~kept], array[~kept])
+    assert (np.abs(found[kept]) <= np.abs(array[kept])).all()
+    normal = kept & (np.abs(array) >= np.finfo(np.float32).tiny)
+    off = np.abs(found[normal].astype(np.float64) - array[normal])
+    assert (off < 2.0**-7 * np.abs(array[normal].astype(np.float64))).all()
+
+
+def test_only_float32_may_lose_bits() -> None:
+    with pytest.raises(TypeError, match=r"only float32 .* got float64"):
+        wf.lossy_transfers(wf.constant(1.0, wf.float64))
+    with pytest.raises(errors.InvalidArgumentError, match="zero"):
+        wf.lossy_transfers(wf.constant(1.0), "/gpu:zero")

@@ -23,6 +23,9 @@ class SessionConfig:
       timeout_ms: limit of every Run, 0 for none.
       deterministic: one fixed order and one BLAS thread.
       optimize: run the graph passes.
+      measure_every, measure_after: let every so many steps of a signature tell the cost model what
+        they took, when so many were run; 0 for never.
+      lossy_transfers: send float32 values between devices with half of their bits.
       executor_type: "" to choose for each step, "READY_QUEUE" to schedule all of it node by node,
         "SINGLE_THREADED_EXECUTOR" to run kernels one after the other.
     """
@@ -35,6 +38,9 @@ class SessionConfig:
         "inter_op_threads",
         "intra_op_threads",
         "log_device_placement",
+        "lossy_transfers",
+        "measure_after",
+        "measure_every",
         "optimize",
         "timeout_ms",
     )
@@ -50,6 +56,9 @@ class SessionConfig:
         deterministic: bool = False,
         optimize: bool = True,
         executor_type: str = "",
+        lossy_transfers: bool = False,
+        measure_every: int = 0,
+        measure_after: int = 0,
     ) -> None:
         if executor_type not in _EXECUTORS:
             raise errors.InvalidArgumentError(
@@ -68,6 +77,14 @@ class SessionConfig:
         self.timeout_ms = timeout_ms
         self.deterministic = deterministic
         self.optimize = optimize
+        self.lossy_transfers = lossy_transfers
+        for what, count in (("", measure_every), ("_after", measure_after)):
+            if count < 0:
+                raise errors.InvalidArgumentError(
+                    f"graph_options.build_cost_model{what} must be at least 0, got {count}"
+                )
+        self.measure_every = measure_every
+        self.measure_after = measure_after
         self.executor_type = "" if executor_type == "DEFAULT" else executor_type
 
     @staticmethod
@@ -93,6 +110,9 @@ class SessionConfig:
             _deterministic(proto),
             level >= 0,
             proto.experimental.executor_type,
+            proto.graph_options.enable_bfloat16_sendrecv,
+            proto.graph_options.build_cost_model,
+            proto.graph_options.build_cost_model_after,
         )
 
 

@@ -74,15 +74,44 @@ class Device:
         """
         return value
 
+    def send(self, value: Any, done: Done) -> None:
+        """Take a value out to the host's memory, and call `done(value)`, or `done.fail(error)`.
+
+        It may return before, and be called from any thread.
+        """
+        done(self.to_host(value))
+
     def receive(self, value: Any, source: Device, done: Done) -> None:
         """Bring in a value of another device, and call `done(value)`, or `done.fail(error)`.
 
         It may return before, and be called from any thread. Never called within one memory space.
+        By default the value goes through the host's memory, as soon as `source` has sent it there.
         """
-        done(self.from_host(source.to_host(value)))
+        source.send(value, _BringIn(self, done))
 
     def __repr__(self) -> str:
         return f"<Device {self.name}>"
+
+
+class _BringIn:
+    """Takes a value in the host's memory, and hands it on as one of a device."""
+
+    __slots__ = ("_device", "_done")
+
+    def __init__(self, device: Device, done: Done) -> None:
+        self._device = device
+        self._done = done
+
+    def __call__(self, value: Any = None) -> None:
+        try:
+            value = self._device.from_host(value)
+        except Exception as raised:  # because a device may raise anything; the receiver locates it
+            self._done.fail(raised)
+        else:
+            self._done(value)
+
+    def fail(self, error: BaseException) -> None:
+        self._done.fail(error)
 
 
 class DeviceAttributes:

@@ -17,7 +17,7 @@ _BAD_INPUT = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowErro
 
 def describe(value: Any) -> str:
     """`float32[2,3]` for an array or scalar, the class name for anything else."""
-    if isinstance(value, np.ndarray | np.generic) or hasattr(value, "__cuda_array_interface__"):
+    if isinstance(getattr(value, "dtype", None), np.dtype) and hasattr(value, "shape"):
         name = "string" if value.dtype.hasobject else value.dtype.name
         return f"{name}[{','.join(map(str, value.shape))}]"
     return type(value).__name__

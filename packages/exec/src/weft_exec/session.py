@@ -11,35 +11,31 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from weft_exec import blas, containers
 from weft_exec.config import SessionConfig
-from weft_exec.device import HOST, DeviceAttributes, make_devices
+from weft_exec.device import DeviceAttributes, make_devices
 from weft_exec.executor.context import StepContext
-from weft_exec.executor.derive import derive
 from weft_exec.executor.driver import Driver, checker
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.parts import derive_parts
 from weft_exec.executor.pool import shared_pool
-from weft_exec.executor.priority import by_priority
 from weft_exec.executor.quiet import quietly
 from weft_exec.feeds import converter
 from weft_exec.fetches import FetchPlan, expand_feed, structure_key
 from weft_exec.growth import GrowthWatch
-from weft_exec.passes.fold import fold_constants
-from weft_exec.placement import Placer
+from weft_exec.planning import Planner
 from weft_exec.tracing import StepTrace
 from weft_graph import stacks
 from weft_graph.gc_pause import paused_gc
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
-from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
-from weft_graph.passes.inline import inline_calls
-from weft_graph.passes.partition import partition
-from weft_graph.passes.step_graph import StepGraph
 from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.costs import CostModel
+    from weft_exec.explain import StepReport
 
 _log = logging.getLogger("weft")
 _LARGEST_CACHE = 1024
@@ -49,20 +45,33 @@ _LARGEST_CACHE = 1024
 class _Signature:
     """One cached Run: how to convert feeds, what to execute, how to return results."""
 
-    __slots__ = ("converters", "executable", "feed_slots", "plan", "single")
+    __slots__ = (
+        "converters",
+        "executable",
+        "feed_slots",
+        "feeds",
+        "plan",
+        "planned_at",
+        "single",
+        "steps",
+    )
 
     def __init__(
         self,
         plan: FetchPlan,
         executable: Executable,
-        converters: Sequence[Callable[[Any], Any]],
+        feeds: Sequence[Output],
         single: bool,
+        planned_at: int,
     ) -> None:
         self.plan = plan
         self.executable = executable
-        self.converters = tuple(converters)
+        self.converters = tuple([converter(feed) for feed in feeds])
         self.feed_slots = executable.feed_slots
+        self.feeds = tuple(feeds)
         self.single = single
+        self.planned_at = planned_at
+        self.steps = 0
 
     def slots(self, values: Any) -> list[Any]:
         """The slots of a new step, with the fed values in place."""
@@ -95,15 +104,16 @@ class BaseSession:
         blas.limit_once(self._config.intra_op_threads)
         self._resources = containers.resources_for(target)
         self._devices = make_devices(self._resources, self._config)
-        self._away = [d.name for d in self._devices if d.memory_space != HOST]
-        self._placer = Placer(self._devices, self._config)
         threads = self._config.inter_op_threads
         self._pool = shared_pool(threads) if threads > 1 else None
-        self._overlap = Overlap.of(self._config.executor_type, threads)
+        overlap = Overlap.of(self._config.executor_type, threads)
+        self._planner = Planner(self._devices, self._config, overlap)
         self._cache: dict[Any, _Signature] = {}
         self._extended = 0
         self._epoch = self._resources.epoch
         self._growth = GrowthWatch()
+        self._measurements = 0
+        self._plain = not (self._config.timeout_ms or self._config.measure_every)
         self._closed = False
         self._failed_beside: Callable[[], BaseException | None] | None = None
         self._steps: set[StepContext] = set()
@@ -184,7 +194,7 @@ class BaseSession:
             if not isinstance(feed_dict, Mapping):
                 raise errors.InvalidTypeError(f"feed_dict must be a mapping, got {feed_dict!r}")
             values = feed_dict.values()
-        if options is None and not self._config.timeout_ms:
+        if options is None and self._plain:
             results = self._execute(signature, values)
         else:
             results = self._execute_with(signature, values, options, run_metadata)
@@ -207,13 +217,45 @@ class BaseSession:
         self, signature: _Signature, values: Any, options: Any, run_metadata: Any
     ) -> list[Any]:
         timeout = getattr(options, "timeout_in_ms", 0) or self._config.timeout_ms
-        level = getattr(options, "trace_level", 0)
-        trace = StepTrace() if level else None
+        traced = bool(getattr(options, "trace_level", 0))
+        measured = self._is_measured(signature)
+        trace = StepTrace() if traced or measured else None
         deadline = time.monotonic() + timeout / 1000 if timeout else None
         results = self._drive(signature.executable, signature.slots(values), deadline, trace)
-        if trace is not None and run_metadata is not None:
+        if trace is not None and measured:
+            self._measure(signature, trace, run_metadata)
+        if trace is not None and traced and run_metadata is not None:
             trace.fill(run_metadata, self._devices[0].name)
+        if getattr(options, "output_partition_graphs", False) and run_metadata is not None:
+            plan = signature.plan
+            report = self._planner.explain(signature.feeds, plan.outputs, plan.targets)
+            run_metadata.partition_graphs.extend(report.parts())
         return results
+
+    def _is_measured(self, signature: _Signature) -> bool:
+        """Whether the step that begins tells the cost model what it takes."""
+        every, after = self._config.measure_every, self._config.measure_after
+        signature.steps += 1
+        return bool(every) and signature.steps > after and (signature.steps - after) % every == 0
+
+    def _measure(self, signature: _Signature, trace: StepTrace, run_metadata: Any) -> None:
+        costs = self._planner.costs
+        costs.observe(trace.records)
+        self._measurements += 1
+        if self._is_outdated(signature):
+            with self._lock:
+                for key in [key for key, found in self._cache.items() if found is signature]:
+                    del self._cache[key]
+        if run_metadata is not None:
+            from weft_exec.costs import fill_cost_graph
+
+            places = {record.node: record.device for record in trace.records}
+            devices = {device.name: device for device in self._devices}
+            fill_cost_graph(run_metadata, places, lambda node: devices[places[node]], costs)
+
+    def _is_outdated(self, signature: _Signature) -> bool:
+        """Whether enough was measured since it was placed to place it anew."""
+        return len(self._devices) > 1 and self._measurements > 2 * signature.planned_at
 
     def _drive(
         self, executable: Executable, slots: list[Any], deadline: float | None, trace: Any
@@ -248,8 +290,7 @@ class BaseSession:
         """
         self._check_open()
         self._extend()
-        element = self._graph.as_graph_element
-        feeds = [element(key, allow_operation=False) for key in feed_list or ()]
+        feeds = self._outputs(feed_list)
         if len(set(feeds)) != len(feeds):
             raise errors.InvalidArgumentError("feed_list names one tensor twice")
         plan = FetchPlan(self._graph, fetches)
@@ -274,13 +315,38 @@ class BaseSession:
             signature: _Signature = state[0]
             if options is not None and not accept_options:
                 raise errors.InvalidArgumentError("make_callable without accept_options=True")
-            if options is None and not self._config.timeout_ms:
+            if options is None and self._plain:
                 results = execute(signature, values)
             else:
                 results = self._execute_with(signature, values, options, run_metadata)
+                if self._is_outdated(signature):
+                    refresh()
             return results[0] if signature.single else signature.plan.rebuild(results)
 
         return call
+
+    def explain(self, fetches: Any, feed_list: Sequence[Any] | None = None) -> StepReport:
+        """What becomes of a step before it runs: its stages, and where each node goes and why.
+
+        Args:
+          fetches: as for `run`.
+          feed_list: outputs or names that would be fed.
+        Raises: OpError: as `run` before it runs anything.
+        """
+        self._check_open()
+        with self._lock:
+            self._extend()
+            plan = FetchPlan(self._graph, fetches)
+            return self._planner.explain(self._outputs(feed_list), plan.outputs, plan.targets)
+
+    def _outputs(self, names: Sequence[Any] | None) -> list[Any]:
+        element = self._graph.as_graph_element
+        return [element(name, allow_operation=False) for name in names or ()]
+
+    @property
+    def cost_model(self) -> CostModel:
+        """What placement simulates with; `load` and `save` keep its measurements."""
+        return self._planner.costs
 
     # ----------------------------------------------------------------- derivation
 
@@ -319,29 +385,9 @@ class BaseSession:
 
     def _derive(self, plan: FetchPlan, feeds: list[Any], single: bool) -> _Signature:
         with self._lock, paused_gc():
-            step = prune(feeds, plan.outputs, plan.targets)
-            if inline_calls(step, self._placer.may_wait):
-                self._placer.extend(step.graph.nodes)
-            if self._config.optimize:
-                simplify(step)
-                fold_constants(step, self._devices[0])
-                eliminate_common_subexpressions(step)
-            executable = self._derive_step(step)
+            executable = self._planner.plan(feeds, plan.outputs, plan.targets)
             self._executables.add(executable)
-        return _Signature(plan, executable, [converter(f) for f in feeds], single)
-
-    def _derive_step(self, step: StepGraph) -> Executable:
-        nodes = by_priority(step.live_nodes())
-        if len(self._devices) > 1:
-            home = self._devices[0].name
-            parts = partition(
-                step, nodes, lambda node: self._placer.place(node)[0].name, home, self._away
-            )
-            if parts is not None:
-                devices = {device.name: device for device in self._devices}
-                feeds, fetches = len(step.feeds), len(step.fetches)
-                return derive_parts(parts, devices, self._overlap, feeds, fetches)
-        return derive(step, self._placer.place, self._overlap, nodes)
+        return _Signature(plan, executable, feeds, single, self._measurements)
 
     def _extend(self) -> None:
         with self._lock:
@@ -350,7 +396,7 @@ class BaseSession:
             if count == self._extended:
                 return
             self._growth.extended(nodes, self._extended)
-            self._placer.extend(nodes[self._extended : count])
+            self._planner.extend(nodes[self._extended : count])
             self._extended = count
             self._graph.mark_extended(count)
 

@@ -11,12 +11,26 @@ from weft_graph.node import Node
 
 
 class NodeRecord:
-    """One execution of a node; times in nanoseconds since the epoch."""
+    """One execution of a node; times in nanoseconds since the epoch.
 
-    __slots__ = ("device", "end", "node", "output_bytes", "start", "thread")
+    Attributes:
+      output_bytes: of all outputs together.
+      sizes: bytes of each output; empty where they are not known.
+      waited: whether it is an asynchronous node, whose time is mostly spent waiting.
+    """
+
+    __slots__ = ("device", "end", "node", "output_bytes", "sizes", "start", "thread", "waited")
 
     def __init__(
-        self, node: Node, device: str, start: int, end: int, thread: int, output_bytes: int
+        self,
+        node: Node,
+        device: str,
+        start: int,
+        end: int,
+        thread: int,
+        output_bytes: int,
+        sizes: tuple[int, ...] = (),
+        waited: bool = False,
     ) -> None:
         self.node = node
         self.device = device
@@ -24,6 +38,8 @@ class NodeRecord:
         self.end = end
         self.thread = thread
         self.output_bytes = output_bytes
+        self.sizes = sizes
+        self.waited = waited
 
 
 class StepTrace:
@@ -38,20 +54,20 @@ class StepTrace:
         start = time.time_ns()
         value = call()
         end = time.time_ns()
-        self.records.append(
-            NodeRecord(node, device, start, end, threading.get_ident(), _bytes(value))
-        )
+        sizes = _sizes(value)
+        thread = threading.get_ident()
+        self.records.append(NodeRecord(node, device, start, end, thread, sum(sizes), sizes))
         return value
 
     def waiting(self, token: Any, node: Node, device: str, start: int) -> None:
         """Note that an asynchronous node has started."""
         self._waiting[token] = (node, device, start)
 
-    def arrived(self, token: Any) -> None:
-        """Note that an asynchronous node has completed."""
+    def arrived(self, token: Any, value: Any = None) -> None:
+        """Note that an asynchronous node has completed, with a value or, having failed, None."""
         node, device, start = self._waiting.pop(token)
-        thread = threading.get_ident()
-        self.records.append(NodeRecord(node, device, start, time.time_ns(), thread, 0))
+        end, thread, sizes = time.time_ns(), threading.get_ident(), _sizes(value)
+        self.records.append(NodeRecord(node, device, start, end, thread, sum(sizes), sizes, True))
 
     def fill(self, metadata: Any, default_device: str) -> None:
         """Write the records into a RunMetadata message as step statistics."""
@@ -80,6 +96,12 @@ def _fill_node(stats: Any, record: NodeRecord) -> None:
     if record.output_bytes:
         memory = stats.memory.add(allocator_name="cpu")
         memory.total_bytes = record.output_bytes
+
+
+def _sizes(value: Any) -> tuple[int, ...]:
+    if value is None:
+        return ()
+    return tuple(map(_bytes, value)) if isinstance(value, tuple) else (_bytes(value),)
 
 
 def _bytes(value: Any) -> int:

@@ -126,6 +126,7 @@ from weft_graph.tensor_proto import (
     make_ndarray as make_ndarray,
     make_tensor_proto as make_tensor_proto,
 )
+from weft_graph.transfers import lossy_transfers as lossy_transfers
 from weft_graph.variable_base import (
     Variable as Variable,
     VariableAggregation as VariableAggregation,

@@ -119,10 +119,17 @@ class Derivation:
         if value.ndim == 0 and not value.dtype.hasobject:
             value = value[()]
         if self.bring_in is not None:
-            value = self.bring_in(value)
+            value = self._brought_in(node, value, self.bring_in)
         self.slots[node.outputs[0]] = self.slot(node, value)
         self.shared.add(node.outputs[0])
         self._stand_for(node)
+
+    def _brought_in(self, node: Node, value: Any, bring_in: Callable[[Any], Any]) -> Any:
+        try:
+            return bring_in(value)
+        except Exception as error:  # because a device may raise anything; it is located
+            found = located(error, node, self.place(node)[0].name, (value,))
+            raise found from found.__cause__
 
     def _kernel(self, node: Node) -> None:
         device, kernel = self.place(node)

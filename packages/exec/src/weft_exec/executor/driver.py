@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 WORTH_A_THREAD = 1e-4
 """Seconds that a kernel must take for a hop to another thread to pay."""
+LET_START = 1e-3
+"""Seconds that the pool has for starting a kernel before the driver takes it back."""
 
 _log = logging.getLogger("weft")
 
@@ -50,6 +52,7 @@ class Driver:
         self._machine: StepMachine = executable.machine(slots)
         self._mailbox: SimpleQueue[tuple[Token | None, Any, BaseException | None]] = SimpleQueue()
         self._on_pool: dict[Token, Task] = {}
+        self._abroad = 0  # Receives that wait for other memory spaces, or for the way from there
 
     def run(self) -> None:
         """Run the step to its end.
@@ -89,9 +92,12 @@ class Driver:
             self._send(token)
         elif entry.kind == RECEIVE:
             key = key_of(_node(entry), iteration)
+            if self._trace is not None:
+                self._trace.waiting(token, _node(entry), entry.device, time.time_ns())
             done: Done = Completion(token, self._mailbox.put)
             if entry.move is not None:
-                done = Arrival(entry.move, done)
+                self._abroad += 1
+                done = Arrival(entry.move, done, self._context.cancellation)
             self._context.rendezvous.receive(key, done)
         elif entry.kernel is not None:
             self._start_asynchronous(token)
@@ -109,8 +115,11 @@ class Driver:
             self._completed(token, self._run_entry(token))
 
     def _worth_a_thread(self, entry: Entry, pool: ThreadPool) -> bool:
-        """Whether something else of weight can run meanwhile, and a thread is free."""
-        if not self._machine.heavy_ready or len(self._on_pool) >= pool.size - 1:
+        """Whether something else of weight can run meanwhile, and a thread is free.
+
+        A device with memory of its own has to be served meanwhile: it waits for what it sent for.
+        """
+        if not (self._machine.heavy_ready or self._abroad) or len(self._on_pool) >= pool.size - 1:
             return False
         return not entry.cost or entry.cost >= WORTH_A_THREAD
 
@@ -179,12 +188,23 @@ class Driver:
 
     def _wait(self) -> None:
         """Run what no thread has started yet, or else wait for something to come in."""
+        if self._abroad and self._on_pool and self._give_way():
+            return
         for token, task in self._on_pool.items():
             if task.claim():
                 del self._on_pool[token]
                 self._completed(token, self._run_entry(token))
                 return
         self._receive(block=True)
+
+    def _give_way(self) -> bool:
+        """Let the pool start what was given to it; returns whether something came in meanwhile."""
+        try:
+            posted = self._mailbox.get(True, LET_START)
+        except Empty:
+            return False
+        self._take_in(*posted)
+        return True
 
     def _receive(self, block: bool) -> None:
         """Handle what came in; with `block`, wait for something first."""
@@ -198,15 +218,20 @@ class Driver:
                     continue
                 return
             block = False
-            if token is None:
-                assert isinstance(error, errors.OpError)
-                if not self._machine.done:
-                    self._machine.interrupt(error)
-                continue
+            self._take_in(token, value, error)
+
+    def _take_in(self, token: Token | None, value: Any, error: BaseException | None) -> None:
+        if token is None:
+            assert isinstance(error, errors.OpError)
+            if not self._machine.done:
+                self._machine.interrupt(error)
+        else:
             self._handle(token, value, error)
 
     def _handle(self, token: Token, value: Any, error: BaseException | None) -> None:
         entry, iteration = token
+        if entry.move is not None:
+            self._abroad -= 1
         if entry.kernel is None:
             self._on_pool.pop(token, None)
             if error is not None and not isinstance(error, errors.OpError):
@@ -216,7 +241,7 @@ class Driver:
                 self._machine.finished(token, dead=True)
                 return
             if self._trace is not None:
-                self._trace.arrived(token)
+                self._trace.arrived(token, value)
             if error is not None:
                 inputs = entry.arguments(iteration.slots)
                 error = located(error, _node(entry), entry.device, inputs)

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from weft_exec.device import HOST, Device
+from weft_exec.executor.derivation import Placement
 from weft_exec.executor.derive import derive
 from weft_exec.executor.entries import RECEIVE, Entry
 from weft_exec.executor.executable import Executable
@@ -156,7 +157,7 @@ def derive_parts(
     for name, part in parts.items():
         device = devices[name]
         bring_in = None if device.memory_space == HOST else device.from_host
-        executable = derive(part.step, _on(device), overlap, part.nodes, bring_in)
+        executable = derive(part.step, placing_on(device), overlap, part.nodes, bring_in)
         derived.append((part, executable))
     parted = PartedExecutable(derived, feeds, fetches)
     for entry in parted.receives():
@@ -177,7 +178,9 @@ def _receive(target: Device, source: Device, value: Any, done: Done) -> None:
     target.receive(value, source, done)
 
 
-def _on(device: Device) -> Any:
+def placing_on(device: Device) -> Placement:
+    """A placement of everything on one device."""
+
     def place(node: Node) -> tuple[Device, Kernel]:
         found = find_kernel(node, device.type)
         if found is None:

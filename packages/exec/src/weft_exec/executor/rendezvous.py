@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from weft_exec.cancellation import Cancellation
 from weft_exec.resources import Done
 from weft_tensor import errors
 
@@ -23,27 +25,69 @@ class Arrival:
     Args:
       move: brings a value in.
       done: takes it then; dead ones at once.
+      cancellation: of the step, which does not wait for what is still on its way.
     """
 
-    __slots__ = ("_done", "_move")
+    __slots__ = ("_cancellation", "_done", "_move")
 
-    def __init__(self, move: Callable[[Any, Done], None], done: Done) -> None:
+    def __init__(
+        self, move: Callable[[Any, Done], None], done: Done, cancellation: Cancellation
+    ) -> None:
         self._move = move
         self._done = done
+        self._cancellation = cancellation
 
     def __call__(self, value: Any = None) -> None:
         """Take the value."""
         if value is DEAD:
             self._done(value)
-            return
-        try:
-            self._move(value, self._done)
-        except Exception as raised:  # because a device may raise anything; the receiver locates it
-            self._done.fail(raised)
+        else:
+            _Transfer(self._done, self._cancellation).begin(self._move, value)
 
     def fail(self, error: BaseException) -> None:
         """Take the reason why there is none."""
         self._done.fail(error)
+
+
+class _Transfer:
+    """The `done` of one move: what comes after the step was cancelled is dropped."""
+
+    __slots__ = ("_cancellation", "_done", "_ends", "_token", "_used")
+
+    def __init__(self, done: Done, cancellation: Cancellation) -> None:
+        self._done = done
+        self._cancellation = cancellation
+        self._used = itertools.count()
+        self._ends = itertools.count()
+        self._token = cancellation.register(self._cancelled)
+
+    def begin(self, move: Callable[[Any, Done], None], value: Any) -> None:
+        if self._cancellation.error is not None:
+            return  # whoever waits has been told
+        try:
+            move(value, self)
+        except Exception as raised:  # because a device may raise anything; the receiver locates it
+            self.fail(raised)
+
+    def __call__(self, value: Any = None) -> None:
+        self._once()
+        if not next(self._ends):
+            self._cancellation.deregister(self._token)
+            self._done(value)
+
+    def fail(self, error: BaseException) -> None:
+        self._once()
+        if not next(self._ends):
+            self._cancellation.deregister(self._token)
+            self._done.fail(error)
+
+    def _once(self) -> None:
+        if next(self._used):
+            raise errors.InternalError("a device called done twice for one transfer")
+
+    def _cancelled(self, error: errors.OpError) -> None:
+        if not next(self._ends):
+            self._done.fail(error.copy())
 
 
 class Rendezvous:

@@ -27,7 +27,7 @@ def sizes_of(vector: Any) -> tuple[int, ...]:
 # ------------------------------------------------------------- constants and placeholders
 
 
-@kernel("Const")
+@kernel("Const", device=ANY_DEVICE)
 def _const(node: Node, device: Device) -> KernelFunction:
     value: Any = node.attrs["value"]
     if value.ndim == 0 and value.dtype.kind != "O":

@@ -9,7 +9,7 @@ sent like a value, so that conditionals need nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
 from weft_graph.op_def import lookup_op, register_op
 from weft_graph.ops.control_flow import ENTERS, MERGES, ROUTING
+from weft_graph.passes.compression import EXTEND, TRUNCATE, Lossy, nothing_is_lossy
 from weft_graph.passes.flow import Flow, Frame, is_free, needs_of, ordered_by
 from weft_graph.passes.step_graph import StepGraph, is_back_edge
 from weft_tensor import dtypes
@@ -85,6 +86,8 @@ def partition(
     device_of: DeviceOf,
     home: str,
     away: Collection[str] = (),
+    delays: Mapping[tuple[Output, str], Node] | None = None,
+    lossy: Lossy = nothing_is_lossy,
 ) -> dict[str, Part] | None:
     """Cut a step into one for each device.
 
@@ -95,6 +98,9 @@ def partition(
       home: the device of what could be anywhere.
       away: devices that do not share the memory of `home`: what is fed and fetched goes to and from
         them by transfers, too.
+      delays: by value and device, a node of that device that the Receive of the value waits for.
+        It must run in every step, and not need what uses the value there.
+      lossy: which values are sent with half of their bits.
     Returns: the parts by device; None where one device that is not away has it all.
     Raises: InvalidArgumentError: the frames of loops are mixed up.
     """
@@ -102,7 +108,7 @@ def partition(
     devices = Assignment(nodes, flow, device_of, home, away)
     if len(devices.used) < 2 and not devices.away:
         return None
-    return _Partitioner(step, flow, devices).run(nodes)
+    return _Partitioner(step, flow, devices, delays or {}, lossy).run(nodes)
 
 
 class Assignment:
@@ -146,7 +152,7 @@ class Assignment:
         return found
 
     def _traced(self, node: Node) -> str:
-        while _goes_along(node):
+        while goes_along(node):
             found = self._found.get(node)
             if found is not None:
                 return found
@@ -170,14 +176,19 @@ class Assignment:
         self._found[merge] = self._found[following] = device
 
 
-def _goes_along(node: Node) -> bool:
+def goes_along(node: Node) -> bool:
     """Whether a node is where its input is: it routes it, or hands it on and asks for no device."""
     return node.type in _ROUTES or (
         node.type == "Identity" and not node.device and "_class" not in node.attrs
     )
 
 
-def depths(nodes: Sequence[Node], flow: Flow, devices: Assignment) -> dict[Node, int]:
+def depths(
+    nodes: Sequence[Node],
+    flow: Flow,
+    devices: Assignment,
+    delays: Mapping[tuple[Output, str], Node],
+) -> dict[Node, int]:
     """How many transfers come one after the other, at most, before each node.
 
     A node with fewer never waits for one with more, so those with as many may be run as one piece.
@@ -192,6 +203,8 @@ def depths(nodes: Sequence[Node], flow: Flow, devices: Assignment) -> dict[Node,
             depth = 0
             for need in needs_of(node):
                 depth = max(depth, found[need] + devices.crosses(need, node))
+            for delay in _delays_of(node, devices, delays):
+                depth = max(depth, found.get(delay, 0) + 1)
             frame = flow.frame[node]
             if node.type in ENTERS:
                 begins[frame] = max(begins.get(frame, 0), depth + 1)
@@ -200,6 +213,16 @@ def depths(nodes: Sequence[Node], flow: Flow, devices: Assignment) -> dict[Node,
             changed = changed or found.get(node) != depth
             found[node] = depth
     return found
+
+
+def _delays_of(
+    node: Node, devices: Assignment, delays: Mapping[tuple[Output, str], Node]
+) -> list[Node]:
+    """What the Receives wait for that a node waits for."""
+    if not delays or is_anywhere(node):
+        return []
+    device = devices.of(node)
+    return [delays[s, device] for s in node.inputs if (s, device) in delays]
 
 
 def is_anywhere(node: Node) -> bool:
@@ -263,21 +286,36 @@ class _Part:
         )
 
 
+def _converted(part: _Part, op: str, value: Output, dtype: DType) -> Output:
+    name = f"{value.node.name}/{op.strip('_').lower()}"
+    return part.add(op, name, [value], {}, [dtype], [value.dims], value.node).outputs[0]
+
+
 class _Partitioner:
     """Copies the nodes of a step into the parts of their devices."""
 
-    def __init__(self, step: StepGraph, flow: Flow, devices: Assignment) -> None:
+    def __init__(
+        self,
+        step: StepGraph,
+        flow: Flow,
+        devices: Assignment,
+        delays: Mapping[tuple[Output, str], Node],
+        lossy: Lossy,
+    ) -> None:
+        self._delays = delays
+        self._lossy = lossy
         self._step = step
         self._flow = flow
         self._devices = devices
         self._parts = {name: _Part(name, step.graph.functions) for name in devices.used}
         self._feeds = {feed.node: i for i, feed in enumerate(step.feeds)}
         self._waiting: list[tuple[Node, Frame, _Part]] = []
+        self._late: list[tuple[Node, Node, _Part]] = []
         self._depths: dict[Node, int] = {}
 
     def run(self, nodes: Sequence[Node]) -> dict[str, Part]:
         """The parts."""
-        self._depths = depths(nodes, self._flow, self._devices)
+        self._depths = depths(nodes, self._flow, self._devices, self._delays)
         for node in nodes:
             if not is_anywhere(node):
                 self._copy(node, self._parts[self._devices.of(node)])
@@ -288,6 +326,9 @@ class _Partitioner:
             receive, frame, part = self._waiting.pop()
             controls = (*receive.control_inputs, self._trigger(frame, part))
             part.graph.set_control_inputs(receive, controls, reason="partition")
+        for receive, delay, part in self._late:
+            controls = (*receive.control_inputs, part.nodes[delay])
+            part.graph.set_control_inputs(receive, controls, reason="delay")
         return self._result(nodes)
 
     def _result(self, nodes: Sequence[Node]) -> dict[str, Part]:
@@ -369,7 +410,16 @@ class _Partitioner:
                 part.feeds[self._feeds[node]] = twin.outputs[0]
             return part.values[output]
         source = self._parts[self._devices.home if fed else self._devices.of(node)]
-        received = self._transfer(self._value(output, source), source, part, output.name, node)
+        value = self._value(output, source)
+        lossy = self._lossy(output, source.device, part.device)
+        if lossy:
+            value = _converted(source, TRUNCATE, value, dtypes.bfloat16)
+        received = self._transfer(value, source, part, output.name, node)
+        delay = self._delays.get((output, part.device))
+        if delay is not None:
+            self._late.append((received.node, delay, part))
+        if lossy:
+            received = _converted(part, EXTEND, received, dtypes.float32)
         part.values[output] = received
         return received
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from weft_graph.node import Node, Output
 from weft_graph.passes.step_graph import StepGraph
+from weft_graph.transfers import LOSSY
 
 
 def simplify(step: StepGraph) -> int:
@@ -32,7 +33,7 @@ def simplify(step: StepGraph) -> int:
 
 def _identity(node: Node) -> Output | None:
     source = node.inputs[0]
-    return None if source.dtype.is_ref else source
+    return None if source.dtype.is_ref or LOSSY in node.attrs else source
 
 
 def _involution(node: Node) -> Output | None:

@@ -106,7 +106,7 @@ class _Reading:
         self._ended = False
         try:
             self._check_head()
-        except BaseException:
+        except BaseException:  # because an iterator that could not begin is closed by nobody
             self._file.close()
             raise
 

@@ -1,0 +1,81 @@
+"""`RunMetadata.cost_graph`: the nodes of a step with what they are estimated to cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from weft_exec.costs.model import CostModel
+from weft_exec.costs.performance import performance_of
+from weft_exec.device import Device
+from weft_graph.node import Node
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+
+
+def fill_cost_graph(
+    message: proto.RunMetadata,
+    nodes: Iterable[Node],
+    device_of: Callable[[Node], Device],
+    model: CostModel,
+) -> None:
+    """Write nodes and their costs into `message.cost_graph`, in place of what is there.
+
+    Times are in microseconds. A node's number is its place in `nodes`; inputs from nodes that are
+    not among them are left out. A node is final when none of them uses what it makes, and
+    inaccurate when it was never measured.
+
+    Args:
+      message: RunMetadata.
+      nodes: the nodes of a step, before or after partition.
+      device_of: the device each is placed on.
+      model: where costs come from.
+    """
+    numbers = {node: number for number, node in enumerate(nodes)}
+    used = {source for node in numbers for source in _sources(node)}
+    message.ClearField("cost_graph")
+    for node, number in numbers.items():
+        entry = message.cost_graph.node.add(name=node.name, id=number, is_final=node not in used)
+        _fill_inputs(entry, node, numbers)
+        _fill_outputs(entry, node, model)
+        _fill_costs(entry, node, device_of(node), model)
+
+
+def _sources(node: Node) -> list[Node]:
+    return [*(source.node for source in node.inputs), *node.control_inputs]
+
+
+def _fill_inputs(entry: Any, node: Node, numbers: dict[Node, int]) -> None:
+    for source in node.inputs:
+        if source.node in numbers:
+            entry.input_info.add(preceding_node=numbers[source.node], preceding_port=source.index)
+    entry.control_input.extend(numbers[n] for n in node.control_inputs if n in numbers)
+
+
+def _fill_outputs(entry: Any, node: Node, model: CostModel) -> None:
+    for output in node.outputs:
+        info = entry.output_info.add(
+            size=model.nbytes(output),
+            alias_input_port=-1,
+            dtype=output.dtype.as_datatype_enum,
+        )
+        if output.dims is None:
+            info.shape.unknown_rank = True
+            continue
+        for size in output.dims:
+            info.shape.dim.add(size=-1 if size is None else size)
+
+
+def _fill_costs(entry: Any, node: Node, device: Device, model: CostModel) -> None:
+    performance, work = performance_of(device), model.work(node)
+    entry.device = device.name
+    entry.compute_cost = _micros(model.seconds(node, device))
+    entry.compute_time = _micros(work.flops / performance.flops)
+    entry.memory_time = _micros(work.bytes / performance.bandwidth)
+    entry.persistent_memory_size = model.persistent_bytes(node)
+    entry.inaccurate = not model.is_measured(node, device)
+
+
+def _micros(seconds: float) -> int:
+    return min(round(seconds * 1e6), 2**63 - 1)

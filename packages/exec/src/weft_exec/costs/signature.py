@@ -1,0 +1,146 @@
+"""Signatures: what tells nodes apart that may cost differently, and what is known once for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final, TypeAlias
+
+from weft_exec.costs.sizes import words
+from weft_exec.costs.work import Work, work_of
+from weft_graph.functions.state import CALLS
+from weft_graph.node import Node, Output
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, format_dims
+
+Signature: TypeAlias = tuple[Any, ...]
+"""Op, then types and shapes of the inputs and the outputs, then attributes that matter."""
+
+_LONGEST: Final = 512
+"""Characters of a signature's text; of longer ones a digest stands for the end."""
+
+_WINDOWS = ("ksize", "strides", "padding", "data_format")
+_CONVOLUTION = ("strides", "padding", "dilations", "data_format")
+_ATTRS: Final[dict[str, tuple[str, ...]]] = {
+    "MatMul": ("transpose_a", "transpose_b"),
+    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2"), ("adj_x", "adj_y")),
+    "SparseTensorDenseMatMul": ("adjoint_a", "adjoint_b"),
+    **dict.fromkeys(
+        words(
+            "Conv2D Conv2DBackpropInput Conv2DBackpropFilter Conv3D Conv3DBackpropInputV2 "
+            "Conv3DBackpropFilterV2 DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput "
+            "DepthwiseConv2dNativeBackpropFilter"
+        ),
+        _CONVOLUTION,
+    ),
+    **dict.fromkeys(
+        words(
+            "AvgPool AvgPoolGrad AvgPool3D AvgPool3DGrad MaxPool MaxPoolGrad MaxPoolGradGrad "
+            "MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolWithArgmax MaxPoolGradWithArgmax"
+        ),
+        _WINDOWS,
+    ),
+    **dict.fromkeys(("LRN", "LRNGrad"), ("depth_radius",)),
+    **dict.fromkeys(("Svd", "Qr"), ("compute_uv", "full_matrices")),
+    "SelfAdjointEigV2": ("compute_v",),
+    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), ("is_training",)),
+}
+"""Attributes that change the cost and cannot be seen from the shapes."""
+
+UNLIKE: Final = frozenset({*CALLS, "PyFunc", "PyFuncStateless", "PythonGeneratorDataset"})
+"""Ops of which equal shapes say little: what one node took says nothing of another."""
+
+
+def signature_of(node: Node) -> Signature:
+    """The signature of a node; hashable."""
+    attrs = _ATTRS.get(node.type)
+    # A type's number stands for it, since a type's own hash is a Python function.
+    return (
+        node.type,
+        tuple([(o.dtype.as_datatype_enum, o.dims) for o in node.inputs]),
+        tuple([(o.dtype.as_datatype_enum, o.dims) for o in node.outputs]),
+        None if attrs is None else tuple([node.attrs.get(name) for name in attrs]),
+    )
+
+
+def resolved_signature(
+    signature: Signature, inputs: Sequence[Dims], outputs: Sequence[Dims]
+) -> Signature:
+    """The signature of an equal node with these shapes."""
+    op, ins, outs, attrs = signature
+    return (
+        op,
+        tuple([(value[0], dims) for value, dims in zip(ins, inputs, strict=True)]),
+        tuple([(value[0], dims) for value, dims in zip(outs, outputs, strict=True)]),
+        attrs,
+    )
+
+
+class Profile:
+    """What is known of all nodes with one signature.
+
+    Attributes:
+      signature: the signature.
+      text: the signature, as it is kept in files.
+      known: whether all sizes are known.
+      shared: whether what one of the nodes took says something of another one.
+      outputs: the shapes of the outputs; empty unless all sizes are known.
+      work: what they compute and move; nothing unless all sizes are known.
+    """
+
+    __slots__ = ("_dims", "known", "outputs", "shared", "signature", "text", "work")
+
+    def __init__(self, node: Node, signature: Signature) -> None:
+        inputs, outputs = ([dims for _, dims in part] for part in signature[1:3])
+        self.signature = signature
+        self._dims = [*inputs, *outputs]
+        self.text = _text(signature)
+        self.known = all(is_known(dims) for dims in (*inputs, *outputs))
+        self.shared = node.type not in UNLIKE
+        self.outputs = tuple(outputs) if self.known else ()
+        self.work = work_of(node, inputs, outputs) if self.known else Work(0.0, 0.0)
+
+    def fits(self, node: Node) -> bool:
+        """Whether the shapes of a node whose profile this was are still those."""
+        return self._dims == [output.dims for output in (*node.inputs, *node.outputs)]
+
+
+def is_known(dims: Dims) -> bool:
+    """Whether the rank and all sizes are known."""
+    return dims is not None and None not in dims
+
+
+def fitted(output: Output, elements: float) -> tuple[int, ...]:
+    """The shape of an output with unknown sizes: the first of them takes all its elements."""
+    dims = output.dims
+    if dims is None:
+        return (round(elements),)
+    at = dims.index(None)
+    rest = tuple([1 if size is None else size for size in dims[at + 1 :]])
+    first: tuple[int, ...] = dims[:at]  # type: ignore[assignment]
+    known = prod(first) * prod(rest)
+    return (*first, round(elements / known) if known else 0, *rest)
+
+
+def filled(dims: Dims, size: int) -> tuple[int, ...]:
+    """A shape with `size` for all that is unknown."""
+    if dims is None:
+        return (size,)
+    return tuple([size if known is None else known for known in dims])
+
+
+def _text(signature: Signature) -> str:
+    op, inputs, outputs, attrs = signature
+    text = f"{op}({_values(inputs)})->({_values(outputs)})"
+    if attrs is not None:
+        text += repr(attrs)
+    if len(text) > _LONGEST:
+        import hashlib
+
+        digest = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+        text = f"{text[: _LONGEST - len(digest)]}{digest}"
+    return text
+
+
+def _values(part: tuple[tuple[int, Dims], ...]) -> str:
+    return ",".join(f"{DType(kind).name}{format_dims(dims)}" for kind, dims in part)

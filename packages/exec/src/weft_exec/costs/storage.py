@@ -1,0 +1,228 @@
+"""Measurements in a file: JSON, of which the beginning says what it is and checks the rest.
+
+    {"format":"weft cost model","version":1,"bytes":N,"crc32":C,"measurements":{...}}
+
+`bytes` is the length of the value of `measurements` in UTF-8, and `crc32` its checksum. That value
+has a table of texts, which `nodes`, `ops` and `sizes` refer to by number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from weft_exec.costs.measurements import Mean, Measurements, Ratio
+from weft_tensor import errors
+
+_FORMAT: Final = "weft cost model"
+_VERSION: Final = 1
+_LARGEST: Final = 1 << 26
+"""Bytes of a file; a full model with names of ordinary length takes a third of that."""
+_GREATEST: Final = 1e18
+"""Seconds, bytes or executions: sums of a few of them stay finite."""
+_HEADER: Final = re.compile(
+    rb'\{"format":"weft cost model","version":(\d{1,9}),'
+    rb'(?:"bytes":(\d{1,12}),"crc32":(\d{1,10}),"measurements":)?'
+)
+
+
+class _Damage(Exception):  # noqa: N818 - internal: becomes a DataLossError with the file's name
+    """What was required, and what was got."""
+
+
+# --------------------------------------------------------------------------- writing
+
+
+def write(path: str, found: Measurements) -> None:
+    """Write measurements to a file, which appears whole or not at all.
+
+    Raises:
+      ResourceExhaustedError: they take more than a file may.
+      NotFoundError: there is no such directory.
+    """
+    body = json.dumps(_to_json(found), separators=(",", ":"), allow_nan=False).encode()
+    head = (
+        f'{{"format":"{_FORMAT}","version":{_VERSION},"bytes":{len(body)},'
+        f'"crc32":{zlib.crc32(body)},"measurements":'
+    ).encode()
+    size = len(head) + len(body) + 2
+    if size > _LARGEST:
+        raise errors.ResourceExhaustedError(
+            f"{path}: a cost model's file may have {_LARGEST} bytes, this one would have {size}"
+        )
+    try:
+        _replace(path, head + body + b"}\n")
+    except FileNotFoundError as error:
+        raise errors.NotFoundError(f"{path}: there is no such directory") from error
+
+
+def _replace(path: str, data: bytes) -> None:
+    directory, base = os.path.split(path)
+    aside = os.path.join(directory, f".{base}.{os.urandom(8).hex()}")
+    try:
+        with open(aside, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+    except BaseException:  # because nothing may stay behind, whatever it is
+        with suppress(FileNotFoundError):
+            os.unlink(aside)
+        raise
+
+
+def _to_json(found: Measurements) -> dict[str, Any]:
+    texts: dict[str, int] = {}
+
+    def row(key: tuple[str, ...], *values: Any) -> list[Any]:
+        return [*(texts.setdefault(part, len(texts)) for part in key), *values]
+
+    nodes = [row(key, mean.value, mean.weight) for key, mean in found.nodes.items()]
+    ops = [row(key, mean.value, mean.weight) for key, mean in found.ops.items()]
+    sizes = [
+        row(key, [part for mean in means for part in mean[:2]])
+        for key, means in found.sizes.items()
+    ]
+    return {
+        "texts": list(texts),
+        "nodes": nodes,
+        "ops": ops,
+        "sizes": sizes,
+        "ratios": {kind: list(ratio) for kind, ratio in found.ratios.items()},
+        "unknown": None if found.unknown is None else list(found.unknown[:2]),
+    }
+
+
+# --------------------------------------------------------------------------- reading
+
+
+def read(path: str, into: Callable[[], Measurements]) -> Measurements:
+    """The measurements in a file.
+
+    Args:
+      path: the file.
+      into: makes the empty measurements that they are put into.
+    Raises:
+      NotFoundError: there is no such file.
+      InvalidArgumentError: it is no cost model, is of another version, or is too large.
+      DataLossError: it is damaged.
+    """
+    body = _body(path, _contents(path))
+    try:
+        return _from_json(json.loads(body, parse_constant=_no_number), into())
+    except (_Damage, ValueError, RecursionError) as error:
+        raise errors.DataLossError(f"{path}: {error}") from error
+
+
+def _contents(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(_LARGEST + 1) if size <= _LARGEST else b""
+    except FileNotFoundError as error:
+        raise errors.NotFoundError(f"{path}: there is no such file") from error
+    if max(size, len(data)) > _LARGEST:
+        raise errors.InvalidArgumentError(
+            f"{path}: a cost model's file has at most {_LARGEST} bytes, got {max(size, len(data))}"
+        )
+    return data
+
+
+def _body(path: str, data: bytes) -> bytes:
+    header = _HEADER.match(data)
+    if header is None:
+        raise errors.InvalidArgumentError(
+            f"{path} is not the file of a cost model: required a beginning that says "
+            f"{_FORMAT!r}, got {data[:48]!r}"
+        )
+    if int(header[1]) != _VERSION:
+        raise errors.InvalidArgumentError(
+            f"{path}: a cost model of version {int(header[1])}; this one reads {_VERSION}"
+        )
+    if header[2] is None:
+        raise errors.DataLossError(f"{path}: damaged or cut short at byte {header.end()}")
+    body, length = data[header.end() : -2], int(header[2])
+    if len(body) != length or data[-2:] != b"}\n":
+        raise errors.DataLossError(
+            f"{path}: {length} bytes and an end are required from byte {header.end()} on, "
+            f"got {len(data) - header.end()} bytes"
+        )
+    if zlib.crc32(body) != int(header[3]):
+        raise errors.DataLossError(
+            f"{path}: the checksum of bytes {header.end()} to {header.end() + length} must be "
+            f"{int(header[3])}, got {zlib.crc32(body)}"
+        )
+    return body
+
+
+def _from_json(item: Any, found: Measurements) -> Measurements:
+    fields = _of_type(item, dict, "measurements")
+    texts = [_of_type(text, str, "texts") for text in _field(fields, "texts", list)]
+    for key, value in _rows(fields, "nodes", 3, texts):
+        found.nodes.put(key, _mean(value, "nodes"))
+    for key, value in _rows(fields, "ops", 2, texts):
+        found.ops.put(key, _mean(value, "ops"))
+    for key, value in _rows(fields, "sizes", 2, texts):
+        found.sizes.put(key, _means(value))
+    for kind, value in _field(fields, "ratios", dict).items():
+        found.ratios[kind] = Ratio(*_numbers(value, 3, "ratios"))
+    unknown = fields.get("unknown")
+    found.unknown = None if unknown is None else _mean(unknown, "unknown")
+    return found
+
+
+def _rows(
+    fields: dict[str, Any], name: str, width: int, texts: list[str]
+) -> Iterator[tuple[tuple[str, ...], list[Any]]]:
+    for row in _field(fields, name, list):
+        places = _of_type(row, list, name)[:width]
+        if len(places) != width or not all(
+            type(place) is int and 0 <= place < len(texts) for place in places
+        ):
+            raise _Damage(f"a row of {name} must begin with {width} numbers of texts, got {row!r}")
+        yield tuple(texts[place] for place in places), row[width:]
+
+
+def _mean(value: Any, name: str) -> Mean:
+    mean, weight = _numbers(value, 2, name)
+    if not weight:
+        raise _Damage(f"a mean in {name} must be of something, got a weight of 0")
+    return Mean(mean, weight, fresh=True)
+
+
+def _means(value: list[Any]) -> tuple[Mean, ...]:
+    if len(value) != 1:
+        raise _Damage(f"a row of sizes must end with one list, got {value!r}")
+    numbers = _of_type(value[0], list, "sizes")
+    return tuple(_mean(numbers[i : i + 2], "sizes") for i in range(0, len(numbers), 2))
+
+
+def _numbers(value: Any, count: int, name: str) -> list[float]:
+    numbers = _of_type(value, list, name)
+    if len(numbers) != count:
+        raise _Damage(f"{name} must have {count} numbers, got {len(numbers)}")
+    for number in numbers:
+        if type(number) not in (int, float) or not 0 <= number <= _GREATEST:
+            raise _Damage(f"a number in {name} must be within 0 and {_GREATEST:g}, got {number!r}")
+    return [float(number) for number in numbers]
+
+
+def _field(fields: dict[str, Any], name: str, kind: type) -> Any:
+    if name not in fields:
+        raise _Damage(f"measurements must have {name!r}, got {sorted(fields)}")
+    return _of_type(fields[name], kind, name)
+
+
+def _of_type(value: Any, kind: type, name: str) -> Any:
+    if type(value) is not kind:
+        raise _Damage(f"{name} must be of type {kind.__name__}, got {type(value).__name__}")
+    return value
+
+
+def _no_number(text: str) -> float:
+    raise _Damage(f"a number must be finite and not negative, got {text}")

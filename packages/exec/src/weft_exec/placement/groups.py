@@ -1,0 +1,205 @@
+"""What constrains the places of nodes: colocation, kernels, requests."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from weft_exec.config import SessionConfig
+from weft_exec.device import Device
+from weft_exec.kernels.registry import find_kernel, kernels_of
+from weft_graph.device_spec import DeviceSpec
+from weft_graph.functions.state import CALLS
+from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import ROUTING
+from weft_tensor import dtypes, errors
+
+_log = logging.getLogger("weft")
+
+_PASSING = ROUTING | CALLS
+"""Nodes that pass handles on, and do nothing with what is behind them."""
+
+_ROUTED = ROUTING | {"LoopCond"}
+
+
+class Group:
+    """Nodes that must be on one device.
+
+    Attributes:
+      members: by name, the first one first.
+      stateful: whether one of them keeps something between steps.
+      holds: whether one of them holds something that others get a reference or handle of.
+    """
+
+    __slots__ = ("holds", "members", "stateful")
+
+    def __init__(self, node: Node) -> None:
+        self.members = {node.name: node}
+        self.stateful = node.op_def.stateful
+        self.holds = self.stateful and any(
+            [o.dtype.is_ref or o.dtype is dtypes.resource for o in node.outputs]
+        )
+
+    @property
+    def requests(self) -> dict[str, str]:
+        """The devices that members ask for, and who does."""
+        return {node.device: name for name, node in self.members.items() if node.device}
+
+
+class Groups:
+    """The groups of a session's nodes, found by union-find over the whole graph.
+
+    Nodes are together by colocation, or because one takes the other's reference or handle.
+    """
+
+    def __init__(self, devices: Sequence[Device], config: SessionConfig) -> None:
+        self._devices = devices
+        self._soft = config.allow_soft_placement
+        self._parents: dict[str, str] = {}
+        self._groups: dict[str, Group] = {}
+        self._matching: dict[str, tuple[int, ...]] = {"": tuple(range(len(devices)))}
+
+    def extend(self, nodes: Iterable[Node]) -> None:
+        """Take note of new nodes."""
+        several = len(self._devices) > 1
+        for node in nodes:
+            if "_class" in node.attrs:
+                for name in node.colocation:
+                    other = node.graph.find_node(name)
+                    if other is not None:
+                        self._unite(other, node)
+            if not node.op_def.simple:
+                for arg, source in zip(node.op_def.inputs, node.inputs, strict=False):
+                    if arg.is_ref:
+                        self._unite(source.node, node)
+            if several:
+                for source in node.inputs:
+                    if _is_used(source, node):
+                        self._unite(source.node, node)
+
+    def root(self, name: str) -> str:
+        """The name of the group of a node; its own where it is alone."""
+        parents = self._parents
+        while name in parents:
+            parent = parents[name]
+            if parent in parents:
+                parents[name] = parents[parent]
+            name = parent
+        return name
+
+    def group(self, node: Node) -> Group:
+        """The group of a node, with the node itself."""
+        found = self._groups.get(self.root(node.name))
+        if found is None:
+            return Group(node)
+        if node.name not in found.members:
+            found.members[node.name] = node
+        return found
+
+    def _unite(self, a: Node, b: Node) -> None:
+        first, second = self.root(a.name), self.root(b.name)
+        mine = self._groups.setdefault(first, Group(a))
+        other = self._groups.setdefault(second, Group(b))
+        mine.members.setdefault(a.name, a)
+        other.members.setdefault(b.name, b)
+        if first != second:
+            self._parents[second] = first
+            mine.members.update(other.members)
+            mine.stateful = mine.stateful or other.stateful
+            mine.holds = mine.holds or other.holds
+            del self._groups[second]
+
+    # ---------------------------------------------------------------- candidates
+
+    def candidates(self, node: Node, group: Group) -> tuple[int, ...]:
+        """The devices, by number, that a group may be on.
+
+        Args:
+          node: the member that is to be placed.
+        Raises:
+          UnimplementedError: no device of the session has a kernel for the node.
+          InvalidArgumentError: the requests of the group cannot be met.
+        """
+        able = self._able(node)
+        if not able:
+            raise self._no_kernel(node)
+        found = able
+        for request in group.requests:
+            matching = self._matches(request)
+            found = [i for i in found if i in matching]
+        if len(group.members) > 1:
+            types = {self._devices[i].type for i in found}
+            types = {t for t in types if all(_runs_on(m, t) for m in group.members.values())}
+            found = [i for i in found if self._devices[i].type in types]
+        if found:
+            return tuple(found)
+        if self._soft:
+            _log.warning(
+                "%s requests %s, which is not available; it runs on %s",
+                node.name,
+                _described(group),
+                self._devices[able[0]].name,
+            )
+            return (able[0],)
+        raise self._impossible(node, group, able)
+
+    def _able(self, node: Node) -> list[int]:
+        has = {kind: _runs_on(node, kind) for kind in {d.type for d in self._devices}}
+        return [i for i, device in enumerate(self._devices) if has[device.type]]
+
+    def _matches(self, request: str) -> tuple[int, ...]:
+        found = self._matching.get(request)
+        if found is None:
+            spec = DeviceSpec.from_string(request)
+            found = tuple([i for i, d in enumerate(self._devices) if spec.matches(d.spec)])
+            self._matching[request] = found
+        return found
+
+    def _impossible(
+        self, node: Node, group: Group, able: Sequence[int]
+    ) -> errors.InvalidArgumentError:
+        names = ", ".join(device.name for device in self._devices)
+        return errors.InvalidArgumentError(
+            f"no device meets the requests {_described(group)} and has a kernel of {node.type}: "
+            f"the session has {names}, and {', '.join(self._devices[i].name for i in able)} have "
+            "the kernel",
+            op=node.type,
+            node=node.name,
+            line=node.line or None,
+        )
+
+    def _no_kernel(self, node: Node) -> errors.OpError:
+        types = sorted({device.type for device in self._devices})
+        kinds = {k: v.name for k, v in node.attrs.items() if hasattr(v, "as_numpy_dtype")}
+        offered = [
+            f"{kernel.op} on {kernel.device_type} takes "
+            + ", ".join(
+                f"{key} in {{{', '.join(sorted(d.name for d in allowed))}}}"
+                for key, allowed in kernel.dtypes.items()
+            )
+            for device_type in types
+            for kernel in kernels_of(node.type, device_type)
+        ]
+        hint = f"; {'; '.join(offered)}" if offered else ""
+        return errors.UnimplementedError(
+            f"no kernel of {node.type} for {', '.join(types)} with {kinds}{hint}",
+            op=node.type,
+            node=node.name,
+            line=node.line or None,
+        )
+
+
+def _runs_on(node: Node, device_type: str) -> bool:
+    return node.type in _ROUTED or find_kernel(node, device_type) is not None
+
+
+def _is_used(source: Output, node: Node) -> bool:
+    """Whether `node` uses the resource behind a handle, or reads a reference at its own time."""
+    if source.dtype is dtypes.resource:
+        return node.type not in _PASSING and source.node.type not in _PASSING
+    return source.dtype.is_ref and node.type == "Identity"
+
+
+def _described(group: Group) -> str:
+    asked = [f"{device} ({name})" for device, name in group.requests.items()]
+    return ", ".join(asked) or f"for colocation of {', '.join(group.members)}"

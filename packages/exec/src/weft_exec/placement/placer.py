@@ -1,0 +1,152 @@
+"""The places of one session's nodes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from weft_exec.config import SessionConfig
+from weft_exec.device import Device
+from weft_exec.kernels.registry import Kernel, find_kernel
+from weft_exec.placement.groups import Groups
+from weft_exec.placement.report import PlacementReport
+from weft_graph.node import Node, Output
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.costs import CostModel
+    from weft_exec.placement.simulation import Simulation
+
+_log = logging.getLogger("weft")
+
+
+class Assigned:
+    """The places of the nodes of one step.
+
+    Attributes:
+      places: the name of the device of each node that has a place.
+    """
+
+    def __init__(
+        self, run: Simulation, nodes: Sequence[Node], memory_spaces: Mapping[str, str]
+    ) -> None:
+        names = list(memory_spaces)
+        self.places = {node: names[device] for node, device in run.found.items()}
+        self._run = run
+        self._nodes = nodes
+        self._spaces = memory_spaces
+
+    def report(self) -> PlacementReport:
+        """How that came about."""
+        return self._run.report()
+
+    def delays(self) -> dict[tuple[Output, str], Node]:
+        """What Receives into other memory should wait for, so that they do not come too early."""
+        from weft_exec.placement.receives import delays
+
+        spaces = self._spaces
+        copies = [c for c in self._run.crossings if spaces[c.source] != spaces[c.target]]
+        return delays(copies, self._nodes, self.places, self._run.times()) if copies else {}
+
+
+class Placer:
+    """Places the nodes of one session.
+
+    Nodes with state are placed once, by a simulated run of the whole graph as it is then, and stay.
+    The others are placed for each step by a simulated run of it.
+
+    Args:
+      costs: gives the cost model of simulated runs; wanted by sessions with several devices.
+    """
+
+    def __init__(
+        self,
+        devices: Sequence[Device],
+        config: SessionConfig,
+        costs: Callable[[], CostModel] | None = None,
+    ) -> None:
+        self._devices = devices
+        self._config = config
+        self._costs = costs
+        self._groups = Groups(devices, config)
+        self._pinned: dict[str, int] = {}
+        self._used = [0] * len(devices)
+        self._nodes: list[Node] = []
+        self._simulated = 0
+        self._logged: set[str] = set()
+
+    def extend(self, nodes: Sequence[Node]) -> None:
+        """Take note of new nodes of the session's graph."""
+        self._groups.extend(nodes)
+        if len(self._devices) > 1:
+            self._nodes += nodes
+
+    def note(self, nodes: Iterable[Node]) -> None:
+        """Take note of nodes of a step that the session's graph does not have."""
+        self._groups.extend(nodes)
+
+    def place(self, node: Node) -> tuple[Device, Kernel]:
+        """The device and kernel of a node of a session with one device.
+
+        Raises: UnimplementedError, InvalidArgumentError: as `assign`.
+        """
+        group = self._groups.group(node)
+        device = self._devices[self._groups.candidates(node, group)[0]]
+        kernel = find_kernel(node, device.type)
+        if kernel is None:  # it routes values, or was placed by indulgence
+            raise errors.UnimplementedError(
+                f"no kernel of {node.type} for {device.type}", op=node.type, node=node.name
+            )
+        self._log(node, device)
+        return device, kernel
+
+    def assign(self, nodes: Sequence[Node]) -> Assigned:
+        """The devices of a step's nodes.
+
+        Args:
+          nodes: inputs before users, back edges of loops left out.
+        Raises:
+          UnimplementedError: no device of the session has a kernel for a node.
+          InvalidArgumentError: device requests cannot be met.
+          ResourceExhaustedError: the variables do not fit into the memory of the devices.
+        """
+        self._pin()
+        run = self._simulation(nodes)
+        run.run()
+        self._keep(run)
+        for node, device in run.found.items():
+            self._log(node, self._devices[device])
+        return Assigned(run, nodes, {d.name: d.memory_space for d in self._devices})
+
+    def may_wait(self, node: Node) -> bool:
+        """Whether a node waits for something other than its inputs, on any device it may be on."""
+        kernels = [find_kernel(node, device.type) for device in self._devices]
+        return any(kernel is not None and kernel.asynchronous for kernel in kernels)
+
+    def _pin(self) -> None:
+        """Place the nodes with state that are new, by a run of all that is known."""
+        if self._simulated == len(self._nodes):
+            return
+        if any(node.op_def.stateful for node in self._nodes[self._simulated :]):
+            run = self._simulation(self._nodes)
+            run.run(strict=False)
+            self._keep(run)
+        self._simulated = len(self._nodes)
+
+    def _simulation(self, nodes: Sequence[Node]) -> Simulation:
+        from weft_exec.placement.simulation import Simulation
+
+        assert self._costs is not None, "only nodes of one device are placed without costs"
+        return Simulation(
+            nodes, self._devices, self._groups, self._costs(), self._pinned, list(self._used)
+        )
+
+    def _keep(self, run: Simulation) -> None:
+        self._pinned.update(run.pinned)
+        self._used = run.kept_bytes
+
+    def _log(self, node: Node, device: Device) -> None:
+        if self._config.log_device_placement and node.name not in self._logged:
+            self._logged.add(node.name)
+            _log.warning("%s: (%s): %s", node.name, node.type, device.name)

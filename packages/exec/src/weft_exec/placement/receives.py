@@ -1,0 +1,80 @@
+"""When values should be received: as late as the simulated run allows (paper, section 5.2).
+
+A value that is received long before it is used takes memory for nothing.  A Receive into a memory
+of its own is therefore made to wait for a node that ends shortly before it has to begin, for the
+value to be there when its first user starts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from weft_exec.placement.simulation import Crossing
+from weft_graph.node import Node, Output
+from weft_graph.passes.flow import Flow
+
+_LEAST_BYTES: Final = 1 << 16
+"""Smaller values may lie about."""
+_SLACK: Final = 2
+"""A Receive begins so many times its estimated duration before its value is needed."""
+
+
+def delays(
+    crossings: Sequence[Crossing],
+    nodes: Sequence[Node],
+    places: Mapping[Node, str],
+    times: Mapping[Node, tuple[float, float]],
+) -> dict[tuple[Output, str], Node]:
+    """What Receives should wait for.
+
+    Every node that a Receive waits for ends before the value's first user starts in one and the
+    same simulated run, so no cycle can arise.
+
+    Args:
+      crossings: the transfers of a simulated run.
+      nodes: those of the step, inputs before users.
+      places: the device of each that has one.
+      times: when each starts and ends.
+    Returns: by value and device, the node there whose end lets the Receive begin.
+    """
+    wanted = [c for c in crossings if c.nbytes >= _LEAST_BYTES]
+    if not wanted:
+        return {}
+    flow = Flow(nodes)
+    plain = {node for node in nodes if flow.frame[node] is flow.root and not flow.guard(node)}
+    ends: dict[str, list[tuple[float, int, Node]]] = {}
+    for i, node in enumerate(nodes):
+        if node in places and node in plain and node.type != "Const":
+            ends.setdefault(places[node], []).append((times[node][1], i, node))
+    for each in ends.values():
+        each.sort(key=lambda end: end[:2])
+    needs = _first_uses(nodes, places, times)
+    found: dict[tuple[Output, str], Node] = {}
+    for crossing in wanted:
+        key = (crossing.value, crossing.target)
+        need = needs.get(key)
+        if need is None or flow.frame[crossing.value.node] is not flow.root:
+            continue
+        latest = need - _SLACK * (crossing.arrival - crossing.start)
+        here = ends.get(crossing.target, [])
+        position = bisect_right(here, (latest, len(nodes))) - 1
+        if position >= 0 and here[position][0] > crossing.start:
+            found[key] = here[position][2]
+    return found
+
+
+def _first_uses(
+    nodes: Sequence[Node],
+    places: Mapping[Node, str],
+    times: Mapping[Node, tuple[float, float]],
+) -> dict[tuple[Output, str], float]:
+    found: dict[tuple[Output, str], float] = {}
+    for node in nodes:
+        if node in places:
+            for source in node.inputs:
+                key = (source, places[node])
+                start = times[node][0]
+                found[key] = min(found.get(key, start), start)
+    return found

@@ -1,0 +1,92 @@
+"""Where nodes went and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+REQUESTED: Final = "requested"
+ONLY: Final = "the only one with kernels for it"
+TOGETHER: Final = "colocated"
+STATE: Final = "its state is there"
+FINISH: Final = "earliest finish"
+NEAR: Final = "too small to move away from its inputs"
+LOOP: Final = "the loop is there"
+USER: Final = "who uses it first is there"
+ROOM: Final = "the only one with room"
+
+
+class NodePlacement(NamedTuple):
+    """One node.
+
+    Attributes:
+      name, op: of the node.
+      device: where it runs.
+      reason: what decided.
+      candidates: devices that it could be on, with the simulated time in seconds at which it would
+        have finished there; NaN where nothing was simulated.
+      start, finish: in seconds of the simulated run.
+    """
+
+    name: str
+    op: str
+    device: str
+    reason: str
+    candidates: Mapping[str, float]
+    start: float
+    finish: float
+
+
+class PlacementReport:
+    """What a simulated run decided about the nodes of a step.
+
+    Attributes:
+      nodes: in the order of the run.
+      transfers: (name of the value, from, to, bytes, when it was there in seconds).
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[NodePlacement],
+        transfers: Sequence[tuple[str, str, str, int, float]],
+    ) -> None:
+        self.nodes = tuple(nodes)
+        self.transfers = tuple(transfers)
+        self._by_name = {node.name: node for node in nodes}
+
+    def __getitem__(self, name: str) -> NodePlacement:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[NodePlacement]:
+        return iter(self.nodes)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    @property
+    def seconds(self) -> float:
+        """How long the simulated run took."""
+        return max([node.finish for node in self.nodes], default=0.0)
+
+    def __str__(self) -> str:
+        rows = [("node", "op", "device", "finish, µs", "decided by", "candidates, µs")]
+        for node in self.nodes:
+            others = ", ".join(
+                f"{_short(device)} {_micros(finish)}" for device, finish in node.candidates.items()
+            )
+            finish = _micros(node.finish)
+            rows.append((node.name, node.op, _short(node.device), finish, node.reason, others))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        )
+
+
+def _short(device: str) -> str:
+    """A device's name as programs write it: `/device:CPU:1`."""
+    return "/" + device.rpartition("/")[2]
+
+
+def _micros(seconds: float) -> str:
+    return "–" if seconds != seconds else f"{seconds * 1e6:.1f}"

@@ -1,0 +1,470 @@
+"""A simulated run of a graph that decides where its nodes go (paper, section 3.2.1).
+
+Nodes are taken in the order in which they would run.  Each goes to the device on which it would
+finish first, by the cost model's time for it, by when its inputs would be there, and by when the
+device would be free; what was decided counts for the nodes after it.  Four things are not decided
+so:
+
+- What must be together is decided by its first node.
+- State goes to whoever uses it first: what reads a variable needs no device before somebody else
+  takes the value.  So does what is small and comes from nowhere.
+- A loop that asks for nothing stays whole, since each crossing would cost a message an iteration.
+- A node that is small beside a transfer stays with its inputs: devices of one process share the
+  thread that hands out work, so that moving it could not pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from weft_exec.costs import CostModel
+from weft_exec.device import Device
+from weft_exec.placement import report as why
+from weft_exec.placement.groups import Group, Groups
+from weft_exec.placement.report import NodePlacement, PlacementReport
+from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import ENTERS, EXITS
+from weft_graph.passes.flow import needs_of
+from weft_graph.passes.partition import goes_along, is_anywhere
+from weft_graph.passes.step_graph import is_back_edge
+from weft_tensor import errors
+
+_GRAIN: Final = 4
+"""A node is moved away from its inputs if it takes so many times as long as a transfer."""
+_ROUNDS: Final = 10
+"""How often loops are taken to go round."""
+
+_ANYWHERE: Final = -1
+_UNDECIDED: Final = -2
+
+
+class Crossing(NamedTuple):
+    """A transfer.
+
+    Attributes:
+      value: what is sent, once to each device.
+      source, target: names of devices.
+      nbytes: how large it is.
+      start, arrival: when it begins, and when it is there.
+    """
+
+    value: Output
+    source: str
+    target: str
+    nbytes: int
+    start: float
+    arrival: float
+
+
+class _Unit:
+    """What is placed as one: a node, a group, or a loop.
+
+    Attributes:
+      group: of the node that it began with.
+      candidates: numbers of devices.
+      device: the one that was chosen; `_UNDECIDED` until then.
+      waits: whether its first user decides.
+      reason: what decided.
+      finishes: the simulated times of the candidates.
+    """
+
+    __slots__ = ("candidates", "device", "finishes", "group", "nodes", "reason", "waits")
+
+    def __init__(self, group: Group, candidates: tuple[int, ...]) -> None:
+        self.group = group
+        self.candidates = candidates
+        self.device = _UNDECIDED
+        self.waits = False
+        self.reason = why.TOGETHER
+        self.finishes: dict[int, float] = {}
+        self.nodes: list[Node] = []
+
+
+class Simulation:
+    """One simulated run.
+
+    Args:
+      nodes: inputs before users, back edges of loops left out.
+      pinned: where groups with state are, by the name of the group.
+      kept_bytes: what such groups keep on each device; changed by what is decided here.
+    Attributes:
+      found: the number of the device of each node that has a place.
+      pinned: groups with state that were decided here.
+      crossings: the transfers, in the order of their first users.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        devices: Sequence[Device],
+        groups: Groups,
+        costs: CostModel,
+        pinned: Mapping[str, int],
+        kept_bytes: list[int],
+    ) -> None:
+        self._nodes = nodes
+        self._devices = devices
+        self._groups = groups
+        self._costs = costs
+        self._before = pinned
+        self.kept_bytes = kept_bytes
+        self.pinned: dict[str, int] = {}
+        self.found: dict[Node, int] = {}
+        self._limits = [device.memory_limit for device in devices]
+        self._live = [0] * len(devices)
+        self._uses: dict[Node, int] = {}
+        self._units: dict[object, _Unit] = {}
+        self._unit_of: dict[Node, _Unit] = {}
+        self._loop_of: dict[Node, str] = {}
+        self._loops: dict[str, list[Node]] = {}
+        self._loop_devices: dict[str, tuple[int, ...]] = {}
+        kinds = [(device.type, getattr(device, "performance", None)) for device in devices]
+        self._kind = [kinds.index(kind) for kind in kinds]
+        self._free = [0.0] * len(devices)
+        self._start: dict[Node, float] = {}
+        self._ready: dict[Node, float] = {}
+        self._arrived: dict[tuple[Node, int, int], float] = {}
+        self.crossings: list[Crossing] = []
+
+    def run(self, strict: bool = True) -> None:
+        """Run it.
+
+        Args:
+          strict: whether nodes that cannot be placed are errors, or are passed over.
+        Raises: UnimplementedError, InvalidArgumentError, ResourceExhaustedError.
+        """
+        self._find_loops()
+        if any(self._limits):
+            self._count_uses()
+        for node in self._nodes:
+            try:
+                self._simulate(node)
+            except (errors.UnimplementedError, errors.InvalidArgumentError):
+                if strict:
+                    raise
+                self._start[node] = self._ready[node] = self._needed(node)
+        for unit in self._units.values():
+            if unit.device == _UNDECIDED:
+                self._settle(unit, self._roomiest(unit), why.FINISH)
+        for node, unit in self._unit_of.items():
+            self.found[node] = unit.device
+
+    # ------------------------------------------------------------------ one node
+
+    def _simulate(self, node: Node) -> None:
+        if is_anywhere(node):
+            self._start[node] = self._ready[node] = self._needed(node)
+            return
+        unit = self._unit(node)
+        if unit is None:
+            self._start[node] = self._ready[node] = self._needed(node)
+            return
+        self._unit_of[node] = unit
+        if unit.device == _UNDECIDED and not unit.waits:
+            self._choose(node, unit)
+        if unit.device == _UNDECIDED:
+            self._start[node] = self._ready[node] = self._needed(node)
+            return
+        self._go(node, unit.device)
+
+    def _unit(self, node: Node) -> _Unit | None:
+        """What a node is placed with; None for nodes that are where their input is."""
+        group = self._groups.group(node)
+        key: object = self._groups.root(node.name)
+        if len(group.members) < 2 and not group.stateful and not node.device:
+            loop = self._loop_of.get(node)
+            if loop is not None and self._devices_of(loop):
+                key = ("loop", loop)
+            elif goes_along(node):
+                return None
+        unit = self._units.get(key)
+        if unit is None:
+            unit = self._new_unit(node, group, key)
+        return unit
+
+    def _new_unit(self, node: Node, group: Group, key: object) -> _Unit:
+        if isinstance(key, tuple):
+            unit = _Unit(group, self._devices_of(key[1]))
+            unit.nodes = self._loops[key[1]]
+            unit.reason = why.LOOP
+        else:
+            unit = _Unit(group, self._groups.candidates(node, group))
+            unit.waits = group.holds
+            before = self._before.get(str(key))
+            if before is not None and before in unit.candidates:
+                unit.device, unit.reason = before, why.STATE
+        self._units[key] = unit
+        if unit.device == _UNDECIDED and len(unit.candidates) == 1:
+            reason = why.REQUESTED if group.requests else why.ONLY
+            self._settle(unit, unit.candidates[0], reason)
+        return unit
+
+    # ------------------------------------------------------------------ choosing
+
+    def _choose(self, node: Node, unit: _Unit) -> None:
+        """Decide a unit by the node of it that comes first."""
+        candidates = self._with_room(node, unit)
+        times = self._times(node, unit, candidates)
+        if max(times.values()) < _GRAIN * self._crossing(node):
+            near = self._nearest(node, candidates)
+            if near is not None:
+                self._settle(unit, near, why.NEAR if unit.reason != why.LOOP else why.LOOP)
+                return
+            if all([self._place_of(source.node) < 0 for source in node.inputs]):
+                unit.waits = True
+                return
+        unit.finishes = {
+            i: max(self._free[i], self._needed(node, i)) + seconds for i, seconds in times.items()
+        }
+        best = min(candidates, key=unit.finishes.__getitem__)
+        grouped = len(unit.group.members) > 1
+        reason = why.ROOM if len(candidates) < len(unit.candidates) else why.FINISH
+        self._settle(unit, best, why.TOGETHER if grouped else reason)
+
+    def _times(self, node: Node, unit: _Unit, candidates: Sequence[int]) -> dict[int, float]:
+        """How long a node, or a whole loop, would take on each device; equal ones share it."""
+        by_kind: dict[int, float] = {}
+        for i in candidates:
+            kind = self._kind[i]
+            if kind not in by_kind:
+                there = self._devices[kind]
+                by_kind[kind] = (
+                    _ROUNDS * sum([self._costs.seconds(each, there) for each in unit.nodes])
+                    if unit.nodes
+                    else self._costs.seconds(node, there)
+                )
+        return {i: by_kind[self._kind[i]] for i in candidates}
+
+    def _crossing(self, node: Node) -> float:
+        """The least that a transfer of the node's inputs would take."""
+        nbytes = sum([self._costs.nbytes(source) for source in node.inputs])
+        first, second = self._devices[:2]
+        return self._costs.transfer_seconds(nbytes, first, second)
+
+    def _nearest(self, node: Node, candidates: Sequence[int]) -> int | None:
+        """The candidate that has most of a node's inputs; None where none has any."""
+        amounts: dict[int, int] = {}
+        for source in node.inputs:
+            place = self._place_of(source.node)
+            if place in candidates:
+                amounts[place] = amounts.get(place, 0) + 1 + self._costs.nbytes(source)
+        if not amounts:
+            return None
+        return max(amounts, key=lambda place: (amounts[place], -place))
+
+    def _settle(self, unit: _Unit, device: int, reason: str) -> None:
+        unit.device, unit.reason = device, reason
+        if unit.group.stateful:
+            self.pinned[self._groups.root(next(iter(unit.group.members)))] = device
+            self.kept_bytes[device] += self._persistent(unit)
+
+    # ------------------------------------------------------------------ times
+
+    def _go(self, node: Node, device: int) -> None:
+        """Let a node run."""
+        self._decide_inputs(node, device)
+        start = max(self._free[device], self._needed(node, device, arrive=True))
+        self._start[node] = start
+        self._ready[node] = self._free[device] = start + self._costs.seconds(
+            node, self._devices[device]
+        )
+        if self._uses:
+            self._account(node, device)
+
+    def _decide_inputs(self, node: Node, device: int) -> None:
+        """What nobody has used yet goes to its first user, and so does all behind it."""
+        mine = self._unit_of.get(node)
+        stack = [source.node for source in node.inputs]
+        while stack:
+            source = stack.pop()
+            unit = self._unit_behind(source)
+            if unit is None or unit is mine or unit.device != _UNDECIDED:
+                continue
+            where = device if device in unit.candidates else self._roomiest(unit)
+            if self._has_room(unit, where):
+                self._settle(unit, where, why.USER)
+            else:
+                self._settle(unit, self._roomiest(unit), why.ROOM)
+            stack += [behind.node for behind in source.inputs]
+
+    def _needed(self, node: Node, device: int = _ANYWHERE, arrive: bool = False) -> float:
+        """When all that a node waits for is there.
+
+        Args:
+          device: the number of the device where it is; without, no transfers count.
+          arrive: whether the transfers happen.
+        """
+        latest = 0.0
+        if device == _ANYWHERE:
+            for need in needs_of(node):
+                latest = max(latest, self._ready.get(need, 0.0))
+            return latest
+        for source in node.inputs:
+            if not is_back_edge(node, source):
+                latest = max(latest, self._arrival(source, device, arrive))
+        for control in node.control_inputs:
+            latest = max(latest, self._ready.get(control, 0.0))
+        return latest
+
+    def _arrival(self, source: Output, device: int, arrive: bool) -> float:
+        """When a value is there; transfers occupy the device that receives."""
+        ready = self._ready.get(source.node, 0.0)
+        place = self._place_of(source.node)
+        if place < 0 or place == device:
+            return ready
+        key = (source.node, source.index, device)
+        known = self._arrived.get(key)
+        if known is not None:
+            return known
+        nbytes = self._costs.nbytes(source)
+        seconds = self._costs.transfer_seconds(nbytes, self._devices[place], self._devices[device])
+        if arrive:
+            self._arrived[key] = ready + seconds
+            names = self._devices[place].name, self._devices[device].name
+            self.crossings.append(Crossing(source, *names, nbytes, ready, ready + seconds))
+        return ready + seconds
+
+    def _place_of(self, node: Node) -> int:
+        """The number of the device of a node, or `_ANYWHERE`, or `_UNDECIDED`."""
+        while True:
+            unit = self._unit_of.get(node)
+            if unit is not None:
+                return unit.device
+            if is_anywhere(node) or not goes_along(node):
+                return _ANYWHERE
+            node = next(s.node for s in node.inputs if not is_back_edge(node, s))
+
+    def _unit_behind(self, node: Node) -> _Unit | None:
+        while node not in self._unit_of:
+            if is_anywhere(node) or not goes_along(node):
+                return None
+            node = next(s.node for s in node.inputs if not is_back_edge(node, s))
+        return self._unit_of[node]
+
+    # ------------------------------------------------------------------ memory
+
+    def _persistent(self, unit: _Unit) -> int:
+        return sum([self._costs.persistent_bytes(m) for m in unit.group.members.values()])
+
+    def _has_room(self, unit: _Unit, device: int) -> bool:
+        limit = self._limits[device]
+        return not limit or self.kept_bytes[device] + self._persistent(unit) <= limit
+
+    def _roomiest(self, unit: _Unit) -> int:
+        """The first candidate that has room for what a unit keeps.
+
+        Raises: ResourceExhaustedError: none has.
+        """
+        for device in unit.candidates:
+            if self._has_room(unit, device):
+                return device
+        names = list(unit.group.members)
+        node = unit.group.members[names[0]]
+        asked = ", ".join(unit.group.requests) or "nothing"
+        rooms = ", ".join(
+            f"{self._devices[i].name} ({self._limits[i]} bytes, {self.kept_bytes[i]} taken)"
+            for i in unit.candidates
+        )
+        raise errors.ResourceExhaustedError(
+            f"{', '.join(names[:5])}{' and others' if len(names) > 5 else ''} keep "
+            f"{self._persistent(unit)} bytes, for which no device has room; requested: {asked}; "
+            f"candidates: {rooms}",
+            op=node.type,
+            node=node.name,
+            line=node.line or None,
+        )
+
+    def _with_room(self, node: Node, unit: _Unit) -> tuple[int, ...]:
+        """The candidates with room for what a node makes; all of them where none has."""
+        if not self._uses:
+            return unit.candidates
+        nbytes = sum([self._costs.nbytes(output) for output in node.outputs])
+        room = [
+            i
+            for i in unit.candidates
+            if not self._limits[i] or self.kept_bytes[i] + self._live[i] + nbytes <= self._limits[i]
+        ]
+        return tuple(room) or unit.candidates
+
+    def _count_uses(self) -> None:
+        for node in self._nodes:
+            self._uses.setdefault(node, 0)
+            for source in node.inputs:
+                self._uses[source.node] = self._uses.get(source.node, 0) + 1
+
+    def _account(self, node: Node, device: int) -> None:
+        """Note what a node's results occupy until their last user has run."""
+        if node.outputs and self._uses.get(node):
+            self._live[device] += sum([self._costs.nbytes(output) for output in node.outputs])
+        for source in node.inputs:
+            left = self._uses[source.node] = self._uses[source.node] - 1
+            place = self._place_of(source.node)
+            if not left and place >= 0:
+                freed = sum([self._costs.nbytes(output) for output in source.node.outputs])
+                self._live[place] -= freed
+
+    # ------------------------------------------------------------------ loops
+
+    def _find_loops(self) -> None:
+        """The outermost loop of each node that is in one."""
+        inside: dict[Node, tuple[str, ...]] = {}
+        for node in self._nodes:
+            around: tuple[str, ...] = ()
+            for need in needs_of(node):
+                other = inside.get(need)
+                if other is not None and len(other) > len(around):
+                    around = other
+            if node.type in ENTERS:
+                around = (*around, node.attrs["frame_name"])
+            elif node.type in EXITS:
+                around = around[:-1]
+            if around:
+                inside[node] = around
+                if not is_anywhere(node):
+                    self._loop_of[node] = around[0]
+                    self._loops.setdefault(around[0], []).append(node)
+
+    def _devices_of(self, loop: str) -> tuple[int, ...]:
+        """The devices that could run a loop whole; none where something in it asks for one."""
+        found = self._loop_devices.get(loop)
+        if found is None:
+            found = tuple(range(len(self._devices)))
+            for node in self._loops[loop]:
+                group = self._groups.group(node)
+                able = () if group.requests else found
+                if able and not group.stateful:
+                    able = self._groups.candidates(node, group)
+                found = tuple([i for i in found if i in able])
+            self._loop_devices[loop] = found
+        return found
+
+    # ------------------------------------------------------------------ report
+
+    def report(self) -> PlacementReport:
+        """What was decided."""
+        rows = []
+        for node in self._nodes:
+            unit = self._unit_of.get(node)
+            if unit is None or unit.device < 0:
+                continue
+            finishes = unit.finishes or dict.fromkeys(unit.candidates, float("nan"))
+            rows.append(
+                NodePlacement(
+                    node.name,
+                    node.type,
+                    self._devices[unit.device].name,
+                    why.REQUESTED if node.device and unit.reason == why.TOGETHER else unit.reason,
+                    {self._devices[i].name: finish for i, finish in finishes.items()},
+                    self._start.get(node, 0.0),
+                    self._ready.get(node, 0.0),
+                )
+            )
+        transfers = [
+            (c.value.name, c.source, c.target, c.nbytes, c.arrival) for c in self.crossings
+        ]
+        return PlacementReport(rows, transfers)
+
+    def times(self) -> dict[Node, tuple[float, float]]:
+        """When each node started and ended."""
+        return {node: (self._start[node], ready) for node, ready in self._ready.items()}

@@ -1,0 +1,135 @@
+"""From a signature of Run to an executable: the passes in their order, placement, partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from weft_exec.config import SessionConfig
+from weft_exec.device import HOST, Device
+from weft_exec.executor.derive import derive
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.parts import derive_parts, placing_on
+from weft_exec.executor.priority import by_priority
+from weft_exec.kernels.registry import kernels_of
+from weft_exec.passes.fold import fold_constants
+from weft_exec.placement import Assigned, Placer
+from weft_graph.node import Node, Output
+from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
+from weft_graph.passes.compression import EXTEND, TRUNCATE, lossy_where_asked
+from weft_graph.passes.inline import inline_calls
+from weft_graph.passes.partition import Part, partition
+from weft_graph.passes.step_graph import StepGraph
+
+if TYPE_CHECKING:
+    from weft_exec.costs import CostModel
+    from weft_exec.explain import StepReport
+
+Watch = Callable[[str, StepGraph], None]
+"""Told of the graph after each stage."""
+
+
+def _ignore(stage: str, step: StepGraph) -> None:
+    pass
+
+
+class Planner:
+    """Plans the steps of one session.
+
+    Args:
+      devices: of the session, the host's first.
+      overlap: what may run side by side.
+    """
+
+    def __init__(self, devices: Sequence[Device], config: SessionConfig, overlap: Overlap) -> None:
+        self._devices = {device.name: device for device in devices}
+        self._host = devices[0]
+        self._away = [device.name for device in devices if device.memory_space != HOST]
+        self._optimize = config.optimize
+        self._overlap = overlap
+        self._lossy = lossy_where_asked(config.lossy_transfers, self._can_compress)
+        self._placer = Placer(devices, config, lambda: self.costs)
+
+    @cached_property
+    def costs(self) -> CostModel:
+        """What placement simulates with."""
+        from weft_exec.costs import CostModel
+
+        return CostModel()
+
+    def extend(self, nodes: Sequence[Node]) -> None:
+        """Take note of new nodes of the session's graph."""
+        self._placer.extend(nodes)
+
+    def plan(
+        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node]
+    ) -> Executable:
+        """The executable of one signature.
+
+        Raises: OpError: a node has no place, or its kernel refuses its attributes.
+        """
+        step = self._prepare(feeds, outputs, targets, _ignore)
+        nodes = by_priority(step.live_nodes())
+        if len(self._devices) == 1:
+            return derive(step, self._placer.place, self._overlap, nodes)
+        assigned = self._placer.assign(nodes)
+        parts = self._parts(step, nodes, assigned)
+        if parts is None:
+            device = self._devices[next(iter(assigned.places.values()), self._host.name)]
+            return derive(step, placing_on(device), self._overlap, nodes)
+        return derive_parts(parts, self._devices, self._overlap, len(step.feeds), len(step.fetches))
+
+    def explain(
+        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node]
+    ) -> StepReport:
+        """What becomes of a step, stage by stage."""
+        from weft_exec.explain import StepReport
+
+        report = StepReport()
+        step = self._prepare(feeds, outputs, targets, report.add_stage)
+        nodes = by_priority(step.live_nodes())
+        assigned = self._placer.assign(nodes)
+        report.placement = assigned.report()
+        for name, part in (self._parts(step, nodes, assigned) or {}).items():
+            report.add_part(name, part)
+        return report
+
+    def _prepare(
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        watch: Watch,
+    ) -> StepGraph:
+        """The graph of a step, optimised."""
+        step = prune(feeds, outputs, targets)
+        watch("pruned", step)
+        if inline_calls(step, self._placer.may_wait):
+            self._placer.note(step.graph.nodes)
+            watch("inlined", step)
+        if self._optimize:
+            simplify(step)
+            fold_constants(step, self._host)
+            eliminate_common_subexpressions(step)
+            watch("optimized", step)
+        return step
+
+    def _parts(
+        self, step: StepGraph, nodes: Sequence[Node], assigned: Assigned
+    ) -> dict[str, Part] | None:
+        """The parts by device; None where one device has it all."""
+        return partition(
+            step,
+            nodes,
+            assigned.places.__getitem__,
+            self._host.name,
+            self._away,
+            assigned.delays() if self._optimize else {},
+            self._lossy,
+        )
+
+    def _can_compress(self, device: str) -> bool:
+        kind = self._devices[device].type
+        return all(kernels_of(op, kind) for op in (TRUNCATE, EXTEND))

@@ -1,0 +1,58 @@
+"""Which values are sent with half of their bits, and the ops that take and give them back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from weft_graph.device_spec import DeviceSpec
+from weft_graph.node import Output
+from weft_graph.op_def import register_op
+from weft_graph.transfers import LOSSY
+from weft_tensor import dtypes
+
+TRUNCATE = "_TruncateMantissa"
+EXTEND = "_ExtendMantissa"
+
+register_op(
+    TRUNCATE,
+    inputs=("x: float32",),
+    outputs=("y: bfloat16",),
+    shape=lambda node: [node.inputs[0].dims],
+    doc="The upper halves of float32 values; NaNs stay NaNs.",
+)
+
+register_op(
+    EXTEND,
+    inputs=("x: bfloat16",),
+    outputs=("y: float32",),
+    shape=lambda node: [node.inputs[0].dims],
+    doc="float32 values with the given upper halves and zeros below.",
+)
+
+Lossy = Callable[[Output, str, str], bool]
+"""Whether a value may lose bits on the way from one device to another."""
+
+
+def nothing_is_lossy(value: Output, source: str, target: str) -> bool:
+    """Every value arrives as it was."""
+    return False
+
+
+def lossy_where_asked(everything: bool, able: Callable[[str], bool]) -> Lossy:
+    """What users have asked for.
+
+    Args:
+      everything: of all float32 values, rather than those of `lossy_transfers`.
+      able: whether a device has kernels that take and give back the bits.
+    """
+
+    def lossy(value: Output, source: str, target: str) -> bool:
+        if value.dtype.base_dtype is not dtypes.float32:
+            return False
+        wanted = everything or any(
+            DeviceSpec.from_string(spec.decode()).matches(DeviceSpec.from_string(target))
+            for spec in value.node.attrs.get(LOSSY, ())
+        )
+        return wanted and able(source) and able(target)
+
+    return lossy
