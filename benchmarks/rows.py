@@ -209,6 +209,28 @@ PROGRAMS = [
         CHECKPOINTS,
         "checkpoints.py",
     ),
+    Program(
+        "device_crossing",
+        (Row("device_crossing", "a value crosses to another CPU device", "µs"),),
+        family="devices",
+    ),
+    Program(
+        "device_products",
+        (
+            Row("device_products_one", "two branches of products on one CPU device"),
+            Row("device_products_two", "the same on two"),
+        ),
+        family="devices",
+    ),
+    *[
+        Program(
+            f"place_{count}",
+            (Row(f"place_{count}", f"{count:,} nodes placed and partitioned over 4 devices", "s"),),
+            WEFT,
+            family="devices",
+        )
+        for count in (9000, 18_000, 36_000)
+    ],
     *plans("tanh", "a plain chain"),
     *plans("negative", "neg of neg of …"),
 ]
@@ -282,6 +304,21 @@ PROMISES = [
         "asynchronous save: stop over a copy in memory",
         1,
         quotient("checkpoint_async_stop", "checkpoint_async_copy"),
+        unit="×",
+    ),
+    Promise("crossing to another CPU device", 15e-6, weft("device_crossing"), unit="s"),
+    Promise(
+        "products on one CPU device over two",
+        1.7,
+        quotient("device_products_one", "device_products_two"),
+        at_least=True,
+        unit="×",
+    ),
+    Promise("36,000 nodes placed and partitioned", 2, weft("place_36000"), unit="s"),
+    Promise(
+        "placing: 36,000 nodes over 9,000 (linear: 4, quadratic: 16)",
+        6,
+        quotient("place_36000", "place_9000"),
         unit="×",
     ),
     Promise(

@@ -389,6 +389,19 @@ def test_chosen_values_lose_half_of_their_bits_on_the_way() -> None:
         np.testing.assert_array_equal(got, want)
 
 
+def test_where_the_choice_is_made_does_not_matter() -> None:
+    x = wf.placeholder(wf.float32, [2])
+    with wf.device("/cpu:0"):
+        y = wf.sin(x)
+    with wf.device("/cpu:1"), wf.get_default_graph().colocate_with(wf.cos(x, name="other")):
+        z = wf.lossy_transfers(y)
+    with wf.device("/cpu:1"):
+        z = z * 1.0
+    value = np.array([0.1, 1.0], np.float32)
+    with wf.Session(config=config(2)) as session:
+        np.testing.assert_array_equal(session.run(z, {x: value}), halved(np.sin(value)))
+
+
 def test_all_values_of_a_session_may_lose_bits() -> None:
     x = wf.placeholder(wf.float32, [3])
     with wf.device("/cpu:1"):

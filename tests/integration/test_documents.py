@@ -20,6 +20,7 @@ PAGES = [
     "docs/queues.md",
     "docs/checkpoints.md",
     "docs/summaries.md",
+    "docs/devices.md",
 ]
 
 

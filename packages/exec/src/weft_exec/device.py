@@ -7,7 +7,7 @@ module that calls `register_device`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from weft_exec.resources import Done, ResourceManager
 from weft_graph.device_spec import DeviceSpec
 from weft_graph.registry import Registry
 from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_tensor.allocator import AllocatorStatistics
 
 HOST: Final = "host"
 """The memory space of this process's processors."""
@@ -117,13 +120,20 @@ class _BringIn:
 class DeviceAttributes:
     """What `Session.list_devices` says of a device."""
 
-    __slots__ = ("device_type", "incarnation", "memory_limit_bytes", "name")
+    __slots__ = ("_allocator", "device_type", "incarnation", "memory_limit_bytes", "name")
 
     def __init__(self, device: Device) -> None:
         self.name = device.name
         self.device_type = device.type
         self.memory_limit_bytes = device.memory_limit
         self.incarnation = id(device)
+        self._allocator = device.allocator
+
+    @property
+    def statistics(self) -> AllocatorStatistics:
+        """What its pool holds now: bytes in use, the most there were, and more."""
+        found: AllocatorStatistics = self._allocator.statistics()
+        return found
 
     def __repr__(self) -> str:
         return f"_DeviceAttributes({self.name}, {self.device_type}, {self.memory_limit_bytes})"
@@ -152,15 +162,14 @@ def make_devices(resources: ResourceManager, config: SessionConfig) -> list[Devi
 
 
 def _cpus(resources: ResourceManager, config: SessionConfig) -> list[Device]:
-    from weft_tensor.allocator import cpu_allocator
+    from weft_exec.virtual_devices import cpu_allocators
 
-    count = config.device_count.get("CPU", 1)
-    if count < 1:
+    count = config.device_count.get("CPU")
+    if count is not None and count < 1:
         raise errors.InvalidArgumentError(f"a session needs a CPU, got device_count CPU: {count}")
-    allocator = cpu_allocator()
     return [
         Device(DeviceSpec("localhost", 0, 0, "CPU", i), allocator, resources, config)
-        for i in range(count)
+        for i, allocator in enumerate(cpu_allocators(count))
     ]
 
 

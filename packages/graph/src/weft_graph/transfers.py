@@ -30,7 +30,7 @@ def lossy_transfers(
       value: float32, any shape.
       devices: the receiving devices for which it holds, in part or whole ("/gpu:0",
         "/job:worker"); all by default.
-    Returns: the same value.
+    Returns: the same value, where `value` is, whatever device is asked for around the call.
     Raises:
       InvalidTypeError: it is not float32.
       InvalidArgumentError: a device's name is malformed.
@@ -42,4 +42,6 @@ def lossy_transfers(
         )
     names = [devices] if isinstance(devices, str) else list(devices or [""])
     specs = [DeviceSpec.from_string(each).to_string().encode() for each in names]
-    return builder.out("Identity", [value], {LOSSY: specs}, name)
+    graph = value.graph
+    with graph.colocate_with(None, ignore_existing=True), graph.device(None):
+        return builder.out("Identity", [value], {LOSSY: specs}, name)

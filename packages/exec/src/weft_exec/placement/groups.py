@@ -55,6 +55,9 @@ class Groups:
     def __init__(self, devices: Sequence[Device], config: SessionConfig) -> None:
         self._devices = devices
         self._soft = config.allow_soft_placement
+        self._by_type: dict[str, list[int]] = {}
+        for i, device in enumerate(devices):
+            self._by_type.setdefault(device.type, []).append(i)
         self._parents: dict[str, str] = {}
         self._groups: dict[str, Group] = {}
         self._matching: dict[str, tuple[int, ...]] = {"": tuple(range(len(devices)))}
@@ -144,8 +147,7 @@ class Groups:
         raise self._impossible(node, group, able)
 
     def _able(self, node: Node) -> list[int]:
-        has = {kind: _runs_on(node, kind) for kind in {d.type for d in self._devices}}
-        return [i for i, device in enumerate(self._devices) if has[device.type]]
+        return [i for kind, own in self._by_type.items() if _runs_on(node, kind) for i in own]
 
     def _matches(self, request: str) -> tuple[int, ...]:
         found = self._matching.get(request)

@@ -192,7 +192,7 @@ class Simulation:
             unit = _Unit(group, self._groups.candidates(node, group))
             unit.waits = group.holds
             before = self._before.get(str(key))
-            if before is not None and before in unit.candidates:
+            if before is not None and (group.holds or before in unit.candidates):
                 unit.device, unit.reason = before, why.STATE
         self._units[key] = unit
         if unit.device == _UNDECIDED and len(unit.candidates) == 1:

@@ -196,6 +196,7 @@ def depths(
     """
     found: dict[Node, int] = {}
     begins: dict[Frame, int] = {}
+    loops = len(flow.frames) > 1
     changed = True
     while changed:
         changed = False
@@ -212,6 +213,8 @@ def depths(
                 depth = max(depth, begins.get(frame, 0))
             changed = changed or found.get(node) != depth
             found[node] = depth
+        if not loops and not delays:  # then what a node needs came before it
+            break
     return found
 
 

@@ -1,0 +1,97 @@
+"""Splitting this machine's processor into several CPU devices, with limits of their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from weft_tensor import errors
+from weft_tensor.allocator import CpuAllocator, cpu_allocator
+
+_MEGABYTE: Final = 1 << 20
+
+
+class PhysicalDevice(NamedTuple):
+    """What this machine has.
+
+    Attributes:
+      name: "/physical_device:CPU:0".
+      device_type: "CPU".
+    """
+
+    name: str
+    device_type: str
+
+
+class VirtualDeviceConfiguration(NamedTuple):
+    """One of the devices that a physical one is split into.
+
+    Attributes:
+      memory_limit: megabytes (2**20 bytes) that its pool may hold, which is where results over
+        64 KB come from; None for no limit.
+    """
+
+    memory_limit: int | None = None
+
+
+_CPU: Final = PhysicalDevice("/physical_device:CPU:0", "CPU")
+_configured: list[tuple[VirtualDeviceConfiguration, CpuAllocator]] = []
+
+
+def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The devices that can be split, all of them or those of a type."""
+    return [_CPU] if device_type in (None, "CPU") else []
+
+
+def set_virtual_device_configuration(
+    device: PhysicalDevice, virtual_devices: Sequence[VirtualDeviceConfiguration] | None
+) -> None:
+    """Split a device for the sessions that are made from now on, which share its pools.
+
+    Args:
+      device: of `list_physical_devices`.
+      virtual_devices: what `/device:CPU:0`, `/device:CPU:1`, ... are; None or nothing for one
+        device without a limit. `ConfigProto.device_count` may ask for more, which have none.
+    Raises: InvalidArgumentError: there is no such device, or a limit is not positive.
+    """
+    _check(device)
+    configurations = list(virtual_devices or ())
+    for each in configurations:
+        limit = each.memory_limit
+        if limit is not None and limit < 1:
+            raise errors.InvalidArgumentError(
+                f"memory_limit must be at least 1 megabyte, got {limit}"
+            )
+    _configured[:] = [(each, _allocator(each, i)) for i, each in enumerate(configurations)]
+
+
+def get_virtual_device_configuration(
+    device: PhysicalDevice,
+) -> list[VirtualDeviceConfiguration] | None:
+    """What a device is split into; None where it is whole.
+
+    Raises: InvalidArgumentError: there is no such device.
+    """
+    _check(device)
+    return [each for each, _ in _configured] or None
+
+
+def cpu_allocators(count: int | None) -> list[Any]:
+    """The pools of a session's CPU devices.
+
+    Args:
+      count: how many devices; as many as were configured where it is None.
+    """
+    own = [allocator for _, allocator in _configured]
+    wanted = max(1, len(own)) if count is None else count
+    return [*own[:wanted], *[cpu_allocator()] * (wanted - len(own))]
+
+
+def _allocator(configuration: VirtualDeviceConfiguration, number: int) -> CpuAllocator:
+    limit = configuration.memory_limit
+    return cpu_allocator() if limit is None else CpuAllocator(limit * _MEGABYTE, f"CPU:{number}")
+
+
+def _check(device: PhysicalDevice) -> None:
+    if device != _CPU:
+        raise errors.InvalidArgumentError(f"this machine has {_CPU.name}, got {device!r}")
