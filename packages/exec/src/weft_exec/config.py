@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft_tensor import errors
 
 _EXECUTORS = ("", "DEFAULT", "READY_QUEUE", "SINGLE_THREADED_EXECUTOR")
+
+
+class GpuOptions(NamedTuple):
+    """What a session asks of GPUs.
+
+    Attributes:
+      memory_fraction: of a GPU's memory that the process may use; 0 for nearly all that is free.
+      allow_growth: take memory when it is needed, not all at once.
+      visible_device_list: comma-separated numbers of the GPUs to use; "" for all.
+    """
+
+    memory_fraction: float = 0.0
+    allow_growth: bool = False
+    visible_device_list: str = ""
 
 
 class SessionConfig:
@@ -26,6 +40,7 @@ class SessionConfig:
       measure_every, measure_after: let every so many steps of a signature tell the cost model what
         they took, when so many were run; 0 for never.
       lossy_transfers: send float32 values between devices with half of their bits.
+      gpu: what it asks of GPUs.
       executor_type: "" to choose for each step, "READY_QUEUE" to schedule all of it node by node,
         "SINGLE_THREADED_EXECUTOR" to run kernels one after the other.
     """
@@ -35,6 +50,7 @@ class SessionConfig:
         "deterministic",
         "device_count",
         "executor_type",
+        "gpu",
         "inter_op_threads",
         "intra_op_threads",
         "log_device_placement",
@@ -59,6 +75,7 @@ class SessionConfig:
         lossy_transfers: bool = False,
         measure_every: int = 0,
         measure_after: int = 0,
+        gpu: GpuOptions | None = None,
     ) -> None:
         if executor_type not in _EXECUTORS:
             raise errors.InvalidArgumentError(
@@ -83,6 +100,12 @@ class SessionConfig:
                 raise errors.InvalidArgumentError(
                     f"graph_options.build_cost_model{what} must be at least 0, got {count}"
                 )
+        self.gpu = gpu or GpuOptions()
+        if not 0 <= self.gpu.memory_fraction <= 1:
+            raise errors.InvalidArgumentError(
+                "gpu_options.per_process_gpu_memory_fraction must be in [0, 1], got "
+                f"{self.gpu.memory_fraction}"
+            )
         self.measure_every = measure_every
         self.measure_after = measure_after
         self.executor_type = "" if executor_type == "DEFAULT" else executor_type
@@ -113,7 +136,14 @@ class SessionConfig:
             proto.graph_options.enable_bfloat16_sendrecv,
             proto.graph_options.build_cost_model,
             proto.graph_options.build_cost_model_after,
+            _gpu_options(proto.gpu_options),
         )
+
+
+def _gpu_options(proto: Any) -> GpuOptions:
+    return GpuOptions(
+        proto.per_process_gpu_memory_fraction, proto.allow_growth, proto.visible_device_list
+    )
 
 
 def _deterministic(proto: Any) -> bool:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 WORTH_A_THREAD = 1e-4
 """Seconds that a kernel must take for a hop to another thread to pay."""
-LET_START = 1e-3
-"""Seconds that the pool has for starting a kernel before the driver takes it back."""
 
 _log = logging.getLogger("weft")
 
@@ -187,8 +185,12 @@ class Driver:
     # ----------------------------------------------------------------- receiving
 
     def _wait(self) -> None:
-        """Run what no thread has started yet, or else wait for something to come in."""
-        if self._abroad and self._on_pool and self._give_way():
+        """Run what no thread has started yet, or else wait for something to come in.
+
+        While other memory spaces are to be served, only what no thread is there for.
+        """
+        if self._abroad and self._pool is not None and self._pool.has_room:
+            self._receive(block=True)
             return
         for token, task in self._on_pool.items():
             if task.claim():
@@ -196,15 +198,6 @@ class Driver:
                 self._completed(token, self._run_entry(token))
                 return
         self._receive(block=True)
-
-    def _give_way(self) -> bool:
-        """Let the pool start what was given to it; returns whether something came in meanwhile."""
-        try:
-            posted = self._mailbox.get(True, LET_START)
-        except Empty:
-            return False
-        self._take_in(*posted)
-        return True
 
     def _receive(self, block: bool) -> None:
         """Handle what came in; with `block`, wait for something first."""

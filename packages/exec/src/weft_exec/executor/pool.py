@@ -44,12 +44,20 @@ class ThreadPool:
         self.size = size
         self._tasks: SimpleQueue[Task] = SimpleQueue()
         self._started = False
+        self._unfinished = 0
         self._lock = threading.Lock()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether there is a thread for each task that was submitted, so that all of them start."""
+        return self._unfinished <= self.size
 
     def submit(self, task: Task) -> None:
         """Run `task`, which must not raise, on some thread."""
         if not self._started:
             self._start()
+        with self._lock:
+            self._unfinished += 1
         self._tasks.put(task)
 
     def _start(self) -> None:
@@ -64,6 +72,8 @@ class ThreadPool:
         np.seterr(all="ignore")
         while True:
             self._tasks.get()()
+            with self._lock:
+                self._unfinished -= 1
 
 
 _pools: dict[int, ThreadPool] = {}

@@ -102,4 +102,6 @@ def _arrows(report: PlacementReport, lanes: Sequence[str], scale: float) -> Iter
 def _axis(seconds: float, scale: float, height: int) -> Iterator[str]:
     for i in range(6):
         x = _LABELS + seconds * scale * i / 5
-        yield f'<text x="{x:.2f}" y="{height - 8}">{seconds * i / 5 * 1e6:.0f} µs</text>'
+        anchor = "end" if i == 5 else "middle" if i else "start"
+        label = f"{seconds * i / 5 * 1e6:.0f} µs"
+        yield f'<text x="{x:.2f}" y="{height - 8}" text-anchor="{anchor}">{label}</text>'

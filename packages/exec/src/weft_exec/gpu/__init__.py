@@ -1,0 +1,7 @@
+"""GPUs as devices, on CuPy.
+
+Nothing here imports CuPy before a session finds that it is installed. What a value on a GPU is,
+and which values stay in the host's memory, is in `residency.py`; one GPU of the process with its
+streams, pool and copies in `hardware.py`; what a session sees of it in `device.py`; how kernels are
+registered and run in `registration.py`; the kernels in `kernels/`.
+"""

@@ -1,0 +1,122 @@
+"""The memory of one GPU: CuPy's pool behind the interface of `weft_tensor.allocator`."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final
+
+import numpy as np
+
+from weft_tensor import errors
+from weft_tensor.allocator import AllocatorStatistics
+from weft_tensor.buffer import Buffer
+
+_OBSERVED: Final = 1 << 20
+"""Allocations of at least so many bytes look at how much is in use, which takes the pool's time."""
+
+
+class GpuAllocator:
+    """A pool of CuPy's that belongs to one GPU, with a limit and counters.
+
+    CuPy keeps blocks apart by stream, so a block that was freed is given out again only to work
+    that comes after its last use on the same stream.
+
+    Args:
+      cupy: the module.
+      index: CUDA's number of the GPU.
+      limit: bytes that the pool may hold; 0 for no limit.
+    """
+
+    def __init__(self, cupy: Any, index: int, limit: int) -> None:
+        self.name = f"GPU {index}"
+        self._cupy = cupy
+        self._index = index
+        self._limit = limit
+        self._pool = cupy.cuda.MemoryPool()
+        self._lock = threading.Lock()
+        self._count = self._largest = self._peak = 0
+        with cupy.cuda.Device(index):
+            self._pool.set_limit(size=limit)
+
+    def malloc(self, size: int) -> Any:
+        """Memory for CuPy's arrays; what CuPy calls while the device's kernels run.
+
+        Raises: ResourceExhaustedError: the limit is reached, or the GPU has no more.
+        """
+        try:
+            found = self._pool.malloc(size)
+        except MemoryError as cause:
+            raise self._exhausted(size) from cause
+        with self._lock:
+            self._count += 1
+            self._largest = max(self._largest, size)
+        if size >= _OBSERVED:
+            self._observe()
+        return found
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, label: str | None = None) -> Any:
+        """An uninitialised array on the GPU, for work on the current stream.
+
+        Raises: ResourceExhaustedError: it does not fit.
+        """
+        cupy = self._cupy
+        with cupy.cuda.Device(self._index), cupy.cuda.using_allocator(self.malloc):
+            return cupy.empty(shape, dtype)
+
+    def allocate(self, nbytes: int, label: str | None = None) -> Buffer:
+        """Refuse: a buffer is memory that the host reads.
+
+        Raises: UnimplementedError: always.
+        """
+        raise errors.UnimplementedError(f"{self.name} has no buffers that the host can read")
+
+    def reserve(self) -> None:
+        """Take all memory up to the limit from the system now, as one block of the pool.
+
+        Raises: ResourceExhaustedError: the GPU has less.
+        """
+        free = self._limit - self.statistics().bytes_reserved
+        if self._limit and free > 0:
+            with self._cupy.cuda.Device(self._index):
+                self.malloc(free // 512 * 512)  # freed at once, and kept by the pool
+
+    def statistics(self) -> AllocatorStatistics:
+        """The counters now; the peak is that of allocations of at least 1 MiB."""
+        used = self._observe()
+        with self._cupy.cuda.Device(self._index):
+            reserved, free = self._pool.total_bytes(), self._pool.free_bytes()
+        with self._lock:
+            return AllocatorStatistics(
+                used, self._peak, reserved, self._limit or None, free, self._count, self._largest
+            )
+
+    def trim(self) -> int:
+        """Give unused blocks back to the system; returns how many bytes."""
+        with self._cupy.cuda.Device(self._index):
+            before = self._pool.total_bytes()
+            self._pool.free_all_blocks()
+            return int(before - self._pool.total_bytes())
+
+    def _observe(self) -> int:
+        with self._cupy.cuda.Device(self._index):
+            used = int(self._pool.used_bytes())
+        with self._lock:
+            self._peak = max(self._peak, used)
+        return used
+
+    def _exhausted(self, size: int) -> errors.ResourceExhaustedError:
+        stats = self.statistics()
+        limit = f"the limit is {stats.bytes_limit} bytes" if stats.bytes_limit else "it has no more"
+        return errors.ResourceExhaustedError(
+            f"{self.name} has no room for {size} bytes: {limit}, {stats.bytes_in_use} in use, "
+            f"{stats.bytes_reserved} reserved, {stats.num_allocs} allocations so far",
+            details={"allocator": self.name, "requested": size, "statistics": stats._asdict()},
+        )
+
+
+def nbytes_of(shape: tuple[int, ...], dtype: Any) -> int:
+    """Size of an array in bytes."""
+    count = int(np.dtype(dtype).itemsize)
+    for size in shape:
+        count *= size
+    return count

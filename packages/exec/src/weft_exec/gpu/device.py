@@ -1,0 +1,131 @@
+"""GPUs as devices of a session."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, Final
+
+from weft_exec.config import SessionConfig
+from weft_exec.device import Device, register_device
+from weft_exec.resources import Done, ResourceManager
+from weft_graph.device_spec import DeviceSpec
+from weft_tensor import errors
+
+TYPE: Final = "GPU"
+_ASIDE: Final = 1 << 20
+"""Values of the host of more bytes than this are staged by a thread of the GPU's."""
+
+
+class GpuDevice(Device):
+    """A GPU, as one session sees it; its values are CuPy's arrays.
+
+    Attributes:
+      hardware: what it shares with the devices of other sessions.
+      core: a device of the host, for kernels whose inputs have all stayed there.
+      properties: name, compute capability (major, minor), bytes of memory, multiprocessors.
+      performance: what its kernels may reach, from its properties.
+    """
+
+    def __init__(
+        self, hardware: Any, ordinal: int, resources: ResourceManager, config: SessionConfig
+    ) -> None:
+        from weft_exec.gpu.properties import performance_of, read_properties
+        from weft_tensor.allocator import cpu_allocator
+
+        spec = DeviceSpec("localhost", 0, 0, TYPE, ordinal)
+        super().__init__(spec, hardware.allocator, resources, config)
+        self.hardware = hardware
+        self.xp = hardware.cupy
+        self.memory_space = f"gpu {hardware.index}"
+        self.core = Device(spec, cpu_allocator(), resources, config)
+        self.properties = read_properties(hardware.cupy, hardware.index)
+        self.performance = performance_of(self.properties)
+
+    @property
+    def description(self) -> str:
+        """Name, compute capability and memory, in words."""
+        found = self.properties
+        major, minor = found.compute_capability
+        return f"{found.name}, compute capability {major}.{minor}, {found.memory >> 20} MiB"
+
+    def active(self) -> AbstractContextManager[None]:
+        """Let CuPy work on this GPU, its pool and its stream of kernels."""
+        found: AbstractContextManager[None] = self.hardware.active()
+        return found
+
+    def link_to(self, other: Device) -> Any:
+        """What carries values to another device, or None where nothing is known."""
+        from weft_exec.gpu.properties import link_between_gpus, link_to_host
+
+        if isinstance(other, GpuDevice):
+            return link_between_gpus(self.hardware, other.hardware)
+        return link_to_host(self.properties) if other.type == "CPU" else None
+
+    # ------------------------------------------------------------------ copies
+
+    def is_own(self, value: Any) -> bool:
+        """Whether a value is an array in the memory of a GPU."""
+        return isinstance(value, self.xp.ndarray)
+
+    def own(self, value: Any) -> Any:
+        """A value as an array of this GPU, wherever it has stayed; objects are left alone."""
+        from weft_exec.gpu.residency import is_of_host
+
+        if is_of_host(value) and not value.dtype.hasobject:
+            return self.hardware.bring_in(value)
+        return value
+
+    def to_host(self, value: Any) -> Any:
+        """A value in the host's memory; waits for it."""
+        return self.hardware.take_out(value) if self.is_own(value) else value
+
+    def from_host(self, value: Any) -> Any:
+        """A value of the host on the GPU, unless it is one that stays on the host.
+
+        Raises: ResourceExhaustedError: it does not fit into the GPU's memory.
+        """
+        from weft_exec.gpu.residency import stays
+
+        return value if stays(value) else self.hardware.bring_in(value)
+
+    def send(self, value: Any, done: Done) -> None:
+        """Call `done` with the value in the host's memory, from a thread; waits for nothing."""
+        if self.is_own(value):
+            self.hardware.take_out_aside(value, done)
+        else:
+            done(value)
+
+    def receive(self, value: Any, source: Device, done: Done) -> None:
+        """Bring in a value of the host or of another GPU."""
+        from weft_exec.gpu.residency import is_of_host, stays
+
+        if isinstance(source, GpuDevice) and self.is_own(value):
+            done(self.hardware.bring_over(value, source.hardware))
+        elif is_of_host(value) and not stays(value) and value.nbytes > _ASIDE:
+            self.hardware.bring_in_aside(value, done)
+        else:
+            super().receive(value, source, done)
+
+
+def _make(resources: ResourceManager, config: SessionConfig) -> list[Device]:
+    """The GPUs of a session; none, at no cost, where CuPy is not installed."""
+    wanted = config.device_count.get(TYPE)
+    if wanted is not None and wanted < 0:
+        raise errors.InvalidArgumentError(f"device_count of GPU must be at least 0, got {wanted}")
+    if wanted == 0:
+        return []
+    from weft_exec.gpu import discovery
+
+    chosen = discovery.visible(config.gpu)[:wanted]
+    if not chosen:
+        return []
+    from weft_exec.gpu import kernels
+
+    kernels.register_all()
+    return [
+        GpuDevice(discovery.gpu(index, config.gpu), ordinal, resources, config)
+        for ordinal, index in enumerate(chosen)
+    ]
+
+
+register_device(TYPE, _make)

@@ -1,0 +1,118 @@
+"""Which GPUs the process has."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import logging
+import threading
+from typing import Any, Final
+
+from weft_exec.config import GpuOptions
+from weft_exec.gpu.hardware import Gpu
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+_lock = threading.Lock()
+_gpus: dict[int, Gpu] = {}
+_state: dict[str, Any] = {}
+
+_MINIMAL_RESERVE: Final = 300 << 20
+_RESERVED_SHARE: Final = 0.06
+
+
+def modules() -> tuple[Any, Any] | None:
+    """CuPy and its extensions, or None where they cannot be used; asked for once."""
+    with _lock:
+        if "modules" not in _state:
+            _state["modules"], _state["count"] = _find()
+        found: tuple[Any, Any] | None = _state["modules"]
+        return found
+
+
+def forget() -> None:
+    """Look again when asked next; for tests, which put something else in CuPy's place."""
+    with _lock:
+        _state.clear()
+        _gpus.clear()
+
+
+def _find() -> tuple[tuple[Any, Any] | None, int]:
+    if importlib.util.find_spec("cupy") is None:
+        return None, 0
+    try:
+        cupy, cupyx = importlib.import_module("cupy"), importlib.import_module("cupyx")
+    except (ImportError, OSError) as error:
+        _log.warning("CuPy is installed, but cannot be loaded, so there are no GPUs: %s", error)
+        return None, 0
+    try:
+        count = int(cupy.cuda.runtime.getDeviceCount())
+    except RuntimeError as error:  # CUDARuntimeError is one
+        _log.warning("CuPy finds no GPU: %s%s", error, _versions(cupy))
+        return None, 0
+    if not count:
+        _log.warning("CuPy finds no GPU")
+        return None, 0
+    return (cupy, cupyx), count
+
+
+def _versions(cupy: Any) -> str:
+    """What the driver and CuPy were made for, where they tell."""
+    runtime = cupy.cuda.runtime
+    try:
+        wanted, have = runtime.runtimeGetVersion(), runtime.driverGetVersion()
+    except RuntimeError:
+        return ""
+    if not have:
+        return " (there is no CUDA driver)"
+    note = f" (CuPy is built for CUDA {wanted // 1000}.{wanted % 1000 // 10}, the driver supports "
+    return f"{note}up to {have // 1000}.{have % 1000 // 10})"
+
+
+def visible(options: GpuOptions) -> list[int]:
+    """CUDA's numbers of the GPUs of a session, in the order of its devices.
+
+    Raises: InvalidArgumentError: visible_device_list names none, one twice, or one that is not.
+    """
+    if modules() is None:
+        return []
+    count: int = _state["count"]
+    if not options.visible_device_list:
+        return list(range(count))
+    try:
+        chosen = [int(part) for part in options.visible_device_list.split(",")]
+    except ValueError:
+        chosen = [-1]
+    if len(set(chosen)) != len(chosen) or any(not 0 <= index < count for index in chosen):
+        raise errors.InvalidArgumentError(
+            "gpu_options.visible_device_list must be a list of different numbers in "
+            f"[0, {count}), got {options.visible_device_list!r}"
+        )
+    return chosen
+
+
+def gpu(index: int, options: GpuOptions) -> Gpu:
+    """A GPU of the process. The options of whoever asks for it first decide over its memory.
+
+    Raises: ResourceExhaustedError: it has less memory than the options ask for.
+    """
+    found = modules()
+    assert found is not None
+    cupy, cupyx = found
+    with _lock:
+        made = _gpus.get(index)
+        if made is None:
+            made = Gpu(cupy, cupyx, index, _limit(cupy, index, options.memory_fraction))
+            if not options.allow_growth:
+                made.allocator.reserve()
+            _gpus[index] = made
+        return made
+
+
+def _limit(cupy: Any, index: int, fraction: float) -> int:
+    """Bytes that a process may use of a GPU: a fraction of all, or what is free but for a rest."""
+    with cupy.cuda.Device(index):
+        free, total = cupy.cuda.runtime.memGetInfo()
+    if fraction:
+        return int(total * fraction)
+    return max(int(free) - max(_MINIMAL_RESERVE, int(free * _RESERVED_SHARE)), 1 << 20)

@@ -1,0 +1,192 @@
+"""One GPU of the process: its pool, a stream for kernels and one for copies in each direction.
+
+Streams. Kernels run on `compute`. Nothing waits on the host for what a stream does: one stream
+waits for an event of another.
+
+- A copy in goes from pinned memory to a landing place of the copy-in stream; the compute stream
+  waits for that, and moves it to a block of its own. So copies in never wait for kernels, and a
+  block of the compute stream is written by that stream alone. The copy within the device runs at
+  the rate of its memory, a small part of what the copy over the bus takes.
+- A copy out waits for an event of the compute stream, and goes to pinned memory; a thread waits
+  for its end.
+
+What a stream still uses is held until its event has passed. The streams are ordinary ones, so work
+that others enqueue on CUDA's default stream comes in order with them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from weft_exec.gpu.allocator import GpuAllocator
+from weft_exec.gpu.worker import Worker
+from weft_exec.resources import Done
+
+
+class _Held:
+    """What streams still use, each with the event that ends that."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._items: deque[tuple[Any, tuple[Any, ...]]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def hold(self, event: Any, *values: Any) -> None:
+        """Hold values until `event` has passed, and let go of those whose events have."""
+        with self._lock:
+            self._items.append((event, values))
+            while self._items and self._items[0][0].done:
+                self._items.popleft()
+
+
+class Gpu:
+    """One GPU, which the devices of all sessions share.
+
+    Attributes:
+      index: CUDA's number.
+      allocator: its memory.
+      compute, copy_in, copy_out: its streams.
+    """
+
+    def __init__(self, cupy: Any, cupyx: Any, index: int, limit: int) -> None:
+        self.cupy = cupy
+        self.index = index
+        self.name = f"GPU {index}"
+        self._pinned = cupyx.empty_pinned
+        self.allocator = GpuAllocator(cupy, index, limit)
+        with cupy.cuda.Device(index):
+            self.compute = cupy.cuda.Stream()
+            self.copy_in = cupy.cuda.Stream()
+            self.copy_out = cupy.cuda.Stream()
+        self._arriving = _Held()
+        self._sender = Worker(f"{self.name} out")
+        self._receiver = Worker(f"{self.name} in")
+
+    @contextmanager
+    def active(self, stream: Any = None) -> Iterator[None]:
+        """Let CuPy work on this GPU, its pool and a stream, by default that of kernels."""
+        cuda = self.cupy.cuda
+        with (
+            cuda.Device(self.index),
+            self.compute if stream is None else stream,
+            cuda.using_allocator(self.allocator.malloc),
+        ):
+            yield
+
+    def _event(self, blocking: bool = False) -> Any:
+        return self.cupy.cuda.Event(block=blocking, disable_timing=True)
+
+    # ------------------------------------------------------------------ copies in
+
+    def bring_in(self, value: Any) -> Any:
+        """A copy of a value of the host, which may be changed as soon as this returns.
+
+        Raises: ResourceExhaustedError: it does not fit.
+        """
+        if not value.size:
+            return self._empty(value)
+        staged = self._pinned(value.shape, value.dtype)
+        np.copyto(staged, value)
+
+        def fill(landing: Any) -> None:
+            landing.set(staged, stream=self.copy_in)
+
+        return self._land(value, fill, staged)
+
+    def bring_over(self, value: Any, source: Gpu) -> Any:
+        """A copy of an array of another GPU.
+
+        Raises: ResourceExhaustedError: it does not fit.
+        """
+        if not value.size:
+            return self._empty(value)
+        with source.active():
+            whole = self.cupy.ascontiguousarray(value).reshape(value.shape)
+            ready = source.compute.record(self._event())
+        self.copy_in.wait_event(ready)
+
+        def fill(landing: Any) -> None:
+            landing.data.copy_from_device_async(whole.data, whole.nbytes, stream=self.copy_in)
+
+        return self._land(whole, fill, whole)
+
+    def _empty(self, value: Any) -> Any:
+        with self.active():
+            return self.cupy.empty(value.shape, value.dtype)
+
+    def _land(self, value: Any, fill: Callable[[Any], None], *held: Any) -> Any:
+        with self.active(self.copy_in):
+            landing = self.cupy.empty(value.shape, value.dtype)
+            fill(landing)
+            landed = self.copy_in.record(self._event())
+        with self.active():
+            result = self.cupy.empty(value.shape, value.dtype)
+            self.compute.wait_event(landed)
+            self.cupy.copyto(result, landing)
+            taken = self.compute.record(self._event())
+        self._arriving.hold(taken, landing, *held)
+        return result
+
+    def bring_in_aside(self, value: Any, done: Done) -> None:
+        """Call `done` with a copy of a value of the host, from a thread of the GPU's."""
+
+        def bring() -> None:
+            try:
+                result = self.bring_in(value)
+            except Exception as error:  # because whoever waits must be told
+                done.fail(error)
+            else:
+                done(result)
+
+        self._receiver.submit(bring)
+
+    # ------------------------------------------------------------------ copies out
+
+    def take_out(self, value: Any) -> Any:
+        """A value of the GPU in the host's memory; waits for it."""
+        return self._begin(value)()
+
+    def take_out_aside(self, value: Any, done: Done) -> None:
+        """Call `done` with a value of the GPU in the host's memory, from a thread of the GPU's."""
+        finish = self._begin(value)
+
+        def wait() -> None:
+            try:
+                result = finish()
+            except Exception as error:  # because whoever waits must be told
+                done.fail(error)
+            else:
+                done(result)
+
+        self._sender.submit(wait)
+
+    def _begin(self, value: Any) -> Callable[[], Any]:
+        """Enqueue a copy out, and return what waits for it."""
+        if not value.size:
+            return lambda: np.empty(value.shape, value.dtype)
+        with self.active():
+            whole = self.cupy.ascontiguousarray(value).reshape(value.shape)
+            ready = self.compute.record(self._event())
+        self.copy_out.wait_event(ready)
+        staged = self._pinned(whole.shape, whole.dtype)
+        with self.active(self.copy_out):
+            whole.get(stream=self.copy_out, out=staged, blocking=False)
+            over = self.copy_out.record(self._event(blocking=True))
+
+        def finish() -> Any:
+            over.synchronize()
+            # Pinned memory is scarce, and is not given to whoever fetches.
+            return np.array(staged)[()] if whole.shape == () else np.array(staged)
+
+        return finish
+
+    def __repr__(self) -> str:
+        return f"<Gpu {self.index}>"

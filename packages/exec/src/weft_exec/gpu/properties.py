@@ -1,0 +1,83 @@
+"""What a GPU is, and what may be expected of it."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from weft_exec.costs.performance import (
+    DEVICES,
+    SAME_MEMORY,
+    SAME_PROCESS,
+    DevicePerformance,
+    LinkPerformance,
+)
+
+_OVERHEAD: Final = 1e-5
+_REACHED: Final = 0.6
+"""The part of a peak that kernels reach as a rule."""
+_CORES: Final = {5: 128, 6: 64, 7: 64, 8: 64, 9: 128, 10: 128, 12: 128}
+"""Units for float32 in a multiprocessor, by the major compute capability."""
+_OTHER_CORES: Final = {(6, 1): 128, (6, 2): 128, (8, 6): 128, (8, 7): 128, (8, 9): 128}
+
+
+class GpuProperties(NamedTuple):
+    """What CUDA tells of a GPU.
+
+    Attributes:
+      name: the product's.
+      compute_capability: major, minor.
+      memory: bytes.
+      multiprocessors: how many.
+      clock, memory_clock: in Hz; 0 where CUDA does not tell.
+      bus: width of the way to its memory, in bits.
+    """
+
+    name: str
+    compute_capability: tuple[int, int]
+    memory: int
+    multiprocessors: int
+    clock: float
+    memory_clock: float
+    bus: int
+
+
+def read_properties(cupy: Any, index: int) -> GpuProperties:
+    """The properties of a GPU. CUDA 13 tells the clocks as attributes of the device alone."""
+    found = cupy.cuda.runtime.getDeviceProperties(index)
+    attributes = cupy.cuda.Device(index).attributes
+    name = found["name"]
+    return GpuProperties(
+        name.decode() if isinstance(name, bytes) else str(name),
+        (int(found["major"]), int(found["minor"])),
+        int(found["totalGlobalMem"]),
+        int(found["multiProcessorCount"]),
+        1e3 * (found.get("clockRate") or attributes.get("ClockRate", 0)),
+        1e3 * (found.get("memoryClockRate") or attributes.get("MemoryClockRate", 0)),
+        int(found.get("memoryBusWidth", 0)),
+    )
+
+
+def performance_of(found: GpuProperties) -> DevicePerformance:
+    """Float32 operations and bytes per second that kernels may reach."""
+    usual = DEVICES["GPU"]
+    capability = found.compute_capability
+    cores = _OTHER_CORES.get(capability) or _CORES.get(capability[0], 128)
+    flops = 2.0 * found.multiprocessors * cores * found.clock * _REACHED
+    bandwidth = 2.0 * found.memory_clock * found.bus / 8 * _REACHED
+    return DevicePerformance(flops or usual.flops, bandwidth or usual.bandwidth, _OVERHEAD)
+
+
+def link_to_host(found: GpuProperties) -> LinkPerformance:
+    """PCI Express of the GPU's generation; pinned memory reaches most of it."""
+    generation = {6: 1.0, 7: 1.0, 8: 2.0, 9: 4.0, 10: 4.0, 12: 4.0}
+    factor = generation.get(found.compute_capability[0], 1.0)
+    return LinkPerformance(1.2e10 * factor, SAME_PROCESS.latency)
+
+
+def link_between_gpus(source: Any, target: Any) -> LinkPerformance:
+    """What carries arrays from one GPU to another: directly, or through the host's memory."""
+    if source.index == target.index:
+        return SAME_MEMORY
+    if source.cupy.cuda.runtime.deviceCanAccessPeer(target.index, source.index):
+        return LinkPerformance(5e10, SAME_PROCESS.latency)
+    return SAME_PROCESS
