@@ -37,6 +37,8 @@ class SessionConfig:
       timeout_ms: limit of every Run, 0 for none.
       deterministic: one fixed order and one BLAS thread.
       optimize: run the graph passes.
+      memory_optimization: a name of `RewriterConfig.MemOptType`: what is done about memory.
+      gradient_scope: the name scope of nodes that it takes for gradients.
       measure_every, measure_after: let every so many steps of a signature tell the cost model what
         they took, when so many were run; 0 for never.
       lossy_transfers: send float32 values between devices with half of their bits.
@@ -51,12 +53,14 @@ class SessionConfig:
         "device_count",
         "executor_type",
         "gpu",
+        "gradient_scope",
         "inter_op_threads",
         "intra_op_threads",
         "log_device_placement",
         "lossy_transfers",
         "measure_after",
         "measure_every",
+        "memory_optimization",
         "optimize",
         "timeout_ms",
     )
@@ -76,6 +80,8 @@ class SessionConfig:
         measure_every: int = 0,
         measure_after: int = 0,
         gpu: GpuOptions | None = None,
+        memory_optimization: str = "DEFAULT_MEM_OPT",
+        gradient_scope: str = "",
     ) -> None:
         if executor_type not in _EXECUTORS:
             raise errors.InvalidArgumentError(
@@ -108,6 +114,8 @@ class SessionConfig:
             )
         self.measure_every = measure_every
         self.measure_after = measure_after
+        self.memory_optimization = memory_optimization
+        self.gradient_scope = gradient_scope or "gradients/"
         self.executor_type = "" if executor_type == "DEFAULT" else executor_type
 
     @staticmethod
@@ -123,6 +131,7 @@ class SessionConfig:
         if getattr(getattr(proto, "DESCRIPTOR", None), "name", "") != "ConfigProto":
             raise errors.InvalidTypeError(f"config must be a ConfigProto, got {proto!r}")
         level = proto.graph_options.optimizer_options.opt_level
+        rewrites = proto.graph_options.rewrite_options
         return SessionConfig(
             proto.inter_op_parallelism_threads,
             proto.intra_op_parallelism_threads,
@@ -137,6 +146,8 @@ class SessionConfig:
             proto.graph_options.build_cost_model,
             proto.graph_options.build_cost_model_after,
             _gpu_options(proto.gpu_options),
+            rewrites.MemOptType.Name(rewrites.memory_optimization),
+            rewrites.memory_optimizer_target_node_name_scope,
         )
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from weft_exec.costs import CostModel
     from weft_exec.explain import StepReport
 
+_SWAPPING = frozenset({"DEFAULT_MEM_OPT", "HEURISTICS", "SWAPPING_HEURISTICS"})
+
 Watch = Callable[[str, StepGraph], None]
 """Told of the graph after each stage."""
 
@@ -47,6 +49,7 @@ class Planner:
         self._devices = {device.name: device for device in devices}
         self._host = devices[0]
         self._away = [device.name for device in devices if device.memory_space != HOST]
+        self._config = config
         self._optimize = config.optimize
         self._overlap = overlap
         self._lossy = lossy_where_asked(config.lossy_transfers, self._can_compress)
@@ -71,10 +74,10 @@ class Planner:
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
         step = self._prepare(feeds, outputs, targets, _ignore)
-        nodes = by_priority(step.live_nodes())
         if len(self._devices) == 1:
+            nodes = by_priority(step.live_nodes())
             return derive(step, self._placer.place, self._overlap, nodes)
-        assigned = self._placer.assign(nodes)
+        nodes, assigned = self._assign(step)
         parts = self._parts(step, nodes, assigned)
         if parts is None:
             device = self._devices[next(iter(assigned.places.values()), self._host.name)]
@@ -89,8 +92,7 @@ class Planner:
 
         report = StepReport()
         step = self._prepare(feeds, outputs, targets, report.add_stage)
-        nodes = by_priority(step.live_nodes())
-        assigned = self._placer.assign(nodes)
+        nodes, assigned = self._assign(step)
         report.placement = assigned.report()
         for name, part in (self._parts(step, nodes, assigned) or {}).items():
             report.add_part(name, part)
@@ -114,7 +116,60 @@ class Planner:
             fold_constants(step, self._host)
             eliminate_common_subexpressions(step)
             watch("optimized", step)
+            if self._spare_memory(step):
+                watch("with less memory", step)
         return step
+
+    def _spare_memory(self, step: StepGraph) -> int:
+        """Let a step need less memory, as the options or a device's limit ask for."""
+        limited = [device for device in self._devices.values() if device.memory_limit]
+        mode = self._config.memory_optimization
+        if mode == "NO_MEM_OPT" or (mode == "DEFAULT_MEM_OPT" and not limited):
+            return 0
+        from weft_graph.passes.memory_optimization import MemoryOptions, optimize_memory
+
+        return optimize_memory(
+            step,
+            MemoryOptions(
+                mode=mode,
+                scope=self._config.gradient_scope,
+                limit=self._room(limited[0], step) if len(limited) == 1 else None,
+                run_order=by_priority,
+            ),
+        )
+
+    def _room(self, device: Device, step: StepGraph) -> int:
+        """The bytes of a device that are not taken by variables of a step."""
+        kept = sum([self.costs.persistent_bytes(node) for node in step.live_nodes()])
+        return max(0, device.memory_limit - kept)
+
+    def _assign(self, step: StepGraph) -> tuple[list[Node], Assigned]:
+        """The places of a step's nodes, and these in the order in which they should run."""
+        nodes = by_priority(step.live_nodes())
+        assigned = self._placer.assign(nodes)
+        if self._optimize and self._swap(step, assigned):
+            nodes = by_priority(step.live_nodes())
+            assigned = self._placer.assign(nodes)
+        return nodes, assigned
+
+    def _swap(self, step: StepGraph, assigned: Assigned) -> int:
+        """Let values wait on the host that do not fit into the memory of the device they are on."""
+        away = [self._devices[name] for name in self._away]
+        limits = [self._room(device, step) for device in away if device.memory_limit]
+        if not limits or self._config.memory_optimization not in _SWAPPING:
+            return 0
+        from weft_graph.passes.memory_optimization import MemoryOptions, optimize_memory
+
+        return optimize_memory(
+            step,
+            MemoryOptions(
+                mode="SWAPPING_HEURISTICS",
+                limit=min(limits),
+                device_of=assigned.places.__getitem__,
+                host=self._host.name,
+                run_order=by_priority,
+            ),
+        )
 
     def _parts(
         self, step: StepGraph, nodes: Sequence[Node], assigned: Assigned

@@ -516,6 +516,23 @@ class Graph:
         for index, node in enumerate(self.nodes):
             node.index = index
 
+    def reorder(self, nodes: Sequence[Node], *, reason: str) -> None:
+        """Let the order of construction be that of `nodes`, which are all nodes of the graph.
+
+        Raises:
+          FailedPreconditionError: a session runs one of them.
+          InvalidArgumentError: some are missing, or of another graph; nothing is changed then.
+        """
+        for node in nodes:
+            self._check_editable(node, reason)
+        if len(nodes) != len(self.nodes) or len(set(nodes)) != len(nodes):
+            raise errors.InvalidArgumentError(
+                f"an order of all {len(self.nodes)} nodes is required ({reason}), got {len(nodes)}"
+            )
+        self.nodes = list(nodes)
+        for index, node in enumerate(self.nodes):
+            node.index = index
+
     def become_constant(self, node: Node, const: OpDef, value: Any, *, reason: str) -> None:
         """Turn a node with one output into a constant of the same name and place.
 

@@ -27,6 +27,7 @@ from weft_autodiff.custom_gradient import (
     custom_gradient as custom_gradient,
     grad_pass_through as grad_pass_through,
 )
+from weft_autodiff.recompute_grad import recompute_grad as recompute_grad
 from weft_autodiff.registry import (
     NotDifferentiable as NotDifferentiable,
     RegisterGradient as RegisterGradient,

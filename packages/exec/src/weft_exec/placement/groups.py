@@ -36,14 +36,17 @@ class Group:
     def __init__(self, node: Node) -> None:
         self.members = {node.name: node}
         self.stateful = node.op_def.stateful
-        self.holds = self.stateful and any(
-            [o.dtype.is_ref or o.dtype is dtypes.resource for o in node.outputs]
-        )
+        self.holds = _holds(node)
 
     @property
     def requests(self) -> dict[str, str]:
-        """The devices that members ask for, and who does."""
-        return {node.device: name for name, node in self.members.items() if node.device}
+        """The devices that members ask for, and who does.
+
+        What holds a variable or another resource decides for all that use it, where it asks.
+        """
+        asking = {name: node for name, node in self.members.items() if node.device}
+        holders = {name: node for name, node in asking.items() if _holds(node)}
+        return {node.device: name for name, node in (holders or asking).items()}
 
 
 class Groups:
@@ -77,8 +80,9 @@ class Groups:
                         self._unite(source.node, node)
             if several:
                 for source in node.inputs:
-                    if _is_used(source, node):
-                        self._unite(source.node, node)
+                    holder = _used(source, node)
+                    if holder is not None:
+                        self._unite(holder, node)
 
     def root(self, name: str) -> str:
         """The name of the group of a node; its own where it is alone."""
@@ -195,11 +199,26 @@ def _runs_on(node: Node, device_type: str) -> bool:
     return node.type in _ROUTED or find_kernel(node, device_type) is not None
 
 
-def _is_used(source: Output, node: Node) -> bool:
-    """Whether `node` uses the resource behind a handle, or reads a reference at its own time."""
-    if source.dtype is dtypes.resource:
-        return node.type not in _PASSING and source.node.type not in _PASSING
-    return source.dtype.is_ref and node.type == "Identity"
+def _used(source: Output, node: Node) -> Node | None:
+    """What gave the handle of a resource that `node` uses, or the reference it reads at its time.
+
+    A handle that came into a branch or a loop is of what it was of outside.
+    """
+    holder = source.node
+    if source.dtype is not dtypes.resource:
+        return holder if source.dtype.is_ref and node.type == "Identity" else None
+    while holder.type in ROUTING and holder.inputs:
+        holder = holder.inputs[0].node
+    return None if node.type in _PASSING or holder.type in _PASSING else holder
+
+
+def _is_handle(output: Output) -> bool:
+    return output.dtype.is_ref or output.dtype is dtypes.resource
+
+
+def _holds(node: Node) -> bool:
+    """Whether others get a reference or a handle of what a node has."""
+    return any(map(_is_handle, node.outputs)) and not any(map(_is_handle, node.inputs))
 
 
 def _described(group: Group) -> str:

@@ -40,6 +40,7 @@ class BodyCopy:
       prefix: of the names of new nodes.
       stand: what stands for some nodes outside of contexts.
       keeps: which control inputs the copies have; all by default.
+      home: the context of those nodes of the body that are in no branch or loop of it.
     Attributes:
       outputs, nodes: the copies.
 
@@ -55,8 +56,10 @@ class BodyCopy:
         prefix: str = "",
         stand: Stand | None = None,
         keeps: Callable[[Node, Node], bool] | None = None,
+        home: ControlFlowContext | None = None,
     ) -> None:
         self._graph = graph
+        self._home = home
         self._function = function
         self._prefix = prefix
         self._stand = stand
@@ -98,7 +101,7 @@ class BodyCopy:
     def _copy(self, node: Node) -> None:
         inputs = self._inputs(node)
         stand = self._stand
-        if stand is not None and node.context is None:
+        if stand is not None and node.context is self._home:
             found = stand(node, inputs)
             if found is not None:
                 self.outputs.update(zip(node.outputs, found, strict=True))
@@ -116,7 +119,7 @@ class BodyCopy:
             )
         if node.device:
             twin.device = parse(twin.device).merge(parse(node.device)).to_string()
-        if node.context is not None:
+        if node.context is not self._home:
             twin.context = self._inside
         self.nodes[node] = twin
         self.outputs.update(zip(node.outputs, twin.outputs, strict=True))
@@ -143,7 +146,7 @@ class BodyCopy:
         scopes.name_prefix, scopes.attrs, scopes.overrides = "", {}, {}
         if "_class" in node.attrs:
             scopes.colocations = []
-        if node.context is not None:
+        if node.context is not self._home:
             scopes.context, scopes.controls = _Placed(), []  # type: ignore[assignment]
         try:
             yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
@@ -106,6 +106,28 @@ class StepGraph:
         """
         roots = [output.node for output in self.fetches] + self.targets
         return ordered(reachable(roots))
+
+
+RunOrder = Callable[[Sequence[Node]], Sequence[Node]]
+"""From live nodes to the order in which they will run."""
+
+
+def place_new_nodes(
+    step: StepGraph, nodes: Sequence[Node], before: Mapping[Node, Sequence[Node]]
+) -> None:
+    """Make an order of nodes that of the step's graph.
+
+    Args:
+      nodes: the live nodes, but for new ones, in the order in which they will run.
+      before: the new nodes that come right before a node.
+    """
+    order: list[Node] = []
+    for node in nodes:
+        order += before.get(node, ())
+        order.append(node)
+    live = set(order)
+    rest = [node for node in step.graph.nodes if node not in live]
+    step.graph.reorder([*rest, *order], reason="run order")
 
 
 def is_back_edge(node: Node, source: Output) -> bool:

@@ -1,0 +1,366 @@
+"""Functions whose intermediate values are computed again for their gradient, not kept for it.
+
+The nodes that such a function makes are the template of their own copies: where its gradient is
+built, they are copied behind control inputs from the gradients that arrive, and differentiated
+there.  The Python function itself runs once, so it makes its variables, updates and losses once.
+What a second run could give otherwise, such as random numbers and reads of variables, is kept.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from weft_autodiff.backprop import gradients
+from weft_autodiff.registry import Gradient, register_in_graph
+from weft_autodiff.units import Level, Unit, unit_of
+from weft_autodiff.values import Grad, is_trainable
+from weft_graph import builder, nest
+from weft_graph.control_flow.context import (
+    CondContext,
+    Conditional,
+    ControlFlowContext,
+    WhileContext,
+    current_context,
+    home_of,
+)
+from weft_graph.control_flow.records import records_of, restore
+from weft_graph.functions import state
+from weft_graph.functions.copying import BodyCopy
+from weft_graph.graph import Graph
+from weft_graph.indexed_slices import IndexedSlices
+from weft_graph.node import Node, Output
+from weft_graph.op_def import lookup_op
+from weft_graph.ops.control_flow import ROUTING
+from weft_graph.stacks import get_default_graph, tracing
+from weft_tensor import errors
+
+_GIVEN = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"})
+"""Ops whose value comes from the caller of a step."""
+
+
+def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f`, with a gradient that computes the intermediate values of `f` again.
+
+    The copies start when the gradients of the results are there, and take the arguments and
+    whatever else `f` uses.  Kept beside these is what a second run could give otherwise: random
+    numbers, reads of variables, and what effects gave.  Gradients flow to the arguments, to
+    variables, and to all else that `f` uses, and may be differentiated again.
+
+    Args:
+      f: takes tensors, or structures of them, and returns a tensor or a structure of tensors;
+        keyword arguments are handed on.
+    Returns: a function like `f`, which is its `__wrapped__`.
+    Raises: InvalidTypeError: `f` is not callable; (the function returned:) `f` returns what is no
+      tensor.
+    Source: tf.recompute_grad; T. Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
+    """
+    if not callable(f):
+        raise errors.InvalidTypeError(f"recompute_grad requires a function, got {f!r}")
+
+    def recomputed(*args: Any, **kwargs: Any) -> Any:
+        args = nest.map_structure(_as_tensor, args)
+        given = [arg for arg in nest.flatten(args) if isinstance(arg, Output)]
+        # In a body, what is made goes there, wherever the arguments are from.
+        graph = get_default_graph() if tracing() or not given else given[0].graph
+        with graph.as_default():
+            start = len(graph.nodes)
+            result = f(*args, **kwargs)
+            results = [builder.convert_to_tensor(leaf) for leaf in nest.flatten(result)]
+            if not results:
+                return result
+            values = _wrap(graph, results, graph.nodes[start:])
+        return nest.pack_sequence_as(result, values)
+
+    return functools.update_wrapper(recomputed, f, updated=())
+
+
+def _as_tensor(leaf: Any) -> Any:
+    """Arguments as tensors; what has parts, such as IndexedSlices, and None as they are."""
+    if leaf is None or isinstance(leaf, IndexedSlices) or hasattr(leaf, "dense_shape"):
+        return leaf
+    return leaf if hasattr(leaf, "flow") else builder.convert_to_tensor(leaf)
+
+
+def _wrap(graph: Graph, results: Sequence[Output], made: Sequence[Node]) -> list[Output]:
+    """What stands for results outside: their gradient recomputes the nodes that gave them."""
+    region = _Region(graph, results, made, current_context(graph))
+    count = len(results)
+
+    def gradient(node: Node, *grads: Grad | None) -> list[Grad | None]:
+        return [None] * count + _flow_back(region, node.inputs[count:], grads[:count])
+
+    name = graph.unique_name("RecomputeGrad")
+    register_in_graph(graph, name, Gradient(gradient, accepts_none=True, accepts_sparse=True))
+    lookup_op("IdentityN")
+    with graph.gradient_override_map({"IdentityN": name}):
+        node = builder.create("IdentityN", [[*results, *region.uses]], None, "recompute_grad")
+    region.end = node
+    return list(node.outputs[:count])
+
+
+def _flow_back(
+    region: _Region, given: Sequence[Output], grads: Sequence[Grad | None]
+) -> list[Grad | None]:
+    """The gradients of what a region uses.
+
+    Args:
+      given: what stands for the inputs of the region where its gradient is built.
+      grads: of the results, some of them not there.
+    """
+    results = region.end.inputs[: len(grads)]
+    present = [(r, g) for r, g in zip(results, grads, strict=True) if g is not None]
+    arrived = [part.node for _, grad in present for part in _parts(grad)]
+    graph = arrived[0].graph
+    with graph.name_scope("recomputed") as scope, graph.control_dependencies(arrived):
+        inputs = [builder.out("Identity", [value]) for value in given]
+        copies = _RegionCopy(graph, region, inputs, scope)
+    sources = [value for value in inputs if is_trainable(value)]  # what is behind is not walked
+    found = gradients(
+        [copies.outputs[result] for result, _ in present],
+        sources,
+        [grad for _, grad in present],
+        name="recomputed",
+        stop_gradients=sources,
+    )
+    by_source = dict(zip(sources, found, strict=True))
+    return [by_source.get(value) for value in inputs]
+
+
+def _parts(grad: Grad) -> list[Output]:
+    return [grad.values, grad.indices] if isinstance(grad, IndexedSlices) else [grad]
+
+
+class _Region:
+    """Nodes that are computed again, and what they use.
+
+    Conditionals and loops belong to it as wholes or not at all.
+
+    Args:
+      results: what the nodes are for.
+      made: the nodes that may belong to it.
+      home: the context that results are in.
+    Attributes:
+      graph: that of the nodes.
+      nodes: in the order of construction.
+      uses: what they use of others, and results that others give.
+      end: a node that takes the results, and then all of `uses`; edits of a body keep it right.
+    """
+
+    end: Node
+
+    def __init__(
+        self, graph: Graph, results: Sequence[Output], made: Sequence[Node], home: Level
+    ) -> None:
+        self.graph = graph
+        self.home = home
+        self._made = set(made)
+        self._members = _members_by_context(made)
+        self._kept: set[Unit] = set()
+        self._keep_private(made)
+        inside = self._reach(results)
+        self.nodes = sorted(inside, key=lambda node: node.index)
+        uses = [*[s for node in self.nodes for s in node.inputs], *results]
+        self.uses = list(dict.fromkeys(source for source in uses if source.node not in inside))
+
+    def find_node(self, name: str) -> Node | None:
+        """The node of that name in its graph."""
+        return self.graph.find_node(name)
+
+    def _unit(self, node: Node) -> Unit:
+        """The conditional or loop that a node is in, or itself."""
+        if not node.outputs:
+            context = node.context
+            while context is not None and context.outer is not self.home:
+                context = context.outer
+            if isinstance(context, CondContext) and node.context is not self.home:
+                return context.conditional
+            return context if isinstance(context, WhileContext) else node
+        if node.type == "StackV2":
+            return node
+        return unit_of(node.outputs[0], self.home)
+
+    def _nodes_of(self, unit: Unit) -> list[Node]:
+        if isinstance(unit, Node):
+            return [unit]
+        contexts: Sequence[ControlFlowContext] = (
+            unit.branches if isinstance(unit, Conditional) else [unit]
+        )
+        found = [node for context in contexts for node in self._members.get(context, ())]
+        joined = [
+            user
+            for context in contexts
+            for result in getattr(context, "results", ())
+            for user in result.consumers()
+            if user.type in ("Merge", "RefMerge") and user in self._made
+        ]
+        chosen = [
+            context.pivot.inputs[0].node
+            for context in contexts
+            if isinstance(context, CondContext) and context.pivot is not None
+        ]
+        return list(dict.fromkeys([*found, *joined, *chosen]))
+
+    def _may_run_again(self, unit: Unit) -> bool:
+        if unit in self._kept:
+            return False
+        return all([self._is_repeatable(node, unit) for node in self._nodes_of(unit)])
+
+    def _is_repeatable(self, node: Node, unit: Unit) -> bool:
+        """Whether a second run of a node gives the same and changes nothing."""
+        if node not in self._made:  # a number is as good again, if nobody wants its gradient
+            return node.type == "Const" and not is_trainable(node.outputs[0])
+        if node.type in _GIVEN:
+            return False
+        if any(o.dtype.is_ref for o in (*node.outputs, *node.inputs)):
+            return False
+        if node.type in ROUTING:
+            return node is not unit
+        if state.is_private(node):
+            return all(state.origin(s).node in self._made for s in node.inputs if _is_handle(s))
+        return not node.op_def.stateful
+
+    def _keep_private(self, made: Iterable[Node]) -> None:
+        """Keep all that uses a TensorArray or a stack of which something is kept."""
+        users: dict[Node, list[Unit]] = {}
+        for node in made:
+            if state.is_private(node):
+                handles = [state.origin(s).node for s in node.inputs if _is_handle(s)]
+                for handle in handles or [node]:
+                    users.setdefault(handle, []).append(self._unit(node))
+        changed = True
+        while changed:
+            changed = False
+            for units in users.values():
+                left = [unit for unit in units if unit not in self._kept]
+                if left and not all(self._may_run_again(unit) for unit in units):
+                    self._kept.update(left)
+                    changed = True
+
+    def _reach(self, results: Sequence[Output]) -> set[Node]:
+        """The nodes behind results that may run again."""
+        inside: set[Node] = set()
+        seen: set[Unit] = set()
+        stack = [result.node for result in results]
+        while stack:
+            unit = self._unit(stack.pop())
+            if unit in seen:
+                continue
+            seen.add(unit)
+            if not self._may_run_again(unit):
+                continue
+            members = self._nodes_of(unit)
+            inside.update(members)
+            stack.extend([s.node for node in members for s in node.inputs if s.node not in inside])
+        return inside
+
+
+def _is_handle(output: Output) -> bool:
+    return state.is_handle(output)
+
+
+def _members_by_context(nodes: Iterable[Node]) -> dict[ControlFlowContext, list[Node]]:
+    """The nodes in each context, those in inner ones included."""
+    found: dict[ControlFlowContext, list[Node]] = {}
+    for node in nodes:
+        context = node.context
+        while context is not None:
+            found.setdefault(context, []).append(node)
+            context = context.outer
+    return found
+
+
+class _RegionCopy(BodyCopy):
+    """A copy of a region's nodes where its gradient is built."""
+
+    def __init__(
+        self, graph: Graph, region: _Region, arguments: Sequence[Output], prefix: str
+    ) -> None:
+        self._region = region
+        body: Any = _Body(region)
+        super().__init__(graph, body, arguments, prefix, stand=self._constant, home=region.home)
+
+    def _members(self) -> list[Node]:
+        return self._region.nodes
+
+    def _constant(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output] | None:
+        """A constant that waits for nothing, so that it is merged with the one that is there."""
+        if node.type != "Const":
+            return None
+        with self._graph.control_dependencies(None):
+            return [builder.constant_of(node.attrs["value"], node.attrs["dtype"])]
+
+    def _restore_contexts(self, source: Graph, members: Sequence[Node]) -> None:
+        for twin in self.nodes.values():
+            if twin.context is self._inside:
+                twin.context = None
+        home = self._region.home
+        contexts = self._region.graph.contexts
+        records = [
+            record
+            for record in records_of(self._region.graph, members)
+            if contexts[record.name] is not home and contexts[record.name].is_inside(home)
+        ]
+        names = {record.name: self._name(record.name) for record in records}
+        around = "" if self._around is None else self._around.name
+        places = _Places(self._region.graph.nodes, self.nodes, self.outputs)
+        renamed = [
+            replace(
+                record,
+                name=names[record.name],
+                outer=names.get(record.outer, around),
+                forward=names.get(record.forward, ""),
+                partner=names.get(record.partner, ""),
+                pred=places.port(record.pred),
+                maximum=places.port(record.maximum),
+                pivot=places.place(record.pivot),
+            )
+            for record in records
+        ]
+        restore(self._graph, renamed, places.node_at)
+
+
+class _Body:
+    """A region, in the way in which copies see the function that they are made of."""
+
+    def __init__(self, region: _Region) -> None:
+        self.inputs = region.end.inputs[len(region.end.inputs) - len(region.uses) :]
+        self.nodes = region.nodes
+        self.graph = self
+        self.gradient_functions = region.graph.gradient_functions
+        self.find_node = region.find_node
+        self.has_contexts = any(
+            home_of(n) is not region.home or n.context is not region.home for n in region.nodes
+        )
+
+
+class _Places:
+    """Places of records, for nodes of the copy that have another output where the record means."""
+
+    def __init__(
+        self, nodes: Sequence[Node], copies: dict[Node, Node], outputs: dict[Output, Output]
+    ) -> None:
+        self._nodes = nodes
+        self._copies = copies
+        self._outputs = outputs
+        self._more: list[Node] = []
+
+    def port(self, port: tuple[int, int]) -> tuple[int, int]:
+        """Where an output is in the copy."""
+        if port[0] < 0:
+            return port
+        output = self._outputs[self._nodes[port[0]].outputs[port[1]]]
+        self._more.append(output.node)
+        return len(self._nodes) + len(self._more) - 1, output.index
+
+    def place(self, place: int) -> int:
+        """Where a node is in the copy; nowhere, if it has none."""
+        return place if place < 0 or self._nodes[place] in self._copies else -1
+
+    def node_at(self, place: int) -> Node:
+        """The node of the copy at a place."""
+        if place >= len(self._nodes):
+            return self._more[place - len(self._nodes)]
+        return self._copies[self._nodes[place]]

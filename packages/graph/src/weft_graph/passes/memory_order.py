@@ -1,0 +1,130 @@
+"""An order of nodes that needs less memory (paper, section 4.1).
+
+Two orders are tried beside the given one: a list scheduling that prefers what frees most, and one
+that computes each value when it is first needed.  What touches state keeps its order, so that every
+read sees the same value.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+
+from weft_graph.node import Node, Output
+from weft_graph.passes.flow import has_control_flow, needs_of
+from weft_graph.passes.memory import BytesOf, MemoryEstimate, Values, estimate_memory, sizes_of
+
+
+def ordered_for_memory(
+    nodes: Sequence[Node],
+    fetches: Iterable[Output] = (),
+    bytes_of: BytesOf | None = None,
+    device_of: Callable[[Node], str] | None = None,
+) -> list[Node]:
+    """`nodes` in an order that needs less memory, or as they are if none is found.
+
+    Args:
+      nodes: a step's live nodes with what they wait for before them; steps with branches or loops
+        stay as they are.
+      fetches, bytes_of, device_of: as for `estimate_memory`.
+    Returns: the same nodes, what they wait for before them, and those that touch state in the
+      order given.
+    """
+    given = list(nodes)
+    if has_control_flow(given):
+        return given
+    outputs = list(fetches)
+    sizes = bytes_of or sizes_of()
+
+    def cost(order: Sequence[Node]) -> tuple[int, int]:
+        found: MemoryEstimate = estimate_memory(order, outputs, sizes, device_of)
+        return found.largest, found.total
+
+    needs = _needs(given)
+    candidates = [given, _freeing_most(given, needs, outputs, sizes), _as_late(given, needs)]
+    return min(candidates, key=cost)
+
+
+def _needs(nodes: Sequence[Node]) -> list[list[int]]:
+    """The places of what each node has to wait for."""
+    place = {node: i for i, node in enumerate(nodes)}
+    found: list[list[int]] = []
+    before = -1
+    for i, node in enumerate(nodes):
+        needs = {place[need] for need in needs_of(node) if need in place}
+        if _touches_state(node):
+            if before >= 0:
+                needs.add(before)
+            before = i
+        found.append(sorted(needs))
+    return found
+
+
+def _touches_state(node: Node) -> bool:
+    return node.op_def.stateful or any([o.dtype.is_ref for o in (*node.inputs, *node.outputs)])
+
+
+def _freeing_most(
+    nodes: Sequence[Node], needs: Sequence[Sequence[int]], fetches: Sequence[Output], sizes: BytesOf
+) -> list[Node]:
+    """List scheduling: of the nodes that are ready the one that frees most, less what it makes."""
+    values = Values(nodes, fetches, sizes)
+    users: list[list[int]] = [[] for _ in nodes]
+    pending = [len(each) for each in needs]
+    for i, each in enumerate(needs):
+        for need in each:
+            users[need].append(i)
+    readers: dict[int, set[int]] = {}
+    for i, reads in enumerate(values.reads):
+        for value in reads:
+            readers.setdefault(value, set()).add(i)
+
+    def gain(i: int) -> int:
+        freed = [v for v in values.reads[i] if len(readers[v]) == 1 and v not in values.kept]
+        made = [v for v in values.makes[i] if v in readers or v in values.kept]
+        return sum([values.sizes[v] for v in freed]) - sum([values.sizes[v] for v in made])
+
+    ready = [(-gain(i), i) for i, count in enumerate(pending) if not count]
+    heapq.heapify(ready)
+    done: set[int] = set()
+    result: list[Node] = []
+    while ready:
+        _, i = heapq.heappop(ready)
+        if i in done:
+            continue
+        done.add(i)
+        result.append(nodes[i])
+        for user in users[i]:
+            pending[user] -= 1
+            if not pending[user]:
+                heapq.heappush(ready, (-gain(user), user))
+        for value in values.reads[i]:
+            left = readers[value]
+            left.discard(i)
+            if len(left) == 1:  # the last user frees it now: let it come earlier
+                (user,) = left
+                if not pending[user] and user not in done:
+                    heapq.heappush(ready, (-gain(user), user))
+    return result
+
+
+def _as_late(nodes: Sequence[Node], needs: Sequence[Sequence[int]]) -> list[Node]:
+    """Each node right before the first that waits for it."""
+    used = {need for each in needs for need in each}
+    done = [False] * len(nodes)
+    result: list[Node] = []
+    for root in range(len(nodes)):
+        if root in used:
+            continue
+        stack = [(root, False)]
+        while stack:
+            i, ready = stack.pop()
+            if done[i]:
+                continue
+            if ready:
+                done[i] = True
+                result.append(nodes[i])
+                continue
+            stack.append((i, True))
+            stack.extend([(need, False) for need in reversed(needs[i]) if not done[need]])
+    return result

@@ -1,0 +1,81 @@
+"""Accelerators as devices of weft."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_accelerator.array import DeviceArray
+from weft_accelerator.hardware import Accelerator, accelerator
+from weft_accelerator.memory import stays
+from weft_exec.config import SessionConfig
+from weft_exec.device import Device, register_device
+from weft_exec.resources import Done, ResourceManager
+from weft_graph.device_spec import DeviceSpec
+
+TYPE = "ACCEL"
+
+
+class AccelDevice(Device):
+    """An accelerator, as one session sees it.
+
+    Attributes:
+      hardware: what it shares with the devices of other sessions.
+      core: the same as the CPU's kernels take it, for what they need of a device.
+    """
+
+    def __init__(
+        self, hardware: Accelerator, index: int, resources: ResourceManager, config: SessionConfig
+    ) -> None:
+        spec = DeviceSpec("localhost", 0, 0, TYPE, index)
+        super().__init__(spec, hardware.memory, resources, config)
+        self.hardware = hardware
+        self.memory_space = hardware.name
+        self.core = Device(spec, hardware.memory, resources, config)
+
+    def to_host(self, value: Any) -> Any:
+        """A value in the host's memory, when the simulated time is over."""
+        return value if stays(value) else self.hardware.outward.at_once(value, _content)
+
+    def from_host(self, value: Any) -> Any:
+        """A value in the accelerator's memory, when the simulated time is over."""
+        if stays(value):
+            return value
+        return self.hardware.inward.at_once(value, self.hardware.memory.put)
+
+    def send(self, value: Any, done: Done) -> None:
+        """Call `done` with the value in the host's memory when the simulated time is over."""
+        if stays(value):
+            done(value)
+        else:
+            self.hardware.outward.transfer(value, _content, done)
+
+    def receive(self, value: Any, source: Device, done: Done) -> None:
+        """Take a value of the host or of another accelerator when the simulated time is over."""
+        if stays(value):
+            done(value)
+        elif isinstance(value, np.ndarray | np.generic):
+            self.hardware.inward.transfer(value, self.hardware.memory.put, done)
+        elif isinstance(value, DeviceArray):
+            self.hardware.inward.transfer(value, self._from_beside, done)
+        else:
+            super().receive(value, source, done)
+
+    def _from_beside(self, value: DeviceArray) -> DeviceArray:
+        return self.hardware.memory.put(value.content)
+
+
+def _content(value: DeviceArray) -> Any:
+    return np.array(value.content)[()] if value.ndim == 0 else np.array(value.content)
+
+
+def _make(resources: ResourceManager, config: SessionConfig) -> list[Device]:
+    count = config.device_count.get(TYPE, 0)
+    if count:
+        # Reads all declarations and kernels, which sessions without accelerators do without.
+        import weft_accelerator.kernels  # noqa: F401
+    return [AccelDevice(accelerator(i), i, resources, config) for i in range(count)]
+
+
+register_device(TYPE, _make)

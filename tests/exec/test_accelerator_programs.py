@@ -1,0 +1,71 @@
+"""Programs with loops and conditionals whose nodes are spread over a host and two accelerators.
+
+The table is `tests/integration/control_flow`; the values are those of the host alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zlib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import weft_accelerator
+
+import weft
+from weft_exec.kernels.registry import find_kernel
+
+PROGRAMS = Path(__file__).parents[1] / "integration" / "control_flow"
+PLACES = ("/device:CPU:0", "/device:ACCEL:0", "/device:ACCEL:1")
+
+
+def load_recorder() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("control_flow_record", PROGRAMS / "record.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+RECORDER = load_recorder()
+PACKAGE = RECORDER.load()
+ROWS = {name: row for name, row in PACKAGE.TABLE.items() if not row.refused}
+
+
+@pytest.mark.parametrize("everywhere", [False, True], ids=["spread", "there"])
+@pytest.mark.parametrize("name", ROWS)
+def test_a_program_on_host_and_accelerators(name: str, everywhere: bool) -> None:
+    """Nodes anywhere by chance, or all that can be on one accelerator."""
+    row = ROWS[name]
+    weft_accelerator.plug_in(2)
+    proto = weft.ConfigProto(device_count={"ACCEL": 2}, allow_soft_placement=True)
+    with weft.Session(config=proto):
+        pass  # registers the kernels
+    order = min(row.order, 1)
+    wanted = PACKAGE.run(weft, row, PACKAGE.build(weft, row, order), None)
+    built = PACKAGE.build(weft, row, order)
+    for node in built.graph.nodes:
+        if find_kernel(node, "ACCEL") is not None:
+            place = 1 if everywhere else zlib.crc32(node.name.encode()) % 3
+            node.device = PLACES[place]
+    found = PACKAGE.run(weft, row, built, proto)
+    agree(name, found, wanted)
+
+
+def agree(place: str, got: Any, wanted: Any) -> None:
+    """Compare structures of values."""
+    if isinstance(wanted, dict):
+        assert got.keys() == wanted.keys(), place
+        for key, value in wanted.items():
+            agree(f"{place}, {key}", got[key], value)
+    elif isinstance(wanted, list | tuple):
+        assert len(got) == len(wanted), place
+        for i, value in enumerate(wanted):
+            agree(f"{place}, {i}", got[i], value)
+    elif np.asarray(wanted).dtype.kind in "fc":
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-9, err_msg=place)
+    else:
+        np.testing.assert_array_equal(got, wanted, err_msg=place)
