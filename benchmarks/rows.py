@@ -222,6 +222,17 @@ PROGRAMS = [
         ),
         family="devices",
     ),
+    Program(
+        "deep",
+        (
+            Row("deep_kept", "64 layers, train step, all activations kept"),
+            Row("deep_recomputed", "the same in two fifths of the memory"),
+            Row("deep_kept_peak", "its peak, all kept", "MB"),
+            Row("deep_recomputed_peak", "its peak in two fifths", "MB"),
+        ),
+        WEFT,
+        family="devices",
+    ),
     *[
         Program(
             f"place_{count}",
@@ -312,6 +323,18 @@ PROMISES = [
         1.7,
         quotient("device_products_one", "device_products_two"),
         at_least=True,
+        unit="×",
+    ),
+    Promise(
+        "64 layers: memory with recomputation over without",
+        0.4,
+        quotient("deep_recomputed_peak", "deep_kept_peak"),
+        unit="×",
+    ),
+    Promise(
+        "64 layers: time with recomputation over without",
+        1.4,
+        quotient("deep_recomputed", "deep_kept"),
         unit="×",
     ),
     Promise("36,000 nodes placed and partitioned", 2, weft("place_36000"), unit="s"),

@@ -14,6 +14,7 @@ tf: Any = None  # weft or tensorflow.compat.v1
 CROSSINGS = 200
 SIZE, PRODUCTS = 768, 6
 BRANCHES, DEVICES = 8, 4
+LAYERS, DEEP_BATCH, DEEP_WIDTH = 64, 2048, 256
 
 
 def session(devices: int, threads: int) -> Any:
@@ -103,6 +104,42 @@ def placing(timer: Timer, count: int) -> None:
     timer.report(f"place_{count}", samples)
 
 
+def deep(timer: Timer) -> None:
+    """Training with all activations kept, and within two fifths of that memory."""
+    memory = tf.config.experimental
+    cpu = memory.list_physical_devices("CPU")[0]
+    kept = deep_step(timer, "kept", cpu, None)
+    deep_step(timer, "recomputed", cpu, int(0.4 * kept / 2**20))
+
+
+def deep_step(timer: Timer, how: str, cpu: Any, limit: int | None) -> int:
+    """Times a step under a limit in megabytes; its peak in bytes."""
+    memory = tf.config.experimental
+    limits = [memory.VirtualDeviceConfiguration(memory_limit=limit or 4096)]
+    memory.set_virtual_device_configuration(cpu, limits)
+    options = tf.GraphOptions()
+    options.rewrite_options.memory_optimization = 1 if limit is None else 0
+    config = tf.ConfigProto(
+        intra_op_parallelism_threads=timer.threads,
+        inter_op_parallelism_threads=1,
+        graph_options=options,
+    )
+    with tf.Graph().as_default():
+        x = y = tf.placeholder(tf.float32, [DEEP_BATCH, DEEP_WIDTH])
+        for i in range(LAYERS):
+            y = tf.layers.dense(y, DEEP_WIDTH, tf.tanh, name=f"layer{i}")
+        loss = tf.reduce_mean(tf.squared_difference(y, x))
+        train = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+        feed = {x: np.random.RandomState(0).randn(DEEP_BATCH, DEEP_WIDTH).astype(np.float32)}
+        with tf.Session(config=config) as s:
+            s.run(tf.global_variables_initializer())
+            timer.time(f"deep_{how}", lambda: s.run(train, feed))
+            peak: int = s.list_devices()[0].statistics.peak_bytes_in_use
+    timer.report(f"deep_{how}_peak", [peak])
+    memory.set_virtual_device_configuration(cpu, None)
+    return peak
+
+
 def use(module: Any) -> None:
     global tf
     tf = module
@@ -111,6 +148,7 @@ def use(module: Any) -> None:
 PROGRAMS: dict[str, timing.Program] = {
     "device_crossing": crossings,
     "device_products": products,
+    "deep": deep,
     **{
         f"place_{count}": lambda timer, count=count: placing(timer, count)  # type: ignore[misc]
         for count in (9000, 18_000, 36_000)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 _SWAPPING = frozenset({"DEFAULT_MEM_OPT", "HEURISTICS", "SWAPPING_HEURISTICS"})
 
+_GAPS = 16
+"""Which part of a device's memory may be lost in gaps between blocks that are in use."""
+
 Watch = Callable[[str, StepGraph], None]
 """Told of the graph after each stage."""
 
@@ -139,9 +142,9 @@ class Planner:
         )
 
     def _room(self, device: Device, step: StepGraph) -> int:
-        """The bytes of a device that are not taken by variables of a step."""
+        """The bytes of a device that are not taken by variables of a step, or lost in gaps."""
         kept = sum([self.costs.persistent_bytes(node) for node in step.live_nodes()])
-        return max(0, device.memory_limit - kept)
+        return max(0, device.memory_limit - device.memory_limit // _GAPS - kept)
 
     def _assign(self, step: StepGraph) -> tuple[list[Node], Assigned]:
         """The places of a step's nodes, and these in the order in which they should run."""

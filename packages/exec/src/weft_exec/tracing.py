@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from weft_graph.device_spec import parse
 from weft_graph.node import Node
 
 
@@ -16,7 +17,7 @@ class NodeRecord:
     Attributes:
       output_bytes: of all outputs together.
       sizes: bytes of each output; empty where they are not known.
-      waited: whether it is an asynchronous node, whose time is mostly spent waiting.
+      waited: whether its time was mostly spent waiting for something other than its device.
     """
 
     __slots__ = ("device", "end", "node", "output_bytes", "sizes", "start", "thread", "waited")
@@ -48,6 +49,7 @@ class StepTrace:
     def __init__(self) -> None:
         self.records: list[NodeRecord] = []
         self._waiting: dict[Any, tuple[Node, str, int]] = {}
+        self._ended: dict[str, int] = {}
 
     def record(self, node: Node, device: str, call: Callable[[], Any]) -> Any:
         """`call()`, timed as an execution of `node`."""
@@ -67,7 +69,13 @@ class StepTrace:
         """Note that an asynchronous node has completed, with a value or, having failed, None."""
         node, device, start = self._waiting.pop(token)
         end, thread, sizes = time.time_ns(), threading.get_ident(), _sizes(value)
-        self.records.append(NodeRecord(node, device, start, end, thread, sum(sizes), sizes, True))
+        computed = node.type != "_Recv" and parse(device).device_type not in ("CPU", None)
+        if computed:  # one after the other, in the stream of its device
+            start = max(start, self._ended.get(device, 0))
+            self._ended[device] = end
+        self.records.append(
+            NodeRecord(node, device, start, end, thread, sum(sizes), sizes, not computed)
+        )
 
     def fill(self, metadata: Any, default_device: str) -> None:
         """Write the records into a RunMetadata message as step statistics."""
