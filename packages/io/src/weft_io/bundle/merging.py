@@ -17,12 +17,18 @@ from weft_tensor import errors
 
 _PLACE: Final = re.compile(r"(?P<base>.+)_temp_[0-9a-f]{32}", re.DOTALL)
 _PART: Final = re.compile(r"part-\d{5}-of-\d{5}\.(index|data-\d{5}-of-\d{5})")
+_PART_PREFIX: Final = re.compile(r"_temp_[0-9a-f]{32}/part-\d{5}-of-\d{5}$")
 _STEP: Final = re.compile(r"-\d+$")
 
 
 def temporary_place() -> str:
     """What to put behind a checkpoint's path to have a prefix for parts of it."""
     return f"_temp_{uuid4().hex}/part"
+
+
+def is_part(prefix: str) -> bool:
+    """Whether a path is that of a part in such a place; TensorFlow's savers name theirs so, too."""
+    return _PART_PREFIX.search(prefix) is not None
 
 
 def merge_bundles(

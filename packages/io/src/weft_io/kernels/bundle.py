@@ -41,23 +41,16 @@ def _merge(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def writes_bundle(node: Node) -> bool:
-    """Whether a SaveV2 is followed by a MergeV2Checkpoints, which wants bundles."""
-    return node.inputs[0].node.type == "ShardedFilename"
+def is_part_of_bundle(node: Node, prefix: str) -> bool:
+    """Whether a SaveV2 writes a part that a MergeV2Checkpoints makes one of, which wants bundles.
 
+    Where the node that names the part is on another device, the name has to tell.
+    """
+    if node.inputs[0].node.type == "ShardedFilename":
+        return True
+    from weft_io.bundle.merging import is_part
 
-def save_bundle(node: Node) -> KernelFunction:
-    """What a SaveV2 runs that writes a bundle."""
-    types = node.attrs["dtypes"]
-
-    def run(prefix: Any, names: Any, specs: Any, *tensors: Any) -> None:
-        from weft_io.bundle.writer import write_bundle
-        from weft_io.checkpoint.writer import Item
-
-        columns = zip(names, types, tensors, specs, strict=True)
-        write_bundle(_text(prefix), [Item(_text(n), t, v, _text(s)) for n, t, v, s in columns])
-
-    return run
+    return is_part(prefix)
 
 
 def _string(value: bytes) -> Any:

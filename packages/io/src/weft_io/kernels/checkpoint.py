@@ -13,7 +13,7 @@ from weft_io.checkpoint import held
 from weft_io.checkpoint.encoding import check_saveable
 from weft_io.checkpoint.reader import Wanted, read_tensors
 from weft_io.checkpoint.writer import Item, write_checkpoint
-from weft_io.kernels.bundle import save_bundle, writes_bundle
+from weft_io.kernels.bundle import is_part_of_bundle
 from weft_tensor import errors
 from weft_tensor.shape import Dims
 
@@ -24,12 +24,14 @@ if TYPE_CHECKING:
 
 @kernel("SaveV2", heavy=True)
 def _save(node: Node, device: Device) -> KernelFunction:
-    if writes_bundle(node):
-        return save_bundle(node)
     items_of = _items(node)
 
     def run(prefix: Any, names: Any, specs: Any, *tensors: Any) -> None:
-        write_checkpoint(_text(prefix), items_of(names, specs, tensors))
+        from weft_io.bundle.writer import write_bundle
+
+        path = _text(prefix)
+        write = write_bundle if is_part_of_bundle(node, path) else write_checkpoint
+        write(path, items_of(names, specs, tensors))
 
     return run
 
