@@ -17,7 +17,7 @@ from weft_exec.executor.entries import RECEIVE, SEND, Entry
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.pool import Task, ThreadPool
-from weft_exec.executor.rendezvous import DEAD, Arrival, key_of
+from weft_exec.executor.rendezvous import DEAD, Arrival, HandedOver, key_of
 from weft_exec.executor.step import Iteration, StepMachine, Token
 from weft_exec.kernel_errors import located
 from weft_exec.resources import Done
@@ -50,6 +50,7 @@ class Driver:
         self._machine: StepMachine = executable.machine(slots)
         self._mailbox: SimpleQueue[tuple[Token | None, Any, BaseException | None]] = SimpleQueue()
         self._on_pool: dict[Token, Task] = {}
+        self._handed: list[tuple[Token, Any]] = []
         self._abroad = 0  # Receives that wait for other memory spaces, or for the way from there
 
     def run(self) -> None:
@@ -60,14 +61,18 @@ class Driver:
         machine = self._machine
         token = self._context.cancellation.register(self._wake)
         try:
-            while not machine.done:
+            while True:
                 ready = machine.take()
-                if ready is None:
-                    self._wait()
-                else:
+                if ready is not None:
                     self._start(ready)
+                    if self._handed:
+                        self._take_handed()
                     if not self._mailbox.empty():
                         self._receive(block=False)
+                elif machine.done:
+                    break
+                else:
+                    self._wait()
             machine.end()
         except BaseException as error:  # because Ctrl-C must not leave kernels behind
             self._abandon(error)
@@ -89,14 +94,14 @@ class Driver:
         if entry.kind == SEND:
             self._send(token)
         elif entry.kind == RECEIVE:
-            key = key_of(_node(entry), iteration)
             if self._trace is not None:
                 self._trace.waiting(token, _node(entry), entry.device, time.time_ns())
-            done: Done = Completion(token, self._mailbox.put)
+            done: Done = HandedOver(token, self._handed.append, self._mailbox.put)
             if entry.move is not None:
                 self._abroad += 1
+                done = Completion(token, self._mailbox.put)
                 done = Arrival(entry.move, done, self._context.cancellation)
-            self._context.rendezvous.receive(key, done)
+            self._context.rendezvous.receive(key_of(entry, iteration), done)
         elif entry.kernel is not None:
             self._start_asynchronous(token)
         elif not entry.heavy:
@@ -158,7 +163,7 @@ class Driver:
                 self._completed(token, error)
                 return
             (value,) = entry.arguments(iteration.slots)
-        self._context.rendezvous.send(key_of(_node(entry), iteration), value)
+        self._context.rendezvous.send(key_of(entry, iteration), value)
         self._machine.finished(token)
 
     def _start_asynchronous(self, token: Token) -> None:
@@ -183,6 +188,13 @@ class Driver:
                 _log.exception("%s raised after it had completed", entry.node)
 
     # ----------------------------------------------------------------- receiving
+
+    def _take_handed(self) -> None:
+        """Handle what this thread has sent and received."""
+        handed = self._handed.copy()
+        self._handed.clear()
+        for token, value in handed:
+            self._handle(token, value, None)
 
     def _wait(self) -> None:
         """Run what no thread has started yet, or else wait for something to come in.

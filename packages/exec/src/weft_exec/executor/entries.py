@@ -156,6 +156,7 @@ class Entry:
       segment: its instructions.
       node, device: its first node, the only one of a heavy or asynchronous entry, and where.
       kernel: for an asynchronous node, the function that starts it; its reads are in `segment`.
+      key: for a Send or Receive, the name of what crosses; "" until it is asked for.
       move: for a Receive from another memory space, what brings the value in.
       take, slot: the asynchronous node's arguments and result; `slot` is also where a value that is
         routed goes, and `source` where it comes from.
@@ -180,6 +181,7 @@ class Entry:
         "heavy",
         "index",
         "kernel",
+        "key",
         "kind",
         "local",
         "move",
@@ -206,6 +208,7 @@ class Entry:
         self.frame = None if first is None else first.frame
         self.local = index
         self.kernel: Callable[..., Any] | None = None
+        self.key = ""
         self.move: Callable[[Any, Done], None] | None = None
         self.take: Gather | None = None
         self.slot: int | slice = 0 if first is None else first.slot

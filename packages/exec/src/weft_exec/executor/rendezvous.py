@@ -12,11 +12,41 @@ from weft_exec.resources import Done
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.executor.step import Iteration
-    from weft_graph.node import Node
+    from weft_exec.executor.entries import Entry
+    from weft_exec.executor.step import Iteration, Token
 
 DEAD: Final = object()
 """What is received in place of a value that is dead."""
+
+
+class HandedOver:
+    """Takes a value that the thread which drives the step sends itself: it needs no mailbox.
+
+    Args:
+      token: who asked.
+      hand: takes the token and the value, in that thread.
+      post: as of `Completion`, for errors, which may come from any thread.
+    """
+
+    __slots__ = ("_hand", "_post", "_token")
+
+    def __init__(
+        self,
+        token: Token,
+        hand: Callable[[tuple[Token, Any]], None],
+        post: Callable[[Any], None],
+    ) -> None:
+        self._token = token
+        self._hand = hand
+        self._post = post
+
+    def __call__(self, value: Any = None) -> None:
+        """Take the value."""
+        self._hand((self._token, value))
+
+    def fail(self, error: BaseException) -> None:
+        """Take the reason why there is none."""
+        self._post((self._token, None, error))
 
 
 class Arrival:
@@ -145,11 +175,16 @@ class Rendezvous:
             return len(self._values) + len(self._waiting)
 
 
-def key_of(transfer: Node, iteration: Iteration) -> str:
+def key_of(transfer: Entry, iteration: Iteration) -> str:
     """The name under which a Send or Receive meets its other side: edge, frames and iterations."""
-    attrs = transfer.attrs
-    names = (attrs["send_device"], attrs["recv_device"], attrs["tensor_name"])
-    parts = [name.decode() for name in names]
+    if not transfer.key:
+        assert transfer.node is not None
+        attrs = transfer.node.attrs
+        names = (attrs["send_device"], attrs["recv_device"], attrs["tensor_name"])
+        transfer.key = ";".join([name.decode() for name in names])
+    if iteration.frame.parent is None:
+        return transfer.key
+    parts = [transfer.key]
     around: Iteration | None = iteration
     while around is not None and around.frame.parent is not None:
         parts.append(f"{around.frame.plan.name}:{around.index}")
