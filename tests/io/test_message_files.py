@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from weft_graph import proto
+from weft_io.checkpoint.state import latest_checkpoint
 from weft_io.message_files import is_any, pack, read_message, unpack, write_message
 from weft_tensor import errors
 
@@ -54,6 +55,16 @@ def test_an_empty_file(tmp_path: Path) -> None:
     (tmp_path / "m").write_bytes(b"")
     with pytest.raises(errors.DataLossError, match="m is empty"):
         read_message(str(tmp_path / "m"), proto.MetaGraphDef)
+
+
+def test_a_directory_in_place_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    for call in (
+        lambda: read_message(str(tmp_path), proto.MetaGraphDef),
+        lambda: latest_checkpoint(str(tmp_path)),
+    ):
+        with pytest.raises(errors.FailedPreconditionError, match="it is a directory"):
+            call()
 
 
 def test_what_is_no_item() -> None:

@@ -500,6 +500,31 @@ def test_a_cache_file_appears_as_a_whole(tmp_path: Path) -> None:
         assert not list(tmp_path.iterdir())
 
 
+def test_a_pass_with_an_error_is_not_kept(tmp_path: Path) -> None:
+    fails = [True]
+
+    def sometimes(x: Any) -> Any:
+        if fails[0] and x == 2:
+            raise ValueError("not now")
+        return x
+
+    def make() -> Dataset:
+        mapped = R(4).map(lambda x: py_func(sometimes, [x], dtypes.int64))
+        return mapped.cache(str(tmp_path / "kept"))
+
+    with Reader(make) as reader:
+        assert reader.take(2) == [0, 1]
+        with pytest.raises(errors.InvalidArgumentError, match="not now"):
+            reader.take(1)
+        assert reader.take() == [3]
+        assert not list(tmp_path.iterdir())
+        fails[0] = False
+        for _ in range(2):
+            reader.session.run(reader.iterator.initializer)
+            assert reader.take() == [0, 1, 2, 3]
+    assert [path.name for path in tmp_path.iterdir()] == ["kept.cache"]
+
+
 def test_a_cache_file_of_another_dataset_is_refused(tmp_path: Path) -> None:
     name = str(tmp_path / "kept")
     with Reader(lambda: R(4).cache(name)) as reader:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import random
@@ -232,6 +233,21 @@ def test_damaged_pages_are_noticed(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_damaged_pages_are_noticed_in_the_long_run(tmp_path: Path) -> None:
     check_damage(tmp_path / "r", 10_000, 1)
+
+
+def test_damaged_footers_do_not_end_the_process(tmp_path: Path) -> None:
+    """Some damage to what is said of lists makes pyarrow abort, if asked at the wrong time."""
+    table = pa.table({"words": [["a"], [], ["b", "c"]], "f": [1.0, 2.0, 3.0]})
+    path = tmp_path / "t"
+    parquet.write_table(table, path, write_page_checksum=True)
+    good = path.read_bytes()
+    footer = len(good) - 8 - int.from_bytes(good[-8:-4], "little")
+    for at in range(footer, len(good)):
+        data = bytearray(good)
+        data[at] ^= 1
+        path.write_bytes(data)
+        with contextlib.suppress(errors.OpError):
+            list(parquet_batches(str(path), 2))
 
 
 def test_reading_goes_on_with_the_next_row_group(tmp_path: Path) -> None:

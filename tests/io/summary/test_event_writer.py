@@ -132,6 +132,21 @@ def test_many_threads(tmp_path: Path, events: Events) -> None:
         assert mine == list(range(1000 * i, 1000 * i + 200))
 
 
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"max_queue": "a"}, "max_queue must be an integer, got 'a'"),
+        ({"flush_secs": "a"}, "flush_secs must be at least 0 seconds, got 'a'"),
+        ({"flush_secs": -1}, "flush_secs must be at least 0 seconds, got -1"),
+        ({"filename_suffix": 3}, "filename_suffix must be text, got 3"),
+    ],
+)
+def test_bad_options(tmp_path: Path, options: Any, text: str) -> None:
+    with pytest.raises(errors.InvalidTypeError, match=text):
+        EventFileWriter(tmp_path, **options)
+    assert not list(tmp_path.iterdir())
+
+
 # ------------------------------------------------------------------------------- failing disks
 
 

@@ -47,7 +47,8 @@ def reported(doing: str) -> Iterator[None]:
     try:
         yield
     except OSError as cause:
-        where = f" ({os.fsdecode(cause.filename)})" if cause.filename else ""
+        name = cause.filename
+        where = f" ({os.fsdecode(name)})" if isinstance(name, str | bytes) and name else ""
         kind = _CLASSES.get(cause.errno or 0)
         if kind is None:  # stores raise FileNotFoundError(path), without a number
             kind = next((ours for theirs, ours in _KINDS if isinstance(cause, theirs)), None)

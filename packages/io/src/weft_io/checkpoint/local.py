@@ -226,6 +226,8 @@ class LocalStorage:
 
     def read(self, path: str) -> bytes:
         """All of a file."""
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, "it is a directory", path)
         descriptor = os.open(path, os.O_RDONLY | _BINARY)
         with open(descriptor, "rb", buffering=0) as file:
             return file.read()

@@ -19,6 +19,8 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
+import numpy as np
+
 from weft_io.data import state as form
 from weft_io.data.specs import Part
 from weft_io.data.streams import (
@@ -27,7 +29,6 @@ from weft_io.data.streams import (
     Source,
     Stream,
     count_in,
-    element_of,
     fields,
     resume,
     saved,
@@ -134,7 +135,7 @@ class _Reading:
             return None
         if not isinstance(value, list):
             raise self._foreign(f"it has {value!r} for an element")
-        element = element_of(value)
+        element = tuple(value)
         if not _fits(element, self._parts):
             raise errors.DataLossError(
                 f"element {self._number} of the cache {self._path} is not of the form that the "
@@ -147,11 +148,7 @@ class _Reading:
     def _value(self) -> Any:
         record = self._record()
         if record is None:
-            raise errors.DataLossError(
-                f"the cache {self._path} ends after {self._number} elements without its end mark; "
-                "remove it, and the next whole pass writes it again",
-                details={"file": self._path, "offset": self._file.offset},
-            )
+            raise self._damaged(f"ends after {self._number} elements without its end mark")
         try:
             return form.decode(record)
         except errors.InvalidArgumentError as cause:
@@ -168,12 +165,16 @@ class _Reading:
 
     def _end(self, count: int) -> None:
         self._ended = True
-        if count != self._number or self._record() is not None:
-            raise errors.DataLossError(
-                f"the cache {self._path} must end after {count} elements, as it says, but has "
-                f"{self._number} and {'no more' if count != self._number else 'more records'}",
-                details={"file": self._path, "offset": self._file.offset},
-            )
+        if count != self._number:
+            raise self._damaged(f"has {self._number} elements, and says that they are {count}")
+        if self._record() is not None:
+            raise self._damaged("has more records behind its end mark")
+
+    def _damaged(self, how: str) -> errors.DataLossError:
+        return errors.DataLossError(
+            f"the cache {self._path} {how}; remove it, and the next whole pass writes it again",
+            details={"file": self._path, "offset": self._file.offset},
+        )
 
     def _foreign(self, why: str) -> errors.InvalidArgumentError:
         return errors.InvalidArgumentError(
@@ -209,7 +210,11 @@ class _Writing:
     def get(self) -> Element | None:
         if self._ended:
             return None
-        element = self._input.get()
+        try:
+            element = self._input.get()
+        except BaseException:  # because what is missing would be missing for ever
+            self._give_up()
+            raise
         if element is None:
             self._ended = True
             self._finish()
@@ -242,6 +247,10 @@ class _Writing:
 
     def close(self) -> None:
         self._input.close()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Write no file in this pass."""
         if self._writes and self._writer is not None:
             self._writer.close()
             with contextlib.suppress(errors.NotFoundError):
@@ -290,7 +299,9 @@ def _described(found: Any) -> str:
 
 def _fits(element: Element, parts: Sequence[Part]) -> bool:
     return len(element) == len(parts) and all(
-        _dtype_of(value) == part.dtype and compatible_dims(shape_of(value), part.dims)
+        isinstance(value, bytes | np.ndarray | np.generic)
+        and _dtype_of(value) == part.dtype
+        and compatible_dims(shape_of(value), part.dims)
         for value, part in zip(element, parts, strict=True)
     )
 

@@ -131,6 +131,16 @@ class ParquetFile:
         metadata = self._file.metadata.row_group(group)
         if not metadata.num_columns:
             return 0
+        # Of some damage to it pyarrow makes an error when it reads, but aborts the process here.
+        first = self._file.schema.column(0).path
+        with self._guarded(f"the first column of row group {group}", 0):
+            try:
+                next(self._file.iter_batches(1, [group], [first], use_threads=False), None)
+            except OSError as error:
+                if "page_ordinal" not in str(
+                    error
+                ):  # its page came, which is read again
+                    raise
         column = metadata.column(0)
         offset: int = column.dictionary_page_offset or column.data_page_offset
         return offset

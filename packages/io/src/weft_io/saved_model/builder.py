@@ -265,12 +265,17 @@ def simple_save(
         )
     }
     builder = SavedModelBuilder(export_dir)
-    builder.add_meta_graph_and_variables(
-        session,
-        [tag_constants.SERVING],
-        signatures,
-        session.graph.get_collection(GraphKeys.ASSET_FILEPATHS),
-        clear_devices=True,
-        main_op=legacy_init_op,
-    )
-    builder.save()
+    try:
+        builder.add_meta_graph_and_variables(
+            session,
+            [tag_constants.SERVING],
+            signatures,
+            session.graph.get_collection(GraphKeys.ASSET_FILEPATHS),
+            clear_devices=True,
+            main_op=legacy_init_op,
+        )
+        builder.save()
+    except BaseException:  # because the next export wants an empty directory
+        for name in gfile.listdir(export_dir):
+            gfile.rmtree(files.join(files.as_path(export_dir), name))
+        raise

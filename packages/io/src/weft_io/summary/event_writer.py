@@ -48,6 +48,14 @@ class EventFileWriter:
         filename_suffix: str | None = None,
     ) -> None:
         self._logdir = as_path(logdir)
+        if not isinstance(max_queue, int):
+            raise errors.InvalidTypeError(f"max_queue must be an integer, got {max_queue!r}")
+        if not isinstance(flush_secs, int | float) or not flush_secs >= 0:
+            raise errors.InvalidTypeError(
+                f"flush_secs must be at least 0 seconds, got {flush_secs!r}"
+            )
+        if filename_suffix is not None and not isinstance(filename_suffix, str):
+            raise errors.InvalidTypeError(f"filename_suffix must be text, got {filename_suffix!r}")
         self._max_queue = max_queue
         self._flush_secs = flush_secs
         self._suffix = filename_suffix or ""
