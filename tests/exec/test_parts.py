@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -459,3 +460,121 @@ def test_only_float32_may_lose_bits() -> None:
         wf.lossy_transfers(wf.constant(1.0, wf.float64))
     with pytest.raises(errors.InvalidArgumentError, match="zero"):
         wf.lossy_transfers(wf.constant(1.0), "/gpu:zero")
+
+
+# ------------------------------------------------------------------------------- by chance
+
+
+class Chance:
+    """A program with branches, loops, TensorArrays and state, whose nodes are anywhere."""
+
+    def __init__(self, seed: int, place: Callable[[random.Random], str | None]) -> None:
+        self.random = random.Random(seed)
+        self.places = random.Random(seed + 1)
+        self.place = place
+        self.x, self.p = wf.placeholder(wf.float64, [3]), wf.placeholder(wf.bool, [])
+        self.variables = [
+            wf.get_variable(
+                f"v{i}", initializer=np.array([0.3, -0.2, 0.5 + i]), use_resource=bool(i)
+            )
+            for i in range(2)
+        ]
+        loss = wf.reduce_mean(self.block([self.x, wf.sin(self.x)], 2) ** 2)
+        grads = wf.gradients(loss, [self.x, *self.variables])
+        self.grads = [wf.zeros([3], wf.float64) if g is None else wf.identity(g) for g in grads]
+        pairs = [(g, v) for g, v in zip(grads[1:], self.variables, strict=True) if g is not None]
+        optimizer = wf.train.MomentumOptimizer(0.05, 0.9)
+        self.train = optimizer.apply_gradients(pairs) if pairs else wf.no_op()
+        self.loss = loss
+
+    def somewhere(self) -> Any:
+        return wf.device(self.place(self.places))
+
+    def block(self, given: list[Any], depth: int) -> Any:
+        r, values = self.random, list(given)
+        for _ in range(r.randrange(2, 5)):
+            a, b = r.choice(values), r.choice(values)
+            kind = r.randrange(8 if depth else 5)
+            with self.somewhere():
+                values.append(wf.clip_by_value(self.statement(kind, a, b, values, depth), -5, 5))
+        return values[-1] + values[-2]
+
+    def statement(self, kind: int, a: Any, b: Any, values: list[Any], depth: int) -> Any:
+        r = self.random
+        if kind < 5:
+            simple = [wf.sin, lambda a: a + b, lambda a: wf.tanh(a * b), lambda a: b * 0.7 - a]
+            return (a * r.choice(self.variables)) if kind == 4 else simple[kind](a)
+        if kind == 5:
+            pred = self.p if r.randrange(2) else wf.reduce_sum(a) > 0.0
+            sides = [lambda: self.block(values, depth - 1) for _ in range(2)]
+            return wf.cond(pred, *sides)
+        if kind == 6:
+            count, kept = r.randrange(1, 4), r.choice(values)
+
+            def body(i: Any, c: Any, d: Any) -> Any:
+                with self.somewhere():
+                    return i + 1, wf.tanh(self.block([c, d, kept], depth - 1)), c
+
+            loop = [0, a, b]
+            return wf.while_loop(
+                lambda i, *_: i < count, body, loop, parallel_iterations=r.choice([1, 10])
+            )[1]
+
+        def write(i: Any, array: Any) -> Any:
+            with self.somewhere():
+                element = self.block([a, b], depth - 1) * wf.cast(i, wf.float64)
+                return i + 1, array.write(i, wf.tanh(element))
+
+        array = wf.TensorArray(wf.float64, size=2, element_shape=[3])
+        return wf.reduce_sum(wf.while_loop(lambda i, _: i < 2, write, [0, array])[1].stack(), 0)
+
+
+def results_of(seed: int, count: int, place: Callable[[random.Random], str | None]) -> list[Any]:
+    with wf.Graph().as_default():
+        made = Chance(seed, place)
+        options = wf.RunOptions(timeout_in_ms=60_000)
+        found: list[Any] = []
+        with wf.Session(config=config(count)) as session:
+            session.run(wf.global_variables_initializer())
+            for pred in (True, False):
+                feed = {made.x: [0.3, -0.8, 1.1], made.p: pred}
+                found += session.run([made.loss, *made.grads], feed, options=options)
+                session.run(made.train, feed, options=options)
+            return found + session.run(wf.global_variables())
+
+
+def check_by_chance(seed: int) -> None:
+    wanted = results_of(seed, 1, lambda r: None)
+    for place in (
+        lambda r: f"/cpu:{r.randrange(3)}",
+        lambda r: r.choice(["/cpu:0", "/cpu:1", None]),
+    ):
+        for got, want in zip(results_of(seed, 3, place), wanted, strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_programs_by_chance_on_several_devices(seed: int) -> None:
+    check_by_chance(seed)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(8, 200))
+def test_many_programs_by_chance_on_several_devices(seed: int) -> None:
+    check_by_chance(seed)
+
+
+def test_what_another_device_decides_is_an_error_to_fetch(session: wf.Session) -> None:
+    x, p = wf.placeholder(wf.float32, []), wf.placeholder(wf.bool, [])
+    inside: list[Any] = []
+
+    def branch() -> Any:
+        with wf.device("/cpu:1"):
+            inside.append(wf.sin(x))
+        return inside[0]
+
+    with wf.device("/cpu:0"):
+        wf.cond(p, branch, lambda: wf.cos(x))
+    assert session.run(inside[0], {x: 0.0, p: True}) == 0
+    with pytest.raises(errors.InvalidArgumentError, match="was fetched, but has no value"):
+        session.run(inside[0], {x: 0.0, p: False})

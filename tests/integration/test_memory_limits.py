@@ -91,3 +91,16 @@ def test_what_the_program_asks_for_is_computed_again() -> None:
             found.append(made.run(gradient, feed))
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
+
+
+def test_a_function_that_recomputes_within_less_memory() -> None:
+    x = wf.placeholder(wf.float32, [BATCH, WIDTH])
+    h = wf.recompute_grad(lambda h: wf.tanh(wf.sin(h)))(wf.sin(x))
+    (gradient,) = wf.gradients(wf.reduce_sum(h**2), x)
+    feed = {x: np.full((BATCH, WIDTH), 0.1)}
+    found = []
+    for mode in ("NO_MEM_OPT", "HEURISTICS", "MANUAL"):
+        with session(None, mode) as made:
+            found.append(made.run(gradient, feed))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])

@@ -315,8 +315,8 @@ def _assign_levels(items: Sequence[Item]) -> None:
     for item in items:
         sources = [need for need in item.sources if need.kind != NEXT]
         item.level = max([need.level + _rises(need, item) for need in sources], default=0)
-        if item.kind == RECEIVE:
-            item.level = max(item.level, item.node.attrs[DEPTH] * step)
+        if item.kind in (RECEIVE, EXIT):
+            item.level = max(item.level, item.node.attrs.get(DEPTH, 0) * step)
         if item.alone:
             continue
         for need in sources:

@@ -42,11 +42,13 @@ class Group:
     def requests(self) -> dict[str, str]:
         """The devices that members ask for, and who does.
 
-        What holds a variable or another resource decides for all that use it, where it asks.
+        What holds a variable or another resource decides for all that use it.
         """
-        asking = {name: node for name, node in self.members.items() if node.device}
-        holders = {name: node for name, node in asking.items() if _holds(node)}
-        return {node.device: name for name, node in (holders or asking).items()}
+        return {
+            node.device: name
+            for name, node in self.members.items()
+            if node.device and (not self.holds or _holds(node))
+        }
 
 
 class Groups:

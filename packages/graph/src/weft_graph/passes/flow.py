@@ -25,7 +25,13 @@ from weft_graph.passes.step_graph import is_back_edge
 from weft_tensor import errors
 
 Atom = tuple[Any, int]
-"""A predicate and the side that is taken; for what is not structured, a node and -1."""
+"""A predicate and the side that is taken; for what is not structured, a node and -1.
+
+For what another part of a step decides, the number of that guard and -1.
+"""
+
+GUARD = "_guard"
+"""Attribute of a Receive whose value may be dead: the number of the guard that it had there."""
 
 Guard = frozenset[Atom]
 ALWAYS: Guard = frozenset()
@@ -117,6 +123,8 @@ class Flow:
 
     def _depth(self, atom: Atom) -> tuple[int, int, int]:
         source, side = atom
+        if isinstance(source, int):
+            return 0, -source, side
         if isinstance(source, Node):
             return 0, source.index, side
         return len(self.output_guard(source)), source.node.index, side
@@ -141,6 +149,8 @@ class Flow:
             self._exit(node, around, guard)
             return
         self.frame[node] = around
+        if GUARD in node.attrs:
+            guard |= {(node.attrs[GUARD], -1)}
         if node.type in MERGES:
             guard = self._merged(node, around)
         elif node.type == "LoopCond":
@@ -325,8 +335,8 @@ def predicate(switch: Node) -> Output:
 
 
 def has_control_flow(nodes: Iterable[Node]) -> bool:
-    """Whether any of the nodes is a control-flow primitive."""
-    return any([node.type in ROUTING for node in nodes])
+    """Whether any of the nodes is a control-flow primitive, or receives what may be dead."""
+    return any([node.type in ROUTING or GUARD in node.attrs for node in nodes])
 
 
 def is_free(node: Node) -> bool:

@@ -178,8 +178,8 @@ class Values:
         self._bytes_of = bytes_of
         for node in nodes:
             self.reads.append(tuple(dict.fromkeys([self._number(s) for s in node.inputs])))
-            made = [self._number(o) for o in node.outputs if shown(o) is o]
-            self.makes.append(tuple(made))
+            made = [(self._number(o), shown(o) is o) for o in node.outputs]
+            self.makes.append(tuple([number for number, own in made if own]))
         self.kept = {self._number(output) for output in fetches}
         self._devices: list[int] | None = None
 

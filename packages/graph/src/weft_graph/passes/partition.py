@@ -18,9 +18,9 @@ import numpy as np
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
 from weft_graph.op_def import lookup_op, register_op
-from weft_graph.ops.control_flow import ENTERS, MERGES, ROUTING
+from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, ROUTING
 from weft_graph.passes.compression import EXTEND, TRUNCATE, Lossy, nothing_is_lossy
-from weft_graph.passes.flow import Flow, Frame, is_free, needs_of, ordered_by
+from weft_graph.passes.flow import GUARD, Flow, Frame, Guard, is_free, needs_of, ordered_by
 from weft_graph.passes.step_graph import StepGraph, is_back_edge
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -51,7 +51,10 @@ register_op(
 )
 
 DEPTH = "_depth"
-"""Attribute of a Receive: how many transfers come one after the other, with it as the last."""
+"""Attribute of a Receive: how many transfers come one after the other, with it as the last.
+
+And of an Exit: how many come before it, within its loop too.
+"""
 
 _ROUTES = ROUTING | {"LoopCond"}
 
@@ -192,13 +195,15 @@ def depths(
     """How many transfers come one after the other, at most, before each node.
 
     A node with fewer never waits for one with more, so those with as many may be run as one piece.
-    Nothing of a loop runs before all that enters it is there, since it may start on any device.
+    Nothing of a loop runs before all that enters it is there, since it may start on any device; and
+    nothing leaves it before all that is in it has run, in the iteration before.
     """
     found: dict[Node, int] = {}
     begins: dict[Frame, int] = {}
+    ends: dict[Frame, int] = {}
     loops = len(flow.frames) > 1
     changed = True
-    while changed:
+    while changed:  # depths only grow, and none depends on itself: back edges do not count
         changed = False
         for node in nodes:
             depth = 0
@@ -211,8 +216,14 @@ def depths(
                 begins[frame] = max(begins.get(frame, 0), depth + 1)
             elif node in frame.merges:
                 depth = max(depth, begins.get(frame, 0))
+            elif node.type in EXITS:
+                depth = max(depth, ends.get(flow.frame[node.inputs[0].node], 0))
             changed = changed or found.get(node) != depth
             found[node] = depth
+            around: Frame | None = frame
+            while around is not None and around.parent is not None:
+                ends[around] = max(ends.get(around, 0), depth)
+                around = around.parent
         if not loops and not delays:  # then what a node needs came before it
             break
     return found
@@ -315,6 +326,7 @@ class _Partitioner:
         self._waiting: list[tuple[Node, Frame, _Part]] = []
         self._late: list[tuple[Node, Node, _Part]] = []
         self._depths: dict[Node, int] = {}
+        self._guards: dict[Guard, int] = {}
 
     def run(self, nodes: Sequence[Node]) -> dict[str, Part]:
         """The parts."""
@@ -367,7 +379,7 @@ class _Partitioner:
             node.op_def,
             node.name,
             self._inputs(node, part),
-            node.attrs,
+            self._attrs(node),
             [output.dtype for output in node.outputs],
             [output.dims for output in node.outputs],
             node._code,
@@ -383,6 +395,9 @@ class _Partitioner:
         part.nodes[node] = twin
         part.values.update(zip(node.outputs, twin.outputs, strict=True))
         return twin
+
+    def _attrs(self, node: Node) -> dict[str, Any]:
+        return {**node.attrs, DEPTH: self._depths[node]} if node.type in EXITS else node.attrs
 
     def _inputs(self, node: Node, part: _Part) -> tuple[Output, ...]:
         """What a copy takes; for back edges, whose sources are not there yet, other inputs."""
@@ -417,7 +432,8 @@ class _Partitioner:
         lossy = self._lossy(output, source.device, part.device)
         if lossy:
             value = _converted(source, TRUNCATE, value, dtypes.bfloat16)
-        received = self._transfer(value, source, part, output.name, node)
+        guard = self._flow.output_guard(output)
+        received = self._transfer(value, source, part, output.name, node, guard)
         delay = self._delays.get((output, part.device))
         if delay is not None:
             self._late.append((received.node, delay, part))
@@ -448,20 +464,29 @@ class _Partitioner:
                 node,
             )
             source.graph.set_control_inputs(token, [source.nodes[node]], reason="partition")
-            found = self._transfer(token.outputs[0], source, part, f"^{node.name}", node).node
+            guard = self._flow.guard(node)
+            name = f"^{node.name}"
+            found = self._transfer(token.outputs[0], source, part, name, node, guard).node
             part.signals[node] = found
         return found
 
     # ------------------------------------------------------------------ transfers
 
     def _transfer(
-        self, value: Output, source: _Part, part: _Part, name: str, origin: Node
+        self,
+        value: Output,
+        source: _Part,
+        part: _Part,
+        name: str,
+        origin: Node,
+        guard: Guard,
     ) -> Output:
         """Send a value of one part to another.
 
         Args:
           name: of the value in the whole step.
           origin: the node of the whole step that gives it, or whose end it tells.
+          guard: when it is alive.
         """
         node = value.node
         frame = self._flow.frame[origin]
@@ -480,7 +505,12 @@ class _Partitioner:
             "_Recv",
             f"{node.name}/recv",
             (),
-            {"tensor_type": dtype, **attrs, DEPTH: self._depths[origin] + 1},
+            {
+                "tensor_type": dtype,
+                **attrs,
+                DEPTH: self._depths[origin] + 1,
+                **({GUARD: self._guards.setdefault(guard, len(self._guards) + 1)} if guard else {}),
+            },
             [dtype],
             [value.dims],
             node,
@@ -554,4 +584,5 @@ class _Partitioner:
         )
         if source is part:
             return rank.outputs[0]
-        return self._transfer(rank.outputs[0], source, part, f"{name}/start", value.node)
+        guard = self._flow.output_guard(value)
+        return self._transfer(rank.outputs[0], source, part, f"{name}/start", value.node, guard)
