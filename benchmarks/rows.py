@@ -50,6 +50,26 @@ class Promise:
         return value >= self.bound if self.at_least else value <= self.bound
 
 
+GPU_TITLES = {
+    "gpu_mlp": "MLP, batch 128",
+    "gpu_cnn": "CIFAR convnet, batch 32",
+    "gpu_lstm": "LSTM language model",
+    "gpu_alexnet": "AlexNet, batch 128",
+    "gpu_overfeat": "OverFeat, batch 128",
+    "gpu_vgg_a": "VGG-A, batch 64",
+    "gpu_googlenet": "GoogLeNet, batch 128",
+}
+GPU_PROGRAMS = [
+    Program(
+        name,
+        (Row(f"{name}_train", f"{title}, train step on a GPU"),),
+        ("weft", "torch", "torch-compile"),
+        "gpu_rows.py",
+    )
+    for name, title in GPU_TITLES.items()
+]
+
+
 def plans(op: str, title: str) -> list[Program]:
     """Three sizes, so that growth shows; TensorFlow's rewriter needs minutes for the larger."""
     return [

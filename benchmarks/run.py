@@ -12,8 +12,8 @@ from report import Results, machine, write
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from rows import PROGRAMS, Program
-from subjects import REQUIREMENTS, Subject, make_peers, peers, weft
+from rows import GPU_PROGRAMS, PROGRAMS, Program
+from subjects import REQUIREMENTS, Subject, has_gpu, make_peers, peers, weft
 
 OUT = Path(__file__).parent / "out"
 PLAIN_WIDTH = 140  # where the output is a file and has no width of its own
@@ -28,6 +28,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--compile", action="store_true", help="torch.compile too; wants a C++ compiler"
     )
+    parser.add_argument(
+        "--gpu", action="store_true", help="the rows that need a GPU, and no others"
+    )
     parser.add_argument("--make-peers", type=Path, metavar="DIR", help="create the peers with pip")
     parser.add_argument("--out", type=Path, default=OUT, help="where results.json and .md go")
     for name in REQUIREMENTS:
@@ -38,10 +41,10 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def chosen(names: Sequence[str]) -> list[Program]:
+def chosen(names: Sequence[str], on_gpu: bool) -> list[Program]:
     programs = [
         program
-        for program in PROGRAMS
+        for program in (GPU_PROGRAMS if on_gpu else PROGRAMS)
         if not names or {program.name, *(row.name for row in program.rows)} & set(names)
     ]
     if not programs:
@@ -92,7 +95,10 @@ def show(console: Console, title: str, header: list[str], body: list[list[str]])
 
 def main() -> int:
     arguments = parse()
-    programs = chosen(arguments.rows)
+    programs = chosen(arguments.rows, arguments.gpu)
+    if arguments.gpu and not has_gpu():
+        Console().print("There is no GPU here: nothing is measured.")
+        return 0
     pythons = make_peers(arguments.make_peers) if arguments.make_peers else {}
     given = {name: getattr(arguments, name) for name in REQUIREMENTS}
     pythons |= {name: python for name, python in given.items() if python}

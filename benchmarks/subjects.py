@@ -48,11 +48,14 @@ class Subject:
             script, options = program.script, []
             if script == "footprint.py":
                 options = ["--module", self.module, "--distribution", self.distribution]
+            elif program.script == "gpu_rows.py":
+                compiled = ["--compile"] if "--compile" in self.script else []
+                options = ["--module", self.module, *compiled]
         command = [self.python, str(PROGRAM_DIRECTORY / script), program.name, *options]
         command += ["--threads", str(threads), "--budget", str(budget)]
         done = subprocess.run(
             command,
-            env=environment(threads),
+            env=environment(threads) | (gpu_environment() if "gpu" in program.script else {}),
             capture_output=True,
             text=True,
             check=True,
@@ -83,6 +86,20 @@ def environment(threads: int) -> dict[str, str]:
             "XLA_FLAGS": f"{xla} intra_op_parallelism_threads={threads}",
         }
     )
+
+
+def gpu_environment() -> dict[str, str]:
+    """The GPUs that this process was given."""
+    return {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0")}
+
+
+def has_gpu() -> bool:
+    """Whether weft finds a GPU here."""
+    code = "import weft; print([d.device_type for d in weft.Session().list_devices()])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=TIMEOUT
+    )
+    return "'GPU'" in done.stdout
 
 
 def weft() -> Subject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,8 +77,10 @@ def test_variables_are_spread_by_the_limits() -> None:
 
 
 def test_bad_configurations() -> None:
-    with pytest.raises(errors.InvalidArgumentError, match="at least 1 megabyte, got 0"):
-        split(0)
+    wrong: Any
+    for wrong in (0, 1.5, "6", float("nan")):
+        with pytest.raises(errors.InvalidArgumentError, match="whole number of megabytes"):
+            split(wrong)
     gpu = type(CPU)("/physical_device:GPU:0", "GPU")
     with pytest.raises(
         errors.InvalidArgumentError, match="this machine has /physical_device:CPU:0"

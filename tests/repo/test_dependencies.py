@@ -19,7 +19,12 @@ ROOT = Path(__file__).parents[2]
 PROJECTS = sorted(ROOT.glob("packages/*/pyproject.toml"))
 
 # Import names of optional dependencies, which need not be installed here.
-OPTIONAL_MODULES = {"cupy": {"cupy-cuda12x", "cupy-cuda13x"}, "llvmlite": {"llvmlite"}}
+OPTIONAL_MODULES = {
+    "cudnn": {"nvidia-cudnn-frontend", "nvidia-cudnn-cu12", "nvidia-cudnn-cu13"},
+    "cupy": {"cupy-cuda12x", "cupy-cuda13x"},
+    "cupyx": {"cupy-cuda12x", "cupy-cuda13x"},
+    "llvmlite": {"llvmlite"},
+}
 
 
 def load(project: Path) -> dict[str, Any]:

@@ -19,7 +19,8 @@ class StepReport:
 
     Attributes:
       stages: the graph as a `GraphDef` after each stage: "pruned", "inlined" where calls were,
-        "optimized", and one for the part of each device where there are several.
+        "optimized", "with less memory" where values are computed again or moved, and one for the
+        part of each device where there are several.
       changes: what the passes did, by reason.
       placement: where each node goes and why.
     """

@@ -136,7 +136,7 @@ class Planner:
             MemoryOptions(
                 mode=mode,
                 scope=self._config.gradient_scope,
-                limit=self._room(limited[0], step) if len(limited) == 1 else None,
+                limit=min([self._room(device, step) for device in limited], default=None),
                 run_order=by_priority,
             ),
         )

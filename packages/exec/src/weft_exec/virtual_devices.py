@@ -58,9 +58,9 @@ def set_virtual_device_configuration(
     configurations = list(virtual_devices or ())
     for each in configurations:
         limit = each.memory_limit
-        if limit is not None and limit < 1:
+        if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise errors.InvalidArgumentError(
-                f"memory_limit must be at least 1 megabyte, got {limit}"
+                f"memory_limit must be a whole number of megabytes, at least 1, got {limit!r}"
             )
     _configured[:] = [(each, _allocator(each, i)) for i, each in enumerate(configurations)]
 

@@ -27,6 +27,8 @@ class name_scope:  # noqa: N801 - TensorFlow's public name
         self, name: str | None, default_name: str | None = None, values: Iterable[Any] | None = None
     ) -> None:
         self._name = default_name if name is None else name
+        if not isinstance(self._name, str | None):
+            raise errors.InvalidTypeError(f"name must be text or None, got {self._name!r}")
         self._graph = next(
             (graph_for(v) for v in values or () if isinstance(v, Output)), get_default_graph()
         )

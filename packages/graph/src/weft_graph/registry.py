@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import signal
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from weft_tensor import errors
@@ -87,7 +90,8 @@ class Registry(Generic[V]):
             if not self._loading:
                 self._loading = True
                 try:
-                    self._load(key)
+                    with _uninterrupted():
+                        self._load(key)
                 finally:
                     self._loading = False
             return self._table.get(key) if key is not None else None
@@ -139,3 +143,20 @@ def _import_modules(package: Any) -> None:
     """Import every module of a package; a plain module has none."""
     for module in pkgutil.iter_modules(getattr(package, "__path__", ())):
         importlib.import_module(f"{package.__name__}.{module.name}")
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C wait: modules that are half imported would register again, and be refused."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came:
+            before(*came[0])

@@ -182,7 +182,7 @@ class Gpu:
             over = self.copy_out.record(self._event(blocking=True))
 
         def finish() -> Any:
-            over.synchronize()
+            over.synchronize()  # until then, `whole` keeps the array from being changed in place
             # Pinned memory is scarce, and is not given to whoever fetches.
             return np.array(staged)[()] if whole.shape == () else np.array(staged)
 

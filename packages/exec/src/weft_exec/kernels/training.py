@@ -39,12 +39,15 @@ class Hyper:
     Scalars have the variable's element type, so that arithmetic with them keeps it.
     """
 
-    __slots__ = ("_values", "attrs", "one")
+    __slots__ = ("_values", "attrs", "one", "xp")
 
-    def __init__(self, values: Mapping[str, Any], attrs: Mapping[str, Any], one: Any) -> None:
+    def __init__(
+        self, values: Mapping[str, Any], attrs: Mapping[str, Any], one: Any, xp: Any
+    ) -> None:
         self._values = values
         self.attrs = attrs
         self.one = one
+        self.xp = xp
 
     def __getitem__(self, name: str) -> Any:
         return self._values[name]
@@ -260,7 +263,7 @@ def _ftrl_with(h: Hyper, shrinkage: Any) -> Step:
 
 def _adam(h: Hyper) -> Step:
     rest1, rest2 = h.one - h["beta1"], h.one - h["beta2"]
-    root = np.sqrt(h.one - h["beta2_power"])
+    root = h.xp.sqrt(h.one - h["beta2_power"])
     rate = h["lr"] * root / (h.one - h["beta1_power"])
     beta1, epsilon, nesterov = h["beta1"], h["epsilon"], h.attrs["use_nesterov"]
 
@@ -467,7 +470,7 @@ def _factory(rule: UpdateRule, sparse: bool, resource: bool) -> KernelFactory:
             given = dict(zip(arguments, inputs[count:], strict=True))
             grad, indices = given.pop(is_grad), given.pop("indices", None)
             scalars = {key: _scalar(key, value, one) for key, value in given.items()}
-            step = make_step(Hyper(scalars, attrs, one))
+            step = make_step(Hyper(scalars, attrs, one, device.xp))
 
             def work(*arrays: Array) -> None:
                 if indices is None:

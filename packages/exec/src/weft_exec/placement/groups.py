@@ -167,10 +167,16 @@ class Groups:
         self, node: Node, group: Group, able: Sequence[int]
     ) -> errors.InvalidArgumentError:
         names = ", ".join(device.name for device in self._devices)
+        lacking = [
+            f"; no kernel of {member.type} ({name}), which must be with it, for {kind}"
+            for kind in dict.fromkeys([self._devices[i].type for i in able])
+            for name, member in group.members.items()
+            if not _runs_on(member, kind)
+        ]
         return errors.InvalidArgumentError(
             f"no device meets the requests {_described(group)} and has a kernel of {node.type}: "
             f"the session has {names}, and {', '.join(self._devices[i].name for i in able)} have "
-            "the kernel",
+            f"the kernel{''.join(lacking[:3])}",
             op=node.type,
             node=node.name,
             line=node.line or None,

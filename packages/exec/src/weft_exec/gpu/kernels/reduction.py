@@ -1,0 +1,184 @@
+"""GPU kernels of reductions, positions of extremes, running sums, and products of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.gpu.registration import INEXACT, INTEGERS, REAL, gpu_kernel
+from weft_exec.kernels.registry import KernelFactory, KernelFunction
+from weft_graph.ops.shape_rules import normal_axes, normal_axis
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+Axes = tuple[int, ...]
+Reduce = Callable[[Any, Any, Axes, bool], Any]
+"""From the array module, a value, axes and keep_dims to the reduced value."""
+
+_NUMERIC = {"T": (*INEXACT, *INTEGERS)}
+_ORDERED = {"T": (*REAL, *INTEGERS)}
+
+
+def widened(x: Any) -> Any:
+    """A float16 value as float32, any other as it is."""
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+def _reducing(reduce: Reduce) -> KernelFactory:
+    def make(node: Node, device: Device) -> KernelFunction:
+        keep, xp = node.attrs["keep_dims"], device.xp
+
+        def run(x: Any, axes: Any) -> Any:
+            where = tuple(normal_axes(np.reshape(axes, -1).tolist(), x.ndim))
+            if not where:
+                return _of_single_elements(xp, reduce, x)
+            return reduce(xp, widened(x), where, keep)
+
+        return run
+
+    return make
+
+
+def _of_single_elements(xp: Any, reduce: Reduce, x: Any) -> Any:
+    """What no axes at all mean: each element is reduced by itself."""
+    return reduce(xp, widened(x)[..., None], (x.ndim,), False)
+
+
+def _sum(xp: Any, x: Any, axes: Axes, keep: bool) -> Any:
+    return xp.sum(x, axis=axes, dtype=x.dtype, keepdims=keep)
+
+
+def _prod(xp: Any, x: Any, axes: Axes, keep: bool) -> Any:
+    return xp.prod(x, axis=axes, dtype=x.dtype, keepdims=keep)
+
+
+def _all(xp: Any, x: Any, axes: Axes, keep: bool) -> Any:
+    return xp.all(x, axis=axes, keepdims=keep)
+
+
+def _any(xp: Any, x: Any, axes: Axes, keep: bool) -> Any:
+    return xp.any(x, axis=axes, keepdims=keep)
+
+
+def _extreme(name: str) -> Reduce:
+    def reduce(xp: Any, x: Any, axes: Axes, keep: bool) -> Any:
+        if x.size:
+            return getattr(xp, name)(x, axis=axes, keepdims=keep)
+        shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keep or i not in axes]
+        return xp.full(shape, _extreme_of_none(x.dtype, name == "max"), x.dtype)
+
+    return reduce
+
+
+def _extreme_of_none(dtype: np.dtype[Any], largest: bool) -> Any:
+    if dtype.kind == "f":
+        return -np.inf if largest else np.inf
+    return np.iinfo(dtype).min if largest else np.iinfo(dtype).max
+
+
+def _mean(xp: Any, x: Any, axes: Axes, keep: bool) -> Any:
+    count = 1
+    for axis in axes:
+        count *= x.shape[axis]
+    if x.dtype.kind not in "iu":
+        return _sum(xp, x, axes, keep) / x.dtype.type(count)
+    wide = np.dtype(np.uint64 if x.dtype.kind == "u" else np.int64)
+    total, divisor = xp.sum(x, axis=axes, dtype=wide, keepdims=keep), wide.type(max(count, 1))
+    return xp.floor_divide(total - xp.fmod(total, divisor), divisor)
+
+
+def _euclidean_norm(xp: Any, x: Any, axes: Axes, keep: bool) -> Any:
+    if x.dtype.kind == "c":
+        squares = xp.square(x.real) + xp.square(x.imag)
+    else:
+        squares = xp.square(x.astype(np.float64) if x.dtype.kind in "iu" else x)
+    return xp.sqrt(xp.sum(squares, axis=axes, keepdims=keep))
+
+
+gpu_kernel("Sum", host=(1,), types=_NUMERIC)(_reducing(_sum))
+gpu_kernel("Prod", host=(1,), types=_NUMERIC)(_reducing(_prod))
+gpu_kernel("All", host=(1,))(_reducing(_all))
+gpu_kernel("Any", host=(1,))(_reducing(_any))
+gpu_kernel("Max", host=(1,), types=_ORDERED)(_reducing(_extreme("max")))
+gpu_kernel("Min", host=(1,), types=_ORDERED)(_reducing(_extreme("min")))
+gpu_kernel("Mean", host=(1,), types=_NUMERIC)(_reducing(_mean))
+gpu_kernel("EuclideanNorm", host=(1,), types=_NUMERIC)(_reducing(_euclidean_norm))
+
+
+@gpu_kernel("ArgMax", "ArgMin", host=(1,), types=_ORDERED)
+def _position(node: Node, device: Device) -> KernelFunction:
+    find = device.xp.argmax if node.type == "ArgMax" else device.xp.argmin
+
+    def run(x: Any, axis: Any) -> Any:
+        position = normal_axis(int(axis), x.ndim, "dimension")
+        if x.shape[position] == 0:
+            raise errors.InvalidArgumentError(
+                f"{node.type} requires a reduced axis with elements, got shape {list(x.shape)} "
+                f"and axis {position}"
+            )
+        return find(x, axis=position)
+
+    return run
+
+
+@gpu_kernel("Cumsum", "Cumprod", host=(1,), types=_NUMERIC)
+def _scan(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+    exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
+    scan = xp.cumsum if node.type == "Cumsum" else xp.cumprod
+    first = 0 if node.type == "Cumsum" else 1
+
+    def run(x: Any, axis: Any) -> Any:
+        source = xp.moveaxis(widened(x), normal_axis(int(axis), x.ndim), 0)
+        if reverse:
+            source = source[::-1]
+        if exclusive and source.shape[0]:
+            head = xp.full((1, *source.shape[1:]), first, source.dtype)
+            source = xp.concatenate([head, source[:-1]], axis=0)
+        result = scan(source, axis=0, dtype=source.dtype) if source.size else source
+        if reverse:
+            result = result[::-1]
+        return xp.ascontiguousarray(xp.moveaxis(result, 0, normal_axis(int(axis), x.ndim)))
+
+    return run
+
+
+# --------------------------------------------------------------------- products of matrices
+
+
+@gpu_kernel("MatMul", types=_NUMERIC)
+def _matmul(node: Node, device: Device) -> KernelFunction:
+    ta, tb = node.attrs["transpose_a"], node.attrs["transpose_b"]
+    xp = device.xp
+
+    def run(a: Any, b: Any) -> Any:
+        x, y = widened(a), widened(b)
+        x, y = x.T if ta else x, y.T if tb else y
+        if a.ndim != 2 or b.ndim != 2 or x.shape[1] != y.shape[0]:
+            raise errors.InvalidArgumentError(
+                "MatMul requires two matrices with equal inner sizes, got shapes "
+                f"{list(x.shape)} and {list(y.shape)}"
+            )
+        return xp.matmul(x, y)
+
+    return run
+
+
+@gpu_kernel("BatchMatMul", "BatchMatMulV2", types=_NUMERIC)
+def _batch_matmul(node: Node, device: Device) -> KernelFunction:
+    adj_x, adj_y, xp = node.attrs["adj_x"], node.attrs["adj_y"], device.xp
+
+    def adjoint(x: Any) -> Any:
+        swapped = x.swapaxes(-1, -2)
+        return xp.conjugate(swapped) if x.dtype.kind == "c" else swapped
+
+    def run(x: Any, y: Any) -> Any:
+        x, y = widened(x), widened(y)
+        return xp.matmul(adjoint(x) if adj_x else x, adjoint(y) if adj_y else y)
+
+    return run

@@ -1,0 +1,348 @@
+"""Devices, streams, events and memory of the stand-in, and who may touch what when."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+
+class RaceError(AssertionError):
+    """A stream touches memory that another one may still be using."""
+
+
+class CUDARuntimeError(RuntimeError):
+    """As CuPy's."""
+
+
+class OutOfMemoryError(MemoryError):
+    """As CuPy's."""
+
+
+class Machine:
+    """GPUs, and what has happened on them.
+
+    Attributes:
+      count: how many there are.
+      memory: bytes that each has.
+      log: what was enqueued: (stream, what).
+      gate: waiting for an event lasts until it is set.
+      syncs: how often the host has looked at an array's elements.
+    """
+
+    def __init__(self, count: int = 1, memory: int = 1 << 30, fault: str = "") -> None:
+        self.count = count
+        self.memory = memory
+        self.fault = fault
+        self.used = [0] * count
+        self.log: list[tuple[str, str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.syncs = 0
+
+
+_machine = Machine()
+_local = threading.local()
+_serial = itertools.count()
+_seen: dict[int, int] = {}
+"""How far the work of each stream was when the host last waited for it."""
+
+
+def machine() -> Machine:
+    """The machine that is plugged in."""
+    return _machine
+
+
+def plug_in(found: Machine) -> None:
+    """Replace the machine."""
+    global _machine
+    _machine = found
+
+
+# --------------------------------------------------------------------------- current state
+
+
+def _stack(name: str) -> list[Any]:
+    stack: list[Any] | None = getattr(_local, name, None)
+    if stack is None:
+        stack = []
+        setattr(_local, name, stack)
+    return stack
+
+
+def current_device() -> int:
+    """The device that this thread works on."""
+    stack = _stack("devices")
+    return stack[-1] if stack else 0
+
+
+def current_stream() -> Stream:
+    """The stream that this thread enqueues on; the default one orders everything."""
+    for stream in reversed(_stack("streams")):
+        if stream.device == current_device():
+            return stream
+    return _default
+
+
+class Device:
+    """As `cupy.cuda.Device`."""
+
+    def __init__(self, index: int) -> None:
+        if not 0 <= index < _machine.count:
+            raise CUDARuntimeError("cudaErrorInvalidDevice: invalid device ordinal")
+        self.id = index
+
+    @property
+    def attributes(self) -> dict[str, int]:
+        return {"ClockRate": 1_500_000, "MemoryClockRate": 1_000_000}
+
+    def __enter__(self) -> Device:
+        _stack("devices").append(self.id)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _stack("devices").pop()
+
+
+class Event:
+    """As `cupy.cuda.Event`: what was enqueued when it was recorded."""
+
+    def __init__(
+        self, block: bool = False, disable_timing: bool = False, interprocess: bool = False
+    ) -> None:
+        self.knows: dict[Any, int] | None = None
+        self.stream: Stream | None = None
+
+    @property
+    def done(self) -> bool:
+        return _machine.gate.is_set()
+
+    def record(self, stream: Stream | None = None) -> None:
+        (stream or current_stream()).record(self)
+
+    def synchronize(self) -> None:
+        assert self.knows is not None, "an event was waited for that nobody has recorded"
+        if not _machine.gate.wait(60):
+            raise CUDARuntimeError("the gate was never opened")
+        for number, seq in self.knows.items():
+            _seen[number] = max(_seen.get(number, 0), seq)
+
+
+class Stream:
+    """As `cupy.cuda.Stream`. `knows` tells how far the work of others is over when its own runs."""
+
+    def __init__(
+        self, null: bool = False, non_blocking: bool = False, ptds: bool = False,
+        priority: int | None = None,
+    ) -> None:  # fmt: skip
+        self.number = next(_serial)
+        self.null = null
+        self.device = current_device()
+        self.seq = 0
+        self.knows: dict[int, int] = {}
+        self.ptr = self.number
+
+    @property
+    def name(self) -> str:
+        return "null" if self.null else f"stream {self.number}"
+
+    def __enter__(self) -> Stream:
+        if not self.null and self.device != current_device():
+            raise CUDARuntimeError("a stream of another device was made current")
+        _stack("streams").append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _stack("streams").pop()
+
+    def record(self, event: Event | None = None) -> Event:
+        event = event or Event()
+        event.knows = {**self.knows, self.number: self.seq}
+        event.stream = self
+        _machine.log.append((self.name, f"record {id(event)}"))
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        assert event.knows is not None, "a stream waits for an event that nobody has recorded"
+        for number, seq in event.knows.items():
+            self.knows[number] = max(self.knows.get(number, 0), seq)
+        _machine.log.append((self.name, f"wait {id(event)}"))
+
+    def synchronize(self) -> None:
+        pass
+
+    def begin(self, what: str) -> int:
+        """Enqueue something; returns its number."""
+        self.seq += 1
+        _machine.log.append((self.name, what))
+        return self.seq
+
+
+_default = Stream(null=True)
+
+
+class Buffer:
+    """Memory of an array: who wrote it last, who has read it since, and who pays for it."""
+
+    def __init__(self, pointer: Any) -> None:
+        self.pointer = pointer
+        self.device = current_device()
+        self.writer: tuple[Stream, int] | None = None
+        self.readers: dict[Stream, int] = {}
+
+    def read(self, stream: Stream, seq: int) -> None:
+        if self.writer is not None:
+            _ordered(stream, *self.writer, "reads what")
+        self.readers[stream] = seq
+
+    def write(self, stream: Stream, seq: int) -> None:
+        if self.writer is not None:
+            _ordered(stream, *self.writer, "overwrites what")
+        for reader, at in self.readers.items():
+            _ordered(stream, reader, at, "overwrites what is read by what")
+        self.writer, self.readers = (stream, seq), {}
+
+
+def _ordered(stream: Stream, other: Stream, seq: int, what: str) -> None:
+    if stream is other or stream.null or other.null:
+        return
+    if max(stream.knows.get(other.number, 0), _seen.get(other.number, 0)) < seq:
+        raise RaceError(f"{stream.name} {what} {other.name} does, without waiting for it")
+
+
+# --------------------------------------------------------------------------------- memory
+
+
+class MemoryPointer:
+    """As `cupy.cuda.MemoryPointer`."""
+
+    def __init__(self, pool: MemoryPool | None, size: int, device: int) -> None:
+        self.pool, self.size, self.device = pool, size, device
+        self.ptr = 0
+
+    def __del__(self) -> None:
+        if self.pool is not None:
+            self.pool.free(self.size, self.device)
+        else:
+            _machine.used[self.device] -= self.size
+
+
+class MemoryPool:
+    """As `cupy.cuda.MemoryPool`: keeps what was freed."""
+
+    def __init__(self, allocator: Any = None) -> None:
+        self._used = [0] * _machine.count
+        self._total = [0] * _machine.count
+        self._limit = [0] * _machine.count
+
+    def malloc(self, size: int) -> MemoryPointer:
+        device = current_device()
+        size = -(-size // 512) * 512
+        grown = max(0, self._used[device] + size - self._total[device])
+        limit = self._limit[device]
+        if limit and self._total[device] + grown > limit:
+            raise OutOfMemoryError(f"Out of memory allocating {size} bytes (limit {limit})")
+        if _machine.used[device] + grown > _machine.memory:
+            raise OutOfMemoryError(f"Out of memory allocating {size} bytes")
+        _machine.used[device] += grown
+        self._total[device] += grown
+        self._used[device] += size
+        return MemoryPointer(self, size, device)
+
+    def free(self, size: int, device: int) -> None:
+        self._used[device] -= size
+
+    def set_limit(self, size: int | None = None, fraction: float | None = None) -> None:
+        self._limit[current_device()] = size or 0
+
+    def get_limit(self) -> int:
+        return self._limit[current_device()]
+
+    def used_bytes(self) -> int:
+        return self._used[current_device()]
+
+    def total_bytes(self) -> int:
+        return self._total[current_device()]
+
+    def free_bytes(self) -> int:
+        return self.total_bytes() - self.used_bytes()
+
+    def free_all_blocks(self, stream: Stream | None = None) -> None:
+        device = current_device()
+        _machine.used[device] -= self._total[device] - self._used[device]
+        self._total[device] = self._used[device]
+
+
+@contextmanager
+def using_allocator(allocator: Any = None) -> Iterator[None]:
+    """As `cupy.cuda.using_allocator`."""
+    _stack("allocators").append(allocator)
+    try:
+        yield
+    finally:
+        _stack("allocators").pop()
+
+
+def allocate(size: int) -> Any:
+    """Memory from the allocator of this thread."""
+    stack = _stack("allocators")
+    if stack and stack[-1] is not None:
+        return stack[-1](size)
+    _machine.used[current_device()] += size
+    return MemoryPointer(None, size, current_device())
+
+
+class Pinned(np.ndarray[Any, Any]):
+    """A NumPy array in pinned memory."""
+
+
+def empty_pinned(shape: Any, dtype: Any = float, order: str = "C") -> Any:
+    """As `cupyx.empty_pinned`."""
+    return np.empty(shape, dtype).view(Pinned)
+
+
+# --------------------------------------------------------------------------------- runtime
+
+
+def _count() -> int:
+    if _machine.fault:
+        raise CUDARuntimeError(_machine.fault)
+    return _machine.count
+
+
+def _properties(index: int) -> dict[str, Any]:
+    return {
+        "name": b"Stand-in", "major": 8, "minor": 0, "totalGlobalMem": _machine.memory,
+        "multiProcessorCount": 100, "memoryBusWidth": 5120,
+    }  # fmt: skip
+
+
+def _memory() -> tuple[int, int]:
+    return _machine.memory - _machine.used[current_device()], _machine.memory
+
+
+def namespace() -> SimpleNamespace:
+    """What `cupy.cuda` is."""
+    runtime = SimpleNamespace(
+        CUDARuntimeError=CUDARuntimeError,
+        getDeviceCount=_count,
+        getDeviceProperties=_properties,
+        memGetInfo=_memory,
+        deviceCanAccessPeer=lambda device, peer: 1,
+        runtimeGetVersion=lambda: 12090,
+        driverGetVersion=lambda: 12020,
+    )
+    return SimpleNamespace(
+        Device=Device,
+        Event=Event,
+        MemoryPool=MemoryPool,
+        Stream=Stream,
+        memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
+        runtime=runtime,
+        using_allocator=using_allocator,
+    )

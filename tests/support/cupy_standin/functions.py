@@ -1,0 +1,162 @@
+"""The functions of the stand-in: those of CuPy with CuPy's arguments, computed by NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from cupy_standin.arrays import SURFACE, fresh, host_of, ndarray, operate, touched
+
+_VIEWS = {"broadcast_to", "expand_dims", "moveaxis", "diagonal", "ascontiguousarray"}
+_FROM_HOST = {"array", "asarray"}
+
+
+class Ufunc:
+    """As CuPy's: fewer arguments than NumPy's, and its own element types."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._function = getattr(np, name)
+
+    def __call__(
+        self, *inputs: Any, out: Any = None, dtype: Any = None, casting: Any = None
+    ) -> Any:
+        options = {} if dtype is None else {"dtype": dtype}
+        return operate(self.name, self._function, inputs, out, **options)
+
+    def at(self, array: Any, indices: Any, values: Any) -> None:
+        """`array[indices] = f(array[indices], values)`, with equal indices accumulating."""
+        if self.name not in ("add", "subtract", "maximum", "minimum"):
+            raise NotImplementedError(f"{self.name}.at")
+        if array.dtype.name not in ("int32", "float32", "float64", "uint32", "uint64"):
+            raise TypeError(f"{self.name}.at does not support {array.dtype}")
+        touched(f"{self.name}.at", (array, indices, values), (array,))
+        self._function.at(array._a, host_of(indices), host_of(values))
+
+
+def _function(name: str, parameters: list[str] | None) -> Callable[..., Any]:
+    function = getattr(np, name)
+
+    def call(*args: Any, **options: Any) -> Any:
+        if parameters is not None and name != "matmul":
+            unknown = [key for key in options if key not in parameters]
+            if unknown and "kwargs" not in parameters:
+                raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
+            if len(args) > len(parameters):
+                raise TypeError(f"{name}() takes {len(parameters)} arguments, got {len(args)}")
+        out = options.pop("out", None)
+        touched(name, (list(args), list(options.values())), (out,))
+        kind = options.get("kind")
+        if kind not in (None, "stable"):
+            raise ValueError("unsupported kind")
+        take = _given if name in _FROM_HOST else host_of
+        with np.errstate(all="ignore"):
+            found = function(
+                *[take(value) for value in args], **{k: host_of(v) for k, v in options.items()}
+            )
+        return _result(name, found, args, out)
+
+    return call
+
+
+def _given(value: Any) -> Any:
+    return value._a if isinstance(value, ndarray) else value
+
+
+def _result(name: str, found: Any, args: Any, out: Any) -> Any:
+    if out is not None:
+        out._a[...] = found
+        return out
+    if name == "copyto":
+        return None
+    if isinstance(found, tuple | list):
+        return type(found)(fresh(each) for each in found) if name != "nonzero" else tuple(
+            fresh(each) for each in found
+        )  # fmt: skip
+    if name in _VIEWS and isinstance(args[0], ndarray):
+        if np.shares_memory(found, args[0]._a):
+            return args[0] if found is args[0]._a else ndarray(found, args[0])
+        if not found.size:
+            return ndarray(found, args[0])
+    return fresh(found)
+
+
+def _copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = None) -> None:
+    touched("copyto", (src, where), (dst,))
+    if isinstance(src, np.ndarray):
+        raise TypeError("Unsupported type numpy.ndarray")
+    mask = True if where is None else host_of(where)
+    np.copyto(dst._a, host_of(src), casting=casting, where=mask)
+
+
+def _as_strided(x: Any, shape: Any = None, strides: Any = None) -> Any:
+    return ndarray(np.lib.stride_tricks.as_strided(x._a, shape, strides), x)
+
+
+def _asnumpy(
+    a: Any, stream: Any = None, order: str = "C", out: Any = None, blocking: bool = True
+) -> Any:
+    return a.get(stream=stream, out=out, blocking=blocking) if isinstance(a, ndarray) else a
+
+
+def all_functions() -> dict[str, Any]:
+    """The functions of the module `cupy`."""
+    found: dict[str, Any] = {name: Ufunc(name) for name in SURFACE["ufuncs"]}
+    for name, parameters in SURFACE["functions"].items():
+        if hasattr(np, name):
+            found[name] = _function(name, parameters)
+    found["copyto"], found["asnumpy"] = _copyto, _asnumpy
+    return found
+
+
+def library() -> SimpleNamespace:
+    """What `cupy.lib` is."""
+    return SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_as_strided))
+
+
+def linear_algebra() -> SimpleNamespace:
+    """What `cupy.linalg` is."""
+    found = SimpleNamespace(LinAlgError=np.linalg.LinAlgError)
+    for name, parameters in SURFACE["linalg"].items():
+        setattr(found, name, _solver(name, parameters))
+    return found
+
+
+def _solver(name: str, parameters: list[str]) -> Callable[..., Any]:
+    function = getattr(np.linalg, name)
+
+    def call(*args: Any, **options: Any) -> Any:
+        unknown = [key for key in options if key not in parameters]
+        if unknown:
+            raise TypeError(f"{name}() got an unexpected keyword argument {unknown[0]!r}")
+        touched(name, args, ())
+        found = function(*[host_of(value) for value in args], **options)
+        if isinstance(found, tuple):
+            return tuple(fresh(each) for each in found)
+        return fresh(found)
+
+    return call
+
+
+def special_functions() -> dict[str, Any]:
+    """What `cupyx.scipy.special` has; computed by the functions of the CPU's kernels."""
+    from weft_exec.kernels import bessel, special
+
+    sources = {
+        "erf": special.erf, "erfc": special.erfc, "gammaln": special.lgamma,
+        "digamma": special.digamma, "zeta": special.zeta, "gammainc": special.igamma,
+        "gammaincc": special.igammac, "i0e": bessel.i0e, "i1e": bessel.i1e,
+    }  # fmt: skip
+    return {name: _special(name, function) for name, function in sources.items()}
+
+
+def _special(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*inputs: Any) -> Any:
+        touched(name, inputs, ())
+        with np.errstate(all="ignore"):
+            return fresh(function(*[host_of(value) for value in inputs], out=None))
+
+    return call
