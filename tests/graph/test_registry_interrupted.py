@@ -13,7 +13,8 @@ import pytest
 from weft_graph.registry import Registry
 
 MODULES = {
-    "__init__.py": "from weft_graph.registry import Registry\nthings = Registry('thing', __name__)\n",
+    "__init__.py": "from weft_graph.registry import Registry\n"
+    "things = Registry('thing', __name__)\n",
     "first.py": "from interrupted import things\nthings.register('a', 1)\n"
     "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n",
     "second.py": "from interrupted import things\nthings.register('b', 2)\n",
