@@ -401,3 +401,57 @@ def test_bytes_that_are_no_tensors(session: Any) -> None:
     short.tensor_content = struct.pack("<i", 1)
     with pytest.raises(errors.InvalidArgumentError, match="takes 8 bytes"):
         session.run(parse_tensor(short.SerializeToString(), dtypes.int32))
+
+
+TYPE, VALUE = errors.InvalidTypeError, errors.InvalidArgumentError
+SOME = VarLenFeature(I64)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: parse_example(["x"], b"\xff"), TYPE, "features must be a dict .*got b'"),  # type: ignore[arg-type]
+        (lambda: parse_example(["x"], "abc"), TYPE, "features must be a dict .*got 'abc'"),  # type: ignore[arg-type]
+        (lambda: parse_example(["x"], [1]), TYPE, r"features must be a dict .*got \[1\]"),  # type: ignore[arg-type]
+        (lambda: parse_example(["x"], 3), TYPE, "features must be a dict .*got 3"),  # type: ignore[arg-type]
+        (lambda: parse_example(["x"], {1: SOME, "a": SOME}), TYPE, "must be text, got 1"),  # type: ignore[dict-item]
+        (lambda: parse_example(["x"], {"\udc80": SOME}), VALUE, "encodable as UTF-8"),
+        (
+            lambda: parse_example(["x"], {"a": VarLenFeature(np.zeros(2))}),
+            TYPE,
+            "feature a must be float32, int64 or string, got float64",
+        ),
+        (
+            lambda: parse_example(["x"], {"a": FixedLenFeature([2**70], I64)}),
+            VALUE,
+            "feature a must have at most",
+        ),
+        (
+            lambda: parse_example(["x"], {"a": SparseFeature(3, "v", I64, 4)}),
+            TYPE,
+            "must be names of features, got 3",
+        ),
+        (
+            lambda: parse_example(["x"], {"a": SparseFeature(["i", 3], "v", I64, [1, 2])}),
+            TYPE,
+            "must be names of features, got 3",
+        ),
+        (
+            lambda: parse_example(["x"], {"a": SparseFeature("i", 3, I64, 4)}),  # type: ignore[arg-type]
+            TYPE,
+            "must be names of features, got 3",
+        ),
+        (lambda: parse_single_example("x", b"\xff"), TYPE, "features must be a dict"),  # type: ignore[arg-type]
+        (lambda: parse_sequence_example(["x"], b"\xff"), TYPE, "features must be a dict"),  # type: ignore[arg-type]
+        (lambda: parse_single_sequence_example("x", None, [1]), TYPE, "features must be a dict"),  # type: ignore[arg-type]
+        (lambda: decode_csv(["1"], 3), TYPE, "record_defaults must be a list, got 3"),  # type: ignore[arg-type]
+        (lambda: decode_csv(["1"], None), TYPE, "record_defaults must be a list, got None"),  # type: ignore[arg-type]
+        (lambda: decode_csv(["1"], [[1]], 3), VALUE, "field_delim must be one byte, got 3"),  # type: ignore[arg-type]
+        (lambda: decode_csv(["1"], [[1]], select_cols=3), TYPE, "select_cols must be a list"),  # type: ignore[arg-type]
+        (lambda: decode_csv(["1"], [[1]], select_cols=["a"]), TYPE, "must be an integer, got 'a'"),  # type: ignore[list-item]
+        (lambda: decode_csv(["1"], [[1]], select_cols=[2**70]), VALUE, "must be at most"),
+    ],
+)
+def test_wrong_arguments(session: Any, call: Any, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()

@@ -32,6 +32,9 @@ from weft_tensor import dtypes, errors
 STRING = dtypes.string
 
 
+TYPE, VALUE = errors.InvalidTypeError, errors.InvalidArgumentError
+
+
 @pytest.fixture
 def session() -> Any:
     with Graph().as_default() as graph, Session(graph=graph) as session:
@@ -313,8 +316,10 @@ def test_queues_that_hold_no_names(session: Any, types: list[Any]) -> None:
     queue = FIFOQueue(10, types, [()] * len(types))
     values = [1 if dtype is dtypes.int32 else "x" for dtype in types]
     session.run(queue.enqueue(values))
+    with pytest.raises(errors.InvalidTypeError, match="requires a queue of one string"):
+        reader.read(queue)
     with pytest.raises(errors.InvalidArgumentError, match="requires a queue of one string"):
-        session.run(reader.read(queue))
+        session.run(reader.read(queue.queue_ref))
     assert session.run(queue.size()) == 1
 
 
@@ -430,3 +435,22 @@ def test_shared_readers(tmp_path: Path) -> None:
         assert session.run(ops.reader_num_records_produced(handles[1])) == 1
         with pytest.raises(errors.InvalidArgumentError, match="shared reader 'one' is a"):
             session.run(ops.reader_num_records_produced(other))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: TFRecordReader().read(["a"]), TYPE, r"string_input_producer.*got \['a'\]"),
+        (lambda: TFRecordReader().read("a"), TYPE, "requires a queue of the names .*got 'a'"),
+        (lambda: TFRecordReader().read(None), TYPE, "requires a queue of the names .*got None"),
+        (lambda: TFRecordReader().read_up_to(["a"], 2), TYPE, "requires a queue of the names"),
+        (lambda: TextLineReader(2**70), VALUE, "skip_header_lines must be at most"),
+        (lambda: TextLineReader("a"), TYPE, "skip_header_lines must be an integer, got 'a'"),  # type: ignore[arg-type]
+        (lambda: FixedLengthRecordReader(None), TYPE, "record_bytes must be an integer, got None"),  # type: ignore[arg-type]
+        (lambda: FixedLengthRecordReader(2, "a"), TYPE, "header_bytes must be an integer"),  # type: ignore[arg-type]
+        (lambda: FixedLengthRecordReader(2, hop_bytes=2**70), VALUE, "hop_bytes must be at most"),
+    ],
+)
+def test_wrong_arguments(session: Any, call: Any, error: Any, text: str) -> None:
+    with pytest.raises(error, match=text):
+        call()

@@ -28,6 +28,7 @@ from weft_io import (
     load_variable,
 )
 from weft_io.checkpoint.index import Index
+from weft_io.checkpoint.reader import CheckpointReader
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import ALL_DTYPES
 
@@ -556,3 +557,94 @@ def test_the_index_is_readable(tmp_path: Path) -> None:
         Saver().save(session, str(tmp_path / "m"))
     found = Index.from_bytes((tmp_path / "m.index").read_bytes(), "m.index")
     assert found.tensors["v"].shape == (2,) and len(found.shards) == 1
+
+
+TYPE, VALUE = errors.InvalidTypeError, errors.InvalidArgumentError
+
+
+class TestWrongArguments:
+    @pytest.mark.parametrize(
+        ("options", "error", "text"),
+        [
+            ({"keep_checkpoint_every_n_hours": None}, TYPE, "hours must be a number, got None"),
+            ({"keep_checkpoint_every_n_hours": "a"}, TYPE, "hours must be a number, got 'a'"),
+            ({"keep_checkpoint_every_n_hours": -1}, VALUE, "hours must be a number >= 0, got -1"),
+            ({"keep_checkpoint_every_n_hours": float("nan")}, VALUE, "number >= 0, got nan"),
+            ({"max_to_keep": "a"}, TYPE, "max_to_keep must be an integer, got 'a'"),
+            ({"max_to_keep": 1.5}, TYPE, "max_to_keep must be an integer, got 1.5"),
+            ({"max_to_keep": True}, TYPE, "max_to_keep must be an integer, got True"),
+            ({"max_to_keep": -1}, VALUE, "max_to_keep must be at least 0, got -1"),
+            ({"max_to_keep": 2**70}, VALUE, "max_to_keep must be at most"),
+            ({"write_version": "x"}, TYPE, "write_version must be an integer, got 'x'"),
+            ({"write_version": 7}, VALUE, "write_version must be at most 2, got 7"),
+            ({"name": 3}, TYPE, "name must be text, got 3"),
+            ({"filename": 3}, TYPE, "filename must be text, got 3"),
+            ({"builder": 3}, TYPE, "builder must be a SaverBuilder, got 3"),
+        ],
+    )
+    def test_of_the_saver(self, options: Any, error: Any, text: str) -> None:
+        Variable(1.0, name="v")
+        with pytest.raises(error, match=text):
+            Saver(**options)
+
+    @pytest.mark.parametrize(
+        ("call", "text"),
+        [
+            (lambda saver: saver.set_last_checkpoints(3), "last_checkpoints must be a list, got 3"),
+            (lambda saver: saver.set_last_checkpoints("abc"), "must be a list, got 'abc'"),
+            (lambda saver: saver.set_last_checkpoints([3]), r"\(prefix, time\) pairs are required"),
+            (lambda saver: saver.set_last_checkpoints_with_time(3), "must be a list, got 3"),
+            (lambda saver: saver.set_last_checkpoints_with_time([("a", None)]), "must be a number"),
+            (lambda saver: saver.recover_last_checkpoints("abc"), "must be a list, got 'abc'"),
+            (lambda saver: saver.to_proto(3), "export_scope must be text, got 3"),
+            (lambda saver: Saver.from_proto(None), "must be a SaverDef, got None"),  # type: ignore[arg-type]
+            (lambda saver: Saver.from_proto(3, "a"), "must be a SaverDef, got 3"),  # type: ignore[arg-type]
+        ],
+    )
+    def test_of_its_methods(self, call: Any, text: str) -> None:
+        Variable(1.0, name="v")
+        with pytest.raises(errors.InvalidTypeError, match=text):
+            call(Saver())
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"global_step": []}, r"global_step must be a whole number, got \[\]"),
+            ({"global_step": [3]}, r"global_step must be a whole number, got \[3\]"),
+            ({"global_step": 1.5}, "global_step must be a whole number, got 1.5"),
+            ({"global_step": float("nan")}, "global_step must be a whole number, got nan"),
+            ({"global_step": b"3"}, "global_step must be a whole number, got b'3'"),
+            ({"global_step": object()}, "global_step must be an integer, got <object"),
+            ({"latest_filename": 3}, "latest_filename must be text, got 3"),
+            ({"latest_filename": b"a"}, "latest_filename must be text, got b'a'"),
+            ({"meta_graph_suffix": None}, "meta_graph_suffix must be text, got None"),
+        ],
+    )
+    def test_of_save(self, tmp_path: Path, options: Any, text: str) -> None:
+        v = Variable(1.0, name="v")
+        with Session() as session:
+            session.run(v.initializer)
+            with pytest.raises(errors.InvalidTypeError, match=text):
+                Saver().save(session, str(tmp_path / "m"), **options)
+        assert not os.listdir(tmp_path)
+
+    def test_steps_that_are_whole(self, tmp_path: Path) -> None:
+        v = Variable(4.0, name="v")
+        with Session() as session:
+            session.run(v.initializer)
+            for step in (4, np.int64(4), np.array(4), v, 4.0):
+                prefix = Saver().save(session, str(tmp_path / "m"), global_step=step)
+                assert prefix == str(tmp_path / "m-4")
+
+    @pytest.mark.parametrize("name", [None, 3])
+    def test_of_a_reader(self, tmp_path: Path, name: Any) -> None:
+        v = Variable(1.0, name="v")
+        with Session() as session:
+            session.run(v.initializer)
+            reader = CheckpointReader(Saver().save(session, str(tmp_path / "m")) or "")
+        for method in (reader.get_tensor, reader.has_tensor, reader.shape):
+            with pytest.raises(errors.InvalidTypeError, match=f"must be text, got {name}"):
+                method(name)
+        assert reader.get_tensor(b"v") == 1.0
+        assert reader.has_tensor(b"v") and not reader.has_tensor(b"\xff")
+        assert reader.shape(b"v") == ()

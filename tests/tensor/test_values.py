@@ -97,3 +97,9 @@ def test_nothing_is_copied_without_need() -> None:
     assert to_array(array, as_dtype("float32_ref")) is array
     objects = np.array([b"a"], object)
     assert to_array(objects) is objects
+
+
+@pytest.mark.parametrize("value", ["\udc80", ["a", "\udc80"], np.array(["\udc80"]), "\ud800"])
+def test_text_that_is_no_utf8(value: object) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"encodable as UTF-8, got '\\ud.*os.fsencode"):
+        to_array(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import os
 import threading
 import tracemalloc
 from collections.abc import Callable
@@ -637,3 +638,98 @@ def test_the_methods_as_functions() -> None:
             assert functions.get_output_shapes(source)["x"].as_list() == []
             assert functions.get_output_classes(source) == source.output_classes
         assert again._iterator_resource.op.get_attr("shared_name") == b"again"
+
+
+TYPE, VALUE = errors.InvalidTypeError, errors.InvalidArgumentError
+
+
+def _wrong_iterators() -> list[tuple[Callable[[], Any], Any, str]]:
+    from weft_io.data import iterator as functions
+
+    some = functions.Iterator.from_structure
+    from_handle = functions.Iterator.from_string_handle
+    fixed = FixedLengthRecordDataset
+    return [
+        (
+            lambda: some(dtypes.int64).make_initializer(None),
+            TYPE,
+            "a Dataset is required, got None",
+        ),
+        (
+            lambda: some(dtypes.int64).make_initializer([1]),
+            TYPE,
+            r"a Dataset is required, got \[1\]",
+        ),
+        (lambda: functions.make_one_shot_iterator(None), TYPE, "a Dataset is required, got None"),
+        (lambda: functions.make_initializable_iterator(3), TYPE, "a Dataset is required, got 3"),
+        (lambda: functions.get_output_types(3), TYPE, "a Dataset is required, got 3"),
+        (lambda: functions.get_output_shapes(None), TYPE, "a Dataset is required, got None"),
+        (lambda: functions.get_output_classes(None), TYPE, "a Dataset is required, got None"),
+        (lambda: from_handle(["a", "b"], dtypes.int64), VALUE, "string_handle must be a scalar"),
+        (lambda: TFRecordDataset([["a"]]), VALUE, r"filenames must have rank 0 or 1, got shape"),
+        (lambda: TFRecordDataset("a", ["", "GZIP"]), VALUE, "compression_type must be a scalar"),
+        (lambda: TFRecordDataset("a", "ZIP"), VALUE, "must be '', 'ZLIB' or 'GZIP', got 'ZIP'"),
+        (lambda: TFRecordDataset("a", "", [1]), VALUE, "buffer_size must be a scalar"),
+        (lambda: TFRecordDataset("a", "", -1), VALUE, "buffer_size must be at least 0, got -1"),
+        (lambda: TFRecordDataset("a", "", 1, [2]), VALUE, "num_parallel_reads must be a scalar"),
+        (lambda: TFRecordDataset("a", "", 1, 0), VALUE, "num_parallel_reads must be at least 1"),
+        (lambda: TextLineDataset("a", ["b"]), VALUE, "compression_type must be a scalar"),
+        (lambda: fixed("a", [1]), VALUE, "record_bytes must be a scalar"),
+        (lambda: fixed("a", 0), VALUE, "record_bytes must be at least 1, got 0"),
+        (lambda: fixed("a", None), TYPE, "record_bytes must be int64, .*got None"),
+        (lambda: fixed("a", 2, [1]), VALUE, "header_bytes must be a scalar"),
+        (lambda: fixed("a", 2, 0, -1), VALUE, "footer_bytes must be at least 0, got -1"),
+        (
+            lambda: Dataset.from_generator(3, dtypes.int64),
+            TYPE,
+            "`generator` must be callable, got 3",
+        ),  # type: ignore[arg-type]
+        (
+            lambda: Dataset.from_generator(lambda x: [3], dtypes.int64),
+            TYPE,
+            "`generator` must take 0 positional arguments",
+        ),
+        (
+            lambda: Dataset.from_generator(lambda: [3], dtypes.int64, args=3),
+            TYPE,
+            "args must be a list, got 3",
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), _wrong_iterators())
+def test_wrong_arguments(call: Callable[[], Any], error: Any, text: str) -> None:
+    with Graph().as_default(), pytest.raises(error, match=text):
+        call()
+
+
+def _fails(items: Any) -> str:
+    """What a step says of a generator that gives no iterable, or raises."""
+    with Graph().as_default() as graph, Session(graph=graph) as session:
+        following = Dataset.from_generator(items, dtypes.int64).make_one_shot_iterator().get_next()
+        with pytest.raises(errors.InvalidArgumentError) as raised:
+            session.run(following)
+        return raised.value.message
+
+
+def test_what_a_generator_does_wrong_is_said_without_the_lines_of_weft() -> None:
+    assert _fails(lambda: 3) == "`generator` must return an iterable, got 3"
+
+    def ill() -> Any:
+        raise ValueError("of mine")
+
+    message = _fails(ill)
+    assert "of mine" in message and "in ill" in message and "generators.py" not in message
+
+
+def test_names_of_files_that_are_no_utf8(tmp_path: Path) -> None:
+    path = str(tmp_path / "caf\udce9")
+    try:
+        with TFRecordWriter(path) as writer:
+            writer.write(b"a")
+    except (OSError, errors.OpError):
+        pytest.skip("the file system has no such names")
+    reader = Reader(lambda: TFRecordDataset([path]).cache(path + ".cache"))
+    assert reader.take() == [b"a"]
+    assert any(name.startswith("caf\udce9.cache") for name in os.listdir(tmp_path))
+    assert Reader(lambda: Dataset.list_files(path)).take() == [os.fsencode(path)]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from weft_exec.session import Session
+from weft_graph.builder import convert_to_tensor
 from weft_graph.graph import Graph
 from weft_graph.indexed_slices import SparseTensor
 from weft_graph.ops.arithmetic import floormod as mod
@@ -334,16 +335,20 @@ def test_iterators_of_a_structure_and_of_strings() -> None:
 # ------------------------------------------------------------------------------ errors
 
 
+def tensor(value: int, dtype: Any = dtypes.int64) -> Any:
+    return convert_to_tensor(value, dtype)
+
+
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: R(3).batch(0),
-        lambda: R(3).shuffle(0),
-        lambda: R(3).shard(2, 2),
-        lambda: R(0, 3, 0),
-        lambda: R(3).prefetch(-2),
-        lambda: R(3).map(lambda x: x, num_parallel_calls=0),
-        lambda: R(3).interleave(R, 0),
+        lambda: R(3).batch(tensor(0)),
+        lambda: R(3).shuffle(tensor(0)),
+        lambda: R(3).shard(tensor(2), 2),
+        lambda: R(0, 3, tensor(0)),
+        lambda: R(3).prefetch(tensor(-2)),
+        lambda: R(3).map(lambda x: x, num_parallel_calls=tensor(0, dtypes.int32)),
+        lambda: R(3).interleave(R, tensor(0)),
         lambda: R(3).map(lambda x: fill([x], x)).batch(3),
     ],
 )
@@ -368,3 +373,95 @@ def test_wrong_programs_are_refused_when_they_are_written() -> None:
             Dataset.zip([R(3), R(3)])
         with pytest.raises(errors.InvalidTypeError, match="different"):
             R(3).concatenate(Dataset.from_tensors(1.0))
+
+
+TYPE, VALUE = errors.InvalidTypeError, errors.InvalidArgumentError
+BIG = 2**70
+
+
+def _one(shape: Any, values: Any = None) -> Dataset:
+    return Dataset.from_tensors([1]).padded_batch(2, shape, values)
+
+
+def _inner(*args: Any) -> Dataset:
+    return R(3).interleave(lambda x: R(x), *args)
+
+
+WRONG: list[tuple[Callable[[], Any], Any, str]] = [
+    (lambda: Dataset(3, 4), TYPE, "variant_tensor must be a tensor, got 3"),  # type: ignore[arg-type]
+    (lambda: R(3).concatenate([1, 2]), TYPE, r"requires a Dataset, got \[1, 2\]"),  # type: ignore[arg-type]
+    (lambda: R(3).concatenate(None), TYPE, "requires a Dataset, got None"),  # type: ignore[arg-type]
+    (lambda: R([1]), VALUE, r"stop must be a scalar, got shape \[1\]"),
+    (lambda: R("x"), TYPE, "stop must be int64, .*got 'x'"),
+    (lambda: R(0, 5, 0), VALUE, "step must not be 0"),
+    (lambda: R(0, 5, None), TYPE, "step must be int64, .*got None"),
+    (lambda: R(3).cache([]), VALUE, r"filename must be a scalar, got shape \[0\]"),
+    (lambda: R(3).cache(["a", "b"]), VALUE, r"filename must be a scalar, got shape \[2\]"),
+    (lambda: R(3).cache(3), TYPE, "filename must be string, "),
+    (lambda: R(3).cache(None), TYPE, "filename must be string, .*got None"),
+    (lambda: R(3).cache("\ud800"), VALUE, "filename must be string, .*encodable as UTF-8"),
+    (lambda: R(3).shuffle(2, seed="x"), TYPE, "seed must be an integer or None, got 'x'"),
+    (lambda: R(3).shuffle(2, seed=[1]), TYPE, r"seed must be an integer or None, got \[1\]"),
+    (lambda: R(3).shuffle(2, seed=1.5), TYPE, "seed must be an integer or None, got 1.5"),
+    (lambda: R(3).shuffle([1, 2]), VALUE, "buffer_size must be a scalar"),
+    (lambda: R(3).shuffle(0), VALUE, "buffer_size must be at least 1, got 0"),
+    (lambda: R(3).shuffle(BIG), VALUE, f"buffer_size must be int64, .*{BIG} does not fit"),
+    (lambda: R(3).shuffle(None), TYPE, "buffer_size must be int64, .*got None"),
+    (lambda: R(3).take([1, 2]), VALUE, "count must be a scalar"),
+    (lambda: R(3).take(1.5), TYPE, "count must be int64, .*got 1.5"),
+    (lambda: R(3).skip([1]), VALUE, "count must be a scalar"),
+    (lambda: R(3).repeat([1]), VALUE, "count must be a scalar"),
+    (lambda: R(3).shard([2], 0), VALUE, "num_shards must be a scalar"),
+    (lambda: R(3).shard(2, [0]), VALUE, "index must be a scalar"),
+    (lambda: R(3).shard(0, 0), VALUE, "num_shards must be at least 1, got 0"),
+    (lambda: R(3).shard(2, -1), VALUE, "index must be at least 0, got -1"),
+    (lambda: R(3).shard(2, 2), VALUE, "index must be less than num_shards = 2, got 2"),
+    (lambda: R(3).prefetch([1]), VALUE, "buffer_size must be a scalar"),
+    (lambda: R(3).prefetch(-7), VALUE, "buffer_size must be at least 0, or -1 for AUTOTUNE"),
+    (lambda: R(3).enumerate([1]), VALUE, "start must be a scalar"),
+    (lambda: R(3).batch([2]), VALUE, "batch_size must be a scalar"),
+    (lambda: R(3).batch("x", True), TYPE, "batch_size must be int64, .*got 'x'"),
+    (lambda: R(3).batch([2], True), VALUE, "batch_size must be a scalar"),
+    (lambda: R(3).batch(-1, True), VALUE, "batch_size must be at least 1, got -1"),
+    (lambda: R(3).batch(2, [True, False]), VALUE, "drop_remainder must be a scalar"),
+    (lambda: R(3).batch(2, 3), TYPE, "drop_remainder must be bool, .*got 3"),
+    (lambda: R(3).padded_batch(2, BIG), VALUE, f"padded_shapes must be at most .*{BIG}"),
+    (lambda: _one([BIG]), VALUE, f"padded_shapes must be at most .*{BIG}"),
+    (lambda: _one(convert_to_tensor("a")), VALUE, r"must be int64, shape \(rank,\), got"),
+    (lambda: _one(convert_to_tensor(3)), VALUE, r"must be int64, shape \(rank,\), got"),
+    (lambda: _one(convert_to_tensor([[3]])), VALUE, r"must be int64, shape \(rank,\), got"),
+    (lambda: _one([3], [1, 2]), VALUE, "padding_values must be a scalar"),
+    (lambda: R(3).padded_batch([2], []), VALUE, "batch_size must be a scalar"),
+    (lambda: R(3).padded_batch(2, [], drop_remainder=3), TYPE, "drop_remainder must be bool"),
+    (lambda: R(3).apply(None), TYPE, "`transformation_func` must be callable, got None"),  # type: ignore[arg-type]
+    (lambda: R(3).map(3), TYPE, r"Dataset.map\(\)` must be callable, got 3"),  # type: ignore[arg-type]
+    (lambda: R(3).map(lambda: 3), TYPE, "must take 1 positional argument, got <function"),
+    (lambda: Dataset.zip((R(3), R(3))).map(lambda x: x), TYPE, "take 2 positional arguments"),
+    (lambda: R(3).map(lambda x: x, [2]), VALUE, "num_parallel_calls must be a scalar"),
+    (lambda: R(3).map(lambda x: x, 0), VALUE, "num_parallel_calls must be at least 1, or -1"),
+    (lambda: R(3).filter(None), TYPE, r"Dataset.filter\(\)` must be callable, got None"),  # type: ignore[arg-type]
+    (lambda: R(3).flat_map(None), TYPE, r"Dataset.flat_map\(\)` must be callable"),  # type: ignore[arg-type]
+    (lambda: R(3).interleave(3), TYPE, r"Dataset.interleave\(\)` must be callable"),  # type: ignore[arg-type]
+    (lambda: _inner([2]), VALUE, "cycle_length must be a scalar"),
+    (lambda: _inner(0), VALUE, "cycle_length must be at least 1, got 0"),
+    (lambda: _inner(2, 0), VALUE, "block_length must be at least 1, got 0"),
+    (lambda: _inner(2, 1, [2]), VALUE, "num_parallel_calls must be a scalar"),
+    (lambda: _inner(2, 1, 0), VALUE, "num_parallel_calls must be at least 1, or -1"),
+    (lambda: Dataset.list_files("a", seed="x"), TYPE, "seed must be an integer or None"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "text"), WRONG)
+def test_wrong_arguments(call: Callable[[], Any], error: Any, text: str) -> None:
+    with Graph().as_default(), pytest.raises(error, match=text):
+        call()
+
+
+def test_values_that_are_fed_are_checked_when_they_are_known() -> None:
+    with Graph().as_default() as graph, Session(graph=graph) as session:
+        size = placeholder(dtypes.int64, [])
+        iterator = R(3).batch(size).make_initializable_iterator()
+        with pytest.raises(errors.InvalidArgumentError, match="greater than zero, got 0"):
+            session.run(iterator.initializer, {size: 0})
+        session.run(iterator.initializer, {size: 2})
+        assert session.run(iterator.get_next()).tolist() == [0, 1]

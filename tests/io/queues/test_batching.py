@@ -315,3 +315,36 @@ def test_names_and_summaries() -> None:
         batching.shuffle_batch([n], 2, 20, 5)
         names = [summary.op.name for summary in graph.get_collection(GraphKeys.SUMMARIES)]
         assert names == ["mine/fraction_of_20_full", "shuffle_batch/fraction_over_5_of_20_full"]
+
+
+TYPE, VALUE = errors.InvalidTypeError, errors.InvalidArgumentError
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda n: batching.batch(None, 2), TYPE, "tensors must be a list .*got None"),
+        (lambda n: batching.batch(3, 2), TYPE, "tensors must be a list .*got 3"),
+        (lambda n: batching.batch("abc", 2), TYPE, "tensors must be a list .*got 'abc'"),
+        (lambda n: batching.batch({1: n, "a": n}, 2), TYPE, "keys of tensors must be text"),
+        (lambda n: batching.batch([n], 2, num_threads="x"), TYPE, "num_threads must be an integer"),
+        (lambda n: batching.batch([n], 2, num_threads=None), TYPE, "num_threads .*got None"),
+        (lambda n: batching.batch([n], 2, num_threads=1.5), TYPE, "num_threads .*got 1.5"),
+        (lambda n: batching.batch([n], 2, num_threads=0), VALUE, "num_threads must be at least 1"),
+        (lambda n: batching.batch([n], 2, shapes=3), TYPE, "shapes must be a list, got 3"),
+        (lambda n: batching.batch_join(3, 2), TYPE, "tensors_list must be a list, got 3"),
+        (lambda n: batching.batch_join(None, 2), TYPE, "tensors_list must be a list, got None"),
+        (lambda n: batching.batch_join({"a": n}, 2), TYPE, "tensors_list must be a list, got {"),
+        (lambda n: batching.batch_join([[n], 3], 2), TYPE, "tensors must be a list .*got 3"),
+        (lambda n: batching.shuffle_batch(None, 2, 9, 5), TYPE, "tensors must be a list"),
+        (lambda n: batching.shuffle_batch([n], 2, 9, -1), VALUE, "min_after_dequeue must be at le"),
+        (lambda n: batching.shuffle_batch([n], 2, 9, 5, seed="x"), TYPE, "seed must be an integer"),
+        (lambda n: batching.shuffle_batch_join(3, 2, 9, 5), TYPE, "tensors_list must be a list"),
+        (lambda n: batching.maybe_batch(None, True, 2), TYPE, "tensors must be a list"),
+    ],
+)
+def test_arguments_of_the_wrong_kind(call: Any, error: Any, text: str) -> None:
+    with Graph().as_default():
+        n = placeholder(dtypes.int64, [])
+        with pytest.raises(error, match=text):
+            call(n)

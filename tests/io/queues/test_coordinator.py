@@ -201,3 +201,26 @@ def test_wrong_arguments() -> None:
         LooperThread(None, 1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="need a 'target'"):
         LooperThread(Coordinator(), 1, None, (1,))
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: Coordinator(3), "clean_stop_exception_types must be a list, got 3"),  # type: ignore[arg-type]
+        (lambda: Coordinator(ValueError), "clean_stop_exception_types must be a list, got <class"),  # type: ignore[arg-type]
+        (lambda: Coordinator([3]), "must be exception types, got 3"),  # type: ignore[list-item]
+        (lambda: Coordinator().join([None]), "a thread is required, got None"),  # type: ignore[list-item]
+        (lambda: Coordinator().join(3), "threads must be a list, got 3"),  # type: ignore[arg-type]
+        (lambda: Coordinator().join([], "x"), "stop_grace_period_secs must be a number, got 'x'"),  # type: ignore[arg-type]
+        (lambda: Coordinator().register_thread(3), "a thread is required, got 3"),  # type: ignore[arg-type]
+        (lambda: Coordinator().request_stop(3), "ex must be an exception, .*got 3"),  # type: ignore[arg-type]
+        (lambda: Coordinator().request_stop((1,)), r"ex must be an exception, .*got \(1,\)"),  # type: ignore[arg-type]
+        (lambda: Coordinator().request_stop((1, 2, 3)), "ex must be an exception"),  # type: ignore[arg-type]
+        (lambda: Coordinator().wait_for_stop("x"), "timeout must be a number, got 'x'"),  # type: ignore[arg-type]
+        (lambda: LooperThread(Coordinator(), "x"), "timer_interval_secs must be a number"),  # type: ignore[arg-type]
+        (lambda: LooperThread(Coordinator(), 1, 3), "`target` must be callable, got 3"),  # type: ignore[arg-type]
+    ],
+)
+def test_arguments_of_the_wrong_type(call: Any, text: str) -> None:
+    with pytest.raises(errors.InvalidTypeError, match=text):
+        call()

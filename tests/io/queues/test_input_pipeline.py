@@ -160,3 +160,31 @@ def test_an_operation_may_cancel_for_it() -> None:
         string_input_producer(["a"], cancel_op=marker)
         (runner,) = graph.get_collection(GraphKeys.QUEUE_RUNNERS)
         assert runner.cancel_op is marker
+
+
+TYPE, VALUE = errors.InvalidTypeError, errors.InvalidArgumentError
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda: string_input_producer(3), TYPE, "string_tensor must be a tensor .*got 3"),
+        (lambda: string_input_producer(None), TYPE, "string_tensor must be .*got None"),
+        (lambda: string_input_producer("a"), TYPE, "string_tensor must be .*got 'a'"),
+        (lambda: string_input_producer(["a"], "x"), TYPE, "num_epochs must be an integer, got"),  # type: ignore[arg-type]
+        (lambda: string_input_producer(["a"], 2**70), VALUE, "num_epochs must be at most"),
+        (lambda: string_input_producer(["a"], seed="x"), TYPE, "seed must be an integer"),  # type: ignore[arg-type]
+        (lambda: string_input_producer(["a"], name=3), TYPE, "name must be text or None, got 3"),  # type: ignore[arg-type]
+        (lambda: string_input_producer(["a"], cancel_op=3), TYPE, "cancel_op must be an operation"),
+        (lambda: input_producer([1], summary_name=3), TYPE, "summary_name must be text, got 3"),  # type: ignore[arg-type]
+        (lambda: range_input_producer(1.5), TYPE, "limit must be an integer, .*got 1.5"),
+        (lambda: slice_input_producer(3), TYPE, "tensor_list must be a list, got 3"),  # type: ignore[arg-type]
+        (lambda: slice_input_producer(None), TYPE, "tensor_list must be a list, got None"),  # type: ignore[arg-type]
+        (lambda: slice_input_producer([3]), VALUE, "must have rank at least 1"),
+        (lambda: slice_input_producer([[1], [1, 2]]), VALUE, r"of one size, got \[1, 2\]"),
+        (lambda: limit_epochs(1, "x"), TYPE, "num_epochs must be an integer, got 'x'"),  # type: ignore[arg-type]
+    ],
+)
+def test_arguments_of_the_wrong_kind(call: Any, error: Any, text: str) -> None:
+    with Graph().as_default(), pytest.raises(error, match=text):
+        call()

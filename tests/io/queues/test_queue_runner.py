@@ -199,3 +199,34 @@ def test_wrong_arguments(session: Any) -> None:
         QueueRunner(queue, [enqueue], queue_closed_exception_types=(KeyError,))  # type: ignore
     with pytest.raises(ValueError, match="mutually exclusive"):
         QueueRunner(queue, [enqueue], queue_runner_def=proto.QueueRunnerDef())
+
+
+def _queue() -> FIFOQueue:
+    return FIFOQueue(2, dtypes.int64, [[]])
+
+
+def _runner(*args: Any, **options: Any) -> QueueRunner:
+    return QueueRunner(_queue(), *(args or ([constant(1).op],)), **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda: QueueRunner(3, [constant(1).op]), "queue must be a queue, got 3"),
+        (lambda: _runner(3), "enqueue_ops must be a list, got 3"),
+        (lambda: _runner("abc"), "enqueue_ops must be a list, got 'abc'"),
+        (lambda: _runner([3]), "each of enqueue_ops must be an operation, got 3"),
+        (lambda: _runner([None]), "each of enqueue_ops must be an operation, got None"),
+        (lambda: _runner(close_op=3), "close_op must be an operation, got 3"),
+        (lambda: _runner(cancel_op="x"), "cancel_op must be an operation, got 'x'"),
+        (lambda: QueueRunner(queue_runner_def=3), "must be a QueueRunnerDef, got 3"),
+        (lambda: QueueRunner.from_proto(None), "must be a QueueRunnerDef, got None"),
+        (lambda: _runner().create_threads(None), "sess must be a session, got None"),
+        (lambda: _runner().create_threads(Session(), 3), "must be a Coordinator or None, got 3"),  # type: ignore[arg-type]
+        (lambda: add_queue_runner(3), "a QueueRunner is required, got 3"),  # type: ignore[arg-type]
+        (lambda: start_queue_runners(Session(), 3), "must be a Coordinator or None, got 3"),  # type: ignore[arg-type]
+    ],
+)
+def test_arguments_of_the_wrong_type(session: Any, call: Any, text: str) -> None:
+    with pytest.raises(errors.InvalidTypeError, match=text):
+        call()

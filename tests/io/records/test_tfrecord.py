@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import gzip
 import os
 import tracemalloc
@@ -229,3 +230,28 @@ def test_memory_stays_that_of_a_piece(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert count == 20_000
     assert peak < 8 * PIECE
+
+
+@pytest.mark.parametrize(
+    ("record", "error", "text"),
+    [
+        (3, errors.InvalidTypeError, "must be bytes, bytearray, memoryview or str, got 3"),
+        ([1, 2], errors.InvalidTypeError, r"or str, got \[1, 2\]"),
+        (None, errors.InvalidTypeError, "or str, got None"),
+        (array.array("i", [1]), errors.InvalidTypeError, "or str, got array"),
+        ("\udc80", errors.InvalidArgumentError, "must be encodable as UTF-8"),
+    ],
+)
+def test_records_that_are_none(tmp_path: Path, record: Any, error: Any, text: str) -> None:
+    path = tmp_path / "r"
+    with TFRecordWriter(path) as writer, pytest.raises(error, match=text):
+        writer.write(record)
+    assert path.read_bytes() == b""
+
+
+def test_records_of_all_kinds(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    with TFRecordWriter(path) as writer:
+        for record in (b"abc", bytearray(b"abc"), memoryview(b"a-b-c")[::2], "abc"):
+            writer.write(record)
+    assert path.read_bytes() == 4 * GOLDEN

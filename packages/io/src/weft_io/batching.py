@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -11,6 +11,7 @@ from weft_graph.constant_value import constant_value
 from weft_graph.framework import name_scope
 from weft_graph.indexed_slices import SparseTensor
 from weft_graph.node import Node, Output
+from weft_io.arguments import integer, listed
 from weft_io.input_pipeline import summarize_fullness
 from weft_io.queue_ops import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from weft_io.queue_runner import QueueRunner, add_queue_runner
@@ -39,10 +40,10 @@ class _Options:
     ) -> None:
         self.batch_size = batch_size
         self.enqueue_many = enqueue_many
-        self.shapes = shapes
+        self.shapes = None if shapes is None else listed(shapes, "shapes")
         self.smaller = smaller
         self.padded = padded
-        self.threads = threads
+        self.threads = integer(threads, "num_threads", 1)
 
 
 def batch(
@@ -301,6 +302,7 @@ def _fifo(capacity: int, padded: bool, shared_name: str | None) -> MakeQueue:
 
 
 def _shuffling(capacity: int, least: int, seed: int | None, shared_name: str | None) -> MakeQueue:
+    least = integer(least, "min_after_dequeue", 0)
     return lambda types, shapes: RandomShuffleQueue(
         capacity, least, types, shapes, seed=seed, shared_name=shared_name
     )
@@ -366,14 +368,29 @@ def checked_keep_input(keep_input: Any, enqueue_many: bool) -> Output | None:
 
 
 def _values(sources: Sequence[Tensors], keep_input: Any) -> list[Any]:
-    return [keep_input, *[tensor for source in sources for tensor in tensors_of(source)]]
+    given = listed(sources, "tensors_list")
+    return [keep_input, *[tensor for source in given for tensor in tensors_of(source)]]
 
 
 def tensors_of(source: Tensors) -> list[Any]:
-    """The tensors of one example in their order; those of a dict by their sorted names."""
+    """The tensors of one example in their order; those of a dict by their sorted names.
+
+    Raises: InvalidTypeError: no list and no dict of tensors, or its keys have no order.
+    """
     if isinstance(source, dict):
-        return [source[key] for key in sorted(source)]
-    return [source] if isinstance(source, Output | SparseTensor) else list(source)
+        try:
+            return [source[key] for key in sorted(source)]
+        except TypeError as cause:
+            raise errors.InvalidTypeError(
+                f"the keys of tensors must be text, got {list(source)!r}"
+            ) from cause
+    if isinstance(source, Output | SparseTensor):
+        return [source]
+    if isinstance(source, str | bytes) or not isinstance(source, Iterable):
+        raise errors.InvalidTypeError(
+            f"tensors must be a list of tensors, or a dict of them, got {source!r}"
+        )
+    return list(source)
 
 
 def as_given(source: Tensors, components: Any) -> Any:

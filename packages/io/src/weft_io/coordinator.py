@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from weft_io.arguments import function, listed, number
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -31,6 +32,7 @@ class Coordinator:
     Args:
       clean_stop_exception_types: exceptions that end the work as planned and are not reported;
         `OutOfRangeError`, the end of the data, by default.
+    Raises: InvalidTypeError: these are no list of exception types.
     """
 
     def __init__(
@@ -38,7 +40,12 @@ class Coordinator:
     ) -> None:
         if clean_stop_exception_types is None:
             clean_stop_exception_types = (errors.OutOfRangeError,)
-        self._clean = tuple(clean_stop_exception_types)
+        self._clean = tuple(listed(clean_stop_exception_types, "clean_stop_exception_types"))
+        for kind in self._clean:
+            if not (isinstance(kind, type) and issubclass(kind, BaseException)):
+                raise errors.InvalidTypeError(
+                    f"clean_stop_exception_types must be exception types, got {kind!r}"
+                )
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self._reported: ExcInfo | None = None
@@ -56,7 +63,7 @@ class Coordinator:
 
     def wait_for_stop(self, timeout: float | None = None) -> bool:
         """Wait until a stop is requested, at most `timeout` seconds; returns whether it was."""
-        return self._stop.wait(timeout)
+        return self._stop.wait(None if timeout is None else number(timeout, "timeout"))
 
     def request_stop(self, ex: BaseException | ExcInfo | None = None) -> None:
         """Ask all threads to stop.
@@ -64,7 +71,9 @@ class Coordinator:
         Args:
           ex: why, if not as planned: an exception, or what `sys.exc_info` gives. `join` raises the
             first one. After `join` nobody would hear of it, so it is raised at once.
+        Raises: InvalidTypeError: `ex` is neither.
         """
+        _check_exception(ex)
         with self._lock:
             info = self._unclean(ex)
             if self._joined:
@@ -99,7 +108,8 @@ class Coordinator:
             self.request_stop(sys.exc_info())  # type: ignore[arg-type]
 
     def register_thread(self, thread: threading.Thread) -> None:
-        """Let `join` wait for a thread."""
+        """Let `join` wait for a thread. Raises: InvalidTypeError: it is none."""
+        _check_thread(thread)
         with self._lock:
             self._registered.add(thread)
 
@@ -121,9 +131,15 @@ class Coordinator:
         Raises:
           the exception that was reported first.
           FailedPreconditionError: threads still run after the grace period.
+          InvalidTypeError: something in `threads` is no thread.
         """
+        given = [] if threads is None else listed(threads, "threads")
+        for thread in given:
+            _check_thread(thread)
+        if stop_grace_period_secs is not None:
+            number(stop_grace_period_secs, "stop_grace_period_secs")
         with self._lock:
-            waited = [*self._registered, *(threads or ())]
+            waited = [*self._registered, *given]
         _wait(waited, lambda pause: self._stop.wait(pause), None)
         _wait(waited, _slept, stop_grace_period_secs)
         stragglers = sorted({thread.name for thread in waited if thread.is_alive()})
@@ -144,6 +160,19 @@ class Coordinator:
         with self._lock:
             if self._reported is not None:
                 raise self._reported[1].with_traceback(self._reported[2])
+
+
+def _check_thread(thread: Any) -> None:
+    if not (hasattr(thread, "is_alive") and hasattr(thread, "name")):
+        raise errors.InvalidTypeError(f"a thread is required, got {thread!r}")
+
+
+def _check_exception(ex: Any) -> None:
+    error = ex[1] if isinstance(ex, tuple) and len(ex) == 3 else ex
+    if not (error is None or isinstance(error, BaseException)):
+        raise errors.InvalidTypeError(
+            f"ex must be an exception, or what sys.exc_info gives, got {ex!r}"
+        )
 
 
 def _slept(seconds: float) -> bool:
@@ -190,6 +219,10 @@ class LooperThread(threading.Thread):
             raise errors.InvalidArgumentError(f"'coord' argument must be a Coordinator: {coord!r}")
         if target is None and (args or kwargs):
             raise errors.InvalidArgumentError("'args' and 'kwargs' need a 'target'")
+        if timer_interval_secs is not None:
+            number(timer_interval_secs, "timer_interval_secs")
+        if target is not None:
+            function(target, "target")
         super().__init__(daemon=True)
         self._coord = coord
         self._interval = timer_interval_secs

@@ -13,6 +13,7 @@ from weft_graph.node import Output
 from weft_graph.ops import array, casting, gather, identity, random, sequence
 from weft_graph.ops.control import Assert
 from weft_graph.variables import Variable
+from weft_io.arguments import encoded_paths, integer, listed, text
 from weft_io.ops import summary
 from weft_io.ops.files import matching_files
 from weft_io.queue_ops import FIFOQueue, QueueBase
@@ -50,7 +51,7 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
     value = convert_to_tensor(tensor)
     if num_epochs is None:
         return value
-    if num_epochs <= 0:
+    if integer(num_epochs, "num_epochs") <= 0:
         raise errors.InvalidArgumentError(f"num_epochs must be > 0 not {num_epochs}.")
     with name_scope(name, "limit_epochs", [value]) as scope:
         epochs = Variable(
@@ -119,6 +120,7 @@ def summarize_fullness(name: str, queue: QueueBase, least: int, capacity: int) -
 
     Raises: InvalidArgumentError: the capacity is not above `least`.
     """
+    text(name, "summary_name")
     if 0 <= capacity <= least:
         raise errors.InvalidArgumentError(
             f"the capacity must be bigger than {least}, what stays in the queue, got {capacity}"
@@ -146,8 +148,14 @@ def string_input_producer(
     Raises: InvalidArgumentError: the list is empty; when it runs, if the tensor is.
     """
     message = "string_input_producer requires a non-null input tensor"
-    if not isinstance(string_tensor, Output | Variable) and not len(string_tensor):
-        raise errors.InvalidArgumentError(message)
+    if not isinstance(string_tensor, Output | Variable):
+        if isinstance(string_tensor, str | bytes) or not hasattr(string_tensor, "__len__"):
+            raise errors.InvalidTypeError(
+                f"string_tensor must be a tensor or a list of strings, got {string_tensor!r}"
+            )
+        if not len(string_tensor):
+            raise errors.InvalidArgumentError(message)
+        string_tensor = encoded_paths(string_tensor)
     with name_scope(name, "input_producer", [string_tensor]) as scope:
         names = convert_to_tensor(string_tensor, dtypes.string)
         with control_dependencies([Assert(array.size(names) > 0, [message])]):
@@ -181,8 +189,11 @@ def range_input_producer(
       limit: int32, shape ().
     """
     with name_scope(name, "input_producer", [limit]) as scope:
+        count = convert_to_tensor(limit)
+        if not count.dtype.is_integer or count.dims not in ((), None):
+            raise errors.InvalidTypeError(f"limit must be an integer, shape (), got {limit!r}")
         return input_producer(
-            sequence.range(limit),
+            sequence.range(count),
             [],
             num_epochs,
             shuffle,
@@ -208,15 +219,29 @@ def slice_input_producer(
     Args:
       tensor_list: any types, shapes (n, S), with n the same for all.
     Returns: a tensor per tensor, of shape S.
-    Raises: InvalidArgumentError: the list is empty.
+    Raises: InvalidArgumentError: the list is empty, or sizes of first axes are known and differ.
     """
-    with name_scope(name, "input_producer", tensor_list):
-        tensors = [convert_to_tensor_or_indexed_slices(tensor) for tensor in tensor_list]
+    given = listed(tensor_list, "tensor_list")
+    with name_scope(name, "input_producer", given):
+        tensors = [convert_to_tensor_or_indexed_slices(tensor) for tensor in given]
         if not tensors:
             raise errors.InvalidArgumentError(
                 "Expected at least one tensor in slice_input_producer()."
             )
+        _check_rows(tensors)
         count = array.shape(convert_to_tensor(tensors[0]))[0]
         queue = range_input_producer(count, num_epochs, shuffle, seed, capacity, shared_name)
         index = queue.dequeue()
         return [gather.gather(tensor, index) for tensor in tensors]
+
+
+def _check_rows(tensors: Sequence[Any]) -> None:
+    sizes: set[int] = set()
+    for tensor in tensors:
+        shape = tensor.shape.with_rank_at_least(1)
+        if shape.ndims is not None and shape.as_list()[0] is not None:
+            sizes.add(shape.as_list()[0])
+    if len(sizes) > 1:
+        raise errors.InvalidArgumentError(
+            f"slice_input_producer requires first axes of one size, got {sorted(sizes)}"
+        )

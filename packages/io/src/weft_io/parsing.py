@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from weft_graph.node import Output
 from weft_graph.ops.array import expand_dims, reshape, squeeze
 from weft_graph.ops.join import concat, stack
 from weft_graph.ops.sparse import sparse_reorder
+from weft_io.arguments import INT64_MAX
 from weft_io.ops.parsing import (
     decode_compressed,
     decode_csv,
@@ -138,7 +140,7 @@ class _Plan:
 
 
 def _element(key: str, dtype: Any) -> DType:
-    if not dtype:
+    if dtype is None:
         raise errors.InvalidArgumentError(f"Missing type for feature {key}.")
     element = dtypes.as_dtype(dtype)
     if element not in (dtypes.float32, dtypes.int64, dtypes.string):
@@ -151,7 +153,7 @@ def _element(key: str, dtype: Any) -> DType:
 def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) -> _Plan:
     """What a dictionary of features asks for; `lists`: of feature lists."""
     plan = _Plan()
-    for key in sorted(features):
+    for key in sorted(_checked(features)):
         feature = features[key]
         if not isinstance(feature, allowed):
             raise errors.InvalidArgumentError(
@@ -171,10 +173,29 @@ def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) ->
     return plan
 
 
+def _checked(features: Any) -> Features:
+    """A dictionary whose keys are names."""
+    if not isinstance(features, Mapping):
+        raise errors.InvalidTypeError(
+            f"features must be a dict from names to features, got {features!r}"
+        )
+    kind = bytes if any(isinstance(key, bytes) for key in features) else str
+    for key in features:
+        if not isinstance(key, kind):
+            raise errors.InvalidTypeError(f"the name of a feature must be text, got {key!r}")
+    return features
+
+
 def _add_sparse_feature(plan: _Plan, key: str, feature: SparseFeature) -> None:
     for what in ("index_key", "value_key"):
         if not getattr(feature, what):
             raise errors.InvalidArgumentError(f"Missing {what} for SparseFeature {key}: {feature}")
+    for name in (*_index_keys(feature), feature.value_key):
+        if not isinstance(name, str | bytes):
+            raise errors.InvalidTypeError(
+                f"index_key and value_key of SparseFeature {key} must be names of features, "
+                f"got {name!r}"
+            )
     for index_key in sorted(_index_keys(feature)):
         plan.add_sparse(index_key, dtypes.int64)
     plan.add_sparse(feature.value_key, feature.dtype)
@@ -182,7 +203,7 @@ def _add_sparse_feature(plan: _Plan, key: str, feature: SparseFeature) -> None:
 
 def _index_keys(feature: SparseFeature) -> list[str]:
     keys = feature.index_key
-    return [keys] if isinstance(keys, str) else list(keys)
+    return list(keys) if isinstance(keys, list | tuple) else [keys]
 
 
 def _fixed_shape(key: str, feature: FixedLenFeature) -> Dims:
@@ -194,12 +215,22 @@ def _fixed_shape(key: str, feature: FixedLenFeature) -> Dims:
             f"First dimension of shape for feature {key} unknown. Consider using "
             "FixedLenSequenceFeature."
         )
-    if dims is None or None in dims:
+    return _known_dims(key, dims)
+
+
+def _known_dims(key: str, dims: Dims) -> tuple[int, ...]:
+    sizes = [] if dims is None else [size for size in dims if size is not None]
+    if dims is None or len(sizes) < len(dims):
         raise errors.InvalidArgumentError(
             f"All dimensions of shape for feature {key} need to be known but received "
             f"{format_dims(dims)}."
         )
-    return dims
+    if math.prod(sizes) > INT64_MAX:
+        raise errors.InvalidArgumentError(
+            f"the shape for feature {key} must have at most {INT64_MAX} elements, "
+            f"got {format_dims(dims)}"
+        )
+    return tuple(sizes)
 
 
 def _sequence_feature(
@@ -208,12 +239,7 @@ def _sequence_feature(
     element = _element(key, feature.dtype)
     if feature.shape is None:
         raise errors.InvalidArgumentError(f"Missing shape for feature {key}.")
-    dims = as_dims(feature.shape)
-    if dims is None or None in dims:
-        raise errors.InvalidArgumentError(
-            f"All dimensions of shape for feature {key} need to be known but received "
-            f"{format_dims(dims)}."
-        )
+    dims = _known_dims(key, as_dims(feature.shape))
     if lists:
         if feature.default_value is not None:
             raise errors.InvalidArgumentError(
@@ -339,7 +365,7 @@ def parse_example(
 
 
 def _given(features: Features) -> Features:
-    if not features:
+    if features is None or (isinstance(features, Mapping) and not features):
         raise errors.InvalidArgumentError(f"features must not be empty, got {features!r}")
     return features
 
@@ -398,6 +424,9 @@ def _unbatched(tensor: Output | SparseTensor) -> Output | SparseTensor:
 
 
 def _sequence_plans(context: Features | None, lists: Features | None) -> tuple[_Plan, _Plan]:
+    for features in (context, lists):
+        if features is not None:
+            _checked(features)
     if not (context or lists):
         raise errors.InvalidArgumentError(
             "Both context_features and sequence_features are None, but at least one should have "

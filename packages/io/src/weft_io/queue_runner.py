@@ -12,6 +12,7 @@ from weft_exec.session import BaseSession
 from weft_graph import stacks
 from weft_graph.collections_keys import GraphKeys
 from weft_graph.node import Node, Output
+from weft_io.arguments import listed
 from weft_io.coordinator import Coordinator
 from weft_io.queue_ops import QueueBase
 from weft_tensor import errors
@@ -44,7 +45,8 @@ class QueueRunner:
       import_scope: name scope that the nodes of `queue_runner_def` are in.
     Raises:
       InvalidArgumentError: no queue, no operations, or both a message and arguments.
-      InvalidTypeError: `queue_closed_exception_types` is no tuple of errors.
+      InvalidTypeError: `queue` is no queue, something else is no operation, or
+        `queue_closed_exception_types` is no tuple of errors.
     """
 
     def __init__(
@@ -79,7 +81,10 @@ class QueueRunner:
         cancel_op: Any,
         ended: tuple[type[errors.OpError], ...] | None,
     ) -> None:
-        if queue is None or not enqueue_ops:
+        if queue is None or enqueue_ops is None:
+            raise errors.InvalidArgumentError("Must provide queue and enqueue_ops.")
+        enqueue_ops = listed(enqueue_ops, "enqueue_ops")
+        if not enqueue_ops:
             raise errors.InvalidArgumentError("Must provide queue and enqueue_ops.")
         if ended is None:
             ended = (errors.OutOfRangeError,)
@@ -92,8 +97,15 @@ class QueueRunner:
                 "queue_closed_exception_types, when provided, must be a tuple of error types, "
                 f"got {ended!r}"
             )
+        if not isinstance(queue, QueueBase) and (close_op is None or cancel_op is None):
+            raise errors.InvalidTypeError(f"queue must be a queue, got {queue!r}")
+        for operation in enqueue_ops:
+            _check_operation(operation, "each of enqueue_ops")
+        for operation, what in ((close_op, "close_op"), (cancel_op, "cancel_op")):
+            if operation is not None:
+                _check_operation(operation, what)
         self._queue = queue
-        self._enqueue_ops = list(enqueue_ops)
+        self._enqueue_ops = enqueue_ops
         self._close_op = queue.close() if close_op is None else close_op
         self._cancel_op = cancel_op
         if cancel_op is None:
@@ -101,6 +113,12 @@ class QueueRunner:
         self._ended = ended
 
     def _init_from_proto(self, message: Any, import_scope: str | None) -> None:
+        from weft_graph import proto
+
+        if not isinstance(message, proto.QueueRunnerDef):
+            raise errors.InvalidTypeError(
+                f"queue_runner_def must be a QueueRunnerDef, got {message!r}"
+            )
         graph = stacks.get_default_graph()
         prefix = f"{import_scope}/" if import_scope else ""
 
@@ -167,7 +185,11 @@ class QueueRunner:
           daemon: whether the program may end while they run.
           start: start them; else the caller does.
         Returns: none while threads made before still run in this session.
+        Raises: InvalidTypeError: `sess` is no session, or `coord` no coordinator.
         """
+        if not (hasattr(sess, "run") and hasattr(sess, "make_callable")):
+            raise errors.InvalidTypeError(f"sess must be a session, got {sess!r}")
+        _check_coordinator(coord)
         with self._lock:
             if self._running.get(sess, 0) > 0:
                 return []
@@ -266,8 +288,10 @@ class QueueRunner:
     def from_proto(queue_runner_def: Any, import_scope: str | None = None) -> QueueRunner:
         """The runner that a `QueueRunnerDef` describes, over nodes of the default graph.
 
-        Raises: NotFoundError: the graph lacks a node that it names.
+        Raises: InvalidTypeError: it is none; NotFoundError: the graph lacks a node that it names.
         """
+        if queue_runner_def is None:
+            raise errors.InvalidTypeError("queue_runner_def must be a QueueRunnerDef, got None")
         return QueueRunner(queue_runner_def=queue_runner_def, import_scope=import_scope)
 
 
@@ -276,8 +300,23 @@ def _node(item: Any) -> Node:
     return node
 
 
+def _check_operation(item: Any, what: str) -> None:
+    if not isinstance(item, Node | Output):
+        raise errors.InvalidTypeError(f"{what} must be an operation, got {item!r}")
+
+
+def _check_coordinator(coord: Any) -> None:
+    if not (coord is None or isinstance(coord, Coordinator)):
+        raise errors.InvalidTypeError(f"coord must be a Coordinator or None, got {coord!r}")
+
+
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:
-    """Put a runner into a collection of the default graph, for `start_queue_runners`."""
+    """Put a runner into a collection of the default graph, for `start_queue_runners`.
+
+    Raises: InvalidTypeError: it is none.
+    """
+    if not hasattr(qr, "create_threads"):
+        raise errors.InvalidTypeError(f"a QueueRunner is required, got {qr!r}")
     stacks.get_default_graph().add_to_collection(collection, qr)
 
 
@@ -299,8 +338,9 @@ def start_queue_runners(
     Returns: the threads.
     Raises:
       InvalidArgumentError: there is no session.
-      InvalidTypeError: `sess` is no session.
+      InvalidTypeError: `sess` is no session, or `coord` no coordinator.
     """
+    _check_coordinator(coord)
     if sess is None:
         sess = stacks.get_default_session()
         if sess is None:

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.node import Node, Output
+from weft_io.arguments import integer
 from weft_io.ops import readers as ops
+from weft_io.queue_ops import QueueBase
 from weft_io.records.options import TFRecordOptions
+from weft_tensor import dtypes, errors
 
 __all__ = [
     "FixedLengthRecordReader",
@@ -100,7 +103,19 @@ class ReaderBase:
 
 
 def _handle(queue: Any) -> Any:
-    return queue if isinstance(queue, Output) else queue.queue_ref
+    if isinstance(queue, Output):
+        return queue
+    if not isinstance(queue, QueueBase):
+        raise errors.InvalidTypeError(
+            "a reader requires a queue of the names of files, such as string_input_producer makes "
+            f"of them, got {queue!r}"
+        )
+    if [dtype.base_dtype for dtype in queue.dtypes] != [dtypes.string]:
+        raise errors.InvalidTypeError(
+            "a reader requires a queue of one string, the name of a file, got one of "
+            f"{[dtype.name for dtype in queue.dtypes]}"
+        )
+    return queue.queue_ref
 
 
 class WholeFileReader(ReaderBase):
@@ -125,9 +140,10 @@ class TextLineReader(ReaderBase):
     """
 
     def __init__(self, skip_header_lines: int | None = None, name: str | None = None) -> None:
-        super().__init__(
-            ops.text_line_reader(skip_header_lines or 0, name=name), supports_serialize=True
+        skipped = integer(
+            0 if skip_header_lines is None else skip_header_lines, "skip_header_lines", 0
         )
+        super().__init__(ops.text_line_reader(skipped, name=name), supports_serialize=True)
 
 
 class FixedLengthRecordReader(ReaderBase):
@@ -149,10 +165,13 @@ class FixedLengthRecordReader(ReaderBase):
         name: str | None = None,
         encoding: str | None = None,
     ) -> None:
+        length = integer(record_bytes, "record_bytes", 1)
+        before = integer(0 if header_bytes is None else header_bytes, "header_bytes", 0)
+        after = integer(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0)
+        hop = integer(0 if hop_bytes is None else hop_bytes, "hop_bytes", 0)
         handle = ops.fixed_length_record_reader(
-            record_bytes, header_bytes or 0, footer_bytes or 0, hop_bytes or 0, encoding or "",
-            name=name,
-        )  # fmt: skip
+            length, before, after, hop, encoding or "", name=name
+        )
         super().__init__(handle, supports_serialize=True)
 
 

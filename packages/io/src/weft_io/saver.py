@@ -9,8 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from weft_graph import stacks
 from weft_io import background, retention, saver_builder
+from weft_io.arguments import INT32_MAX, integer, listed, number, text
 from weft_io.checkpoint import files, held, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError
 from weft_io.checkpoint.writer import write_checkpoint
@@ -70,7 +73,7 @@ class Saver:
       asynchronous: write checkpoints while the program goes on. TensorFlow has no such argument.
     Raises:
       InvalidArgumentError: there is nothing to save, or a name occurs twice.
-      InvalidTypeError: something in `var_list` is no variable.
+      InvalidTypeError: something in `var_list` is no variable, or a setting is of a wrong type.
     """
 
     def __init__(
@@ -96,6 +99,18 @@ class Saver:
             raise errors.InvalidArgumentError(
                 "with defer_build, var_list must be None: it is found out when the saver is built"
             )
+        if max_to_keep is not None:
+            max_to_keep = integer(max_to_keep, "max_to_keep", 0, INT32_MAX)
+        keep_checkpoint_every_n_hours = number(
+            keep_checkpoint_every_n_hours, "keep_checkpoint_every_n_hours", 0
+        )
+        integer(write_version, "write_version", 0, _WRITTEN_VERSION)
+        if name is not None:
+            text(name, "name")
+        if filename is not None:
+            text(filename, "filename")
+        if not (builder is None or hasattr(builder, "build")):
+            raise errors.InvalidTypeError(f"builder must be a SaverBuilder, got {builder!r}")
         self._var_list = var_list
         self._reshape = reshape
         self._sharded = sharded
@@ -119,7 +134,7 @@ class Saver:
         self.saver_def: Any = saver_def
         if saver_def is not None:
             self._check_saver_def()
-            self._max_to_keep = saver_def.max_to_keep
+            self._max_to_keep = integer(saver_def.max_to_keep, "max_to_keep of saver_def", 0)
             self._every_n_hours = saver_def.keep_checkpoint_every_n_hours
             self._write_version = saver_def.version
             self._add_hold()
@@ -168,10 +183,7 @@ class Saver:
             self._held = saver_builder.add_hold(stacks.get_default_graph(), self.saver_def)
 
     def _check_saver_def(self) -> None:
-        from weft_graph import proto
-
-        if not isinstance(self.saver_def, proto.SaverDef):
-            raise errors.InvalidTypeError(f"saver_def must be a SaverDef, got {self.saver_def!r}")
+        _check_saver_def(self.saver_def)
         for field in ("save_tensor_name", "restore_op_name"):
             if not getattr(self.saver_def, field):
                 raise errors.InvalidArgumentError(f"saver_def must have a {field}")
@@ -185,6 +197,8 @@ class Saver:
     def to_proto(self, export_scope: str | None = None) -> proto.SaverDef | None:
         """The same, with names relative to a name scope; None when it is outside."""
         message = self.as_saver_def()
+        if export_scope is not None:
+            text(export_scope, "export_scope")
         if not export_scope:
             return message
         prefix = export_scope.rstrip("/") + "/"
@@ -193,6 +207,7 @@ class Saver:
     @staticmethod
     def from_proto(saver_def: proto.SaverDef, import_scope: str | None = None) -> Saver:
         """A saver over nodes that are in the graph, possibly under a name scope."""
+        _check_saver_def(saver_def)
         if import_scope:
             prefix = import_scope.rstrip("/") + "/"
             saver_def = saver_builder.renamed(saver_def, lambda name: prefix + name) or saver_def
@@ -207,21 +222,25 @@ class Saver:
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
         """Replace the list, as of now; oldest first."""
-        self.set_last_checkpoints_with_time([(path, time.time()) for path in last_checkpoints])
+        paths = listed(last_checkpoints, "last_checkpoints")
+        self.set_last_checkpoints_with_time([(path, time.time()) for path in paths])
 
     def set_last_checkpoints_with_time(
         self, last_checkpoints_with_time: Sequence[tuple[str, float]]
     ) -> None:
         """Replace the list by (prefix, seconds since the epoch) pairs; oldest first."""
-        pairs = list(last_checkpoints_with_time)
-        if not all(isinstance(pair, tuple) and len(pair) == 2 for pair in pairs):
-            raise errors.InvalidTypeError(f"(prefix, time) pairs are required, got {pairs!r}")
+        pairs = listed(last_checkpoints_with_time, "last_checkpoints_with_time")
+        for pair in pairs:
+            if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+                raise errors.InvalidTypeError(f"(prefix, time) pairs are required, got {pair!r}")
+            number(pair[1], "the time of a checkpoint")
         with self._lock:  # a checkpoint that is being written is added to the old list first
             self._retention.last = pairs
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
         """Take over those of the checkpoints that exist, for instance those of a former process."""
-        existing = [path for path in checkpoint_paths if state.checkpoint_exists(path)]
+        paths = listed(checkpoint_paths, "checkpoint_paths")
+        existing = [path for path in paths if state.checkpoint_exists(path)]
         times = state.get_checkpoint_mtimes(existing)
         self.set_last_checkpoints_with_time(list(zip(existing, times, strict=True)))
 
@@ -257,11 +276,16 @@ class Saver:
           save_debug_info: accepted for compatibility: nodes carry their lines in weft's own files.
         Returns: the prefix to restore from; None when there is nothing to save.
         Raises:
+          InvalidTypeError, InvalidArgumentError: an argument is not what it must be, for instance
+            a `global_step` that is no whole number.
           FailedPreconditionError: a variable has no value.
           ResourceExhaustedError: the disk is full; what was there before still is.
           PermissionDeniedError, ...: by what the operating system says.
         """
         _check_session(sess)
+        text(meta_graph_suffix, "meta_graph_suffix")
+        if latest_filename is not None:
+            text(latest_filename, "latest_filename")
         self.build()
         prefix = self._prefix(sess, files.as_path(save_path), global_step)
         if self._asynchronous and files.base_name(prefix):
@@ -290,7 +314,7 @@ class Saver:
             return save_path
         if hasattr(global_step, "graph") or isinstance(global_step, str):
             global_step = sess.run(global_step)
-        step = int(global_step)
+        step = _whole(global_step)
         return f"{save_path}-{step:08d}" if self._pad_step_number else f"{save_path}-{step}"
 
     def _run(self, sess: Any, prefix: str) -> str:
@@ -463,6 +487,23 @@ class Saver:
             raise CheckpointNotFoundError(f"there is no valid checkpoint at {prefix}")
         feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
         sess.run(self.saver_def.restore_op_name, feeds)
+
+
+def _whole(step: Any) -> int:
+    """A number of steps, which may have been counted in floats."""
+    value = np.asarray(step)
+    if value.shape == () and value.dtype.kind == "f" and float(value).is_integer():
+        return int(value)
+    if value.shape != () or value.dtype.kind not in "iuO":
+        raise errors.InvalidTypeError(f"global_step must be a whole number, got {step!r}")
+    return integer(value.item(), "global_step")
+
+
+def _check_saver_def(saver_def: Any) -> None:
+    from weft_graph import proto
+
+    if not isinstance(saver_def, proto.SaverDef):
+        raise errors.InvalidTypeError(f"saver_def must be a SaverDef, got {saver_def!r}")
 
 
 def _check_session(sess: Any) -> None:

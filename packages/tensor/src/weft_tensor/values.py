@@ -24,7 +24,7 @@ def to_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
       dtype: the type wanted; None takes `default_dtype`.
     Raises:
       InvalidTypeError: the value is not of that type.
-      InvalidArgumentError: a list is ragged, or an integer does not fit.
+      InvalidArgumentError: a list is ragged, an integer does not fit, or text is no UTF-8.
     """
     if isinstance(value, (np.ndarray, np.generic)):
         return _from_array(np.asarray(value), dtype)
@@ -46,6 +46,7 @@ def to_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
     Raises:
       InvalidTypeError: an element is neither bytes nor text.
+      InvalidArgumentError: text holds surrogates.
     """
     if array.dtype.kind == "U":
         return _map_objects(array.astype(object))
@@ -68,7 +69,13 @@ def _map_objects(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _encode(leaf: Any) -> bytes:
     if isinstance(leaf, str):
-        return leaf.encode()
+        try:
+            return leaf.encode()
+        except UnicodeEncodeError as cause:
+            raise InvalidArgumentError(
+                f"text must be encodable as UTF-8, got {leaf!r}; where it is the name of a file, "
+                "give os.fsencode(name)"
+            ) from cause
     if isinstance(leaf, bytes):
         return bytes(leaf)
     raise InvalidTypeError(f"expected bytes or text, got {leaf!r} of type {type(leaf).__name__!r}")

@@ -233,6 +233,12 @@ def _check(prefix: str, entry: Entry | BundleEntry, want: Wanted) -> Region:
     return box
 
 
+def _name(tensor_str: Any) -> str:
+    if not isinstance(tensor_str, str | bytes):
+        raise errors.InvalidTypeError(f"the name of a tensor must be text, got {tensor_str!r}")
+    return tensor_str.decode(errors="replace") if isinstance(tensor_str, bytes) else tensor_str
+
+
 class CheckpointReader:
     """What a checkpoint holds, read when it is asked for.
 
@@ -265,21 +271,24 @@ class CheckpointReader:
         """The element type of each tensor by name."""
         return {name: entry.dtype for name, entry in self._index.tensors.items()}
 
-    def has_tensor(self, tensor_str: str) -> bool:
-        """Whether there is a tensor of that name."""
-        return tensor_str in self._index.tensors
+    def has_tensor(self, tensor_str: str | bytes) -> bool:
+        """Whether there is a tensor of that name. Raises: InvalidTypeError: it is no name."""
+        return _name(tensor_str) in self._index.tensors
 
-    def get_tensor(self, tensor_str: str) -> Any:
+    def get_tensor(self, tensor_str: str | bytes) -> Any:
         """A tensor: an array, or a scalar for rank 0.
 
-        Raises: NotFoundError, DataLossError: it is not there, or is damaged.
+        Raises:
+          InvalidTypeError: `tensor_str` is no name.
+          NotFoundError, DataLossError: it is not there, or is damaged.
         """
-        return _read(self._prefix, self._index, [Wanted(tensor_str)], np.empty)[0][()]
+        return _read(self._prefix, self._index, [Wanted(_name(tensor_str))], np.empty)[0][()]
 
-    def shape(self, tensor_str: str) -> Shape:
-        """The shape of a tensor. Raises: NotFoundError."""
-        check_names(self._prefix, self._index, [tensor_str])
-        return self._index.tensors[tensor_str].shape
+    def shape(self, tensor_str: str | bytes) -> Shape:
+        """The shape of a tensor. Raises: InvalidTypeError: it is no name; NotFoundError."""
+        name = _name(tensor_str)
+        check_names(self._prefix, self._index, [name])
+        return self._index.tensors[name].shape
 
     def debug_string(self) -> bytes:
         """One line per tensor: name, type and shape."""

@@ -11,6 +11,7 @@ from weft_graph.builder import convert_to_tensor, create
 from weft_graph.node import Output
 from weft_graph.ops.control import hold_function
 from weft_graph.random_seed import get_seed
+from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.functions import Traced, traced
 from weft_io.data.iterator import (
@@ -39,6 +40,11 @@ class Dataset:
     """
 
     def __init__(self, variant_tensor: Output, element: Any) -> None:
+        if not isinstance(variant_tensor, Output):
+            raise errors.InvalidTypeError(
+                f"variant_tensor must be a tensor, got {variant_tensor!r}; datasets are made by "
+                "functions such as Dataset.from_tensor_slices"
+            )
         self._variant_tensor = variant_tensor
         self._element = element
 
@@ -121,13 +127,16 @@ class Dataset:
         Args:
           args: int64, shape ().
           output_type: of the elements.
-        Raises: InvalidArgumentError: none, or more than three arguments.
+        Raises: InvalidArgumentError: none, or more than three arguments; or a step of 0.
         """
         if not 1 <= len(args) <= 3:
             raise errors.InvalidArgumentError(f"range takes 1 to 3 arguments, got {len(args)}")
         start, stop, step = {1: (0, *args, 1), 2: (*args, 1), 3: args}[len(args)]
         form = specs.Spec(dtypes.as_dtype(output_type), ())
-        return Dataset._made("RangeDataset", _int64s(start, stop, step), attrs_of(form), form)
+        bounds = _bounds(start, stop, step)
+        if arguments.known_integer(step, bounds[-1]) == 0:
+            raise errors.InvalidArgumentError("step must not be 0")
+        return Dataset._made("RangeDataset", bounds, attrs_of(form), form)
 
     @staticmethod
     def from_generator(
@@ -140,19 +149,19 @@ class Dataset:
           output_types: a structure of element types.
           output_shapes: a structure of shapes; unknown by default.
           args: tensors whose values `generator` is called with.
-        Raises: InvalidTypeError: `generator` cannot be called.
+        Raises: InvalidTypeError: `generator` cannot be called with `args`.
         """
         from weft_io.data.generators import GeneratorFunction
 
-        if not callable(generator):
-            raise errors.InvalidTypeError("`generator` must be callable.")
+        given = [] if args is None else arguments.listed(args, "args")
+        arguments.function(generator, "generator", len(given))
         form = specs.form_from(output_types, output_shapes)
 
         def flatten(found: Any) -> list[Any]:
             return nest.flatten_up_to(output_types, found, check_types=False)
 
         holder = hold_function(GeneratorFunction(generator, flatten))
-        values = [convert_to_tensor(value) for value in args or ()]
+        values = [convert_to_tensor(value) for value in given]
         graph = values[0].graph if values else stacks.get_default_graph()
         graph.add_to_collection("_py_funcs", holder)
         attrs = {"token": holder.token, **attrs_of(form)}
@@ -173,7 +182,7 @@ class Dataset:
         from weft_graph.ops.control import Assert
         from weft_io.ops.files import matching_files
 
-        pattern = convert_to_tensor(file_pattern, dtypes.string)
+        pattern = convert_to_tensor(arguments.encoded_paths(file_pattern), dtypes.string)
         found = matching_files(pattern)
         some = greater(size(found), 0)
         check = Assert(some, ["No files matched pattern: ", pattern], summarize=1)
@@ -213,6 +222,8 @@ class Dataset:
 
         Raises: InvalidTypeError: structures or types differ.
         """
+        if not isinstance(dataset, Dataset):
+            raise errors.InvalidTypeError(f"concatenate requires a Dataset, got {dataset!r}")
         mine, its = self._element, dataset._element
         try:
             nest.assert_same_structure(mine, its)
@@ -231,22 +242,32 @@ class Dataset:
 
     def repeat(self, count: Any = None) -> Dataset:
         """The elements `count` times; for ever by default, or if it is -1."""
-        return self._through("RepeatDataset", _int64(-1 if count is None else count))
+        return self._through("RepeatDataset", _int64(-1 if count is None else count, "count"))
 
     def take(self, count: Any) -> Dataset:
         """The first `count` elements; all if it is -1."""
-        return self._through("TakeDataset", _int64(count))
+        return self._through("TakeDataset", _int64(count, "count"))
 
     def skip(self, count: Any) -> Dataset:
         """All elements but the first `count`; none if it is -1."""
-        return self._through("SkipDataset", _int64(count))
+        return self._through("SkipDataset", _int64(count, "count"))
 
     def shard(self, num_shards: Any, index: Any) -> Dataset:
         """Every `num_shards`-th element, from `index` on.
 
         Raises: InvalidArgumentError: not 0 <= index < num_shards.
         """
-        return self._through("ShardDataset", *_int64s(num_shards, index))
+        number = _int64(num_shards, "num_shards", 1)
+        place = _int64(index, "index", 0)
+        known = [
+            arguments.known_integer(each, tensor)
+            for each, tensor in ((num_shards, number), (index, place))
+        ]
+        if known[0] is not None and known[1] is not None and known[1] >= known[0]:
+            raise errors.InvalidArgumentError(
+                f"index must be less than num_shards = {known[0]}, got {known[1]}"
+            )
+        return self._through("ShardDataset", number, place)
 
     def prefetch(self, buffer_size: Any) -> Dataset:
         """The same, read ahead by a thread of its own.
@@ -255,7 +276,8 @@ class Dataset:
           buffer_size: int64, shape (): most elements ahead; AUTOTUNE for as many as are of use.
         """
         size = AUTOTUNE if buffer_size is None else buffer_size
-        return self._through("PrefetchDataset", _int64(size))
+        ahead = _int64(size, "buffer_size", 0, AUTOTUNE)
+        return self._through("PrefetchDataset", ahead)
 
     def cache(self, filename: Any = "") -> Dataset:
         """The same, kept once a pass came to its end, for later passes.
@@ -264,7 +286,8 @@ class Dataset:
           filename: string, shape (): the beginning of the name of a file to keep it in; in memory
             by default.
         """
-        return self._through("CacheDataset", convert_to_tensor(filename, dtypes.string))
+        path = arguments.scalar(arguments.encoded_paths(filename), dtypes.string, "filename")
+        return self._through("CacheDataset", path)
 
     def shuffle(
         self, buffer_size: Any, seed: Any = None, reshuffle_each_iteration: bool | None = None
@@ -280,20 +303,23 @@ class Dataset:
         again = reshuffle_each_iteration is None or reshuffle_each_iteration
         return self._through(
             "ShuffleDataset",
-            *_int64s(buffer_size, first or 0, second or 0),
+            _int64(buffer_size, "buffer_size", 1),
+            _int64(first or 0, "seed"),
+            _int64(second or 0, "seed"),
             reshuffle_each_iteration=again,
         )
 
     def enumerate(self, start: Any = 0) -> Dataset:
         """Pairs of a number, from `start` on, and an element."""
-        return Dataset.zip((Dataset.range(start, dtypes.int64.max), self))
+        first = _int64(start, "start")
+        return Dataset.zip((Dataset.range(first, dtypes.int64.max), self))
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """What a function makes of this dataset.
 
         Raises: InvalidTypeError: it makes no dataset.
         """
-        found = transformation_func(self)
+        found = arguments.function(transformation_func, "transformation_func", 1)(self)
         if not isinstance(found, Dataset):
             raise errors.InvalidTypeError(
                 f"`transformation_func` must return a Dataset, got {found!r}"
@@ -311,12 +337,12 @@ class Dataset:
         Raises (when it is iterated): InvalidArgumentError: shapes in a batch differ.
         """
         self._check_dense("batch")
+        inputs = _int64(batch_size, "batch_size", 1), _drop(drop_remainder)
         rows = _static_rows(batch_size, drop_remainder)
         form = nest.map_structure(
             lambda spec: spec.with_dims(None if spec.dims is None else (rows, *spec.dims)),
             self._element,
         )
-        inputs = _int64(batch_size), convert_to_tensor(drop_remainder, dtypes.bool_)
         return self._through("BatchDatasetV2", *inputs, element=form)
 
     def padded_batch(
@@ -336,6 +362,7 @@ class Dataset:
         Raises (when it is iterated): InvalidArgumentError: an element is larger or of another rank.
         """
         self._check_dense("padded_batch")
+        size, drop = _int64(batch_size, "batch_size", 1), _drop(drop_remainder)
         shapes, dims = padded_form(self._element, padded_shapes)
         padding = padding_values_for(self._element, padding_values)
         rows = _static_rows(batch_size, drop_remainder)
@@ -345,8 +372,7 @@ class Dataset:
         ]
         form = nest.pack_sequence_as(self._element, flat)
         attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
-        drop = convert_to_tensor(drop_remainder, dtypes.bool_)
-        inputs = [self._variant_tensor, _int64(batch_size), shapes, padding, drop]
+        inputs = [self._variant_tensor, size, shapes, padding, drop]
         return self._made("PaddedBatchDatasetV2", inputs, attrs, form)
 
     def unbatch(self) -> Dataset:
@@ -374,7 +400,9 @@ class Dataset:
         made = self._traced(map_func, "map")
         if num_parallel_calls is None:
             return self._by("MapDataset", made)
-        calls = convert_to_tensor(num_parallel_calls, dtypes.int32)
+        calls = arguments.scalar(
+            num_parallel_calls, dtypes.int32, "num_parallel_calls", 1, AUTOTUNE
+        )
         return self._by("ParallelMapDataset", made, calls)
 
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
@@ -420,10 +448,13 @@ class Dataset:
         form = _inner_form(made, "map_func")
         if isinstance(cycle_length, int) and cycle_length == AUTOTUNE:
             cycle_length = min(os.cpu_count() or 1, 10)
-        inputs = _int64s(cycle_length, block_length)
+        inputs = [
+            _int64(cycle_length, "cycle_length", 1),
+            _int64(block_length, "block_length", 1),
+        ]
         if num_parallel_calls is None:
             return self._by("InterleaveDataset", made, *inputs, element=form)
-        calls = _int64(num_parallel_calls)
+        calls = _int64(num_parallel_calls, "num_parallel_calls", 1, AUTOTUNE)
         return self._by("ParallelInterleaveDatasetV2", made, *inputs, calls, element=form)
 
     def _traced(self, function: Callable[..., Any], kind: str) -> Traced:
@@ -455,12 +486,18 @@ def _released(structure: Any) -> Any:
     return nest.map_structure(lambda held: held.form, structure)
 
 
-def _int64(value: Any) -> Output:
-    return convert_to_tensor(value, dtypes.int64)
+def _int64(value: Any, what: str, least: int | None = None, auto: int | None = None) -> Output:
+    return arguments.scalar(value, dtypes.int64, what, least, auto)
 
 
-def _int64s(*values: Any) -> list[Output]:
-    return [_int64(value) for value in values]
+def _bounds(*values: Any) -> list[Output]:
+    return [
+        _int64(each, what) for each, what in zip(values, ("start", "stop", "step"), strict=True)
+    ]
+
+
+def _drop(drop_remainder: Any) -> Output:
+    return arguments.scalar(drop_remainder, dtypes.bool_, "drop_remainder")
 
 
 def _row(spec: specs.Spec) -> specs.Spec:

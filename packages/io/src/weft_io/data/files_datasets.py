@@ -5,21 +5,46 @@ from __future__ import annotations
 from typing import Any
 
 from weft_graph.builder import convert_to_tensor, create
+from weft_graph.node import Output
+from weft_io import arguments
 from weft_io.data.dataset import Dataset
+from weft_io.data.prefetching import AUTOTUNE
 from weft_io.data.specs import Spec
-from weft_tensor import dtypes
+from weft_io.records.options import TFRecordOptions
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import format_dims
 
 _BUFFER = 262144
 
 
-def _default(value: Any, otherwise: Any, dtype: Any) -> Any:
-    return convert_to_tensor(otherwise if value is None else value, dtype)
+def _size(
+    value: Any, what: str, least: int, otherwise: int | None = None, auto: int | None = None
+) -> Output:
+    if value is None and otherwise is not None:
+        value = otherwise
+    return arguments.scalar(value, dtypes.int64, what, least, auto)
+
+
+def _buffer(buffer_size: Any) -> Output:
+    return _size(buffer_size, "buffer_size", 0, _BUFFER)
+
+
+def _compression(compression_type: Any) -> Output:
+    if isinstance(compression_type, str):
+        compression_type = TFRecordOptions.get_compression_type_string(compression_type)
+    given = "" if compression_type is None else compression_type
+    return arguments.scalar(given, dtypes.string, "compression_type")
 
 
 def _names(filenames: Any) -> Any:
     if isinstance(filenames, Dataset):
         return filenames
-    return convert_to_tensor(filenames, dtypes.string)
+    names = convert_to_tensor(arguments.encoded_paths(filenames), dtypes.string)
+    if names.dims is not None and len(names.dims) > 1:
+        raise errors.InvalidArgumentError(
+            f"filenames must have rank 0 or 1, got shape {format_dims(names.dims)}"
+        )
+    return names
 
 
 def _records(op: str, filenames: Any, rest: list[Any]) -> Any:
@@ -52,13 +77,11 @@ class TFRecordDataset(Dataset):
         buffer_size: Any = None,
         num_parallel_reads: Any = None,
     ) -> None:
-        rest = [
-            _default(compression_type, "", dtypes.string),
-            _default(buffer_size, _BUFFER, dtypes.int64),
-        ]
+        rest = [_compression(compression_type), _buffer(buffer_size)]
         if num_parallel_reads is None:
             handle = _records("TFRecordDataset", filenames, rest)
         else:
+            reads = _size(num_parallel_reads, "num_parallel_reads", 1, auto=AUTOTUNE)
             names = _names(filenames)
             if not isinstance(names, Dataset):
                 names = Dataset.from_tensor_slices(create("Reshape", [names, [-1]]).outputs[0])
@@ -66,7 +89,7 @@ class TFRecordDataset(Dataset):
             handle = names.interleave(
                 lambda name: Dataset(create("TFRecordDataset", [name, *rest]).outputs[0], inner),
                 cycle_length=num_parallel_reads,
-                num_parallel_calls=num_parallel_reads,
+                num_parallel_calls=reads,
             )._variant_tensor
         super().__init__(handle, Spec(dtypes.string, ()))
 
@@ -81,10 +104,7 @@ class TextLineDataset(Dataset):
     def __init__(
         self, filenames: Any, compression_type: Any = None, buffer_size: Any = None
     ) -> None:
-        rest = [
-            _default(compression_type, "", dtypes.string),
-            _default(buffer_size, _BUFFER, dtypes.int64),
-        ]
+        rest = [_compression(compression_type), _buffer(buffer_size)]
         super().__init__(_records("TextLineDataset", filenames, rest), Spec(dtypes.string, ()))
 
 
@@ -108,11 +128,11 @@ class FixedLengthRecordDataset(Dataset):
         compression_type: Any = None,
     ) -> None:
         rest = [
-            _default(header_bytes, 0, dtypes.int64),
-            convert_to_tensor(record_bytes, dtypes.int64),
-            _default(footer_bytes, 0, dtypes.int64),
-            _default(buffer_size, _BUFFER, dtypes.int64),
-            _default(compression_type, "", dtypes.string),
+            _size(header_bytes, "header_bytes", 0, 0),
+            _size(record_bytes, "record_bytes", 1),
+            _size(footer_bytes, "footer_bytes", 0, 0),
+            _buffer(buffer_size),
+            _compression(compression_type),
         ]
         handle = _records("FixedLengthRecordDatasetV2", filenames, rest)
         super().__init__(handle, Spec(dtypes.string, ()))

@@ -11,6 +11,7 @@ from weft_graph.functions.trace import trace
 from weft_graph.graph import Graph
 from weft_graph.node import Node, Output
 from weft_graph.passes.step_graph import ordered, reachable
+from weft_io.arguments import function as checked
 from weft_io.data import specs
 from weft_tensor import errors
 
@@ -43,12 +44,15 @@ def traced(function: Callable[..., Any], form: Any, outer: Graph, kind: str) -> 
       form: of the elements.
       outer: the graph of the pipeline.
       kind: what it is for, in its name.
-    Raises: InvalidTypeError: it gives what is no tensor.
+    Raises: InvalidTypeError: it cannot be called with an element, or gives what is no tensor.
     """
     results: list[Any] = []
+    checked(function, f"the function given to Dataset.{kind}()")
 
     def body(*arguments: Any) -> list[Output]:
-        found = function(*arguments)
+        found = checked(function, f"the function given to Dataset.{kind}()", len(arguments))(
+            *arguments
+        )
         if found is None:
             raise errors.InvalidTypeError(
                 f"Unsupported return value from function passed to Dataset.{kind}(): None"

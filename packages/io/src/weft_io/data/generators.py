@@ -88,7 +88,7 @@ class _GeneratorStream(Stream):
     def _next(self) -> Any:
         try:
             if self._items is None:
-                self._items = iter(self._source.function(*self._source.args))
+                self._items = iter(_iterable(self._source.function(*self._source.args)))
             found = next(self._items)
         except StopIteration:
             self._ended = True
@@ -158,9 +158,18 @@ def _component(value: Any, dtype: DType, dims: Dims) -> Any:
     return np.array(array)
 
 
+def _iterable(made: Any) -> Any:
+    if not (hasattr(made, "__iter__") or hasattr(made, "__getitem__")):
+        raise errors.InvalidTypeError(f"`generator` must return an iterable, got {made!r}")
+    return made
+
+
 def _wrapped(error: Exception) -> errors.OpError:
     """A user's exception as an OpError that shows where it came from."""
-    place = "".join(traceback.format_exception(error)).rstrip()
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    place = "".join(traceback.format_exception(type(error), error, frames)).rstrip()
     text = f"{type(error).__name__}: {error}\n{place}"
     for caught, raised in _CLASSES:
         if isinstance(error, caught):

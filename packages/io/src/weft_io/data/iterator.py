@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft_graph import nest
-from weft_graph.builder import convert_to_tensor, create, out
+from weft_graph.builder import create, out
 from weft_graph.node import Node, Output
+from weft_io.arguments import scalar
 from weft_io.data import specs
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
@@ -73,7 +74,7 @@ class Iterator:
           output_types, output_shapes, output_classes: of its elements.
         """
         element = specs.form_from(output_types, output_shapes, output_classes)
-        handle = convert_to_tensor(string_handle, dtypes.string)
+        handle = scalar(string_handle, dtypes.string, "string_handle")
         resource = out("IteratorFromStringHandleV2", [handle], attrs_of(element))
         return Iterator._of(resource, None, element)
 
@@ -93,8 +94,9 @@ class Iterator:
     def make_initializer(self, dataset: Any, name: str | None = None) -> Node:
         """A node that lets it begin at a dataset.
 
-        Raises: InvalidTypeError: the dataset has elements of another form.
+        Raises: InvalidTypeError: it is no dataset, or has elements of another form.
         """
+        _check_dataset(dataset)
         try:
             nest.assert_same_structure(self._element, dataset._element)
             fits = specs.compatible(self._element, dataset._element)
@@ -174,6 +176,7 @@ def _resource(element: Any, shared_name: str | None) -> Output:
 
 def initializable(dataset: Any, shared_name: str | None) -> Iterator:
     """An iterator over a dataset that begins when its initializer runs."""
+    _check_dataset(dataset)
     variant = dataset._variant_tensor
     with variant.graph.as_default():
         resource = _resource(dataset._element, shared_name)
@@ -186,6 +189,7 @@ def one_shot(dataset: Any) -> Iterator:
     """An iterator over a dataset that begins by itself."""
     from weft_io.data.functions import factory_of
 
+    _check_dataset(dataset)
     variant = dataset._variant_tensor
     with variant.graph.as_default():
         attrs = {**attrs_of(dataset._element), "dataset_factory": factory_of(variant)}
@@ -208,14 +212,27 @@ def make_initializable_iterator(dataset: Any, shared_name: str | None = None) ->
 
 def get_output_types(dataset_or_iterator: Any) -> Any:
     """Its `output_types`."""
-    return dataset_or_iterator.output_types
+    return _checked_form(dataset_or_iterator).output_types
 
 
 def get_output_shapes(dataset_or_iterator: Any) -> Any:
     """Its `output_shapes`."""
-    return dataset_or_iterator.output_shapes
+    return _checked_form(dataset_or_iterator).output_shapes
 
 
 def get_output_classes(dataset_or_iterator: Any) -> Any:
     """Its `output_classes`."""
-    return dataset_or_iterator.output_classes
+    return _checked_form(dataset_or_iterator).output_classes
+
+
+def _check_dataset(dataset: Any) -> None:
+    from weft_io.data.dataset import Dataset
+
+    if not isinstance(dataset, Dataset):
+        raise errors.InvalidTypeError(f"a Dataset is required, got {dataset!r}")
+
+
+def _checked_form(dataset_or_iterator: Any) -> Any:
+    if not isinstance(dataset_or_iterator, Iterator):
+        _check_dataset(dataset_or_iterator)
+    return dataset_or_iterator

@@ -10,6 +10,7 @@ from weft_graph import nest
 from weft_graph.builder import convert_to_tensor
 from weft_graph.constant_value import constant_value
 from weft_graph.node import Output
+from weft_io.arguments import INT64_MAX, scalar
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, as_dims
 
@@ -36,6 +37,10 @@ def padded_form(form: Any, padded_shapes: Any) -> tuple[list[Output], list[Dims]
 
 def _shape(shape: Any) -> tuple[Output, Dims]:
     if isinstance(shape, Output):
+        if not shape.dtype.is_integer or (shape.dims is not None and len(shape.dims) != 1):
+            raise errors.InvalidArgumentError(
+                f"a shape in padded_shapes must be int64, shape (rank,), got {shape!r}"
+            )
         known = constant_value(shape)
         if known is None:
             rank = None if shape.dims is None else shape.dims[0]
@@ -47,6 +52,10 @@ def _shape(shape: Any) -> tuple[Output, Dims]:
     dims = as_dims(shape)
     if dims is None:
         raise errors.InvalidArgumentError("padded_shapes must have known ranks, got <unknown>")
+    if any(n is not None and n > INT64_MAX for n in dims):
+        raise errors.InvalidArgumentError(
+            f"a size in padded_shapes must be at most {INT64_MAX}, got {dims}"
+        )
     values = np.array([-1 if n is None else n for n in dims], np.int64)
     return convert_to_tensor(values), dims
 
@@ -67,7 +76,7 @@ def _check_fits(padded: Dims, dims: Dims) -> None:
 def padding_values_for(form: Any, given: Any) -> list[Output]:
     """The padding of each component.
 
-    Raises: InvalidTypeError: it is of another element type.
+    Raises: InvalidTypeError: it is of another element type; InvalidArgumentError: it is no scalar.
     """
     flat = nest.flatten(form)
     values = (
@@ -77,5 +86,5 @@ def padding_values_for(form: Any, given: Any) -> list[Output]:
     for spec, value in zip(flat, values, strict=True):
         if value is None:
             value = b"" if spec.dtype is dtypes.string else np.zeros((), spec.dtype.numpy)
-        found.append(convert_to_tensor(value, spec.dtype))
+        found.append(scalar(value, spec.dtype, "a value in padding_values"))
     return found

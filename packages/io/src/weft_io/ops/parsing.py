@@ -12,6 +12,7 @@ from weft_graph.builder import convert_to_tensor, create, out
 from weft_graph.node import Output
 from weft_graph.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import scalar, unchanged, unknown, with_rank
+from weft_io.arguments import integer, listed
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
@@ -324,8 +325,11 @@ def decode_csv(
       InvalidArgumentError: `select_cols` are not ascending, or not as many as the defaults; when it
         runs: a line has another number of fields, or a field is missing or is no number.
     """
-    defaults = [convert_to_tensor(default) for default in record_defaults]
-    chosen = tuple(select_cols or ())
+    defaults = [
+        convert_to_tensor(default) for default in listed(record_defaults, "record_defaults")
+    ]
+    columns = () if select_cols is None else listed(select_cols, "select_cols")
+    chosen = tuple([integer(column, "each of select_cols") for column in columns])
     if any(column < 0 for column in chosen):
         raise errors.InvalidArgumentError(f"select_cols must not be negative, got {list(chosen)}")
     if list(chosen) != sorted(set(chosen)):
@@ -335,7 +339,7 @@ def decode_csv(
             f"select_cols and record_defaults must have one length, got {len(chosen)} and "
             f"{len(defaults)}"
         )
-    if len(field_delim.encode()) != 1:
+    if not isinstance(field_delim, str) or len(field_delim.encode("utf-8", "replace")) != 1:
         raise errors.InvalidArgumentError(f"field_delim must be one byte, got {field_delim!r}")
     attrs = {
         "field_delim": field_delim,

@@ -206,6 +206,23 @@ class TFRecordSource:
         )
 
 
+def _as_bytes(record: Any) -> bytes:
+    if isinstance(record, bytes):
+        return record
+    if isinstance(record, bytearray | memoryview):
+        return bytes(record)
+    if not isinstance(record, str):
+        raise errors.InvalidTypeError(
+            f"a record must be bytes, bytearray, memoryview or str, got {record!r}"
+        )
+    try:
+        return record.encode()
+    except UnicodeEncodeError as cause:
+        raise errors.InvalidArgumentError(
+            f"a record of text must be encodable as UTF-8, got {record!r}"
+        ) from cause
+
+
 class TFRecordWriter:
     """Writes a TFRecord file.
 
@@ -228,14 +245,12 @@ class TFRecordWriter:
 
         Args:
           record: bytes, or text, which is stored as UTF-8.
-        Raises: FailedPreconditionError: the writer is closed; ResourceExhaustedError: a full disk.
+        Raises: InvalidTypeError: it is neither; FailedPreconditionError: the writer is closed;
+          ResourceExhaustedError: a full disk.
         """
-        if isinstance(record, str):
-            record = record.encode()
-        elif not isinstance(record, bytes):
-            record = bytes(record)
-        before, after = frame(record)
-        for part in (before, record, after):
+        data = _as_bytes(record)
+        before, after = frame(data)
+        for part in (before, data, after):
             self._append(part)
 
     def _append(self, data: bytes) -> None:

@@ -1,0 +1,146 @@
+"""What arguments must be: the checks that public functions share."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+import os
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Real
+from typing import Any, Final
+
+from weft_graph.builder import convert_to_tensor
+from weft_graph.node import Output
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import format_dims
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+
+def integer(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT64_MAX) -> int:
+    """A Python or NumPy integer as `int`; bool is none.
+
+    Raises: InvalidTypeError: it is none; InvalidArgumentError: it is not in [least, most].
+    """
+    try:
+        found = operator.index(value)
+    except TypeError as cause:
+        raise errors.InvalidTypeError(f"{what} must be an integer, got {value!r}") from cause
+    if isinstance(value, bool):
+        raise errors.InvalidTypeError(f"{what} must be an integer, got {value!r}")
+    if found < least:
+        raise errors.InvalidArgumentError(f"{what} must be at least {least}, got {found}")
+    if found > most:
+        raise errors.InvalidArgumentError(f"{what} must be at most {most}, got {found}")
+    return found
+
+
+def number(value: Any, what: str, least: float = -math.inf) -> float:
+    """A real number as `float`; bool and NaN are none.
+
+    Raises: InvalidTypeError: it is none; InvalidArgumentError: it is NaN, or below `least`.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise errors.InvalidTypeError(f"{what} must be a number, got {value!r}")
+    found = float(value)
+    if not found >= least:
+        raise errors.InvalidArgumentError(f"{what} must be a number >= {least}, got {value!r}")
+    return found
+
+
+def text(value: Any, what: str) -> str:
+    """A `str`. Raises: InvalidTypeError: it is none."""
+    if not isinstance(value, str):
+        raise errors.InvalidTypeError(f"{what} must be text, got {value!r}")
+    return value
+
+
+def listed(values: Any, what: str) -> list[Any]:
+    """The items of a list, or of another iterable that is no text, no mapping and no tensor.
+
+    Raises: InvalidTypeError: it is none.
+    """
+    odd = isinstance(values, str | bytes | Mapping | Output) or not isinstance(values, Iterable)
+    if odd:
+        raise errors.InvalidTypeError(f"{what} must be a list, got {values!r}")
+    return list(values)
+
+
+def function(value: Any, what: str, count: int | None = None) -> Callable[..., Any]:
+    """Something that can be called, with `count` positional arguments where that can be told.
+
+    Raises: InvalidTypeError: it cannot.
+    """
+    if not callable(value):
+        raise errors.InvalidTypeError(f"`{what}` must be callable, got {value!r}")
+    made: Callable[..., Any] = value
+    if count is None:
+        return made
+    try:
+        signature = inspect.signature(made)
+    except (TypeError, ValueError):  # of built-in functions that do not say
+        return made
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as cause:
+        raise errors.InvalidTypeError(
+            f"`{what}` must take {count} positional argument{'' if count == 1 else 's'}, "
+            f"got {value!r}: {cause}"
+        ) from cause
+    return made
+
+
+def scalar(
+    value: Any, dtype: DType, what: str, least: int | None = None, auto: int | None = None
+) -> Output:
+    """A tensor of shape ().
+
+    Args:
+      value: a tensor, or what becomes one.
+      least: of a value that is known.
+      auto: a smaller value that is allowed, too.
+    Raises: InvalidTypeError: the element type is another; InvalidArgumentError: the shape is, or
+      the value is less.
+    """
+    try:
+        tensor = convert_to_tensor(value, dtype)
+    except (errors.InvalidTypeError, errors.InvalidArgumentError) as cause:
+        kind = type(cause)
+        raise kind(f"{what} must be {dtype.name}, shape (): {cause.message}") from cause
+    if tensor.dims not in ((), None):
+        raise errors.InvalidArgumentError(
+            f"{what} must be a scalar, got shape {format_dims(tensor.dims)}"
+        )
+    known = None if least is None else known_integer(value, tensor)
+    if known is not None and least is not None and known < least and known != auto:
+        beside = "" if auto is None else f", or {auto} for AUTOTUNE"
+        raise errors.InvalidArgumentError(f"{what} must be at least {least}{beside}, got {known}")
+    return tensor
+
+
+def known_integer(value: Any, tensor: Output) -> int | None:
+    """The value that `tensor` was made of, if it was no tensor: one may be fed another."""
+    if isinstance(value, Output) or tensor.node.type != "Const":
+        return None
+    return int(tensor.node.attrs["value"])
+
+
+def encoded_paths(value: Any) -> Any:
+    """Paths as bytes, lists of them too; what is no path is as it was.
+
+    Names of files need not be UTF-8: Python has surrogates for their other bytes.
+    """
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape") if _escaped(value) else value
+    return [encoded_paths(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _escaped(path: str) -> bool:
+    """Whether there are surrogates for bytes in it, and no others."""
+    codes = [ord(char) for char in path if "\ud800" <= char <= "\udfff"]
+    return bool(codes) and all(0xDC80 <= code <= 0xDCFF for code in codes)
