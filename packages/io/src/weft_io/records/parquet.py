@@ -137,9 +137,7 @@ class ParquetFile:
             try:
                 next(self._file.iter_batches(1, [group], [first], use_threads=False), None)
             except OSError as error:
-                if "page_ordinal" not in str(
-                    error
-                ):  # its page came, which is read again
+                if "page_ordinal" not in str(error):  # its page came, which is read again
                     raise
         column = metadata.column(0)
         offset: int = column.dictionary_page_offset or column.data_page_offset
