@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import logging
 import threading
 import time
@@ -405,3 +406,34 @@ def test_a_shared_variable_of_another_type_or_shape_is_refused(use_resource: boo
             run([1, 2])
     finally:
         wf.Session.reset("", ["of one kind"])
+
+
+@pytest.mark.parametrize("executor", ["", "READY_QUEUE"])
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_failed_step_leaves_no_memory_behind(executor: str, devices: int) -> None:
+    """At once, and not when cycles are collected."""
+
+    def fail(x: Any) -> Any:
+        raise ValueError("not today")
+
+    experimental = wf.config.experimental
+    cpu = experimental.list_physical_devices("CPU")[0]
+    limits = [experimental.VirtualDeviceConfiguration(memory_limit=8) for _ in range(devices)]
+    experimental.set_virtual_device_configuration(cpu, limits)
+    config = wf.ConfigProto(experimental=wf.ConfigProto.Experimental(executor_type=executor))
+    gc.collect()
+    gc.disable()
+    try:
+        with wf.Graph().as_default(), wf.Session(config=config) as session:
+            x = wf.placeholder(wf.float32, [100, 1000])
+            with wf.device("/cpu:0"):
+                y = wf.sin(x)
+            with wf.device(f"/cpu:{devices - 1}"):
+                z = [wf.py_func(fail, [y + float(i)], wf.float32) for i in range(2)]
+            for _ in range(2):
+                with pytest.raises(wf.errors.InvalidArgumentError, match="not today"):
+                    session.run(z, {x: np.ones((100, 1000))})
+            assert [d.statistics.bytes_in_use for d in session.list_devices()] == [0] * devices
+    finally:
+        gc.enable()
+        experimental.set_virtual_device_configuration(cpu, None)

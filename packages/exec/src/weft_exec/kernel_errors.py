@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -46,3 +46,15 @@ def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]
         line=node.line or None,
         inputs=[describe(value) for value in inputs],
     )
+
+
+def raise_located(found: errors.OpError) -> NoReturn:
+    """Raise what `located` gave, with its cause.
+
+    No frame that the traceback holds may hold the error, or what the kernel was given would live
+    until the next collection of cycles.
+    """
+    try:
+        raise found from found.__cause__
+    finally:
+        del found

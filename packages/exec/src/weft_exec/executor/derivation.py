@@ -13,7 +13,7 @@ from weft_exec.executor.layout import in_line
 from weft_exec.executor.linear import Segment, Slots, gather
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import updates, variable_of
-from weft_exec.kernel_errors import located
+from weft_exec.kernel_errors import located, raise_located
 from weft_exec.kernels.registry import Kernel
 from weft_graph.node import Node, Output
 from weft_graph.passes.step_graph import StepGraph
@@ -128,8 +128,7 @@ class Derivation:
         try:
             return bring_in(value)
         except Exception as error:  # because a device may raise anything; it is located
-            found = located(error, node, self.place(node)[0].name, (value,))
-            raise found from found.__cause__
+            raise_located(located(error, node, self.place(node)[0].name, (value,)))
 
     def _kernel(self, node: Node) -> None:
         device, kernel = self.place(node)
@@ -141,8 +140,7 @@ class Derivation:
                 self._stand_for(node)
                 return
         except Exception as error:  # because a factory may raise anything; it is located
-            found = located(error, node, device.name, ())
-            raise found from found.__cause__
+            raise_located(located(error, node, device.name, ()))
         item = self._item(node, device.name, kernel.heavy, kernel.asynchronous)
         item.kind = _TRANSFERS.get(node.type, item.kind)
         arguments = [self._argument(node, i, item) for i in range(len(node.inputs))]

@@ -19,7 +19,7 @@ from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.pool import Task, ThreadPool
 from weft_exec.executor.rendezvous import DEAD, Arrival, HandedOver, key_of
 from weft_exec.executor.step import Iteration, StepMachine, Token
-from weft_exec.kernel_errors import located
+from weft_exec.kernel_errors import located, raise_located
 from weft_exec.resources import Done
 from weft_graph.node import Node
 from weft_tensor import errors
@@ -82,7 +82,7 @@ class Driver:
             machine.close()
             self._context.end()
         if machine.error is not None:
-            raise machine.error
+            raise_located(machine.take_error())
 
     def _wake(self, error: errors.OpError) -> None:
         self._mailbox.put((None, None, error))
@@ -132,6 +132,7 @@ class Driver:
         except BaseException as raised:  # because the driver waits for this entry
             error = raised
         self._mailbox.put((token, None, error))
+        del error  # whose traceback leads here
 
     def _run_entry(self, token: Token) -> BaseException | None:
         entry, iteration = token

@@ -13,7 +13,7 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.kernel_errors import located
+from weft_exec.kernel_errors import located, raise_located
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -91,8 +91,7 @@ class Segment:
                         slots[i] = None
         except Exception as error:  # because a kernel may raise anything; it is located
             assert instruction is not None
-            found = self._located(error, instruction, slots)
-            raise found from found.__cause__
+            raise_located(self._located(error, instruction, slots))
         if len(self.instructions) != self._count:
             raise _closed()
 
@@ -122,8 +121,7 @@ class Segment:
                     slots[slot] = trace(node, device, partial(function, *take(slots)))
                 check()
             except Exception as error:  # because a kernel may raise anything; it is located
-                found = self._located(error, instruction, slots)
-                raise found from found.__cause__
+                raise_located(self._located(error, instruction, slots))
             for i in dead:
                 slots[i] = None
         if len(self.instructions) != self._count:

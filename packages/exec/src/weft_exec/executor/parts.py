@@ -81,6 +81,11 @@ class StepMachines:
         for machine in self._machines:
             machine.end()
 
+    def take_error(self) -> errors.OpError:
+        """The first failure, which is forgotten here."""
+        first, *_ = [machine.take_error() for machine in self._machines]
+        return first
+
     def close(self) -> None:
         """Let go of all values."""
         for machine in self._machines:

@@ -228,6 +228,12 @@ class StepMachine:
         if self._interrupted and not self._ready and not self.running:
             self.error = None
 
+    def take_error(self) -> errors.OpError:
+        """The first failure, which is forgotten here."""
+        error, self.error = self.error, None
+        assert error is not None
+        return error
+
     def close(self) -> None:
         """Let go of all values, also where a failure left loops in the middle.
 
