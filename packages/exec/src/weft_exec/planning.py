@@ -167,7 +167,7 @@ class Planner:
             step,
             MemoryOptions(
                 mode="SWAPPING_HEURISTICS",
-                limit=min(limits),
+                limit=min(limits) * 3 // 4,  # the rest is for what is on its way
                 device_of=assigned.places.__getitem__,
                 host=self._host.name,
                 run_order=by_priority,
