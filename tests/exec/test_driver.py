@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -67,14 +68,39 @@ def two_threads() -> wf.Session:
 
 def test_two_heavy_kernels_run_at_the_same_time() -> None:
     meeting = threading.Barrier(2)
+    threads: set[int] = set()
 
     def meet() -> np.float32:
         meeting.wait(30)
-        return np.float32(threading.get_ident() == threading.main_thread().ident)
+        threads.add(threading.get_ident())
+        return np.float32(1)
 
     with two_threads() as session:
         for _ in range(20):
-            assert sorted(session.run([heavy(meet, name=None), heavy(meet)])) == [0, 1]
+            threads.clear()
+            assert session.run([heavy(meet, name=None), heavy(meet)]) == [1, 1]
+            assert len(threads) == 2
+
+
+def test_what_follows_a_kernel_does_not_wait_for_another_beside_it() -> None:
+    """Two chains: the second kernel of one meets the first of the other, whichever is quicker."""
+    meeting = threading.Barrier(2)
+
+    def meet(*inputs: np.float32) -> np.float32:
+        meeting.wait(30)
+        time.sleep(0.002)  # so that it is worth a thread
+        return np.float32(1)
+
+    def quick(*inputs: np.float32) -> np.float32:
+        return np.float32(1)
+
+    with two_threads() as session:
+        for first in (True, False):
+            chain = heavy(meet, heavy(quick) + 0.0)
+            other = heavy(meet)
+            fetches = [chain, other] if first else [other, chain]
+            for _ in range(20):
+                assert session.run(fetches) == [1, 1]
 
 
 def test_data_and_control_edges_order_heavy_kernels() -> None:

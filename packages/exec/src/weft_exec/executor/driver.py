@@ -118,11 +118,14 @@ class Driver:
             self._completed(token, self._run_entry(token))
 
     def _worth_a_thread(self, entry: Entry, pool: ThreadPool) -> bool:
-        """Whether something else of weight can run meanwhile, and a thread is free.
+        """Whether something else of weight runs or can run meanwhile, and a thread is free.
 
-        A device with memory of its own has to be served meanwhile: it waits for what it sent for.
+        The last of those that are ready goes to the pool, too, so that what follows from the others
+        starts at once.  A device with memory of its own has to be served meanwhile.
         """
-        if not (self._machine.heavy_ready or self._abroad) or len(self._on_pool) >= pool.size - 1:
+        busy = len(self._on_pool)
+        beside = self._machine.heavy_ready or self._abroad
+        if busy >= (pool.size - 1 if beside else pool.size) or not (beside or busy):
             return False
         return not entry.cost or entry.cost >= WORTH_A_THREAD
 
@@ -200,9 +203,10 @@ class Driver:
     def _wait(self) -> None:
         """Run what no thread has started yet, or else wait for something to come in.
 
-        While other memory spaces are to be served, only what no thread is there for.
+        While something else may come in, only what no thread is there for.
         """
-        if self._abroad and self._pool is not None and self._pool.has_room:
+        several = self._abroad or len(self._on_pool) > 1
+        if several and self._pool is not None and self._pool.has_room:
             self._receive(block=True)
             return
         for token, task in self._on_pool.items():
