@@ -47,20 +47,6 @@ def session(hardware: Accelerator) -> Iterator[wf.Session]:
         yield made
 
 
-@pytest.fixture
-def meetings(monkeypatch: pytest.MonkeyPatch) -> list[Rendezvous]:
-    """All rendezvous of the test's steps."""
-    made: list[Rendezvous] = []
-    begin = Rendezvous.__init__
-
-    def noted(self: Rendezvous) -> None:
-        begin(self)
-        made.append(self)
-
-    monkeypatch.setattr(Rendezvous, "__init__", noted)
-    return made
-
-
 def config(count: int = 1) -> wf.ConfigProto:
     return wf.ConfigProto(device_count={"ACCEL": count})
 
@@ -381,16 +367,20 @@ def test_steps_side_by_side_of_which_some_fail(
 COUNT = 10_000
 
 
-def test_ten_thousand_pending_receives_cost_no_threads(
-    session: wf.Session, hardware: Accelerator, meetings: list[Rendezvous]
-) -> None:
-    """In the rendezvous while the kernel is held, then all on the way while the link is."""
+def sum_of_many() -> tuple[Any, dict[Any, Any]]:
+    """A sum on the host of values that each come from the accelerator, and what to feed."""
     x = wf.placeholder(wf.float32, [COUNT])
     with wf.device(ACCEL):
         values = wf.unstack(x)
     with wf.device("/cpu:0"):
-        total = wf.add_n(values)
-    feeds = {x: np.ones(COUNT)}
+        return wf.add_n(values), {x: np.ones(COUNT)}
+
+
+def test_ten_thousand_pending_receives_cost_no_threads(
+    session: wf.Session, hardware: Accelerator, meetings: list[Rendezvous]
+) -> None:
+    """In the rendezvous while the kernel is held, then all on the way while the link is."""
+    total, feeds = sum_of_many()
     assert session.run(total, feeds) == COUNT  # derived, and the pools have grown
     threads, before = threading.active_count(), in_use(hardware)
     hardware.compute.hold()
@@ -412,12 +402,7 @@ def test_ten_thousand_pending_receives_cost_no_threads(
 def test_ten_thousand_pending_receives_end_at_a_timeout(
     session: wf.Session, hardware: Accelerator, meetings: list[Rendezvous]
 ) -> None:
-    x = wf.placeholder(wf.float32, [COUNT])
-    with wf.device(ACCEL):
-        values = wf.unstack(x)
-    with wf.device("/cpu:0"):
-        total = wf.add_n(values)
-    feeds = {x: np.ones(COUNT)}
+    total, feeds = sum_of_many()
     assert session.run(total, feeds) == COUNT
     before = in_use(hardware)
     options = wf.RunOptions(timeout_in_ms=1000)

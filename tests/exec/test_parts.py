@@ -288,20 +288,6 @@ def _refuse(node: Any, device: Any) -> Callable[..., Any]:
     return run
 
 
-@pytest.fixture
-def meetings(monkeypatch: pytest.MonkeyPatch) -> list[Rendezvous]:
-    """All rendezvous of the test's steps."""
-    made: list[Rendezvous] = []
-    begin = Rendezvous.__init__
-
-    def noted(self: Rendezvous) -> None:
-        begin(self)
-        made.append(self)
-
-    monkeypatch.setattr(Rendezvous, "__init__", noted)
-    return made
-
-
 def test_a_failure_ends_the_step_everywhere(
     session: wf.Session, meetings: list[Rendezvous]
 ) -> None:
