@@ -233,6 +233,14 @@ def test_no_room_is_an_error_that_says_how_much() -> None:
         places(placer(1100, 1100))
 
 
+def test_no_room_where_they_are_asked_for() -> None:
+    with wf.device("/cpu:0"):
+        for i in range(2):
+            wf.Variable(wf.zeros([250]), name=f"v{i}")
+    with pytest.raises(errors.ResourceExhaustedError, match=r"v1.*requested: /device:CPU:0"):
+        places(placer(1100, None))
+
+
 def test_values_that_are_still_needed_take_room() -> None:
     x = wf.placeholder(wf.float32, [SIZE, SIZE])
     with wf.device("/cpu:0"):

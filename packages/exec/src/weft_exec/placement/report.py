@@ -13,6 +13,7 @@ FINISH: Final = "earliest finish"
 NEAR: Final = "too small to move away from its inputs"
 LOOP: Final = "the loop is there"
 USER: Final = "who uses it first is there"
+FIRST: Final = "nobody uses it; the first with room"
 ROOM: Final = "the only one with room"
 
 

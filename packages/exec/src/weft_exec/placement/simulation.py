@@ -67,6 +67,7 @@ class _Unit:
       waits: whether its first user decides.
       reason: what decided.
       finishes: the simulated times of the candidates.
+      nodes: of a loop, all of them; else empty.
     """
 
     __slots__ = ("candidates", "device", "finishes", "group", "nodes", "reason", "waits")
@@ -146,7 +147,7 @@ class Simulation:
                 self._start[node] = self._ready[node] = self._needed(node)
         for unit in self._units.values():
             if unit.device == _UNDECIDED:
-                self._settle(unit, self._roomiest(unit), why.FINISH)
+                self._settle(unit, self._first_with_room(unit), why.FIRST)
         for node, unit in self._unit_of.items():
             self.found[node] = unit.device
 
@@ -197,7 +198,7 @@ class Simulation:
         self._units[key] = unit
         if unit.device == _UNDECIDED and len(unit.candidates) == 1:
             reason = why.REQUESTED if group.requests else why.ONLY
-            self._settle(unit, unit.candidates[0], reason)
+            self._settle(unit, self._first_with_room(unit), reason)
         return unit
 
     # ------------------------------------------------------------------ choosing
@@ -281,11 +282,11 @@ class Simulation:
             unit = self._unit_behind(source)
             if unit is None or unit is mine or unit.device != _UNDECIDED:
                 continue
-            where = device if device in unit.candidates else self._roomiest(unit)
+            where = device if device in unit.candidates else self._first_with_room(unit)
             if self._has_room(unit, where):
                 self._settle(unit, where, why.USER)
             else:
-                self._settle(unit, self._roomiest(unit), why.ROOM)
+                self._settle(unit, self._first_with_room(unit), why.ROOM)
             stack += [behind.node for behind in source.inputs]
 
     def _needed(self, node: Node, device: int = _ANYWHERE, arrive: bool = False) -> float:
@@ -308,7 +309,7 @@ class Simulation:
         return latest
 
     def _arrival(self, source: Output, device: int, arrive: bool) -> float:
-        """When a value is there; transfers occupy the device that receives."""
+        """When a value is there, once it has been sent to a device."""
         ready = self._ready.get(source.node, 0.0)
         place = self._place_of(source.node)
         if place < 0 or place == device:
@@ -351,7 +352,7 @@ class Simulation:
         limit = self._limits[device]
         return not limit or self.kept_bytes[device] + self._persistent(unit) <= limit
 
-    def _roomiest(self, unit: _Unit) -> int:
+    def _first_with_room(self, unit: _Unit) -> int:
         """The first candidate that has room for what a unit keeps.
 
         Raises: ResourceExhaustedError: none has.
