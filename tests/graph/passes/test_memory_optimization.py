@@ -11,7 +11,7 @@ from edited_session import EditedSession
 import weft as wf
 from weft_exec.executor.priority import by_priority
 from weft_graph.passes import prune
-from weft_graph.passes.memory import estimate_memory
+from weft_graph.passes.memory import estimate_memory, sizes_of
 from weft_graph.passes.memory_optimization import MODES, MemoryOptions, optimize_memory
 from weft_graph.proto import RewriterConfig
 from weft_tensor import errors
@@ -39,11 +39,18 @@ def test_modes_are_those_of_the_config() -> None:
     assert set(kind.values_by_name) == MODES
 
 
-def changes(**options: Any) -> dict[str, int]:
+def changes(
+    mode: str = "DEFAULT_MEM_OPT", limit: int | None = None, **options: Any
+) -> dict[str, int]:
     x, fetches = network()
     step = prune([x], fetches, [])
-    options.setdefault("device_of", lambda node: HOST if node.type == "_Arg" else DEVICE)
-    count = optimize_memory(step, MemoryOptions(host=HOST, **options))
+
+    def device_of(node: Any) -> str:
+        return HOST if node.type == "_Arg" else DEVICE
+
+    limits = {} if limit is None else {DEVICE: limit}
+    options = MemoryOptions(mode, limits=limits, host=HOST, device_of=device_of, **options)
+    count = optimize_memory(step, options)
     found = {k: n for k, n in step.changes.items() if k in ("recompute", "swap", "order")}
     assert count == sum(found.values())
     return found
@@ -62,8 +69,8 @@ def test_what_each_mode_does() -> None:
 
 
 def test_measured_sizes_count() -> None:
-    big = {f"Cos_{i}:0": 1 << 30 for i in range(1, 20)}
-    assert "recompute" in changes(limit=1 << 28, measured=big)
+    big = sizes_of({f"Cos_{i}:0": 1 << 30 for i in range(1, 20)})
+    assert "recompute" in changes(limit=1 << 28, bytes_of=big)
     assert changes(limit=1 << 28) == {} or "recompute" not in changes(limit=1 << 28)
 
 
@@ -82,9 +89,10 @@ def test_an_order_is_applied() -> None:
 def test_numbers_are_the_same(mode: str, limit: int | None) -> None:
     x, fetches = network()
     value = np.random.default_rng(1).normal(size=(64, 64)).astype(np.float32)
+    limits = {} if limit is None else {"": limit}
     results = []
     for each in ("NO_MEM_OPT", mode):
-        options = MemoryOptions(mode=each, limit=limit, run_order=by_priority)
+        options = MemoryOptions(each, limits=limits, run_order=by_priority)
         with EditedSession(lambda step, o=options: optimize_memory(step, o)) as session:
             session.run(wf.global_variables_initializer())
             results.append(session.run(fetches, {x: value}))
@@ -96,4 +104,4 @@ def test_options_that_make_no_sense_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="'LESS'"):
         MemoryOptions(mode="LESS")
     with pytest.raises(errors.InvalidArgumentError, match="-1"):
-        MemoryOptions(limit=-1)
+        MemoryOptions(limits={HOST: -1})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from weft_exec.config import SessionConfig
 from weft_exec.device import HOST, Device
@@ -57,6 +57,8 @@ class Planner:
         self._overlap = overlap
         self._lossy = lossy_where_asked(config.lossy_transfers, self._can_compress)
         self._placer = Placer(devices, config, lambda: self.costs)
+        limited = any(device.memory_limit for device in devices)
+        self._estimates = len(devices) > 1 or limited
 
     @cached_property
     def costs(self) -> CostModel:
@@ -68,6 +70,15 @@ class Planner:
     def extend(self, nodes: Sequence[Node]) -> None:
         """Take note of new nodes of the session's graph."""
         self._placer.extend(nodes)
+
+    def learn_sizes(self, feeds: Mapping[Output, Any]) -> None:
+        """Learn from what is fed what sizes that are not static are about, where that matters."""
+        if not self._estimates:
+            return
+        for output, value in feeds.items():
+            shape = getattr(value, "shape", None)
+            if isinstance(shape, tuple):
+                self.costs.learn_sizes(output, shape)
 
     def plan(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node]
@@ -125,26 +136,36 @@ class Planner:
 
     def _spare_memory(self, step: StepGraph) -> int:
         """Let a step need less memory, as the options or a device's limit ask for."""
-        limited = [device for device in self._devices.values() if device.memory_limit]
+        limited = any(device.memory_limit for device in self._devices.values())
         mode = self._config.memory_optimization
         if mode == "NO_MEM_OPT" or (mode == "DEFAULT_MEM_OPT" and not limited):
             return 0
         from weft_graph.passes.memory_optimization import MemoryOptions, optimize_memory
 
+        places = None
+        if limited and len(self._devices) > 1:
+            nodes = by_priority(step.live_nodes())
+            places = self._placer.assign(nodes, crowded=False).places.__getitem__
+        rooms = self._rooms()
+        if limited and places is None:
+            rooms = {"": rooms[self._host.name]}
         return optimize_memory(
             step,
             MemoryOptions(
                 mode=mode,
                 scope=self._config.gradient_scope,
-                limit=min([self._room(device, step) for device in limited], default=None),
+                limits=rooms,
+                bytes_of=self.costs.nbytes,
+                device_of=places,
                 run_order=by_priority,
             ),
         )
 
-    def _room(self, device: Device, step: StepGraph) -> int:
-        """The bytes of a device that are not taken by variables of a step, or lost in gaps."""
-        kept = sum([self.costs.persistent_bytes(node) for node in step.live_nodes()])
-        return max(0, device.memory_limit - device.memory_limit // _GAPS - kept)
+    def _rooms(self) -> dict[str, int]:
+        """The bytes of devices with a limit that variables do not take, nor gaps."""
+        kept = self._placer.kept_bytes()
+        limits = {d.name: d.memory_limit for d in self._devices.values() if d.memory_limit}
+        return {name: max(0, limit - limit // _GAPS - kept[name]) for name, limit in limits.items()}
 
     def _assign(self, step: StepGraph) -> tuple[list[Node], Assigned]:
         """The places of a step's nodes, and these in the order in which they should run."""
@@ -157,9 +178,8 @@ class Planner:
 
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
         """Let values wait on the host that do not fit into the memory of the device they are on."""
-        away = [self._devices[name] for name in self._away]
-        limits = [self._room(device, step) for device in away if device.memory_limit]
-        if not limits or self._config.memory_optimization not in _SWAPPING:
+        rooms = {name: room for name, room in self._rooms().items() if name in self._away}
+        if not rooms or self._config.memory_optimization not in _SWAPPING:
             return 0
         from weft_graph.passes.memory_optimization import MemoryOptions, optimize_memory
 
@@ -167,7 +187,8 @@ class Planner:
             step,
             MemoryOptions(
                 mode="SWAPPING_HEURISTICS",
-                limit=min(limits) * 3 // 4,  # the rest is for what is on its way
+                limits={name: room * 3 // 4 for name, room in rooms.items()},
+                bytes_of=self.costs.nbytes,
                 device_of=assigned.places.__getitem__,
                 host=self._host.name,
                 run_order=by_priority,

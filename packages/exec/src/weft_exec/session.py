@@ -372,6 +372,7 @@ class BaseSession:
             signature = self._cache.get(expanded_key)
             if signature is None:
                 plan = FetchPlan(self._graph, fetches)
+                self._planner.learn_sizes(feeds)
                 signature = self._derive(plan, list(feeds), isinstance(fetches, Output))
                 self._keep(expanded_key, signature)
             if as_they_are:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -205,6 +205,17 @@ class CostModel:
             if output.dims is not None and None in output.dims:
                 fit = fitted(output, size / output.dtype.size)
                 self._learn_unknown(fit[output.dims.index(None)])
+
+    def learn_sizes(self, output: Output, shape: Sequence[int]) -> None:
+        """Learn from a value what sizes that are not known statically are about."""
+        dims = output.dims
+        if dims is None or len(dims) != len(shape):
+            return
+        with self._lock:
+            for known, size in zip(dims, shape, strict=True):
+                if known is None:
+                    self._learn_unknown(size)
+            self._generation += 1
 
     def _learn_unknown(self, size: int) -> None:
         if size > 0:

@@ -79,7 +79,7 @@ class Placer:
     def extend(self, nodes: Sequence[Node]) -> None:
         """Take note of new nodes of the session's graph."""
         self._groups.extend(nodes)
-        if len(self._devices) > 1:
+        if len(self._devices) > 1 or self._devices[0].memory_limit:
             self._nodes += nodes
 
     def note(self, nodes: Iterable[Node]) -> None:
@@ -101,11 +101,13 @@ class Placer:
         self._log(node, device)
         return device, kernel
 
-    def assign(self, nodes: Sequence[Node]) -> Assigned:
+    def assign(self, nodes: Sequence[Node], *, crowded: bool = True) -> Assigned:
         """The devices of a step's nodes.
 
         Args:
           nodes: inputs before users, back edges of loops left out.
+          crowded: whether values take room on devices with a limit, or the nodes go where they
+            would if there were enough.
         Raises:
           UnimplementedError: no device of the session has a kernel for a node.
           InvalidArgumentError: device requests cannot be met.
@@ -113,11 +115,19 @@ class Placer:
         """
         self._pin()
         run = self._simulation(nodes)
-        run.run()
+        run.run(crowded=crowded)
         self._keep(run)
-        for node, device in run.found.items():
-            self._log(node, self._devices[device])
+        if crowded:
+            for node, device in run.found.items():
+                self._log(node, self._devices[device])
         return Assigned(run, nodes, {d.name: d.memory_space for d in self._devices})
+
+    def kept_bytes(self) -> dict[str, int]:
+        """What the session's variables take on each device, by its name."""
+        if len(self._devices) == 1 and self._costs is not None:
+            costs = self._costs()
+            self._used = [sum([costs.persistent_bytes(node) for node in self._nodes])]
+        return {d.name: used for d, used in zip(self._devices, self._used, strict=True)}
 
     def may_wait(self, node: Node) -> bool:
         """Whether a node waits for something other than its inputs, on any device it may be on."""

@@ -128,15 +128,16 @@ class Simulation:
         self._arrived: dict[tuple[Node, int, int], float] = {}
         self.crossings: list[Crossing] = []
 
-    def run(self, strict: bool = True) -> None:
+    def run(self, strict: bool = True, crowded: bool = True) -> None:
         """Run it.
 
         Args:
           strict: whether nodes that cannot be placed are errors, or are passed over.
+          crowded: whether values take room on devices with a limit; variables do in any case.
         Raises: UnimplementedError, InvalidArgumentError, ResourceExhaustedError.
         """
         self._find_loops()
-        if any(self._limits):
+        if crowded and any(self._limits):
             self._count_uses()
         for node in self._nodes:
             try:

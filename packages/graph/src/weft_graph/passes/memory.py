@@ -67,6 +67,22 @@ class MemoryEstimate(NamedTuple):
         return sum(self.peak.values())
 
 
+class Room(NamedTuple):
+    """The memory that a step may take.
+
+    Attributes:
+      limits: bytes by device; what is not named has no limit.
+      device_of: the device of each node; None where all is on one, which is named "".
+    """
+
+    limits: Mapping[str, int]
+    device_of: Callable[[Node], str] | None = None
+
+    def excess(self, found: MemoryEstimate) -> int:
+        """The bytes that are too much on the device that is worst off, or less than 0."""
+        return max([found.peak.get(name, 0) - limit for name, limit in self.limits.items()])
+
+
 def sizes_of(
     measured: Mapping[str, int] | None = None, unknown: int = 0, dimension: int = 1
 ) -> BytesOf:
@@ -204,25 +220,9 @@ class Values:
         """
         result = Values((), (), self._bytes_of)
         result.kept = set(self.kept)
-        result.sizes = list(self.sizes)
-        result._devices = [0] * len(self.sizes)
-        copies: dict[tuple[int, int], int] = {}
-        needed: dict[int, dict[int, None]] = {}
-        for place, reads in zip(places, self.reads, strict=True):
-            for value in reads:
-                needed.setdefault(value, {})[place] = None
-        for place, reads, makes in zip(places, self.reads, self.makes, strict=True):
-            made = list(makes)
-            for value in makes:
-                result._devices[value] = place
-                for other in needed.get(value, ()):
-                    if other != place:
-                        copies[value, other] = len(result.sizes)
-                        made.append(len(result.sizes))
-                        result.sizes.append(self.sizes[value])
-                        result._devices.append(other)
-            result.reads.append(tuple([copies.get((value, place), value) for value in reads]))
-            result.makes.append(tuple(made))
+        result.reads, result.makes, result.sizes, result._devices = on_devices(
+            self.reads, self.makes, self.sizes, places
+        )
         return result
 
     def peaks(self) -> list[tuple[int, int]]:
@@ -237,6 +237,43 @@ class Values:
                 change[begin] += self.sizes[value]
                 change[end] -= self.sizes[value]
         return list(accumulate(change[:-1]))
+
+
+def on_devices(
+    reads: Sequence[Sequence[int]],
+    makes: Sequence[Sequence[int]],
+    sizes: Sequence[int],
+    places: Sequence[int],
+) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[int], list[int]]:
+    """Values with a number of their own on each device that they are used on.
+
+    Args:
+      reads, makes: the numbers of the values of each node.
+      sizes: by number of a value.
+      places: the device of each node.
+    Returns: reads, makes and sizes with more values, and the device of each.
+    """
+    all_sizes, devices = list(sizes), [0] * len(sizes)
+    all_reads: list[tuple[int, ...]] = []
+    all_makes: list[tuple[int, ...]] = []
+    copies: dict[tuple[int, int], int] = {}
+    needed: dict[int, dict[int, None]] = {}
+    for place, used in zip(places, reads, strict=True):
+        for value in used:
+            needed.setdefault(value, {})[place] = None
+    for place, used, made in zip(places, reads, makes, strict=True):
+        more = list(made)
+        for value in made:
+            devices[value] = place
+            for other in needed.get(value, ()):
+                if other != place:
+                    copies[value, other] = len(all_sizes)
+                    more.append(len(all_sizes))
+                    all_sizes.append(sizes[value])
+                    devices.append(other)
+        all_reads.append(tuple([copies.get((value, place), value) for value in used]))
+        all_makes.append(tuple(more))
+    return all_reads, all_makes, all_sizes, devices
 
 
 def peaks(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from weft_graph.node import Node
 from weft_graph.passes.flow import Flow
-from weft_graph.passes.memory import BytesOf, estimate_memory, sizes_of
+from weft_graph.passes.memory import BytesOf, Room, estimate_memory, sizes_of
 from weft_graph.passes.memory_order import ordered_for_memory
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.recompute import Recompute, recompute
@@ -31,12 +31,11 @@ class MemoryOptions:
       mode: a name of `RewriterConfig.MemOptType`. DEFAULT_MEM_OPT does nothing without a limit, and
         with one what HEURISTICS does.
       scope: name scope of gradient nodes, `memory_optimizer_target_node_name_scope`.
-      limit: bytes that a device should need at most; 0 for as few as possible. None for what needs
-        no limit: cheap nodes are computed again and the order is chosen, nothing is swapped.
-      measured: bytes of outputs by name, where they are known from earlier steps.
-      unknown: bytes of outputs of whose shapes nothing is known.
-      dimension: what a size that is not known counts as, such as that of a batch.
-      device_of: the device of a node that has a kernel; needed for swapping.
+      limits: bytes that devices should need at most, by name; 0 for as few as possible. Empty for
+        what needs no limit: cheap nodes are computed again and the order is chosen, nothing is
+        swapped.
+      bytes_of: sizes of values.
+      device_of: the device of a node that has a kernel; None where all run on one, named "".
       host: the device that values are swapped to; "" for none.
       run_order: puts live nodes into the order in which they run.
     Raises: InvalidArgumentError: the mode is unknown, or the limit negative.
@@ -44,10 +43,8 @@ class MemoryOptions:
 
     mode: str = "DEFAULT_MEM_OPT"
     scope: str = "gradients/"
-    limit: int | None = None
-    measured: Mapping[str, int] = field(default_factory=dict)
-    unknown: int = 0
-    dimension: int = 32
+    limits: Mapping[str, int] = field(default_factory=dict)
+    bytes_of: BytesOf = field(default_factory=sizes_of)
     device_of: Callable[[Node], str] | None = None
     host: str = ""
     run_order: RunOrder = list
@@ -57,17 +54,18 @@ class MemoryOptions:
             raise errors.InvalidArgumentError(
                 f"memory_optimization must be one of {sorted(MODES)}, got {self.mode!r}"
             )
-        if self.limit is not None and self.limit < 0:
-            raise errors.InvalidArgumentError(
-                f"a memory limit must be at least 0 bytes, got {self.limit}"
-            )
+        for name, limit in self.limits.items():
+            if limit < 0:
+                raise errors.InvalidArgumentError(
+                    f"a memory limit must be at least 0 bytes, got {limit} for {name or 'a step'}"
+                )
 
     @property
     def applied(self) -> str:
         """The mode, with what the default stands for."""
         if self.mode != "DEFAULT_MEM_OPT":
             return self.mode
-        return "NO_MEM_OPT" if self.limit is None else "HEURISTICS"
+        return "HEURISTICS" if self.limits else "NO_MEM_OPT"
 
 
 def optimize_memory(step: StepGraph, options: MemoryOptions) -> int:
@@ -79,44 +77,52 @@ def optimize_memory(step: StepGraph, options: MemoryOptions) -> int:
     Returns: the number of changes: nodes copied, values swapped, and 1 for a new order.
     """
     mode = options.applied
-    bytes_of = sizes_of(options.measured, options.unknown, options.dimension)
     changes = 0
     if mode in _ORDERS:
-        changes += _reorder(step, options, bytes_of)
-    if mode in _RECOMPUTES and not _fits(step, options, bytes_of):
-        changes += recompute(
-            step,
-            _what(mode, options.limit),
-            scope=options.scope,
-            limit=options.limit,
-            bytes_of=bytes_of,
-            run_order=options.run_order,
-        )
-    if mode in _SWAPS and options.limit is not None and options.host and options.device_of:
+        changes += _reorder(step, options)
+    if mode in _RECOMPUTES:
+        changes += _recompute(step, options)
+    if mode in _SWAPS and options.limits and options.host and options.device_of:
         changes += swap_to_host(
             step,
-            options.device_of,
+            Room(options.limits, options.device_of),
             options.host,
-            options.limit,
-            bytes_of=bytes_of,
+            bytes_of=options.bytes_of,
             run_order=options.run_order,
         )
     return changes
 
 
-def _what(mode: str, limit: int | None) -> Recompute:
-    if mode == "MANUAL":
-        return Recompute.HINTS
-    return Recompute.CHEAP if limit is None else Recompute.ALL
+def _reorder(step: StepGraph, options: MemoryOptions) -> int:
+    nodes = list(options.run_order(step.live_nodes()))
+    device_of = _devices(nodes, options)
+    order = ordered_for_memory(nodes, step.fetches, options.bytes_of, device_of)
+    if order == nodes:
+        return 0
+    place_new_nodes(step, order, {})
+    step.changes["order"] += 1
+    return 1
 
 
-def _fits(step: StepGraph, options: MemoryOptions, bytes_of: BytesOf) -> bool:
-    """Whether no device needs more than the limit; hints are followed in any case."""
-    if options.limit is None or options.mode == "MANUAL":
-        return False
-    nodes = options.run_order(step.live_nodes())
-    found = estimate_memory(nodes, step.fetches, bytes_of, _devices(nodes, options))
-    return found.largest <= options.limit
+def _recompute(step: StepGraph, options: MemoryOptions) -> int:
+    """Follow hints in any case, and do more where it is wanted or a limit is passed."""
+    what = Recompute.HINTS if options.mode == "MANUAL" else Recompute.CHEAP
+    room = None
+    if options.limits and what is not Recompute.HINTS:
+        nodes = list(options.run_order(step.live_nodes()))
+        room = Room(options.limits, _devices(nodes, options))
+        found = estimate_memory(nodes, step.fetches, options.bytes_of, room.device_of)
+        if room.excess(found) <= 0:
+            return 0
+        what = Recompute.ALL
+    return recompute(
+        step,
+        what,
+        scope=options.scope,
+        room=room,
+        bytes_of=options.bytes_of,
+        run_order=options.run_order,
+    )
 
 
 def _devices(nodes: Sequence[Node], options: MemoryOptions) -> Callable[[Node], str] | None:
@@ -124,13 +130,3 @@ def _devices(nodes: Sequence[Node], options: MemoryOptions) -> Callable[[Node], 
     if options.device_of is None:
         return None
     return Assignment(nodes, Flow(nodes), options.device_of, options.host).of
-
-
-def _reorder(step: StepGraph, options: MemoryOptions, bytes_of: BytesOf) -> int:
-    nodes = list(options.run_order(step.live_nodes()))
-    order = ordered_for_memory(nodes, step.fetches, bytes_of, _devices(nodes, options))
-    if order == nodes:
-        return 0
-    place_new_nodes(step, order, {})
-    step.changes["order"] += 1
-    return 1

@@ -4,19 +4,26 @@ A value goes there as soon as its early uses are over, by an Identity on the hos
 shortly before the late ones: a second Identity on the host waits for a node of the device that runs
 some steps ahead of them, and a third one on the device takes its value.  Partitioning makes the
 transfers of that.  The original dies when it has been sent.
+
+Kernels may be faster than copies.  So that they do not fill the memory that copies have not cleared
+yet, the nodes from the place on where there would be too much wait for the copies that have to be
+over by then, the earliest first.
 """
 
 from __future__ import annotations
 
-import math
+from collections import deque
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
 from typing import NamedTuple
 
 from weft_graph.node import Node, Output
 from weft_graph.op_def import lookup_op
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
-from weft_graph.passes.memory import BytesOf, Values, sizes_of, takes_memory
+from weft_graph.passes.max_tree import MaxTree
+from weft_graph.passes.memory import BytesOf, Room, Values, shown, sizes_of, takes_memory
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
 
@@ -29,9 +36,8 @@ _FARTHEST = 64
 
 def swap_to_host(
     step: StepGraph,
-    device_of: Callable[[Node], str],
+    room: Room,
     host: str,
-    limit: int,
     *,
     ahead: int = 8,
     bytes_of: BytesOf | None = None,
@@ -43,28 +49,25 @@ def swap_to_host(
     go first, until enough have gone.  What is fed, fetched, or in a branch or a loop stays.
 
     Args:
-      device_of: the device of a node that has a kernel.
+      room: the limits of devices other than the host, and the device of a node that has a kernel.
       host: the name of the device that values wait on.
-      limit: bytes, for each other device.
       ahead: how many nodes before its next use a value is called back.
       bytes_of: sizes of values; those of static shapes by default.
       run_order: puts live nodes into the order in which they will run; as they are by default.
     Returns: the number of values that wait on the host.
     """
     nodes = list(run_order(step.live_nodes()))
-    if not nodes:
+    if not nodes or room.device_of is None:
         return 0
-    swapping = _Swapping(step, nodes, device_of, host, bytes_of or sizes_of(), ahead)
-    chosen: list[_Wait] = []
-    for device in swapping.devices:
-        if device != host:
-            chosen += swapping.choose(device, limit)
-    for wait in chosen:
-        swapping.carry_out(wait, host)
-    if chosen:
+    swapping = _Swapping(step, nodes, room.device_of, host, bytes_of or sizes_of(), ahead)
+    count = 0
+    for device, limit in room.limits.items():
+        if device != host and device in swapping.devices:
+            count += swapping.fit(device, limit)
+    if count:
         place_new_nodes(step, nodes, swapping.before)
-        step.changes["swap"] += len(chosen)
-    return len(chosen)
+        step.changes["swap"] += count
+    return count
 
 
 class _Wait(NamedTuple):
@@ -107,6 +110,7 @@ class _Swapping:
         self._device = [devices.of(node) for node in nodes]
         self._values = Values(nodes, step.fetches, bytes_of)
         self._depth = self._depths()
+        self._host = host
         self.devices = list(dict.fromkeys(self._device))
         self.before: dict[Node, list[Node]] = {}
 
@@ -124,21 +128,62 @@ class _Swapping:
         flow = self._flow
         return flow.frame[node] is flow.root and flow.guard(node) == ALWAYS
 
+    def fit(self, device: str, limit: int) -> int:
+        """Let values wait so that a device needs no more than a limit, as far as that can be had.
+
+        Returns: how many.
+        """
+        live = self._live(device)
+        held: dict[int, list[Node]] = {}
+        waits = self._choose(device, live, limit)
+        for wait, end in self._ends_of_copies(waits, live, limit):
+            held.setdefault(end, []).append(self._carry_out(wait))
+        ends = [*sorted(held), len(self._nodes)]
+        for begin, end in pairwise(ends):
+            self._hold_back(device, begin, end, held[begin])
+        return sum(map(len, held.values()))
+
     # ------------------------------------------------------------------ choice
 
-    def choose(self, device: str, limit: int) -> list[_Wait]:
-        """What waits so that a device needs no more than a limit, as far as that can be had."""
-        live = _MaxTree(self._live(device))
-        if live.largest(0, len(self._nodes)) <= limit:
+    def _choose(self, device: str, live: Sequence[int], limit: int) -> list[_Wait]:
+        """Of the values that are there when too much is, those with most size times time."""
+        tree = MaxTree(live)
+        if tree.largest(0, len(live)) <= limit:
             return []
         waits = [w for i in range(len(self._nodes)) for w in self._waits_of(i, device)]
         waits.sort(key=lambda w: (-w.nbytes * (w.end - w.begin), w.begin))
         chosen: list[_Wait] = []
         for wait in waits:
-            if live.largest(wait.begin + 1, wait.call + 1) > limit:
-                live.add(wait.begin + 1, wait.call + 1, -wait.nbytes)
+            if tree.largest(wait.begin + 1, wait.call + 1) > limit:
+                tree.add(wait.begin + 1, wait.call + 1, -wait.nbytes)
                 chosen.append(wait)
         return chosen
+
+    def _ends_of_copies(
+        self, waits: Sequence[_Wait], live: Sequence[int], limit: int
+    ) -> list[tuple[_Wait, int]]:
+        """The place by which the copy of each value has to be over, so that the rest has room.
+
+        Copies are over in the order in which they begin.  A value that may be there until it would
+        come back does not wait at all.
+        """
+        begins = deque(sorted(waits, key=lambda wait: wait.begin))
+        going: deque[_Wait] = deque()
+        gone: list[tuple[int, int]] = []
+        found: list[tuple[_Wait, int]] = []
+        away = 0
+        for place, needed in enumerate(live):
+            while begins and begins[0].begin < place:
+                going.append(begins.popleft())
+            while gone and gone[0][0] < place:
+                away -= heappop(gone)[1]
+            while going and (going[0].call < place or needed - away > limit):
+                wait = going.popleft()
+                if place <= wait.call:
+                    away += wait.nbytes
+                    heappush(gone, (wait.call, wait.nbytes))
+                    found.append((wait, place))
+        return found
 
     def _live(self, device: str) -> list[int]:
         """The bytes that live on a device while each node runs."""
@@ -187,30 +232,33 @@ class _Swapping:
         return found
 
     def _call(self, begin: int, end: int, device: str) -> int | None:
-        """The place of a node of a device some steps ahead of a use, and well after another."""
+        """The place of a node of a device some steps ahead of a use, and well after another.
+
+        The deepest of those that are near, since what needs little may run long before its turn.
+        """
         last = end - self._ahead
-        for i in range(last, max(begin, last - _FARTHEST), -1):
-            node = self._nodes[i]
-            if (
-                self._device[i] == device
-                and self._depth[i] > self._depth[begin]
-                and node.inputs
-                and self._is_plain(node)
-            ):
-                return i
-        return None
+        near = [
+            i
+            for i in range(last, max(begin, last - _FARTHEST), -1)
+            if self._device[i] == device and self._is_plain(self._nodes[i])
+        ]
+        deepest = max(near, key=self._depth.__getitem__, default=begin)
+        return deepest if self._depth[deepest] > self._depth[begin] else None
 
     # ------------------------------------------------------------------ the edit
 
-    def carry_out(self, wait: _Wait, host: str) -> None:
-        """Let a value wait."""
+    def _carry_out(self, wait: _Wait) -> Node:
+        """Let a value wait.
+
+        Returns: the node that runs when its copy is there.
+        """
         node = wait.output.node
         device = self._device[self._place[node]]
         uses = sorted(self._uses(self._place[node], wait.output))
         early = [self._nodes[j] for j in uses if j <= wait.begin]
-        out = self._identity(wait.output, f"{node.name}/swapped_out", host, early)
+        out = self._identity(wait.output, f"{node.name}/swapped_out", self._host, early)
         called = [self._nodes[wait.call]]
-        held = self._identity(out, f"{node.name}/swap_in", host, called)
+        held = self._identity(out, f"{node.name}/swap_in", self._host, called)
         back = self._identity(held, f"{node.name}/swapped_in", device, called)
         for j in uses:
             if j >= wait.end:
@@ -220,6 +268,23 @@ class _Swapping:
                         self._step.graph.replace_input(user, position, back, reason="swap")
         self.before.setdefault(self._nodes[wait.begin + 1], []).append(out.node)
         self.before.setdefault(self._nodes[wait.call + 1], []).extend([held.node, back.node])
+        return out.node
+
+    def _hold_back(self, device: str, begin: int, end: int, copies: Sequence[Node]) -> None:
+        """Let nodes of a device at [begin, end) run after some copies: those that take memory."""
+        after: set[Node] = set()
+        for i in range(begin, end):
+            node = self._nodes[i]
+            if not after.isdisjoint(needs_of(node)):
+                after.add(node)
+            elif self._device[i] == device and self._takes(node) and self._is_plain(node):
+                controls = dict.fromkeys([*node.control_inputs, *copies])
+                self._step.graph.set_control_inputs(node, list(controls), reason="swap")
+                after.add(node)
+
+    def _takes(self, node: Node) -> bool:
+        own = [output for output in node.outputs if shown(output) is output]
+        return any([takes_memory(output) and self._bytes_of(output) for output in own])
 
     def _identity(self, value: Output, name: str, device: str, controls: Sequence[Node]) -> Output:
         graph = self._step.graph
@@ -237,45 +302,3 @@ class _Swapping:
         made.device = device
         graph.set_control_inputs(made, controls, reason="swap")
         return made.outputs[0]
-
-
-class _MaxTree:
-    """Numbers in a row: the largest of some, and additions to some, in logarithmic time."""
-
-    def __init__(self, numbers: Sequence[int]) -> None:
-        self._size = 1 << max(0, len(numbers) - 1).bit_length()
-        self._most = [0] * (2 * self._size)
-        self._more = [0] * (2 * self._size)
-        self._most[self._size : self._size + len(numbers)] = numbers
-        for i in range(self._size - 1, 0, -1):
-            self._most[i] = max(self._most[2 * i], self._most[2 * i + 1])
-
-    def add(self, begin: int, end: int, number: int) -> None:
-        """Add a number to those at [begin, end)."""
-        self._add(1, 0, self._size, begin, end, number)
-
-    def _add(self, i: int, low: int, high: int, begin: int, end: int, number: int) -> None:
-        if end <= low or high <= begin:
-            return
-        if begin <= low and high <= end:
-            self._most[i] += number
-            self._more[i] += number
-            return
-        middle = (low + high) // 2
-        self._add(2 * i, low, middle, begin, end, number)
-        self._add(2 * i + 1, middle, high, begin, end, number)
-        self._most[i] = self._more[i] + max(self._most[2 * i], self._most[2 * i + 1])
-
-    def largest(self, begin: int, end: int) -> int:
-        """The largest number at [begin, end); 0 if all are less, or there is none."""
-        return int(max(0, self._largest(1, 0, self._size, begin, end)))
-
-    def _largest(self, i: int, low: int, high: int, begin: int, end: int) -> float:
-        if end <= low or high <= begin:
-            return -math.inf
-        if begin <= low and high <= end:
-            return self._most[i]
-        middle = (low + high) // 2
-        left = self._largest(2 * i, low, middle, begin, end)
-        right = self._largest(2 * i + 1, middle, high, begin, end)
-        return self._more[i] + max(left, right)

@@ -1,0 +1,48 @@
+"""The largest of some numbers in a row, while they change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+
+class MaxTree:
+    """Numbers in a row: the largest of some, and additions to some, in logarithmic time."""
+
+    def __init__(self, numbers: Sequence[int]) -> None:
+        self._size = 1 << max(0, len(numbers) - 1).bit_length()
+        self._most = [0] * (2 * self._size)
+        self._more = [0] * (2 * self._size)
+        self._most[self._size : self._size + len(numbers)] = numbers
+        for i in range(self._size - 1, 0, -1):
+            self._most[i] = max(self._most[2 * i], self._most[2 * i + 1])
+
+    def add(self, begin: int, end: int, number: int) -> None:
+        """Add a number to those at [begin, end)."""
+        self._add(1, 0, self._size, begin, end, number)
+
+    def _add(self, i: int, low: int, high: int, begin: int, end: int, number: int) -> None:
+        if end <= low or high <= begin:
+            return
+        if begin <= low and high <= end:
+            self._most[i] += number
+            self._more[i] += number
+            return
+        middle = (low + high) // 2
+        self._add(2 * i, low, middle, begin, end, number)
+        self._add(2 * i + 1, middle, high, begin, end, number)
+        self._most[i] = self._more[i] + max(self._most[2 * i], self._most[2 * i + 1])
+
+    def largest(self, begin: int, end: int) -> int:
+        """The largest number at [begin, end); 0 if all are less, or there is none."""
+        return int(max(0, self._largest(1, 0, self._size, begin, end)))
+
+    def _largest(self, i: int, low: int, high: int, begin: int, end: int) -> float:
+        if end <= low or high <= begin:
+            return -math.inf
+        if begin <= low and high <= end:
+            return self._most[i]
+        middle = (low + high) // 2
+        left = self._largest(2 * i, low, middle, begin, end)
+        right = self._largest(2 * i + 1, middle, high, begin, end)
+        return self._more[i] + max(left, right)

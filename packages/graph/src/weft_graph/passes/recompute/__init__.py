@@ -1,0 +1,7 @@
+"""Recomputation: values that only gradients wait for are computed again, not kept."""
+
+from weft_graph.passes.recompute.analysis import HINT, work_of
+from weft_graph.passes.recompute.plans import Recompute
+from weft_graph.passes.recompute.rewrite import SUFFIX, recompute
+
+__all__ = ["HINT", "SUFFIX", "Recompute", "recompute", "work_of"]

@@ -1,0 +1,276 @@
+"""A step as recomputation sees it: what gradients use, what may be copied, what plans come to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import ROUTING
+from weft_graph.passes.flow import ALWAYS, Flow, has_control_flow, needs_of
+from weft_graph.passes.memory import BytesOf, Room, Values, on_devices, peaks
+from weft_graph.passes.step_graph import RunOrder, StepGraph
+
+HINT = "_recompute_hint"
+"""Attribute of nodes that the program wants to be computed again."""
+
+_SMALL = 4096
+"""Bytes that are never worth a node."""
+
+_FARTHEST = 256
+"""Nodes between the first gradient of a group and what tells that it is near, at most."""
+
+_GIVEN = frozenset({"_Arg", "Const", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+
+
+class Group(NamedTuple):
+    """Nodes that are computed again together.
+
+    Attributes:
+      members: places of nodes, inputs first.
+      start: the place of the first gradient node that needs them.
+      trigger: the place of the node that they wait for.
+    """
+
+    members: tuple[int, ...]
+    start: int
+    trigger: int
+
+
+class Plan(NamedTuple):
+    """Groups, and what comes of them.
+
+    Attributes:
+      excess: bytes that are too much at the peak, on the device that is worst off.
+      work: in multiplications.
+    """
+
+    groups: list[Group]
+    excess: int
+    work: int
+
+
+class Analysis:
+    """A step's nodes in order, and what is known of each by its place.
+
+    Attributes:
+      nodes: in the order in which they run.
+      place: of each node.
+      backward: whether a node computes gradients, or waits for some.
+      latest: the last place of a forward node that a node waits for, or its own.
+      movable: whether it may be copied: of what is on a device that would need too much, or hinted.
+      saved: bytes that are not kept any more if gradients do not use its values.
+      readers: the places of nodes that take a node's outputs.
+      values: numbered.
+    """
+
+    def __init__(
+        self, step: StepGraph, scope: str, bytes_of: BytesOf, room: Room, run_order: RunOrder
+    ) -> None:
+        self.nodes = list(run_order(step.live_nodes()))
+        self._find_devices(room)
+        self.fetches = step.fetches
+        self.place = {node: i for i, node in enumerate(self.nodes)}
+        self.values = Values(self.nodes, self.fetches, bytes_of)
+        self.backward: list[bool] = []
+        self.latest: list[int] = []
+        self._find_backward(scope)
+        self.has_gradients = any(self.backward)
+        self.flow = Flow(self.nodes) if has_control_flow(self.nodes) else None
+        peaks = self._peaks(())
+        self._tight = {i for i, limit in self._limits.items() if peaks.get(i, 0) > limit}
+        targets = set(step.targets)
+        self.movable = [node not in targets and self._is_movable(node) for node in self.nodes]
+        self.readers: list[list[int]] = [[] for _ in self.nodes]
+        for i, node in enumerate(self.nodes):
+            for source in dict.fromkeys([s.node for s in node.inputs]):
+                self.readers[self.place[source]].append(i)
+        self.last_forward, self.wanted = self._uses_of_values()
+        self.saved = self._savings()
+
+    def _find_devices(self, room: Room) -> None:
+        """The number of the device of each node, and the limits of those that have one."""
+        device_of = room.device_of
+        names = ["" if device_of is None else device_of(node) for node in self.nodes]
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        self._places = [numbers[name] for name in names]
+        self._limits = {numbers[n]: limit for n, limit in room.limits.items() if n in numbers}
+
+    def _find_backward(self, scope: str) -> None:
+        for i, node in enumerate(self.nodes):
+            needs = [j for need in needs_of(node) if (j := self.place[need]) < i]
+            found = node.forward is not None or _is_in(node.name, scope)
+            found = found or any([self.backward[j] for j in needs])
+            self.backward.append(found)
+            before = max([self.latest[j] for j in needs], default=-1)
+            self.latest.append(before if found or node.type in _GIVEN else i)
+
+    def _is_movable(self, node: Node) -> bool:
+        place = self.place[node]
+        if self._places[place] not in self._tight and not is_hinted(node):
+            return False
+        if self.backward[place] or node.type in _GIVEN or node.type in ROUTING:
+            return False
+        if node.op_def.stateful or not node.outputs or not self.is_plain(node):
+            return False
+        if any([o.dtype.is_ref for o in (*node.inputs, *node.outputs)]):
+            return False
+        numbers, kept = self.values.numbers, self.values.kept
+        return not any([numbers[output] in kept for output in node.outputs])
+
+    def is_plain(self, node: Node) -> bool:
+        """Whether a node runs once in each step, in no branch and no loop."""
+        flow = self.flow
+        if flow is None:
+            return True
+        return (
+            node.type not in ROUTING
+            and node.type != "LoopCond"
+            and flow.frame[node] is flow.root
+            and flow.guard(node) == ALWAYS
+        )
+
+    def _uses_of_values(self) -> tuple[list[int], list[bool]]:
+        """For each value its last use by a forward node, and whether gradients use it."""
+        last = [-1] * len(self.values.sizes)
+        wanted = [False] * len(self.values.sizes)
+        for i, reads in enumerate(self.values.reads):
+            for value in reads:
+                if self.backward[i]:
+                    wanted[value] = True
+                else:
+                    last[value] = i
+        return last, wanted
+
+    def _savings(self) -> list[int]:
+        sizes, wanted = self.values.sizes, self.wanted
+        every = [
+            sum([sizes[v] for v in made if wanted[v]]) if movable else 0
+            for made, movable in zip(self.values.makes, self.movable, strict=True)
+        ]
+        least = min(_SMALL, sum(every) // 256)
+        return [size if size > least else 0 for size in every]
+
+    # ------------------------------------------------------------------ groups and plans
+
+    def group(self, allowed: Sequence[int], first: Iterable[int] | None = None) -> Group | None:
+        """What of the allowed nodes gradients need again, or None where nothing is won.
+
+        Args:
+          allowed: places, in order.
+          first: of them those that gradients are to take anew; all that save something by default.
+        """
+        start = len(self.nodes)
+        while True:
+            inside = set(allowed)
+            roots = [i for i in (allowed if first is None else first) if i in inside]
+            roots = [i for i in roots if first is not None or self.saved[i]]
+            members = sorted(self._behind(roots, inside))
+            users = [j for i in members for j in self.readers[i] if self.backward[j]]
+            if not users:
+                return None
+            start = min(users)
+            if members[-1] < start:
+                break
+            allowed = [i for i in allowed if i < start]
+        trigger = self._trigger(start, members[-1])
+        return None if trigger is None else Group(tuple(members), start, trigger)
+
+    def _behind(self, roots: Iterable[int], inside: set[int]) -> set[int]:
+        found: set[int] = set()
+        stack = list(roots)
+        while stack:
+            i = stack.pop()
+            if i in found:
+                continue
+            found.add(i)
+            for source in self.nodes[i].inputs:
+                j = self.place[source.node]
+                if j in inside and j not in found:
+                    stack.append(j)
+        return found
+
+    def _trigger(self, start: int, last: int) -> int | None:
+        """What tells that gradients are near: a node before `start` that waits for later values."""
+        near: list[int] = [self.place[need] for need in needs_of(self.nodes[start])]
+        near.sort(reverse=True)
+        near.extend(range(start - 1, max(last, start - _FARTHEST), -1))
+        for i in near:
+            node = self.nodes[i]
+            if self.backward[i] and self.latest[i] > last and self.is_plain(node):
+                return i
+        return None
+
+    def plan(self, groups: Sequence[Group]) -> Plan:
+        """What groups come to."""
+        work = sum([work_of(self.nodes[i]) for group in groups for i in group.members])
+        return Plan(list(groups), self._excess(groups), work)
+
+    def _excess(self, groups: Sequence[Group]) -> int:
+        found = self._peaks(groups)
+        return max([found.get(i, 0) - limit for i, limit in self._limits.items()], default=0)
+
+    def _peaks(self, groups: Sequence[Group]) -> dict[int, int]:
+        """The most bytes at a time, by the number of the device."""
+        numbers, more = self.values.numbers, len(self.values.sizes)
+        group_of = {i: group for group in groups for i in group.members}
+        starts: dict[int, list[Group]] = {}
+        for group in groups:
+            starts.setdefault(group.start, []).append(group)
+        reads: list[Sequence[int]] = []
+        makes: list[Sequence[int]] = []
+        places: list[int] = []
+
+        def number(source: Output, group: Group | None) -> int:
+            found = group_of.get(self.place[source.node])
+            new = found is not None and (group is None or found is group)
+            return numbers[source] + more if new else numbers[source]
+
+        for i, node in enumerate(self.nodes):
+            for group in starts.get(i, ()):
+                for j in group.members:
+                    reads.append([number(s, group) for s in self.nodes[j].inputs])
+                    makes.append([value + more for value in self.values.makes[j]])
+                    places.append(self._places[j])
+            if self.backward[i]:
+                reads.append([number(source, None) for source in node.inputs])
+            else:
+                reads.append(self.values.reads[i])
+            makes.append(self.values.makes[i])
+            places.append(self._places[i])
+        found = on_devices(reads, makes, self.values.sizes * 2, places)
+        most = peaks(*found[:3], self.values.kept, found[3])
+        return {i: peak for i, (peak, _) in enumerate(most)}
+
+
+def is_hinted(node: Node) -> bool:
+    """Whether the program wants a node to be computed again."""
+    return bool(node.attrs.get(HINT))
+
+
+def _is_in(name: str, scope: str) -> bool:
+    return bool(scope) and (name.startswith(scope) or f"/{scope}" in name)
+
+
+def work_of(node: Node) -> int:
+    """About how many multiplications or the like a node takes; unknown sizes count as 1."""
+    made: int = sum([_elements(output) for output in node.outputs])
+    if node.type in ("MatMul", "BatchMatMul", "BatchMatMulV2"):
+        dims: tuple[int | None, ...] = node.inputs[0].dims or (1,)
+        flipped = node.attrs.get("transpose_a") or node.attrs.get("adj_x")
+        inner = dims[-2] if flipped and len(dims) > 1 else dims[-1]
+        return made * (inner or 1)
+    if "BackpropFilter" in node.type and len(node.inputs) == 3 and node.outputs[0].dims:
+        return _elements(node.inputs[2]) * _product(node.outputs[0].dims[:-1])
+    if "Conv" in node.type and len(node.inputs) > 1 and node.inputs[1].dims:
+        return made * _product(node.inputs[1].dims[:-1])
+    return max([made, *[_elements(source) for source in node.inputs]])
+
+
+def _elements(output: Output) -> int:
+    return _product(output.dims or ())
+
+
+def _product(sizes: Sequence[int | None]) -> int:
+    return math.prod([size or 1 for size in sizes])

@@ -1,0 +1,279 @@
+"""Plans of recomputation: runs of cheap nodes, or the segments between checkpoints."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from enum import Enum
+
+from weft_graph.passes.recompute.analysis import Analysis, Group, Plan, is_hinted
+
+_LONGEST_RUN = 8
+"""Cheap nodes one after the other; a longer run would be as dear as what it starts from."""
+
+_CHEAP = frozenset(
+    {
+        "Abs",
+        "Add",
+        "AddN",
+        "AddV2",
+        "BiasAdd",
+        "BroadcastTo",
+        "Cast",
+        "Cos",
+        "Div",
+        "Elu",
+        "Exp",
+        "ExpandDims",
+        "Fill",
+        "FloorDiv",
+        "FloorMod",
+        "FusedBatchNorm",
+        "FusedBatchNormV2",
+        "FusedBatchNormV3",
+        "Identity",
+        "LeakyRelu",
+        "Log",
+        "Log1p",
+        "Maximum",
+        "Minimum",
+        "Mul",
+        "Neg",
+        "OnesLike",
+        "RealDiv",
+        "Reciprocal",
+        "Relu",
+        "Relu6",
+        "Reshape",
+        "Rsqrt",
+        "Selu",
+        "Sigmoid",
+        "Sin",
+        "Softplus",
+        "Softsign",
+        "Sqrt",
+        "Square",
+        "SquaredDifference",
+        "Squeeze",
+        "Sub",
+        "Tanh",
+        "Tile",
+        "Transpose",
+        "ZerosLike",
+    }
+)
+"""Ops that do little for each element, and so are worth doing again before others."""
+
+
+class Recompute(Enum):
+    """What may be computed again, each with what comes before it."""
+
+    HINTS = "nodes with a hint"
+    CHEAP = "cheap nodes and those with a hint"
+    ALL = "what is between checkpoints"
+
+
+def chosen(analysis: Analysis, what: Recompute, fit: bool) -> Plan | None:
+    """The plan to carry out, or None.
+
+    Args:
+      fit: whether the least work is wanted of what keeps to the limits, or else the least memory.
+    """
+    hinted = [i for i, node in enumerate(analysis.nodes) if analysis.movable[i] and is_hinted(node)]
+    crossing = _crossing(analysis)
+    base = analysis.plan(_runs(analysis, set(hinted), len(hinted), hinted, ()))
+    plans = [base]
+    if what is not Recompute.HINTS:
+        plans += _cheap_plans(analysis, hinted, crossing)
+    if what is Recompute.ALL and not (fit and min(p.excess for p in plans) <= 0):
+        plans += _segmentations(analysis, set(hinted), crossing)
+    fitting = [plan for plan in plans if fit and plan.excess <= 0]
+    if fitting:
+        best = min(fitting, key=lambda plan: (plan.work, plan.excess))
+        best = best if hinted else _thinned(analysis, best)
+    else:
+        best = min(plans, key=lambda plan: (plan.excess, plan.work))
+    return best if best.groups else None
+
+
+def _thinned(analysis: Analysis, plan: Plan) -> Plan:
+    """As few of a plan's first groups as keep to the limits; values of the last live shortest."""
+    groups = sorted(plan.groups)
+    low, high, best = 0, len(groups), plan
+    while low < high:
+        middle = (low + high) // 2
+        found = analysis.plan(groups[:middle])
+        if found.excess <= 0:
+            high, best = middle, found
+        else:
+            low = middle + 1
+    return best
+
+
+def _movable(analysis: Analysis) -> list[int]:
+    return [i for i, movable in enumerate(analysis.movable) if movable]
+
+
+def _cheap_plans(analysis: Analysis, hinted: Sequence[int], crossing: Sequence[int]) -> list[Plan]:
+    """Plans that copy cheap nodes and those with a hint, in longer and shorter runs."""
+    allowed = {i for i in _movable(analysis) if analysis.nodes[i].type in _CHEAP}
+    allowed.update(hinted)
+    plans: list[Plan] = []
+    for number in (1, 8, 64, 512):
+        cuts = _cuts(analysis, crossing, number) if number > 1 else []
+        if number == 1 or cuts:
+            runs = _runs(analysis, allowed, _LONGEST_RUN, hinted, cuts)
+            plans.append(analysis.plan(runs))
+    return plans
+
+
+def _runs(
+    analysis: Analysis,
+    allowed: set[int],
+    longest: int,
+    hinted: Sequence[int],
+    cuts: Sequence[int],
+) -> list[Group]:
+    """Groups of allowed nodes that follow one another, no more than so many in a line.
+
+    Args:
+      hinted: of them those that are copied, whatever that saves.
+      cuts: places that no group goes past.
+    """
+    parents: dict[int, int] = {}
+    depth: dict[int, int] = {}
+
+    def find(i: int) -> int:
+        while parents[i] != i:
+            parents[i] = i = parents[parents[i]]
+        return i
+
+    for i in sorted(allowed):
+        before = {analysis.place[s.node] for s in analysis.nodes[i].inputs} & parents.keys()
+        if cuts:
+            segment = bisect_left(cuts, i)
+            before = {j for j in before if bisect_left(cuts, j) == segment}
+        level = 1 + max([depth[j] for j in before], default=0)
+        if level > longest:
+            continue  # it is kept, and the next run starts behind it
+        parents[i], depth[i] = i, level
+        for j in before:
+            parents[find(j)] = find(i)
+    components: dict[int, list[int]] = {}
+    for i in sorted(parents):
+        components.setdefault(find(i), []).append(i)
+    wanted = set(hinted)
+    found: list[Group] = []
+    for members in components.values():
+        if not wanted.isdisjoint(members):
+            group = analysis.group(members, [i for i in members if _is_used(analysis, i, wanted)])
+        else:
+            group = analysis.group(members)
+            if group is not None and not _wins(analysis, group):
+                group = None
+        if group is not None:
+            found.append(group)
+    return found
+
+
+def _is_used(analysis: Analysis, i: int, hinted: set[int]) -> bool:
+    return (i in hinted or bool(analysis.saved[i])) and any(
+        [analysis.backward[j] for j in analysis.readers[i]]
+    )
+
+
+def _wins(analysis: Analysis, group: Group) -> bool:
+    """Whether a group saves more than is kept for it."""
+    values, members = analysis.values, set(group.members)
+    made = {v for i in members for v in values.makes[i]}
+    read = {v for i in members for v in values.reads[i]} - made
+    kept = sum([values.sizes[v] for v in read if not analysis.wanted[v] and v not in values.kept])
+    return sum([analysis.saved[i] for i in members]) > kept
+
+
+def _segmentations(analysis: Analysis, hinted: set[int], crossing: Sequence[int]) -> list[Plan]:
+    """Plans with different numbers of checkpoints: powers of two, and others near the best."""
+    count = sum([bool(saved) for saved in analysis.saved])
+    most = min(count, 4 * math.isqrt(count) + 4)
+    found: dict[int, Plan] = {}
+
+    def look_at(number: int) -> None:
+        if 2 <= number <= most and number not in found:
+            cuts = _cuts(analysis, crossing, number)
+            found[number] = analysis.plan(_segments(analysis, cuts, hinted))
+
+    number = 2
+    while number <= most:
+        look_at(number)
+        number *= 2
+    for shift in (4, 8):
+        if found:
+            best = min(found, key=lambda n: (found[n].excess, found[n].work))
+            look_at(best - max(1, best // shift))
+            look_at(best + max(1, best // shift))
+    return list(found.values())
+
+
+def _crossing(analysis: Analysis) -> list[int]:
+    """The bytes that would be kept if one segment ended at each place."""
+    values = analysis.values
+    change = [0] * (len(analysis.nodes) + 1)
+    for i, made in enumerate(values.makes):
+        if analysis.movable[i]:
+            for value in made:
+                end = analysis.last_forward[value]
+                if end > i:
+                    change[i] += values.sizes[value]
+                    change[end] -= values.sizes[value]
+    total, found = 0, []
+    for i in range(len(analysis.nodes)):
+        total += change[i]
+        found.append(total)
+    return found
+
+
+def _cuts(analysis: Analysis, crossing: Sequence[int], number: int) -> list[int]:
+    """The places at which about so many segments end: where the least crosses."""
+    budget = max(1, sum(analysis.saved) // number)
+    cuts: list[int] = []
+    held, best = 0, -1
+    since_best = 0
+    for i, saved in enumerate(analysis.saved):
+        if analysis.backward[i]:
+            continue
+        held += saved
+        since_best += saved
+        if held * 2 >= budget and (best < 0 or crossing[i] <= crossing[best]):
+            best, since_best = i, 0
+        if held >= budget and best >= 0:
+            cuts.append(best)
+            held, best = since_best, -1
+            since_best = 0
+    return cuts
+
+
+def _segments(analysis: Analysis, cuts: Sequence[int], hinted: set[int]) -> list[Group]:
+    """The groups between cuts; what is behind the last cut is used at once, and kept."""
+    values = analysis.values
+    numbers = values.numbers
+    found: list[Group] = []
+    begin = 0
+    for end in cuts:
+        allowed = [
+            i
+            for i in range(begin, end + 1)
+            if analysis.movable[i]
+            and all([_stays(analysis, numbers[o], end) for o in analysis.nodes[i].outputs])
+        ]
+        begin = end + 1
+        group = analysis.group(allowed)
+        if group is not None:
+            found.append(group)
+    rest = {i for i in hinted if i >= begin}
+    return found + (_runs(analysis, rest, len(rest), sorted(rest), ()) if rest else [])
+
+
+def _stays(analysis: Analysis, value: int, end: int) -> bool:
+    """Whether no forward node behind the end of a segment uses a value."""
+    return analysis.last_forward[value] <= end

@@ -1,0 +1,120 @@
+"""Recomputation: values that only gradients wait for are computed again, not kept (paper, 4.1).
+
+Copies of forward nodes (`node/recomputed`) give gradient nodes what they need.  Nodes are copied in
+groups.  A group starts where its first gradient does: it waits for a node that came after the
+group's originals, so that its values are not there while the rest of the forward pass is computed.
+
+Groups are runs of cheap nodes, or the segments between checkpoints: the values that cross from one
+segment to the next are kept, and all within is computed again.  Cuts are put where least crosses,
+and the number of segments is the one that is estimated to need the least memory, which for a chain
+is about the square root of its length.
+
+Source: T. Chen, B. Xu, C. Zhang, C. Guestrin, Training Deep Nets with Sublinear Memory Cost, 2016.
+"""
+
+from __future__ import annotations
+
+from weft_graph.node import Node, Output
+from weft_graph.passes.memory import BytesOf, Room, sizes_of
+from weft_graph.passes.recompute.analysis import Analysis, Group, Plan
+from weft_graph.passes.recompute.plans import Recompute, chosen
+from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
+
+SUFFIX = "/recomputed"
+"""What is added to the name of a node for that of its copy."""
+
+
+def recompute(
+    step: StepGraph,
+    what: Recompute = Recompute.ALL,
+    *,
+    scope: str = "gradients/",
+    room: Room | None = None,
+    bytes_of: BytesOf | None = None,
+    run_order: RunOrder = list,
+) -> int:
+    """Let gradient nodes take values that are computed again.
+
+    Stateful nodes, what is fed or fetched, and what is in branches and loops are never copied.
+    Hints are followed wherever some node tells that gradients are near; other groups are formed
+    only where less memory is needed then.
+
+    Args:
+      what: what may be computed again.
+      scope: name scope of gradient nodes that are not marked as such.
+      room: what the step should need at most; then of the plans that do the one with the least work
+        is chosen. None for as little memory as possible.
+      bytes_of: sizes of values; those of static shapes by default.
+      run_order: puts live nodes into the order in which they will run; as they are by default.
+    Returns: the number of nodes copied.
+    """
+    least = Room({"": 0})
+    analysis = Analysis(step, scope, bytes_of or sizes_of(), room or least, run_order)
+    if not analysis.has_gradients:
+        return 0
+    plan = chosen(analysis, what, room is not None)
+    if plan is None:
+        return 0
+    return _Rewriter(step, analysis, plan).run()
+
+
+class _Rewriter:
+    """Carries out a plan."""
+
+    def __init__(self, step: StepGraph, analysis: Analysis, plan: Plan) -> None:
+        self._step = step
+        self._analysis = analysis
+        self._groups = plan.groups
+        self._copies: dict[Output, Output] = {}
+
+    def run(self) -> int:
+        """Copy the groups, let gradients use them, and put them where they run."""
+        nodes, count = self._analysis.nodes, 0
+        before: dict[Node, list[Node]] = {}
+        for group in self._groups:
+            made = self._copy(group)
+            before.setdefault(nodes[group.start], []).extend(made)
+            count += len(made)
+        for i, node in enumerate(nodes):
+            if self._analysis.backward[i]:
+                self._use_copies(node)
+        place_new_nodes(self._step, nodes, before)
+        self._step.changes["recompute"] += count
+        return count
+
+    def _copy(self, group: Group) -> list[Node]:
+        nodes = self._analysis.nodes
+        mine: dict[Output, Output] = {}
+        made: list[Node] = []
+        for i in group.members:
+            inputs = tuple([mine.get(source, source) for source in nodes[i].inputs])
+            twin = self._twin(nodes[i], inputs)
+            if not any([source in mine for source in nodes[i].inputs]):
+                self._step.graph.set_control_inputs(
+                    twin, [nodes[group.trigger]], reason="recompute"
+                )
+            mine.update(zip(nodes[i].outputs, twin.outputs, strict=True))
+            made.append(twin)
+        self._copies.update(mine)
+        return made
+
+    def _twin(self, node: Node, inputs: tuple[Output, ...]) -> Node:
+        graph = self._step.graph
+        twin = graph.add_node(
+            node.op_def,
+            graph.unique_name(node.name + SUFFIX),
+            inputs,
+            node.attrs,
+            [output.dtype for output in node.outputs],
+            [output.dims for output in node.outputs],
+            node._code,
+            node._line,
+        )
+        twin.device = node.device
+        return twin
+
+    def _use_copies(self, node: Node) -> None:
+        for position, source in enumerate(node.inputs):
+            copy = self._copies.get(source)
+            if copy is not None:
+                self._step.graph.replace_input(node, position, copy, reason="recompute")
