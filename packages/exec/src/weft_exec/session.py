@@ -26,6 +26,7 @@ from weft_exec.feeds import converter
 from weft_exec.fetches import FetchPlan, expand_feed, structure_key
 from weft_exec.growth import GrowthWatch
 from weft_exec.planning import Planner
+from weft_exec.random_counters import in_new_step
 from weft_exec.tracing import StepTrace
 from weft_graph import stacks
 from weft_graph.gc_pause import paused_gc
@@ -203,10 +204,11 @@ class BaseSession:
     def _execute(self, signature: _Signature, values: Any) -> list[Any]:
         executable = signature.executable
         slots = signature.slots(values)
-        if executable.linear is None:
+        run = executable.run_line
+        if run is None:
             return self._drive(executable, slots, None, None)
         try:
-            quietly(executable.linear.run, slots)
+            quietly(run, slots)
         except errors.OpError as error:
             if self._closed:
                 raise errors.CancelledError("the session was closed while the step ran") from error
@@ -267,7 +269,8 @@ class BaseSession:
                 raise _closed_error()
             if executable.linear is not None:
                 record = None if trace is None else trace.record
-                quietly(executable.linear.run_checked, slots, checker(context), record)
+                run = executable.linear.run_checked
+                quietly(in_new_step, run, slots, checker(context), record)
             else:
                 quietly(Driver(executable, slots, context, self._pool, trace).run)
         except errors.OpError as error:

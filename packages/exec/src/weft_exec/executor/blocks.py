@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.linear import Gather, Segment, Slots, check_predicate
+from weft_exec.random_counters import current, iteration_tag
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class WhileLoop:
     """
 
     __slots__ = (
+        "_draws",
         "body",
         "following",
         "initial",
@@ -96,6 +98,7 @@ class WhileLoop:
         self.following = following
         self.variables = variables
         self.spent = tuple(spent)
+        self._draws = test.draws or body.draws
 
     def __call__(self, slots: Slots) -> None:
         """Run until the predicate is False."""
@@ -115,8 +118,11 @@ class WhileLoop:
         variables, following, pred, spent = self.variables, self.following, self.pred, self.spent
         slots[variables] = self.initial(slots)
         iteration = 0
+        draws, around = self._draws, current.tag
         try:
             while True:
+                if draws:
+                    current.tag = iteration_tag(around, iteration)
                 test(slots)
                 go_on = slots[pred]
                 if go_on.shape:
@@ -131,6 +137,9 @@ class WhileLoop:
         except errors.OpError as error:
             error.in_iteration(self.name, iteration)
             raise
+        finally:
+            if draws:
+                current.tag = around
 
     @property
     def segments(self) -> Sequence[Segment]:

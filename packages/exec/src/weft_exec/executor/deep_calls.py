@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_exec.executor.quiet import quietly
+from weft_exec.random_counters import here, run_at
 from weft_tensor import errors
 
 DEEPEST = 10_000
@@ -68,12 +69,13 @@ def _is_half_full() -> bool:
 def _run_elsewhere(function: Callable[..., None], *arguments: Any) -> None:
     """Run a function on a new thread, and wait for it also when interrupted."""
     depth, stopped = _calls.depth, _calls.stopped
+    where = here()
     raised: list[BaseException] = []
 
     def go_on() -> None:
         _calls.depth, _calls.stopped = depth, stopped
         try:
-            quietly(function, *arguments)
+            quietly(run_at, *where, function, *arguments)
         except BaseException as error:  # because it is raised again where it is waited for
             raised.append(error)
 

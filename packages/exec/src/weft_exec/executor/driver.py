@@ -20,6 +20,7 @@ from weft_exec.executor.pool import Task, ThreadPool
 from weft_exec.executor.rendezvous import DEAD, Arrival, HandedOver, key_of
 from weft_exec.executor.step import Iteration, StepMachine, Token
 from weft_exec.kernel_errors import located, raise_located
+from weft_exec.random_counters import Executions, run_at
 from weft_exec.resources import Done
 from weft_graph.node import Node
 from weft_tensor import errors
@@ -51,6 +52,7 @@ class Driver:
         self._mailbox: SimpleQueue[tuple[Token | None, Any, BaseException | None]] = SimpleQueue()
         self._on_pool: dict[Token, Task] = {}
         self._handed: list[tuple[Token, Any]] = []
+        self._executions: Executions = {}
         self._abroad = 0  # Receives that wait for other memory spaces, or for the way from there
 
     def run(self) -> None:
@@ -106,7 +108,7 @@ class Driver:
             self._start_asynchronous(token)
         elif not entry.heavy:
             try:
-                self._run_segment(entry.segment, iteration.slots)
+                self._run_segment(entry.segment, iteration)
             except errors.OpError as error:
                 self._completed(token, error)
             else:
@@ -141,14 +143,20 @@ class Driver:
         entry, iteration = token
         started = time.perf_counter()
         try:
-            self._run_segment(entry.segment, iteration.slots)
+            self._run_segment(entry.segment, iteration)
         except errors.OpError as error:
             return error
         elapsed = time.perf_counter() - started
         entry.cost = elapsed if not entry.cost else 0.8 * entry.cost + 0.2 * elapsed
         return None
 
-    def _run_segment(self, segment: Segment, slots: Slots) -> None:
+    def _run_segment(self, segment: Segment, iteration: Iteration) -> None:
+        if segment.draws:
+            run_at(self._executions, iteration.tag, self._run_here, segment, iteration.slots)
+        else:
+            self._run_here(segment, iteration.slots)
+
+    def _run_here(self, segment: Segment, slots: Slots) -> None:
         context = self._context
         if context.deadline is None and self._trace is None:
             if context.cancellation.error is not None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.step import StepMachine
+from weft_exec.random_counters import in_new_step
 from weft_graph.node import Output
 from weft_tensor import errors
 
@@ -28,10 +30,11 @@ class Executable:
       feed_slots: where fed values go.
       fetches: how to take each result.
       linear: all instructions in one fixed order, when nothing can overlap; else None.
+      run_line: runs these for a step of its own.
       plan: what the ready queue schedules, when `linear` is None.
     """
 
-    __slots__ = ("__weakref__", "feed_slots", "fetches", "linear", "plan", "template")
+    __slots__ = ("__weakref__", "feed_slots", "fetches", "linear", "plan", "run_line", "template")
 
     def __init__(
         self,
@@ -45,6 +48,9 @@ class Executable:
         self.feed_slots = tuple(feed_slots)
         self.fetches = tuple(fetches)
         self.linear = linear
+        self.run_line: Callable[[Slots], None] | None = None
+        if linear is not None:
+            self.run_line = partial(in_new_step, linear.run) if linear.draws else linear.run
         self.plan = plan
 
     def machine(self, slots: Slots) -> Any:

@@ -14,6 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.kernel_errors import located, raise_located
+from weft_exec.random_counters import needs_counters
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -54,9 +55,10 @@ class Segment:
       instructions: what to run.
       nodes: the node of each instruction.
       devices: the name of the device of each.
+      draws: whether some of it may draw random numbers.
     """
 
-    __slots__ = ("_count", "devices", "instructions", "nodes")
+    __slots__ = ("_count", "devices", "draws", "instructions", "nodes")
 
     def __init__(
         self, instructions: Sequence[Instruction], nodes: Sequence[Node], devices: Sequence[str]
@@ -65,13 +67,16 @@ class Segment:
         self._count = len(self.instructions)
         self.nodes = tuple(nodes)
         self.devices = tuple(devices)
+        self.draws: bool = any(map(needs_counters, nodes)) or any(
+            [inner.draws for function, *_ in instructions for inner in _segments(function)]
+        )
 
     def cancel(self) -> None:
         """Make running loops end at the next node, and later ones at once."""
         instructions = self.instructions.copy()
         self.instructions.clear()  # first, since a recursive function's segments lead back here
         for function, *_ in instructions:
-            for inner in getattr(function, "segments", ()):
+            for inner in _segments(function):
                 inner.cancel()
 
     def run(self, slots: Slots) -> None:
@@ -136,6 +141,12 @@ class Segment:
                 inputs = instruction[1](slots)
                 return located(error, self.nodes[position], self.devices[position], inputs)
         return _closed()
+
+
+def _segments(function: Callable[..., Any]) -> Sequence[Segment]:
+    """The segments that an instruction runs."""
+    found: Sequence[Segment] = getattr(function, "segments", ())
+    return found
 
 
 def _closed() -> errors.CancelledError:

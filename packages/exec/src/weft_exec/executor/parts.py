@@ -107,7 +107,7 @@ class PartedExecutable(Executable):
         for i, (_, executable) in enumerate(parts):
             if executable.linear is not None:
                 executable.plan = StepPlan.of_segment(executable.linear)
-                executable.linear = None
+                executable.linear = executable.run_line = None
             assert executable.plan is not None
             for entry in executable.plan.entries:
                 entry.part = i

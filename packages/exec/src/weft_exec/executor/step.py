@@ -33,6 +33,7 @@ from weft_exec.executor.entries import (
 )
 from weft_exec.executor.frames import FramePlan, StepPlan
 from weft_exec.executor.linear import Slots, check_predicate
+from weft_exec.random_counters import iteration_tag
 from weft_tensor import errors
 
 _ALIVE = -1
@@ -81,6 +82,12 @@ class Iteration:
         self.active = 0
         self.children: dict[FramePlan, Instance] = {}
         self.serial = serial
+
+    @property
+    def tag(self) -> int:
+        """What tells it from other iterations, for random numbers."""
+        around = self.frame.parent
+        return 0 if around is None else iteration_tag(around.tag, self.index)
 
 
 class Instance:

@@ -17,6 +17,7 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
 from weft_exec.kernels.registry import Kernel, KernelFunction, find_kernel, kernel
 from weft_exec.passes.fold import fold_constants
+from weft_exec.random_counters import in_call
 from weft_graph.device_spec import DeviceSpec
 from weft_graph.functions.function import Function
 from weft_graph.functions.state import CALLS
@@ -124,7 +125,7 @@ class KeptCall:
         line = executable.linear
         assert line is not None
         slots = self._slots(executable, inputs)
-        self._guarded(line.run, slots)
+        self._guarded(in_call, self._node.name, line.run, slots)
         return self._results(executable, slots)
 
     def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> Any:
@@ -133,7 +134,7 @@ class KeptCall:
         line = executable.linear
         assert line is not None
         slots = self._slots(executable, inputs)
-        self._guarded(line.run_checked, slots, check, trace)
+        self._guarded(in_call, self._node.name, line.run_checked, slots, check, trace)
         return self._results(executable, slots)
 
     @property

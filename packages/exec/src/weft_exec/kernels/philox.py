@@ -2,10 +2,12 @@
 
 A stream is Philox4x64-10 as `numpy.random.Philox` has it. Its key is (seed, seed2) of the op, as
 unsigned 64-bit numbers; for an op without seeds, 128 bits of the system's entropy, drawn once per
-session and op. Execution number e of the op (0 for the first in a container's life) reads the
-64-bit words w[0], w[1], ... that `Philox(key, counter=(0, 0, e, t)).random_raw()` gives, where t
-is an iteration tag, 0 here: NumPy increments the counter before each block, so w[4j .. 4j+3] is
-the block of the counter (j + 1, 0, e, t). A stateless op has the key `seed` and e = 0.
+session and op. In step number e of those that use it (0 for the first in a container's life) the
+op reads the 64-bit words w[0], w[1], ... that `Philox(key, counter=(0, 0, e, t)).random_raw()`
+gives: NumPy increments the counter before each block, so w[4j .. 4j+3] is the block of the counter
+(j + 1, 0, e, t). The tag t is 0 outside of loops, i in iteration i of a loop, and in a loop within
+a loop t' · 0x9E3779B97F4A7C15 + i mod 2⁶⁴, where t' is the tag around; see
+`weft_exec.random_counters`. A stateless op has the key `seed` and e = t = 0.
 
 From words to numbers, n of them:
 
@@ -35,6 +37,7 @@ from typing import Any
 
 import numpy as np
 
+from weft_exec.random_counters import next_counter
 from weft_exec.resources import Resource
 from weft_tensor import dtypes, errors
 
@@ -54,7 +57,7 @@ class RandomStream(Resource):
 
     Attributes:
       key: the Philox key, two 64-bit numbers.
-      count: number of executions so far; it may be set, to restore a checkpoint.
+      count: number of steps that used it so far; it may be set, to restore a checkpoint.
     """
 
     kind = "random stream"
@@ -79,11 +82,15 @@ class RandomStream(Resource):
             self._start()
             return function(np.random.Generator(self._bits), *args)
 
+    def next_counter(self) -> tuple[int, int]:
+        """The numbers e and t of the next execution."""
+        with self._lock:
+            return next_counter(self)
+
     def _start(self) -> None:
-        count = self.count
-        self.count = count + 1
+        number, tag = next_counter(self)
         state: Any = self._state
-        state["state"]["counter"][:] = (0, 0, count & _MASK, 0)
+        state["state"]["counter"][:] = (0, 0, number & _MASK, tag)
         state["state"]["key"][:] = self.key
         state["buffer_pos"] = 4
         state["has_uint32"] = 0

@@ -48,8 +48,8 @@ class FunctionCall:
         slots = executable.template.copy()
         for slot, value in zip(executable.feed_slots, values, strict=True):
             slots[slot] = graph_value(value) if type(value) is bytes else value
-        if executable.linear is not None:
-            quietly(executable.linear.run, slots)
+        if executable.run_line is not None:
+            quietly(executable.run_line, slots)
         else:
             self._drive(executable, slots)
         return tuple([component(value) for value in executable.results(slots)])

@@ -27,13 +27,14 @@ _THREADS: Final = 256
 SOURCE: Final = r"""
 extern "C" __global__ void weft_philox(
     unsigned long long* out, unsigned long long count, unsigned long long first,
-    unsigned long long key0, unsigned long long key1, unsigned long long execution)
+    unsigned long long key0, unsigned long long key1, unsigned long long execution,
+    unsigned long long tag)
 {
     // Thread t makes the words of block first / 4 + t of the stream that are asked for.
     unsigned long long t = (unsigned long long)blockIdx.x * blockDim.x + threadIdx.x;
     unsigned long long block = first / 4 + t;
     if (block * 4 >= first + count) return;
-    unsigned long long c0 = block + 1, c1 = 0, c2 = execution, c3 = 0, k0 = key0, k1 = key1;
+    unsigned long long c0 = block + 1, c1 = 0, c2 = execution, c3 = tag, k0 = key0, k1 = key1;
     for (int round = 0; round < 10; round++) {
         unsigned long long h0 = __umul64hi(0xD2E7470EE14C6C93ULL, c0);
         unsigned long long l0 = 0xD2E7470EE14C6C93ULL * c0;
@@ -62,14 +63,14 @@ class DeviceWords:
     Args:
       xp: CuPy.
       key: two numbers of 64 bits.
-      execution: its number.
+      execution, tag: the upper half of the counter.
     """
 
-    def __init__(self, xp: Any, key: tuple[int, int], execution: int) -> None:
+    def __init__(self, xp: Any, key: tuple[int, int], execution: int, tag: int) -> None:
         self._xp = xp
         self._function = xp.RawKernel(SOURCE, "weft_philox")
         self._key = (np.uint64(key[0] & _MASK), np.uint64(key[1] & _MASK))
-        self._execution = np.uint64(execution & _MASK)
+        self._counter = (np.uint64(execution & _MASK), np.uint64(tag & _MASK))
         self._next = 0
 
     def __call__(self, count: int) -> Any:
@@ -78,7 +79,7 @@ class DeviceWords:
         if count:
             first = self._next
             threads = -(-(first + count) // 4) - first // 4
-            args = (out, np.uint64(count), np.uint64(first), *self._key, self._execution)
+            args = (out, np.uint64(count), np.uint64(first), *self._key, *self._counter)
             self._function((-(-threads // _THREADS),), (_THREADS,), args)
             self._next += count
         return out
@@ -86,13 +87,13 @@ class DeviceWords:
 
 def _words(stream: philox.RandomStream, xp: Any) -> DeviceWords:
     """The words of the next execution of a stream."""
-    return DeviceWords(xp, stream.key, stream.run(lambda _: stream.count) - 1)
+    return DeviceWords(xp, stream.key, *stream.next_counter())
 
 
 def _stateless(xp: Any, seed: Any) -> DeviceWords:
     if seed.shape != (2,):
         raise errors.InvalidArgumentError(f"seed must have shape [2], got {list(seed.shape)}")
-    return DeviceWords(xp, (int(seed[0]), int(seed[1])), 0)
+    return DeviceWords(xp, (int(seed[0]), int(seed[1])), 0, 0)
 
 
 def _uniform(xp: Any, words: DeviceWords, shape: Any, dtype: np.dtype[Any]) -> Any:
