@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,3 +148,18 @@ def test_looking_into_one(tmp_path: Path) -> None:
         assert state.load_checkpoint(place).debug_string() == b"a (string) []\nb (float32) [2, 3]"
     with pytest.raises(ValueError, match="one timestamp per checkpoint"):
         state.update_checkpoint_state(str(tmp_path), "m", ["m"], None, [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        (lambda path: state.latest_checkpoint(path, 3), "latest_filename must be text, got 3"),
+        (lambda path: state.get_checkpoint_state(path, b"a"), "must be text, got b'a'"),
+        (lambda path: state.load_variable(path, 3), "name of a variable must be text, got 3"),
+    ],
+)
+def test_wrong_arguments(tmp_path: Path, call: Any, what: str) -> None:
+    with pytest.raises(errors.InvalidTypeError, match=what):
+        call(str(tmp_path))
+    with pytest.raises(errors.InvalidArgumentError, match="latest_filename"):
+        state.latest_checkpoint(str(tmp_path), "")

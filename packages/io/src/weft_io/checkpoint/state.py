@@ -12,6 +12,7 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from weft_io.arguments import text
 from weft_io.checkpoint import files, writer
 from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.reader import CheckpointNotFoundError, CheckpointReader
@@ -111,10 +112,10 @@ def update_checkpoint_state(
 def state_path(directory: str, latest_filename: str | None = None) -> str:
     """The state file of a directory.
 
-    Raises: InvalidArgumentError: `latest_filename` is more than a name.
+    Raises: InvalidTypeError, InvalidArgumentError: `latest_filename` is no text, or no name.
     """
-    name = latest_filename or STATE_FILE
-    if files.base_name(name) != name:
+    name = STATE_FILE if latest_filename is None else text(latest_filename, "latest_filename")
+    if not name or files.base_name(name) != name:
         raise errors.InvalidArgumentError(
             f"latest_filename must be a name without directories, got {name!r}"
         )
@@ -267,6 +268,8 @@ def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
 def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
     """One tensor of a checkpoint; `name` may end in ":0".
 
-    Raises: NotFoundError, DataLossError: it is not there, or is damaged.
+    Raises: InvalidTypeError, NotFoundError, DataLossError: the name is no text; it is not there, or
+      is damaged.
     """
-    return load_checkpoint(ckpt_dir_or_file).get_tensor(name.removesuffix(":0"))
+    name = text(name, "the name of a variable").removesuffix(":0")
+    return load_checkpoint(ckpt_dir_or_file).get_tensor(name)
