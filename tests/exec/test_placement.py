@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -452,3 +453,15 @@ def test_the_graphs_of_the_parts_come_with_the_metadata() -> None:
     with session(1) as made:
         made.run(wf.tanh(x), {x: 0.0}, options, metadata := wf.RunMetadata())
     assert [sorted(n.op for n in g.node) for g in metadata.partition_graphs] == [["Tanh", "_Arg"]]
+
+
+def test_a_type_of_device_that_nobody_has_is_warned_of_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = wf.ConfigProto(device_count={"cpu": 2, "CPU": 2})
+    with caplog.at_level(logging.WARNING, "weft"):
+        for _ in range(2):
+            with wf.Session(config=config) as made:
+                assert len(made.list_devices()) == 2
+    (said,) = [line for line in caplog.messages if "device_count" in line]
+    assert "'cpu'" in said and "CPU" in said

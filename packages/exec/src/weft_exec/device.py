@@ -6,6 +6,7 @@ module that calls `register_device`.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,8 @@ from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_tensor.allocator import AllocatorStatistics
+
+_log = logging.getLogger("weft")
 
 HOST: Final = "host"
 """The memory space of this process's processors."""
@@ -142,6 +145,8 @@ class DeviceAttributes:
 DeviceFactory = Callable[[ResourceManager, SessionConfig], Sequence[Device]]
 
 _factories: Registry[DeviceFactory] = Registry("device type", group="weft_exec.devices")
+_unknown: set[str] = set()
+"""Types of devices that nobody has, and that were warned of."""
 
 
 def register_device(device_type: str, factory: DeviceFactory) -> None:
@@ -158,6 +163,13 @@ def register_device(device_type: str, factory: DeviceFactory) -> None:
 def make_devices(resources: ResourceManager, config: SessionConfig) -> list[Device]:
     """The devices of a new session, CPUs first."""
     types = sorted(_factories.keys(), key=lambda t: (t != "CPU", t))
+    for kind in sorted(config.device_count.keys() - set(types) - _unknown):
+        _unknown.add(kind)
+        _log.warning(
+            "device_count names %r, for which no package has devices; there are %s",
+            kind,
+            ", ".join(types),
+        )
     return [d for t in types for d in _factories.lookup(t)(resources, config)]
 
 
