@@ -54,6 +54,14 @@ def test_each_iteration_has_its_numbers(threads: int, devices: int, parallel: in
             np.testing.assert_array_equal(session.run(found), wanted)
 
 
+def test_a_device_with_threads_of_its_own() -> None:
+    found = in_loop(6, lambda i: uniform("/device:ACCEL:0") * 1.0)
+    with wf.Session(config=wf.ConfigProto(device_count={"ACCEL": 1})) as session:
+        for step in range(2):
+            wanted = np.stack([words(tag, step) for tag in range(6)])
+            np.testing.assert_array_equal(session.run(found), wanted)
+
+
 @pytest.mark.parametrize("parallel", [1, 8])
 @pytest.mark.parametrize("traced", [False, True])
 def test_loops_in_loops(parallel: int, traced: bool) -> None:

@@ -3,7 +3,8 @@
 A random kernel has to know which step it runs in and which iteration, and it is the same function
 in all of them.  Whoever runs kernels that draw tells the thread: `in_new_step`, `run_at`,
 `in_call`.  The numbers so depend on neither threads nor devices, nor on which iteration happens to
-come first.
+come first.  A device that runs kernels on threads of its own asks `here` when one is started, and
+runs it by `run_at`.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ from weft_exec.kernels.registry import (
     kernels_of,
     registered_kernels,
 )
+from weft_exec.random_counters import here, run_at
 from weft_exec.resources import Done, ResourceHandle
 from weft_graph.node import Node
 from weft_graph.op_def import OpDef, lookup_op
@@ -63,6 +64,7 @@ class Launch:
         self._inputs = inputs
         self._done = done
         self._cancellation = context.cancellation
+        self._where = here()
         self._claims = itertools.count()
         self._token = self._cancellation.register(self._cancel)
 
@@ -87,7 +89,7 @@ class Launch:
     def _compute(self, *inputs: Any) -> Any:
         memory = self._device.hardware.memory
         seen = [_seen(value, memory) for value in inputs]
-        result = self._work(*seen)
+        result = run_at(*self._where, self._work, *seen)
         if isinstance(result, tuple | list):
             return tuple([_given(value, memory, inputs, seen) for value in result])
         return _given(result, memory, inputs, seen)

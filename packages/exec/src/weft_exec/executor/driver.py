@@ -20,7 +20,7 @@ from weft_exec.executor.pool import Task, ThreadPool
 from weft_exec.executor.rendezvous import DEAD, Arrival, HandedOver, key_of
 from weft_exec.executor.step import Iteration, StepMachine, Token
 from weft_exec.kernel_errors import located, raise_located
-from weft_exec.random_counters import Executions, run_at
+from weft_exec.random_counters import Executions, needs_counters, run_at
 from weft_exec.resources import Done
 from weft_graph.node import Node
 from weft_tensor import errors
@@ -192,7 +192,11 @@ class Driver:
             assert entry.node is not None
             self._trace.waiting(token, entry.node, entry.device, started)
         try:
-            entry.kernel(self._context, inputs, done)
+            if needs_counters(_node(entry)):
+                start = entry.kernel, self._context, inputs, done
+                run_at(self._executions, iteration.tag, *start)
+            else:
+                entry.kernel(self._context, inputs, done)
         except Exception as raised:  # because a kernel may raise anything; it is located
             try:
                 done.fail(raised)
