@@ -1,7 +1,8 @@
-"""The stand-in for CuPy, for the tests of this folder that need no GPU."""
+"""The stand-in for CuPy, for tests that need no GPU, and GPUs for those that do."""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,29 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
     marker = request.node.get_closest_marker("gpus")
     with installed(Machine(*(marker.args if marker else ()))) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def gpu_count() -> int:
+    """How many GPUs there are for CuPy."""
+    if importlib.util.find_spec("cupy") is None:
+        return 0
+    import cupy
+
+    try:
+        return int(cupy.cuda.runtime.getDeviceCount())
+    except RuntimeError:
+        return 0
+
+
+@pytest.fixture(params=["stand-in", pytest.param("gpu", marks=pytest.mark.gpu)])
+def somewhere(request: pytest.FixtureRequest) -> str:
+    """The stand-in, and a GPU where there is one."""
+    if request.param == "stand-in":
+        request.getfixturevalue("machine")
+    elif not request.getfixturevalue("gpu_count"):
+        pytest.skip("no GPU")
+    return str(request.param)
 
 
 @pytest.fixture

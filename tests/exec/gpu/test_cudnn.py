@@ -1,4 +1,4 @@
-"""Convolutions by cuDNN's graphs, through a stand-in for nvidia-cudnn-frontend."""
+"""What goes by cuDNN's graphs, through a stand-in for nvidia-cudnn-frontend."""
 
 from __future__ import annotations
 
@@ -98,3 +98,69 @@ def test_without_cudnn_that_is_said_once(
         values("/gpu:0", 2, strides=1, padding="SAME")
     said = [record.getMessage() for record in caplog.records]
     assert sum("convolutions as products of matrices" in line for line in said) == 1
+
+
+# ------------------------------------------------------------------ batch normalization
+
+
+def normalized(device: str, shape: tuple[int, ...], **options: Any) -> list[Any]:
+    """Gradients of a batch normalization."""
+    rng = np.random.default_rng(0)
+    dtype = options.pop("dtype", np.float32)
+    channels = shape[1 if options.get("data_format", "")[1:2] == "C" else -1]
+    with wf.Graph().as_default():
+        x, weights = (wf.placeholder(wf.as_dtype(dtype), shape) for _ in range(2))
+        scale = wf.constant(rng.normal(size=channels).astype(np.float32))
+        given = {"mean": scale * 0.1, "variance": scale * scale}
+        if options.get("is_training", True):
+            given = {}
+        with wf.device(device):
+            y, *_ = wf.nn.fused_batch_norm(x, scale, wf.zeros([channels]), **given, **options)
+            grads = wf.gradients(y, [x, scale], weights)
+        feeds = {v: rng.normal(size=shape).astype(dtype) for v in (x, weights)}
+        with wf.Session(config=wf.ConfigProto(allow_soft_placement=True)) as session:
+            found: list[Any] = session.run(grads, feeds)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("shape", "options"),
+    [
+        ((3, 5, 4, 6), {}),
+        ((3, 6, 5, 4), {"data_format": "NCHW"}),
+        ((3, 5, 4, 6), {"dtype": np.float16}),
+    ],
+    ids=str,
+)
+def test_gradients_of_batch_normalization(
+    library: Any, shape: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    limit = 2e-2 if options.get("dtype") is np.float16 else 1e-4
+    both = zip(normalized("/gpu:0", shape, **options), normalized("/cpu:0", shape, **options),
+               strict=True)  # fmt: skip
+    for got, want in both:
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=limit, atol=limit)
+    assert library.made == 1
+
+
+def test_gradients_with_given_statistics_are_no_graphs(library: Any) -> None:
+    options = {"is_training": False}
+    for got, want in zip(
+        normalized("/gpu:0", (3, 5, 4, 6), **options),
+        normalized("/cpu:0", (3, 5, 4, 6), **options),
+        strict=True,
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    assert library.made == 0
+
+
+def test_gradients_that_cudnn_cannot_do_are_generated(
+    library: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    library.supported = False
+    with caplog.at_level(logging.INFO, "weft"):
+        found = normalized("/gpu:0", (3, 5, 4, 6))
+    for got, want in zip(found, normalized("/cpu:0", (3, 5, 4, 6)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+    assert any("no engine for the gradient of a batch" in r.getMessage() for r in caplog.records)

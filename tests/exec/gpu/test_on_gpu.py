@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 import time
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -34,21 +32,9 @@ UP_TO_SIGN = ("Svd", "Qr", "SelfAdjointEigV2")
 """Ops whose vectors are determined up to their signs."""
 
 
-@cache
-def _count() -> int:
-    if importlib.util.find_spec("cupy") is None:
-        return 0
-    import cupy
-
-    try:
-        return int(cupy.cuda.runtime.getDeviceCount())
-    except RuntimeError:
-        return 0
-
-
 @pytest.fixture(scope="module", autouse=True)
-def _gpu() -> Iterator[None]:
-    if not _count():
+def _gpu(gpu_count: int) -> Iterator[None]:
+    if not gpu_count:
         pytest.skip("no GPU")
     with wf.Session(config=growing()):
         pass  # the first session decides over the memory, and registers the kernels
@@ -194,8 +180,8 @@ def test_a_step_can_be_cancelled() -> None:
             assert time.monotonic() - started < 60
 
 
-def test_arrays_go_from_one_gpu_to_another() -> None:
-    if _count() < 2:
+def test_arrays_go_from_one_gpu_to_another(gpu_count: int) -> None:
+    if gpu_count < 2:
         pytest.skip("a single GPU")
     with wf.Graph().as_default():
         with wf.device("/gpu:0"):

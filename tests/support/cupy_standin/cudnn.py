@@ -1,4 +1,4 @@
-"""A stand-in for nvidia-cudnn-frontend: convolution graphs, computed by the CPU's kernels."""
+"""A stand-in for nvidia-cudnn-frontend: its graphs, computed by NumPy."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ class cudnnGraphNotSupportedError(Exception):  # noqa: N801, as cuDNN's
 class Tensor:
     """A tensor of a graph: sizes and strides in elements, in the order (N, C, ...)."""
 
-    def __init__(self, make: Any = None) -> None:
-        self.make = make
+    def __init__(self) -> None:
         self.output = False
 
     def set_output(self, value: bool) -> Tensor:
@@ -63,7 +62,8 @@ class Graph:
         self, handle: Any = None, intermediate_data_type: Any = None, compute_data_type: Any = None
     ) -> None:
         self._inputs: list[Tensor] = []
-        self._result: Tensor | None = None
+        self._results: tuple[Tensor, ...] = ()
+        self._work: Any = None
         self._is_built = False
 
     def tensor(self, dim: Sizes, stride: Sizes, data_type: Any, name: str) -> Tensor:
@@ -72,9 +72,13 @@ class Graph:
         return made
 
     def _operation(self, a: Tensor, b: Tensor, work: Any) -> Tensor:
-        assert [a, b] == self._inputs
-        self._result = Tensor(work)
-        return self._result
+        return self._operations([a, b], 1, work)[0]
+
+    def _operations(self, inputs: list[Tensor], count: int, work: Any) -> tuple[Tensor, ...]:
+        assert inputs == self._inputs
+        self._work = work
+        self._results = tuple(Tensor() for _ in range(count))
+        return self._results
 
     def conv_fprop(self, image: Tensor, weight: Tensor, **windows: Sizes) -> Tensor:
         def work(x: Any, w: Any, y: Any) -> None:
@@ -98,10 +102,24 @@ class Graph:
 
         return self._operation(image, loss, work)
 
+    def batchnorm_backward(
+        self, grad: Tensor, input: Tensor, scale: Tensor, mean: Tensor, inv_variance: Tensor
+    ) -> tuple[Tensor, ...]:
+        def work(dy: Any, x: Any, scale: Any, mean: Any, inv: Any, *results: Any) -> None:
+            axes = (0, *range(2, x.ndim))
+            by_x, by_scale, by_bias = results
+            normal = (x - mean) * inv
+            by_bias[...] = dy.sum(axes, keepdims=True)
+            by_scale[...] = (dy * normal).sum(axes, keepdims=True)
+            count = x.size // x.shape[1]
+            by_x[...] = scale * inv * (dy - (by_bias + normal * by_scale) / count)
+
+        return self._operations([grad, input, scale, mean, inv_variance], 3, work)
+
     def build(self, heuristics: Any = None) -> None:
         if not Graph.supported:
             raise cudnnGraphNotSupportedError("no engine")
-        assert self._result is not None and self._result.output
+        assert self._results and all(result.output for result in self._results)
         Graph.made += 1
         self._is_built = True
 
@@ -109,15 +127,18 @@ class Graph:
         return 16
 
     def execute(self, tensor_dict: Any, workspace: Any, handle: Any = None) -> None:
-        assert self._is_built and self._result is not None and workspace.nbytes >= 16
-        arrays = [tensor_dict[tensor] for tensor in (*self._inputs, self._result)]
-        touched("cudnn", arrays[:2], arrays[2:])
-        views = [t.view(a) for t, a in zip((*self._inputs, self._result), arrays, strict=True)]
+        assert self._is_built and workspace.nbytes >= 16
+        tensors, count = (*self._inputs, *self._results), len(self._inputs)
+        assert set(tensor_dict) == set(tensors)
+        arrays = [tensor_dict[tensor] for tensor in tensors]
+        touched("cudnn", arrays[:count], arrays[count:])
+        views = [t.view(a) for t, a in zip(tensors, arrays, strict=True)]
         wide = [view.astype(np.float32) for view in views]
-        if self._result.make.__qualname__.startswith("Graph.conv_dgrad"):
-            wide[2][...] = 0
-        self._result.make(*wide)
-        views[2][...] = wide[2]
+        for result in wide[count:]:
+            result[...] = 0
+        self._work(*wide)
+        for view, result in zip(views[count:], wide[count:], strict=True):
+            view[...] = result
 
 
 def _taps(

@@ -1,8 +1,9 @@
-"""Convolutions by cuDNN, through the graphs of nvidia-cudnn-frontend.
+"""cuDNN, through the graphs of nvidia-cudnn-frontend; and convolutions by it.
 
 A graph belongs to sizes, type and direction. It is built when they are first seen and kept; cuDNN
 chooses the engine by its heuristics. Whether cuDNN is there is found out once for each GPU, and
-logged; where it is not, convolutions are products of matrices.
+logged; where it is not, convolutions are products of matrices, and what else it would do is done
+by kernels of weft's own.
 """
 
 from __future__ import annotations
@@ -68,8 +69,16 @@ class Cudnn:
         return graph, tensors, int(graph.get_workspace_size())
 
 
-def either(preferred: Callable[..., Any] | None, plain: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that is `preferred`, or `plain` where there is none or cuDNN has no engine."""
+def either(
+    preferred: Callable[..., Any] | None,
+    plain: Callable[..., Any],
+    what: str = "a convolution, which is now a product",
+) -> Callable[..., Any]:
+    """A kernel that is `preferred`, or `plain` where there is none or cuDNN has no engine.
+
+    Args:
+      what: has no engine, and what becomes of it; for the log.
+    """
     if preferred is None:
         return plain
     chosen = [preferred]
@@ -80,14 +89,15 @@ def either(preferred: Callable[..., Any] | None, plain: Callable[..., Any]) -> C
         except Exception as error:  # because its class is known to cuDNN's module alone
             if type(error).__name__ != "cudnnGraphNotSupportedError":
                 raise
-            _log.info("cuDNN has no engine for a convolution, which is now a product: %s", error)
+            _log.info("cuDNN has no engine for %s: %s", what, error)
             chosen[0] = plain
         return plain(*inputs)
 
     return run
 
 
-def _cudnn(device: Device) -> Cudnn | None:
+def library_of(device: Device) -> Cudnn | None:
+    """cuDNN on a device, or None where it is not at hand."""
     hardware = getattr(device, "hardware", None)
     if hardware is None:
         return None
@@ -120,7 +130,8 @@ def _choose(hardware: Any) -> Cudnn | None:
     return None
 
 
-def _type(module: Any, dtype: np.dtype[Any]) -> Any:
+def element_type(module: Any, dtype: np.dtype[Any]) -> Any:
+    """cuDNN's name of float16 or float32."""
     return module.data_type.HALF if dtype == np.float16 else module.data_type.FLOAT
 
 
@@ -145,7 +156,7 @@ class _Convolving:
         self.library = library
         self.conv = conv
         self.xp = device.xp
-        self.dtype = _type(library.module, conv.dtype)
+        self.dtype = element_type(library.module, conv.dtype)
 
     def last(self, x: Any) -> Any:
         """`x` with the channels on the last axis, in C order."""
@@ -194,7 +205,7 @@ class _Convolving:
 def _convolving(conv: _Convolution, device: Device) -> _Convolving | None:
     if conv.dtype not in (np.dtype(np.float16), np.dtype(np.float32)):
         return None
-    library = _cudnn(device)
+    library = library_of(device)
     return None if library is None else _Convolving(library, conv, device)
 
 

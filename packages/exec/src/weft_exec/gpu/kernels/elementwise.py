@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.gpu.registration import INEXACT, INTEGERS, NUMBERS, REAL, gpu_kernel, share
+from weft_exec.gpu.registration import COMPLEX, INEXACT, INTEGERS, NUMBERS, REAL, gpu_kernel, share
 from weft_exec.kernels.registry import KernelFactory, KernelFunction
 from weft_tensor import errors
 
@@ -206,12 +206,12 @@ def _reciprocal_grad(xp: Any, y: Any, dy: Any) -> Any:
 
 
 def _tanh_grad(xp: Any, y: Any, dy: Any) -> Any:
-    c = _conjugated(xp, y)
+    c = xp.conjugate(y)
     return dy * (c.dtype.type(1) - c * c)
 
 
 def _sigmoid_grad(xp: Any, y: Any, dy: Any) -> Any:
-    c = _conjugated(xp, y)
+    c = xp.conjugate(y)
     return dy * (c * (c.dtype.type(1) - c))
 
 
@@ -246,13 +246,17 @@ for _op, _compute in (
     ("RsqrtGrad", _rsqrt_grad),
     ("ReciprocalGrad", _reciprocal_grad),
     ("InvGrad", _reciprocal_grad),
-    ("TanhGrad", _tanh_grad),
-    ("SigmoidGrad", _sigmoid_grad),
-    ("Sigmoid", _sigmoid),
     ("Xlogy", _xlogy),
     ("Xdivy", _xdivy),
 ):
     gpu_kernel(_op, types={"T": INEXACT})(computing(_compute))
+# Those of floating types are in nn.py.
+for _op, _compute in (
+    ("TanhGrad", _tanh_grad),
+    ("SigmoidGrad", _sigmoid_grad),
+    ("Sigmoid", _sigmoid),
+):
+    gpu_kernel(_op, types={"T": COMPLEX})(computing(_compute))
 _register({"Pow": "power"}, INEXACT)
 
 

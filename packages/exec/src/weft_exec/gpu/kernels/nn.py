@@ -2,96 +2,73 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.gpu.kernels.elementwise import Compute
+from weft_exec.gpu.generated import Source
 from weft_exec.gpu.kernels.reduction import widened
 from weft_exec.gpu.registration import INEXACT, INTEGERS, REAL, gpu_kernel
-from weft_exec.kernels.registry import KernelFunction
+from weft_exec.kernels.registry import KernelFactory, KernelFunction
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.device import Device
     from weft_graph.node import Node
 
-_SCALE = 1.0507009873554804934193349852946
-_ALPHA = 1.6732632423543772848170429916717
-_FLOATING = {"T": REAL}
-
-
-def _relu6(xp: Any, x: Any) -> Any:
-    return xp.minimum(xp.maximum(x, x.dtype.type(0)), x.dtype.type(6))
-
-
-def _elu(xp: Any, x: Any) -> Any:
-    return xp.where(x > 0, x, xp.expm1(xp.minimum(x, x.dtype.type(0))))
-
-
-def _selu(xp: Any, x: Any) -> Any:
-    scale, alpha = x.dtype.type(_SCALE), x.dtype.type(_ALPHA)
-    return scale * xp.where(x > 0, x, alpha * xp.expm1(xp.minimum(x, x.dtype.type(0))))
-
-
-def _softplus(xp: Any, x: Any) -> Any:
-    return xp.log1p(xp.exp(-xp.absolute(x))) + xp.maximum(x, x.dtype.type(0))
-
-
-_COMPUTES: dict[str, Compute] = {
-    "Relu": lambda xp, x: xp.maximum(x, x.dtype.type(0)),
-    "Relu6": _relu6,
-    "Elu": _elu,
-    "Selu": _selu,
-    "Softplus": _softplus,
-    "Softsign": lambda xp, x: x / (xp.absolute(x) + x.dtype.type(1)),
-    "ReluGrad": lambda xp, g, x: g * (x > 0),
-    "Relu6Grad": lambda xp, g, x: g * ((x > 0) & (x < 6)),
-    "EluGrad": lambda xp, g, y: g * (xp.minimum(y, y.dtype.type(0)) + y.dtype.type(1)),
-    "SeluGrad": lambda xp, g, y: (
-        g * xp.where(y >= 0, y.dtype.type(_SCALE), y + y.dtype.type(_SCALE * _ALPHA))
-    ),
-    "SoftplusGrad": lambda xp, g, x: g / (xp.exp(-x) + x.dtype.type(1)),
-    "SoftsignGrad": lambda xp, g, x: g / xp.square(xp.absolute(x) + x.dtype.type(1)),
+_ANY: Final = Source("relu", T=(*REAL, *INTEGERS))
+_INEXACT: Final = Source("activation", T=REAL)
+_FLOATING: Final = {"T": REAL}
+_OF_INTEGERS: Final = {
+    "Relu": "relu",
+    "Relu6": "relu6",
+    "ReluGrad": "relu_grad",
+    "Relu6Grad": "relu6_grad",
 }
+_OF_REALS: Final = {
+    "Elu": "elu",
+    "Selu": "selu",
+    "Softplus": "softplus",
+    "Softsign": "softsign",
+    "Sigmoid": "sigmoid",
+    "SigmoidGrad": "sigmoid_grad",
+    "TanhGrad": "tanh_grad",
+    "EluGrad": "elu_grad",
+    "SeluGrad": "selu_grad",
+    "SoftplusGrad": "softplus_grad",
+    "SoftsignGrad": "softsign_grad",
+}
+_OF_SLOPES: Final = {"LeakyRelu": "leaky_relu", "LeakyReluGrad": "leaky_relu_grad"}
 
 
-@gpu_kernel(*_COMPUTES, types={"T": (*REAL, *INTEGERS)})
-def _activation(node: Node, device: Device) -> KernelFunction:
-    xp, op, compute = device.xp, node.type, _COMPUTES[node.type]
+def _activation(source: Source, names: dict[str, str]) -> KernelFactory:
+    """A factory of kernels over elements; `alpha` is a number of those that have it."""
 
-    def run(*inputs: Any) -> Any:
-        if len(inputs) == 2 and inputs[0].shape != inputs[1].shape:
-            raise errors.InvalidArgumentError(
-                f"{op} requires inputs of one shape, got {list(inputs[0].shape)} and "
-                f"{list(inputs[1].shape)}"
-            )
-        return compute(xp, *[widened(value) for value in inputs])
+    def make(node: Node, device: Device) -> KernelFunction:
+        op, xp, name = node.type, device.xp, names[node.type]
+        program = source.program(xp, T=node.attrs["T"].numpy)
+        numbers = [float(node.attrs["alpha"])] if "alpha" in node.attrs else []
 
-    return run
+        def run(*inputs: Any) -> Any:
+            if len(inputs) == 2 and inputs[0].shape != inputs[1].shape:
+                raise errors.InvalidArgumentError(
+                    f"{op} requires inputs of one shape, got {list(inputs[0].shape)} and "
+                    f"{list(inputs[1].shape)}"
+                )
+            whole = [xp.ascontiguousarray(value) for value in inputs]
+            result = xp.empty(inputs[0].shape, inputs[0].dtype)
+            program.over(name, result.size, *whole, result, *numbers)
+            return result
 
+        return run
 
-@gpu_kernel("LeakyRelu", types=_FLOATING)
-def _leaky_relu(node: Node, device: Device) -> KernelFunction:
-    xp, alpha = device.xp, node.attrs["alpha"]
-    choose = xp.maximum if alpha <= 1 else xp.minimum
-
-    def run(x: Any) -> Any:
-        x = widened(x)
-        return choose(x, x * x.dtype.type(alpha))
-
-    return run
+    return make
 
 
-@gpu_kernel("LeakyReluGrad", types=_FLOATING)
-def _leaky_relu_grad(node: Node, device: Device) -> KernelFunction:
-    xp, alpha = device.xp, node.attrs["alpha"]
-
-    def run(grad: Any, x: Any) -> Any:
-        grad = widened(grad)
-        return xp.where(x > 0, grad, grad * grad.dtype.type(alpha))
-
-    return run
+gpu_kernel(*_OF_INTEGERS, types={"T": (*REAL, *INTEGERS)})(_activation(_ANY, _OF_INTEGERS))
+gpu_kernel(*_OF_REALS, types=_FLOATING)(_activation(_INEXACT, _OF_REALS))
+gpu_kernel(*_OF_SLOPES, types=_FLOATING)(_activation(_INEXACT, _OF_SLOPES))
 
 
 # -------------------------------------------------------------------------------- bias
@@ -139,60 +116,62 @@ def _l2_loss(node: Node, device: Device) -> KernelFunction:
 
 # ----------------------------------------------------------------------------- softmax
 
-
-def _shifted(xp: Any, logits: Any) -> Any:
-    """The logits less the maximum of their row; float32 for float16."""
-    logits = widened(logits)
-    return logits - xp.max(logits, axis=-1, keepdims=True) if logits.size else logits
+_SOFTMAX: Final = Source("softmax", T=REAL)
+_SPARSE: Final = Source("sparse_cross_entropy", T=REAL, L=("int32", "int64"))
+_OF_ROWS: Final = {"Softmax": "softmax", "LogSoftmax": "log_softmax"}
 
 
-@gpu_kernel("Softmax", types=_FLOATING)
+def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
+    """How many rows there are, and the elements of each."""
+    return prod(shape[:-1]), shape[-1]
+
+
+@gpu_kernel(*_OF_ROWS, types=_FLOATING)
 def _softmax(node: Node, device: Device) -> KernelFunction:
-    xp = device.xp
+    xp, name = device.xp, _OF_ROWS[node.type]
+    program = _SOFTMAX.program(xp, T=node.attrs["T"].numpy)
 
     def run(logits: Any) -> Any:
-        powers = xp.exp(_shifted(xp, logits))
-        return powers / xp.sum(powers, axis=-1, keepdims=True)
+        logits, result = xp.ascontiguousarray(logits), xp.empty(logits.shape, logits.dtype)
+        program.rows(name, *_rows(logits.shape), logits, result)
+        return result
 
     return run
 
 
-@gpu_kernel("LogSoftmax", types=_FLOATING)
-def _log_softmax(node: Node, device: Device) -> KernelFunction:
-    xp = device.xp
-
-    def run(logits: Any) -> Any:
-        shifted = _shifted(xp, logits)
-        return shifted - xp.log(xp.sum(xp.exp(shifted), axis=-1, keepdims=True))
-
-    return run
+def _losses(
+    xp: Any, shape: tuple[int, ...], dtype: np.dtype[Any], of_none: float
+) -> tuple[Any, Any]:
+    """Arrays for the losses, which are `of_none` for rows without elements, and the gradients."""
+    loss = xp.empty(shape[:-1], dtype) if shape[-1] else xp.full(shape[:-1], of_none, dtype)
+    return loss, xp.empty(shape, dtype)
 
 
 @gpu_kernel("SoftmaxCrossEntropyWithLogits", types=_FLOATING)
 def _cross_entropy(node: Node, device: Device) -> KernelFunction:
-    xp = device.xp
+    xp, dtype = device.xp, node.attrs["T"].numpy
+    program = _SOFTMAX.program(xp, T=dtype)
 
-    def run(logits: Any, labels: Any) -> Any:
+    def run(*inputs: Any) -> Any:
         try:
-            shape = np.broadcast_shapes(logits.shape, labels.shape)
+            shape = np.broadcast_shapes(*[value.shape for value in inputs])
         except ValueError:
             raise errors.InvalidArgumentError(
-                f"logits and labels must be broadcastable, got shapes {list(logits.shape)} and "
-                f"{list(labels.shape)}"
+                f"logits and labels must be broadcastable, got shapes {list(inputs[0].shape)} and "
+                f"{list(inputs[1].shape)}"
             ) from None
-        labels = xp.broadcast_to(widened(labels), shape)
-        shifted = _shifted(xp, xp.broadcast_to(logits, shape))
-        powers = xp.exp(shifted)
-        total = xp.sum(powers, axis=-1, keepdims=True)
-        loss = xp.sum((xp.log(total) - shifted) * labels, axis=-1)
-        return loss, powers / total - labels
+        whole = [xp.ascontiguousarray(xp.broadcast_to(value, shape)) for value in inputs]
+        results = _losses(xp, shape, dtype, 0.0)
+        program.rows("cross_entropy", *_rows(shape), *whole, *results)
+        return results
 
     return run
 
 
 @gpu_kernel("SparseSoftmaxCrossEntropyWithLogits", types=_FLOATING)
 def _sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
-    xp = device.xp
+    xp, dtype = device.xp, node.attrs["T"].numpy
+    program = _SPARSE.program(xp, T=dtype, L=node.attrs["Tlabels"].numpy)
 
     def run(logits: Any, labels: Any) -> Any:
         if logits.ndim != 2 or labels.shape != logits.shape[:1]:
@@ -200,15 +179,9 @@ def _sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
                 f"requires logits of shape [batch, classes] and labels of shape [batch], "
                 f"got {list(logits.shape)} and {list(labels.shape)}"
             )
-        shifted = _shifted(xp, logits)
-        powers = xp.exp(shifted)
-        total = xp.sum(powers, axis=-1, keepdims=True)
-        chosen = labels[:, None] == xp.arange(logits.shape[1])
-        # What is no class has no loss to speak of: NaN, as on the GPUs of TensorFlow.
-        lost = xp.where((labels < 0) | (labels >= logits.shape[1]), np.nan, 0)
-        lost = lost.astype(shifted.dtype)
-        zero = shifted.dtype.type(0)
-        loss = xp.sum(xp.where(chosen, xp.log(total) - shifted, zero), axis=-1) + lost
-        return loss, powers / total - chosen.astype(shifted.dtype) + lost[:, None]
+        given = [xp.ascontiguousarray(value) for value in (logits, labels)]
+        results = _losses(xp, logits.shape, dtype, np.nan)
+        program.rows("sparse_cross_entropy", *logits.shape, *given, *results)
+        return results
 
     return run

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, Final
 
-from weft_exec.gpu.kernels.conv import channels_last
-from weft_exec.gpu.kernels.reduction import widened
+import numpy as np
+
+from weft_exec.gpu import cudnn, cudnn_norm
+from weft_exec.gpu.generated import THREADS, Program, Source
 from weft_exec.gpu.registration import REAL, gpu_kernel
 from weft_exec.kernels.normalization import _check_vectors
 from weft_exec.kernels.registry import KernelFunction
@@ -16,98 +19,164 @@ if TYPE_CHECKING:
     from weft_exec.device import Device
     from weft_graph.node import Node
 
-_TYPES = {"T": REAL, "U": REAL}
+_TYPES: Final = {"T": REAL, "U": REAL}
+_FORWARD: Final = Source("batch_norm", T=REAL, U=REAL[1:])
+_BACKWARD: Final = Source("batch_norm_grad", T=REAL, U=REAL[1:])
+_LRN: Final = Source("lrn", T=REAL)
+_LANES: Final = 32
+"""Channels beside each other that a block takes: their elements are read together."""
+_HEIGHT: Final = 8
+"""Elements of a channel that are worth a thread."""
+_PARTS: Final = 128
+"""Blocks that share the elements of a channel, at most."""
 
 
-def _sums(xp: Any, x: Any) -> Any:
-    """The sums of each channel of (N, ..., C)."""
-    return xp.sum(x, axis=tuple(range(x.ndim - 1)), dtype=x.dtype)
+class _Layout:
+    """How the elements of channels lie: as (outer, channels, inner)."""
+
+    def __init__(self, shape: tuple[int, ...], data_format: str) -> None:
+        axis = channel_axis(data_format) % len(shape)
+        self.channels = shape[axis]
+        self.inner = prod(shape[axis + 1 :])
+        self.count = prod(shape[:axis]) * self.inner
+        width = min(_LANES, 1 << (self.channels - 1).bit_length()) if self.channels else 1
+        self.lanes = width if self.inner == 1 else 1
+        heap = THREADS // self.lanes * _HEIGHT
+        self.parts = max(1, min(_PARTS, -(-self.count // heap)))
 
 
-def _in_layout(xp: Any, x: Any, data_format: str) -> Any:
-    return xp.ascontiguousarray(xp.moveaxis(x, -1, channel_axis(data_format)))
+def _statistics(
+    program: Program, name: str, xp: Any, layout: _Layout, width: int, *arrays: Any
+) -> Any:
+    """What the blocks find of each channel, `width` numbers each."""
+    found = xp.empty((layout.parts, layout.channels, width), program.wide)
+    if layout.channels:
+        grid = (-(-layout.channels // layout.lanes), layout.parts)
+        sizes = (layout.channels, layout.inner, layout.count, layout.lanes)
+        program.launch(name, grid, THREADS, *arrays, found, *sizes)
+    return found
+
+
+class _BatchNorm:
+    """The launches of one node."""
+
+    def __init__(self, node: Node, device: Device, source: Source) -> None:
+        self.xp = device.xp
+        self.data_format = node.attrs["data_format"]
+        self.epsilon = float(node.attrs["epsilon"])
+        types = node.attrs
+        self.kind: np.dtype[Any] = types.get("U", types["T"]).numpy
+        self.program = source.program(device.xp, T=types["T"].numpy, U=self.kind)
+
+    def vectors(self, count: int, channels: int, dtype: np.dtype[Any]) -> list[Any]:
+        """Vectors of a number for each channel."""
+        return [self.xp.empty(channels, dtype) for _ in range(count)]
+
+    def nothing(self, count: int) -> tuple[Any, ...]:
+        """Results without elements."""
+        return tuple([self.xp.empty(0, self.kind) for _ in range(count)])
 
 
 @gpu_kernel("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", types=_TYPES)
 def _batch_norm(node: Node, device: Device) -> KernelFunction:
-    op, data_format, xp = node.type, node.attrs["data_format"], device.xp
-    epsilon, training = node.attrs["epsilon"], node.attrs["is_training"]
-    reserved = len(node.outputs) - 3
+    op, way, xp = node.type, _BatchNorm(node, device, _FORWARD), device.xp
+    training, reserved = node.attrs["is_training"], len(node.outputs) - 3
+    program = way.program
 
     def run(x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
-        x = channels_last(xp, x, data_format)
-        _check_vectors(op, x.shape[-1], scale, offset)
-        unbiased = variance
+        x, layout = xp.ascontiguousarray(x), _Layout(x.shape, way.data_format)
+        channels = layout.channels
+        _check_vectors(op, channels, scale, offset)
+        center, factor = way.vectors(2, channels, program.wide)
+        unbiased, tail = variance, (center, factor, way.epsilon)
         if training:
-            rows = x.size // x.shape[-1] if x.size else 0
-            count = x.dtype.type(max(rows, 1))
-            mean = _sums(xp, x) / count
-            centered = x - mean
-            variance = _sums(xp, xp.square(centered)) / count
-            unbiased = variance * variance.dtype.type(rows / max(rows - 1, 1))
+            found = _statistics(program, "moments_of_parts", xp, layout, 3, x)
+            mean, variance, unbiased = way.vectors(3, channels, way.kind)
+            to = (scale, mean, variance, unbiased)
+            program.over("moments", channels, found, *to, *tail, layout.count, layout.parts)
         else:
-            _check_vectors(op, x.shape[-1], mean, variance)
-            centered = x - mean
-        factor = scale / xp.sqrt(variance + variance.dtype.type(epsilon))
-        y = _in_layout(xp, centered * factor + offset, data_format)
-        extra = tuple(xp.zeros(0, scale.dtype) for _ in range(reserved - 2))
-        return (y, mean, unbiased, mean, variance, *extra)
+            _check_vectors(op, channels, mean, variance)
+            program.over("given_moments", channels, scale, mean, variance, *tail)
+        y = xp.empty(x.shape, x.dtype)
+        where = (channels, layout.inner)
+        program.over("normalize", x.size, x, center, factor, offset, y, *where)
+        return (y, mean, unbiased, mean, variance, *way.nothing(reserved - 2))
 
     return run
+
+
+class _BatchNormGrad(_BatchNorm):
+    """The launches of the gradients of one node."""
+
+    def __init__(self, node: Node, device: Device) -> None:
+        super().__init__(node, device, _BACKWARD)
+        self.op = node.type
+        self.training = bool(node.attrs["is_training"])
+        dtype = node.attrs["T"].numpy
+        found = cudnn_norm.gradients(device, self.data_format, dtype, self.kind)
+        self.library = found if self.training else None
+
+    def check(self, grad: Any, x: Any, *vectors: Any) -> tuple[Any, Any, _Layout]:
+        """The images in C order, and how their channels lie."""
+        if grad.shape != x.shape:
+            raise errors.InvalidArgumentError(
+                f"{self.op} requires y_backprop and x of one shape, got {list(grad.shape)} and "
+                f"{list(x.shape)}"
+            )
+        layout = _Layout(x.shape, self.data_format)
+        _check_vectors(self.op, layout.channels, *vectors)
+        return self.xp.ascontiguousarray(grad), self.xp.ascontiguousarray(x), layout
+
+    def by_library(self, grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any) -> Any:
+        """By cuDNN, which takes no images without elements."""
+        assert self.library is not None
+        if not x.size:
+            return self.by_launches(grad, x, scale, mean, variance)
+        grad, x, layout = self.check(grad, x, scale, mean, variance)
+        inverse, by_scale, by_offset = self.vectors(3, layout.channels, self.kind)
+        self.program.over("inverse_roots", layout.channels, variance, inverse, self.epsilon)
+        by_x = self.xp.empty(x.shape, x.dtype)
+        self.library(
+            grad=grad, x=x, scale=scale, mean=mean, inverse=inverse,
+            by_x=by_x, by_scale=by_scale, by_offset=by_offset,
+        )  # fmt: skip
+        return by_x, by_scale, by_offset, *self.nothing(2)
+
+    def by_launches(self, grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any) -> Any:
+        """By three launches: sums of parts, sums, and the gradient of each element."""
+        grad, x, layout = self.check(grad, x, scale, mean, variance)
+        program, channels = self.program, layout.channels
+        found = _statistics(program, "sums_of_parts", self.xp, layout, 2, grad, x, mean)
+        by_scale, by_offset = self.vectors(2, channels, self.kind)
+        rates = self.vectors(3, channels, program.wide)
+        to = (scale, variance, by_scale, by_offset, *rates, self.epsilon)
+        program.over("sums", channels, found, *to, layout.count, layout.parts)
+        result, where = self.xp.empty(x.shape, x.dtype), (self.training, channels, layout.inner)
+        program.over("by_input", x.size, grad, x, mean, *rates, result, *where)
+        return result, by_scale, by_offset, *self.nothing(2)
 
 
 @gpu_kernel("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3", types=_TYPES)
 def _batch_norm_grad(node: Node, device: Device) -> KernelFunction:
-    op, data_format, xp = node.type, node.attrs["data_format"], device.xp
-    epsilon, training = node.attrs["epsilon"], node.attrs["is_training"]
-
-    def run(grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any) -> Any:
-        if grad.shape != x.shape:
-            raise errors.InvalidArgumentError(
-                f"{op} requires y_backprop and x of one shape, got {list(grad.shape)} and "
-                f"{list(x.shape)}"
-            )
-        upstream, x = channels_last(xp, grad, data_format), channels_last(xp, x, data_format)
-        _check_vectors(op, x.shape[-1], scale, mean, variance)
-        inverse = variance.dtype.type(1) / xp.sqrt(variance + variance.dtype.type(epsilon))
-        centered = x - mean
-        by_offset = _sums(xp, upstream)
-        by_scale = _sums(xp, upstream * centered) * inverse
-        result = upstream
-        if training:
-            count = x.dtype.type(max(x.size // x.shape[-1], 1)) if x.size else x.dtype.type(1)
-            result = upstream - by_offset / count - centered * (inverse * by_scale / count)
-        by_x = _in_layout(xp, result * (scale * inverse), data_format)
-        return by_x, by_scale, by_offset, xp.zeros(0, scale.dtype), xp.zeros(0, scale.dtype)
-
-    return run
+    way = _BatchNormGrad(node, device)
+    preferred = None if way.library is None else way.by_library
+    what = "the gradient of a batch normalization, which is now a generated kernel"
+    return cudnn.either(preferred, way.by_launches, what)
 
 
 # ------------------------------------------------------------- local response normalization
 
 
-def _near(xp: Any, x: Any, radius: int) -> Any:
-    """Sums over the window of each channel of (N, ..., C)."""
-    total, channels = x.copy(), x.shape[-1]
-    for distance in range(1, min(radius, channels - 1) + 1):
-        total[..., distance:] += x[..., :-distance]
-        total[..., :-distance] += x[..., distance:]
-    return total
-
-
-def _norms(xp: Any, node: Node, x: Any) -> Any:
-    attrs, kind = node.attrs, x.dtype.type
-    squares = _near(xp, xp.square(x), attrs["depth_radius"])
-    return squares * kind(attrs["alpha"]) + kind(attrs["bias"])
-
-
 @gpu_kernel("LRN", types=_TYPES)
 def _lrn(node: Node, device: Device) -> KernelFunction:
-    xp, beta = device.xp, node.attrs["beta"]
+    xp, attrs = device.xp, node.attrs
+    program = _LRN.program(xp, T=attrs["T"].numpy)
+    numbers = [attrs["depth_radius"], *(float(attrs[key]) for key in ("bias", "alpha", "beta"))]
 
     def run(x: Any) -> Any:
-        x = widened(x)
-        return x * xp.power(_norms(xp, node, x), x.dtype.type(-beta))
+        x, y = xp.ascontiguousarray(x), xp.empty(x.shape, x.dtype)
+        program.over("lrn", x.size, x, y, x.shape[-1], *numbers)
+        return y
 
     return run
 
@@ -115,13 +184,18 @@ def _lrn(node: Node, device: Device) -> KernelFunction:
 @gpu_kernel("LRNGrad", types=_TYPES)
 def _lrn_grad(node: Node, device: Device) -> KernelFunction:
     xp, attrs = device.xp, node.attrs
+    program = _LRN.program(xp, T=attrs["T"].numpy)
+    radius, bias = attrs["depth_radius"], float(attrs["bias"])
+    alpha, beta = float(attrs["alpha"]), float(attrs["beta"])
 
-    def run(grad: Any, x: Any, y: Any) -> Any:
-        grad, x, y = widened(grad), widened(x), widened(y)
-        kind = x.dtype.type
-        norms = _norms(xp, node, x)
-        shares = _near(xp, grad * y / norms, attrs["depth_radius"])
-        scaled = grad * xp.power(norms, kind(-attrs["beta"]))
-        return scaled - x * shares * kind(2 * attrs["alpha"] * attrs["beta"])
+    def run(*inputs: Any) -> Any:
+        grad, x, y = [xp.ascontiguousarray(value) for value in inputs]
+        norms, shares = (xp.empty(x.shape, program.wide) for _ in range(2))
+        size, channels, result = x.size, x.shape[-1], xp.empty(x.shape, x.dtype)
+        to = (norms, shares, channels, radius)
+        program.over("lrn_shares", size, grad, x, y, *to, bias, alpha)
+        rates = (beta, 2 * alpha * beta)
+        program.over("lrn_grad", size, grad, x, norms, shares, result, channels, radius, *rates)
+        return result
 
     return run

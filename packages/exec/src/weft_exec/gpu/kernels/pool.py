@@ -1,142 +1,147 @@
-"""GPU kernels of pools: one pass over the input for each position in the window."""
+"""GPU kernels of pools: one launch each, of a thread for each element of the result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.gpu.kernels.reduction import widened
+from weft_exec.gpu.generated import THREADS, Program, Source
 from weft_exec.gpu.registration import INTEGERS, REAL, gpu_kernel
 from weft_exec.kernels.pool import _Fit, _Pool
 from weft_exec.kernels.registry import KernelFunction
-from weft_exec.kernels.sliding import tap_slices
 
 if TYPE_CHECKING:
     from weft_exec.device import Device
     from weft_graph.node import Node
 
-Index = tuple[slice, ...]
+_MAX: Final = Source("max_pool", T=(*REAL, *INTEGERS))
+_AVG: Final = Source("avg_pool", T=REAL)
+_BY_PLACE: Final = Source("argmax_grad", T=(*REAL, *INTEGERS))
+_AXES: Final = 5
+_TYPES: Final = {"T": (*REAL, *INTEGERS)}
 
 
-def _taps(fit: _Fit) -> Iterator[tuple[Index, Index]]:
-    """For each position in the window: the outputs that it belongs to, the inputs it meets."""
-    pool = fit.pool
-    for tap in pool.taps:
-        places = [
-            tap_slices(t, n, s, b, c)
-            for t, n, s, b, c in zip(
-                tap, fit.shape, pool.strides, fit.before, fit.counts, strict=True
-            )
-        ]
-        if all(out.stop > out.start for out, _ in places):
-            yield tuple(out for out, _ in places), tuple(at for _, at in places)
+def _numbers(fit: _Fit) -> list[int]:
+    """What the sources call WINDOWS: the numbers of a pool, as of five axes."""
+    pool, lead = fit.pool, _AXES - len(fit.shape)
+    return [
+        *(1,) * lead, *fit.shape, *(1,) * lead, *fit.counts, *(1,) * lead, *pool.ksize,
+        *(1,) * lead, *pool.strides, *(0,) * lead, *fit.before,
+    ]  # fmt: skip
 
 
-def _largest(xp: Any, fit: _Fit, x: Any) -> Any:
-    low = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-    result = xp.full(fit.counts, low, x.dtype)
-    for outs, ins in _taps(fit):
-        result[outs] = xp.maximum(result[outs], x[ins])
-    return result
+class _Pooling:
+    """The launches of one node."""
+
+    def __init__(self, node: Node, device: Device, source: Source) -> None:
+        self.pool = _Pool(node, device)
+        self.xp = device.xp
+        self._source = source
+        self._dtype = node.attrs["T"].numpy
+        read = node.attrs.get("TInput")
+        self._mixed = read is not None and read.numpy != self._dtype
+        if self._mixed:
+            self._dtype = np.dtype(np.float64)
+        self.program: Program = source.program(device.xp, T=self._dtype)
+
+    def whole(self, *arrays: Any) -> list[Any]:
+        """The arrays in C order; those of a node with two types in one that holds both."""
+        if self._mixed:
+            arrays = tuple([array.astype(self._dtype) for array in arrays])
+        return [self.xp.ascontiguousarray(array) for array in arrays]
+
+    def new(self, shape: tuple[int, ...]) -> Any:
+        """An array for the results of a kernel."""
+        return self.xp.empty(shape, self._dtype)
+
+    def run(self, name: str, fit: _Fit, size: int, *args: Any) -> None:
+        """Launch a thread for each of `size` elements."""
+        self.program.over(name, size, *args, *_numbers(fit))
 
 
-def _winners(xp: Any, fit: _Fit, x: Any, y: Any) -> Iterator[tuple[Index, Index, Any]]:
-    """For each position in the window: outputs, inputs, and where it is the first maximum."""
-    free = xp.ones(fit.counts, np.bool_)
-    for outs, ins in _taps(fit):
-        a, b = x[ins], y[outs]
-        here = a == b
-        if x.dtype.kind == "f":
-            here |= xp.isnan(a) & xp.isnan(b)  # a NaN is its window's maximum
-        here &= free[outs]
-        free[outs] &= ~here
-        yield outs, ins, here
-
-
-@gpu_kernel("MaxPool", "MaxPool3D", types={"T": (*REAL, *INTEGERS)})
+@gpu_kernel("MaxPool", "MaxPool3D", types=_TYPES)
 def _max_pool(node: Node, device: Device) -> KernelFunction:
-    pool, xp = _Pool(node, device), device.xp
-    return lambda x: _largest(xp, pool.fit(x.shape), x)
-
-
-@gpu_kernel("MaxPoolGrad", "MaxPool3DGrad", types={"T": (*REAL, *INTEGERS), "TInput": REAL})
-def _max_pool_grad(node: Node, device: Device) -> KernelFunction:
-    pool, xp = _Pool(node, device), device.xp
-
-    def run(x: Any, y: Any, grad: Any) -> Any:
-        fit = pool.fit(x.shape)
-        fit.require("orig_output", y.shape, fit.counts)
-        fit.require("grad", grad.shape, fit.counts)
-        grad = widened(grad)
-        result = xp.zeros(x.shape, grad.dtype)
-        for outs, ins, here in _winners(xp, fit, x, y):
-            result[ins] += xp.where(here, grad[outs], grad.dtype.type(0))
-        return result
-
-    return run
-
-
-@gpu_kernel("MaxPoolGradGrad", "MaxPool3DGradGrad", types={"T": (*REAL, *INTEGERS)})
-def _max_pool_grad_grad(node: Node, device: Device) -> KernelFunction:
-    pool, xp = _Pool(node, device), device.xp
-
-    def run(x: Any, y: Any, grad: Any) -> Any:
-        fit = pool.fit(x.shape)
-        fit.require("orig_output", y.shape, fit.counts)
-        fit.require("grad", grad.shape, x.shape)
-        result = xp.zeros(y.shape, y.dtype)
-        for outs, ins, here in _winners(xp, fit, x, y):
-            result[outs] = xp.where(here, grad[ins], result[outs])
-        return result
-
-    return run
-
-
-def _numbers(xp: Any, shape: tuple[int, ...], with_batch: bool) -> Any:
-    image = prod(shape[1:])
-    numbers = xp.arange(prod(shape) if with_batch else image, dtype=np.int64)
-    return xp.broadcast_to(numbers.reshape(-1 if with_batch else 1, *shape[1:]), shape)
-
-
-@gpu_kernel("MaxPoolWithArgmax", types={"T": (*REAL, *INTEGERS)})
-def _max_pool_with_argmax(node: Node, device: Device) -> KernelFunction:
-    pool, xp = _Pool(node, device), device.xp
-    with_batch = node.attrs["include_batch_in_index"]
+    way = _Pooling(node, device, _MAX)
 
     def run(x: Any) -> Any:
-        fit = pool.fit(x.shape)
-        y = _largest(xp, fit, x)
-        places = xp.zeros(fit.counts, np.int64)
-        numbers: Any = _numbers(xp, x.shape, with_batch) if x.size else None
-        for outs, ins, here in _winners(xp, fit, x, y) if x.size else ():
-            places[outs] = xp.where(here, numbers[ins], places[outs])
+        fit = way.pool.fit(x.shape)
+        (x,), y = way.whole(x), way.new(fit.counts)
+        way.run("max_pool", fit, y.size, x, y)
+        return y
+
+    return run
+
+
+@gpu_kernel("MaxPoolGrad", "MaxPool3DGrad", types={**_TYPES, "TInput": REAL})
+def _max_pool_grad(node: Node, device: Device) -> KernelFunction:
+    way = _Pooling(node, device, _MAX)
+
+    def run(x: Any, y: Any, grad: Any) -> Any:
+        fit = way.pool.fit(x.shape)
+        fit.require("orig_output", y.shape, fit.counts)
+        fit.require("grad", grad.shape, fit.counts)
+        result = way.new(x.shape)
+        way.run("max_pool_grad", fit, x.size, *way.whole(x, y, grad), result)
+        return result
+
+    return run
+
+
+@gpu_kernel("MaxPoolGradGrad", "MaxPool3DGradGrad", types=_TYPES)
+def _max_pool_grad_grad(node: Node, device: Device) -> KernelFunction:
+    way = _Pooling(node, device, _MAX)
+
+    def run(x: Any, y: Any, grad: Any) -> Any:
+        fit = way.pool.fit(x.shape)
+        fit.require("orig_output", y.shape, fit.counts)
+        fit.require("grad", grad.shape, x.shape)
+        result = way.new(fit.counts)
+        way.run("max_pool_grad_grad", fit, y.size, *way.whole(x, y, grad), result)
+        return result
+
+    return run
+
+
+@gpu_kernel("MaxPoolWithArgmax", types=_TYPES)
+def _max_pool_with_argmax(node: Node, device: Device) -> KernelFunction:
+    way, with_batch = _Pooling(node, device, _MAX), node.attrs["include_batch_in_index"]
+
+    def run(x: Any) -> Any:
+        fit = way.pool.fit(x.shape)
+        (x,), y = way.whole(x), way.new(fit.counts)
+        places = way.xp.empty(fit.counts, np.int64)
+        image = x.size if with_batch else prod(x.shape[1:])
+        way.run("max_pool_with_argmax", fit, y.size, x, y, places, image)
         return y, places
 
     return run
 
 
-@gpu_kernel("MaxPoolGradWithArgmax", types={"T": (*REAL, *INTEGERS)})
+@gpu_kernel("MaxPoolGradWithArgmax", types=_TYPES)
 def _max_pool_grad_with_argmax(node: Node, device: Device) -> KernelFunction:
-    from weft_exec.gpu.kernels.scatter import add_rows
-
-    pool, xp = _Pool(node, device), device.xp
-    with_batch = node.attrs["include_batch_in_index"]
+    way, with_batch = _Pooling(node, device, _BY_PLACE), node.attrs["include_batch_in_index"]
+    xp = device.xp
 
     def run(x: Any, grad: Any, argmax: Any) -> Any:
-        fit = pool.fit(x.shape)
+        fit = way.pool.fit(x.shape)
         fit.require("grad", grad.shape, fit.counts)
         fit.require("argmax", argmax.shape, fit.counts)
-        grad = widened(grad)
-        result = xp.zeros(x.size, grad.dtype)
-        places = argmax.astype(np.int64)
-        if not with_batch:
-            images = xp.arange(x.shape[0], dtype=np.int64) * prod(x.shape[1:])
-            places = places + images.reshape(-1, 1, 1, 1)
-        add_rows(xp, result, places.reshape(-1), grad.reshape(-1))
-        return result.reshape(x.shape)
+        size, count, result = x.size, grad.size, way.new(x.shape)
+        if not count:
+            result.fill(0)
+            return result
+        (grad,), places = way.whole(grad), xp.ascontiguousarray(argmax.astype(np.int64))
+        where = (0, 0) if with_batch else (prod(x.shape[1:]), prod(fit.counts[1:]))
+        way.run("collect", fit, size, grad, places, result, *where)
+        blocks = -(-count // THREADS)
+        found = xp.empty(blocks, np.uint8)
+        way.run("look_for_strangers", fit, count, places, found, *where, size)
+        numbers = (blocks, THREADS, *where, size, *_numbers(fit), count)
+        args = (grad, places, found, result, *numbers)
+        way.program.launch("add_strangers", (1,), THREADS, *args)
+        return result
 
     return run
 
@@ -144,45 +149,29 @@ def _max_pool_grad_with_argmax(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------------- means
 
 
-def _window_sizes(xp: Any, fit: _Fit, dtype: np.dtype[Any]) -> Any:
-    """How many positions of each window are inside the input; broadcasts to the output."""
-    total, pool, rank = xp.ones((), dtype), fit.pool, len(fit.shape)
-    for axis in pool.active:
-        positions = np.arange(fit.counts[axis]) * pool.strides[axis] - fit.before[axis]
-        low = np.maximum(positions, 0)
-        high = np.minimum(positions + pool.ksize[axis], fit.shape[axis])
-        inside = xp.asarray((high - low).astype(dtype))
-        total = total * inside.reshape((-1,) + (1,) * (rank - 1 - axis))
-    return total
-
-
 @gpu_kernel("AvgPool", "AvgPool3D", types={"T": REAL})
 def _avg_pool(node: Node, device: Device) -> KernelFunction:
-    pool, xp = _Pool(node, device), device.xp
+    way = _Pooling(node, device, _AVG)
 
     def run(x: Any) -> Any:
-        fit, x = pool.fit(x.shape), widened(x)
-        total = xp.zeros(fit.counts, x.dtype)
-        for outs, ins in _taps(fit):
-            total[outs] += x[ins]
-        return total / _window_sizes(xp, fit, x.dtype)
+        fit = way.pool.fit(x.shape)
+        (x,), y = way.whole(x), way.new(fit.counts)
+        way.run("avg_pool", fit, y.size, x, y)
+        return y
 
     return run
 
 
 @gpu_kernel("AvgPoolGrad", "AvgPool3DGrad", host=(0,), types={"T": REAL})
 def _avg_pool_grad(node: Node, device: Device) -> KernelFunction:
-    pool, xp = _Pool(node, device), device.xp
+    way = _Pooling(node, device, _AVG)
 
     def run(sizes: Any, grad: Any) -> Any:
         shape = tuple(int(n) for n in sizes)
-        fit = pool.fit(shape)
+        fit = way.pool.fit(shape)
         fit.require("grad", grad.shape, fit.counts)
-        grad = widened(grad)
-        part = grad / _window_sizes(xp, fit, grad.dtype)
-        result = xp.zeros(shape, grad.dtype)
-        for outs, ins in _taps(fit):
-            result[ins] += part[outs]
+        (grad,), result = way.whole(grad), way.new(shape)
+        way.run("avg_pool_grad", fit, result.size, grad, result)
         return result
 
     return run

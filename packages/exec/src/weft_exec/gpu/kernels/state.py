@@ -6,6 +6,7 @@ as step counters, are in the host's, whichever device they were asked for: who r
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,6 +32,7 @@ _ALL: Final = range(16)
 adopt("Variable", "VariableV2", "VarHandleOp", "IsVariableInitialized", "ReadVariableOp")
 adopt("VarIsInitializedOp", "VariableShape", "DestroyResourceOp", "DisableCopyOnRead")
 adopt("Assign", "AssignVariableOp", "InitializedValue", "ResourceInitializedValue", data=_ALL)
+importlib.import_module("weft_exec.gpu.kernels.training")  # it puts its own in their place
 adopt(
     *(op for op, where in registered_kernels() if where == TYPE and "Apply" in op),
     data=_ALL,

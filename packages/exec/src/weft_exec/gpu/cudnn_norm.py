@@ -1,0 +1,89 @@
+"""Gradients of batch normalization by cuDNN, in the manner of `cudnn.py`.
+
+Only these: cuDNN's engines read an image once that the generated kernels read twice. Its forward
+graph hands out 1 / sqrt(variance + epsilon) alone, which is not enough for the variances that the
+op returns, and to apply given statistics is one pass either way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.gpu.cudnn import Cudnn, Sizes, element_type, library_of
+from weft_graph.ops.windows import channel_axis
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+
+_FLOAT = np.dtype(np.float32)
+
+
+def _in_order(shape: Sizes, data_format: str) -> tuple[list[int], list[int]]:
+    """Sizes and strides in elements of an array in C order, in cuDNN's order (N, C, ...)."""
+    axis = channel_axis(data_format) % len(shape)
+    steps = [1]
+    for size in reversed(shape[1:]):
+        steps.append(steps[-1] * size)
+    steps.reverse()
+    order = [0, axis, *(at for at in range(1, len(shape)) if at != axis)]
+    return [shape[at] for at in order], [steps[at] for at in order]
+
+
+class _Gradients:
+    """The graphs of one node."""
+
+    def __init__(self, library: Cudnn, data_format: str, dtype: np.dtype[Any]) -> None:
+        self.library = library
+        self.data_format = data_format
+        self.dtype = dtype
+
+    def build(self, graph: Any, shape: Sizes) -> dict[str, Any]:
+        """The tensors of the graph for inputs of a shape, by name."""
+        module = self.library.module
+        sizes, steps = _in_order(shape, self.data_format)
+        channels, ones = sizes[1], [1] * (len(sizes) - 2)
+        flat, flat_steps = [1, channels, *ones], [channels, 1, *[channels] * len(ones)]
+        image_type, kind = element_type(module, self.dtype), element_type(module, _FLOAT)
+        images = {"dim": sizes, "stride": steps, "data_type": image_type}
+        vectors = {"dim": flat, "stride": flat_steps, "data_type": kind}
+        named = {name: graph.tensor(name=name, **images) for name in ("grad", "x")}
+        for name in ("scale", "mean", "inverse"):
+            named[name] = graph.tensor(name=name, **vectors)
+        found = graph.batchnorm_backward(
+            grad=named["grad"],
+            input=named["x"],
+            scale=named["scale"],
+            mean=named["mean"],
+            inv_variance=named["inverse"],
+        )
+        for name, tensor in zip(("by_x", "by_scale", "by_offset"), found, strict=True):
+            of = images if name == "by_x" else vectors
+            tensor.set_output(True).set_data_type(of["data_type"])
+            tensor.set_dim(of["dim"]).set_stride(of["stride"])
+            named[name] = tensor
+        return named
+
+    def run(self, **values: Any) -> None:
+        """Execute the graph on arrays in C order by the names of its tensors."""
+        shape = values["x"].shape
+        key = ("batchnorm_backward", self.dtype.str, self.data_format, shape)
+        self.library.run(key, lambda graph: self.build(graph, shape), values)
+
+
+def gradients(
+    device: Device, data_format: str, dtype: np.dtype[Any], kind: np.dtype[Any]
+) -> Callable[..., None] | None:
+    """What computes gradients in training, or None where cuDNN is not at hand.
+
+    Args:
+      dtype: of the image, `kind` that of the vectors.
+    Returns: a function of arrays in C order: grad, x, scale, mean and inverse, which is
+      1 / sqrt(variance + epsilon), and of those that it fills: by_x, by_scale and by_offset.
+    """
+    if dtype not in (np.dtype(np.float16), _FLOAT) or kind != _FLOAT:
+        return None
+    library = library_of(device)
+    return None if library is None else _Gradients(library, data_format, dtype).run

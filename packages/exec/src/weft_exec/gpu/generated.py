@@ -1,0 +1,159 @@
+"""CUDA kernels as text, made for the element types that a node has.
+
+The sources are in `cuda/`, one file for each family, over names of types: `I` for sizes and
+positions, `W` for what is computed in, and those that a `Source` names, such as `T` for elements.
+A text begins with what its names stand for; CuPy compiles it when a kernel of it is first launched,
+and keeps what it compiled in memory and on the disk.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from weft_tensor import errors
+
+THREADS: Final = 256
+"""Threads of a block, at most; a power of two."""
+
+_FOLDER: Final = Path(__file__).parent / "cuda"
+_LARGE: Final = 1 << 30
+"""Numbers from which on positions are of 64 bits."""
+_ROW_BLOCKS: Final = 1 << 20
+_INCLUDE: Final = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
+_NAMES: Final = {
+    "float16": "__half",
+    "float32": "float",
+    "float64": "double",
+    "int8": "signed char",
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
+}
+"""CUDA's names of element types."""
+_INDICES: Final = ("int32", "int64")
+
+
+@cache
+def _text(file: str) -> str:
+    text = (_FOLDER / file).read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda found: _text(found[1]), text)
+
+
+def _wide(types: Sequence[str]) -> str:
+    """What is computed in: float32 for float16, float64 where there is any, else the type."""
+    floating = [name for name in types if name.startswith("float")]
+    if not floating:
+        return types[0]
+    return "float64" if "float64" in floating else "float32"
+
+
+class Source:
+    """The kernels of one file, for the types that its names may stand for.
+
+    Args:
+      file: its name, without the suffix.
+      types: names of element types by the name that the file has for them; the first name's and
+        other floating types decide what is computed in.
+    """
+
+    every: Final[list[Source]] = []
+
+    def __init__(self, file: str, **types: Sequence[str]) -> None:
+        self.file = file
+        self.types: Mapping[str, Sequence[str]] = types
+        Source.every.append(self)
+
+    def text(self, types: Mapping[str, str], index: str) -> str:
+        """The source for some types, and for positions of type `index`."""
+        named = {**types, "W": _wide(list(types.values())), "I": index}
+        lines = [f"typedef {_NAMES[dtype]} {name};" for name, dtype in named.items()]
+        if "float16" in types.values():
+            lines.insert(0, "#include <cuda_fp16.h>\n#define WEFT_HALF")
+        return "\n".join([*lines, _text(f"{self.file}.cu")])
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """A label and the text for each choice of types."""
+        for chosen in product(*self.types.values(), _INDICES):
+            types = dict(zip(self.types, chosen[:-1], strict=True))
+            yield " ".join([self.file, *chosen]), self.text(types, chosen[-1])
+
+    def program(self, xp: Any, **types: Any) -> Program:
+        """The kernels for element types, given as dtypes."""
+        names = {name: np.dtype(types[name]).name for name in self.types}
+        return Program(xp, self, names)
+
+
+class Program:
+    """The kernels of a source for some element types.
+
+    Arguments of launches are arrays in C order, and numbers: ints are passed as positions, floats
+    in the type that is computed in.
+
+    Attributes:
+      wide: the type that is computed in.
+    """
+
+    def __init__(self, xp: Any, source: Source, types: Mapping[str, str]) -> None:
+        self.wide: np.dtype[Any] = np.dtype(_wide(list(types.values())))
+        self._xp = xp
+        self._source = source
+        self._types = types
+        self._made: dict[tuple[str, str], Any] = {}
+
+    def over(self, name: str, size: int, *args: Any) -> None:
+        """Launch a thread for each of `size` elements; the size is the kernel's last argument."""
+        if size:
+            self.launch(name, (-(-size // THREADS),), THREADS, *args, size)
+
+    def rows(self, name: str, rows: int, length: int, *args: Any) -> None:
+        """Launch blocks that share `rows` rows; the last arguments are rows and length."""
+        if rows and length:
+            grid = (min(rows, _ROW_BLOCKS),)
+            self.launch(name, grid, threads_for(length), *args, rows, length)
+
+    def launch(self, name: str, grid: tuple[int, ...], threads: int, *args: Any) -> None:
+        """Launch blocks of `threads` threads."""
+        index = self._index(name, args)
+        function = self._made.get((name, index))
+        if function is None:
+            text = self._source.text(self._types, index)
+            function = self._made[name, index] = self._xp.RawKernel(text, name)
+        number = np.dtype(index).type
+        given = [self._argument(value, number) for value in args]
+        function(grid, (threads,), tuple(given))
+
+    def _index(self, name: str, args: Sequence[Any]) -> str:
+        """The type that holds all sizes and positions."""
+        index = "int32"
+        for value in args:
+            size = value
+            if isinstance(value, self._xp.ndarray):
+                size = value.size
+                if not value.flags.c_contiguous:
+                    raise errors.InternalError(f"{name}: an array is not in C order")
+            if isinstance(size, int) and abs(size) >= _LARGE:
+                index = "int64"
+        return index
+
+    def _argument(self, value: Any, number: Any) -> Any:
+        if isinstance(value, int):
+            return number(value)
+        if isinstance(value, float):
+            return self.wide.type(value)
+        return value
+
+
+def threads_for(length: int) -> int:
+    """Threads of a block for a row: a power of two from 32 on."""
+    return min(THREADS, max(32, 1 << (length - 1).bit_length()))

@@ -1,0 +1,95 @@
+"""GPU kernels of dense updates of optimizers: one launch each, over a variable and its slots.
+
+Those of complex types, and sparse ones, are the CPU's bodies over the functions of CuPy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_exec.gpu.device import TYPE, GpuDevice
+from weft_exec.gpu.generated import Source
+from weft_exec.gpu.registration import REAL
+from weft_exec.kernels import training
+from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernels_of
+from weft_exec.resources import VariableState
+from weft_graph.ops.training import UpdateRule, op_type, op_types
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.device import Device
+    from weft_graph.node import Node
+
+_SOURCE: Final = Source("update", T=REAL)
+_NAMES: Final = {
+    "GradientDescent": "gradient_descent",
+    "ProximalGradientDescent": "proximal_gradient_descent",
+    "Momentum": "momentum",
+    "Adagrad": "adagrad",
+    "AdagradV2": "adagrad_v2",
+    "ProximalAdagrad": "proximal_adagrad",
+    "AdagradDA": "adagrad_da",
+    "Adadelta": "adadelta",
+    "Ftrl": "ftrl",
+    "FtrlV2": "ftrl_v2",
+    "Adam": "adam",
+    "RMSProp": "rmsprop",
+    "CenteredRMSProp": "centered_rmsprop",
+}
+
+
+def _check(names: tuple[str, ...], arrays: tuple[Any, ...], numbers: dict[str, Any]) -> None:
+    for name, array in zip(names, arrays, strict=True):
+        if array.shape != arrays[0].shape:
+            raise errors.InvalidArgumentError(
+                f"requires {name} to have the shape of {names[0]}, "
+                f"got {list(arrays[0].shape)} and {list(array.shape)}"
+            )
+    for name, value in numbers.items():
+        if value.shape:
+            raise errors.InvalidArgumentError(
+                f"requires {name} to be a scalar, got shape {list(value.shape)}"
+            )
+
+
+def _factory(rule: UpdateRule, resource: bool, plain: KernelFactory) -> KernelFactory:
+    """A factory of one launch for a rule, or the plain one for complex types."""
+    count = len(rule.states)
+    of_grad = next(name for name in rule.dense if name in ("grad", "delta"))
+    names = (*rule.states, of_grad)
+
+    def make(node: Node, device: Device) -> KernelFunction:
+        if node.attrs["T"].name not in REAL or not isinstance(device, GpuDevice):
+            return plain(node, device)
+        xp, name = device.xp, _NAMES[rule.name]
+        program = _SOURCE.program(xp, T=node.attrs["T"].numpy)
+        flags = [bool(node.attrs[attr]) for attr in rule.attrs]
+
+        def run(*inputs: Any) -> Any:
+            states = tuple([training._state(value) for value in inputs[:count]])
+            numbers = dict(zip(rule.dense, inputs[count:], strict=True))
+            given = numbers.pop(of_grad)
+            grad = xp.ascontiguousarray(given).reshape(given.shape)
+
+            def work(*arrays: Any) -> None:
+                _check(names, (*arrays, grad), numbers)
+                program.over(name, grad.size, *arrays, grad, *numbers.values(), *flags)
+
+            if count == 1:
+                states[0].update(work)
+            else:
+                VariableState.update_all(states, work)
+            return None if resource else states[0]
+
+        return run
+
+    return make
+
+
+def _register() -> None:
+    for rule, sparse, resource in op_types():
+        for entry in () if sparse else kernels_of(op_type(rule.name, sparse, resource), TYPE):
+            entry.make = _factory(rule, resource, entry.make)
+
+
+_register()
