@@ -105,27 +105,156 @@ def test_each_device_has_a_limit_of_its_own() -> None:
         np.testing.assert_array_equal(other, result[0])
 
 
-def test_sizes_that_are_not_static_are_about_those_of_what_is_fed(tmp_path: Path) -> None:
-    """A callable is planned before anything is fed; what was measured before helps it."""
-    x = wf.placeholder(wf.float32, [None, 128])
+def chain_of(x: Any, layers: int = LAYERS) -> Any:
     with wf.device("/device:ACCEL:0"):
         y = x
-        for _ in range(LAYERS):
+        for _ in range(layers):
             y = wf.sin(y)
         (gradient,) = wf.gradients(y, x)
-    value = np.linspace(-1, 1, 512 * 128, dtype=np.float32).reshape(SHAPE)
+        return gradient
+
+
+def on_accelerators(count: int = 1) -> Any:
+    return wf.Session(config=wf.ConfigProto(device_count={"ACCEL": count}))
+
+
+VALUES = np.linspace(-1, 1, 512 * 128, dtype=np.float32).reshape(SHAPE)
+
+
+@pytest.mark.parametrize("callable_", [False, True])
+@pytest.mark.parametrize("batches", [[512], [1, 512], [16, 512, 1, 512]], ids=str)
+def test_sizes_that_are_not_static_are_those_of_what_is_fed(
+    batches: list[int], callable_: bool
+) -> None:
+    """A step that was planned for less is planned anew, even where another feed is small."""
+    x, other = wf.placeholder(wf.float32, [None, 128]), wf.placeholder(wf.float32, [None])
+    results = [chain_of(x), other + 1.0]
+    plug_in(1, Limits(memory=24 * VALUE))
+    with on_accelerators() as session:
+        run = session.make_callable(results, [x, other]) if callable_ else None
+        for size in batches:
+            value, one = VALUES[:size], np.ones(1, np.float32)
+            found, _ = run(value, one) if run else session.run(results, {x: value, other: one})
+            assert found.shape == value.shape
+
+
+def test_sizes_that_follow_from_none_are_those_that_were_measured(tmp_path: Path) -> None:
+    count = wf.placeholder(wf.int32, [])
+    x = wf.tile(wf.ones([1, 128]), [count, 1])
+    gradient = chain_of(x)
     plug_in(1, Limits(memory=1000 * VALUE))
     options = wf.GraphOptions(build_cost_model=1)
     config = wf.ConfigProto(device_count={"ACCEL": 1}, graph_options=options)
     with wf.Session(config=config) as session:
-        wanted = session.run(gradient, {x: value})
+        wanted = session.run(gradient, {count: 512})
         session.cost_model.save(tmp_path / "costs")
     plug_in(1, Limits(memory=24 * VALUE))
-    config = wf.ConfigProto(device_count={"ACCEL": 1})
-    with wf.Session(config=config) as session:
-        np.testing.assert_array_equal(session.run(gradient, {x: value}), wanted)
-    with wf.Session(config=config) as session, pytest.raises(errors.ResourceExhaustedError):
-        session.make_callable(gradient, [x])(value)
-    with wf.Session(config=config) as session:
+    with on_accelerators() as session, pytest.raises(errors.ResourceExhaustedError):
+        session.run(gradient, {count: 512})
+    with on_accelerators() as session:
         session.cost_model.load(tmp_path / "costs")
-        np.testing.assert_array_equal(session.make_callable(gradient, [x])(value), wanted)
+        np.testing.assert_array_equal(session.run(gradient, {count: 512}), wanted)
+
+
+def test_values_that_another_device_uses_late_wait_on_the_host() -> None:
+    x = wf.placeholder(wf.float32, SHAPE)
+    y, kept = x, []
+    with wf.device("/device:ACCEL:0"):
+        for _ in range(30):
+            y = wf.sin(y)
+            kept.append(y)
+    with wf.device("/device:ACCEL:1"):
+        for value in reversed(kept):
+            y = wf.cos(y) + value
+    results = []
+    for room in (1000, 12):
+        boards = plug_in(2, Limits(memory=room * VALUE))
+        with on_accelerators(2) as session:
+            results.append(session.run(y, {x: VALUES}))
+            assert all(b.memory.statistics().peak_bytes_in_use <= room * VALUE for b in boards)
+    np.testing.assert_array_equal(*results)
+
+
+def test_what_is_fed_is_brought_again() -> None:
+    inputs = [wf.placeholder(wf.float32, SHAPE) for _ in range(12)]
+    with wf.device("/device:ACCEL:0"):
+        y = inputs[0]
+        for value in inputs:
+            y = wf.sin(y + value)
+        for _ in range(30):
+            y = wf.cos(y)
+        for value in inputs:
+            y = wf.sin(y * value)
+    results = []
+    for room in (1000, 10):
+        plug_in(1, Limits(memory=room * VALUE))
+        with on_accelerators() as session:
+            results.append(session.run(y, dict.fromkeys(inputs, VALUES)))
+    np.testing.assert_array_equal(*results)
+
+
+def test_a_value_that_a_loop_takes_stays() -> None:
+    x = wf.placeholder(wf.float32, SHAPE)
+    kept = []
+    with wf.device("/device:ACCEL:0"):
+        first = wf.sin(x)
+        _, y = wf.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, wf.sin(v) * 1.1), [0, first])
+        for _ in range(30):
+            y = wf.sin(y)
+            kept.append(y)
+        for value in reversed(kept):
+            y = y + value
+        y = y + first
+    results = []
+    for room in (1000, 20):
+        plug_in(1, Limits(memory=room * VALUE))
+        with on_accelerators() as session:
+            results.append(session.run(y, {x: VALUES}))
+    np.testing.assert_array_equal(*results)
+
+
+def with_noise(layers: int) -> Any:
+    """A chain whose noise could be drawn for all layers at once."""
+    y = wf.zeros([512, 512])
+    for i in range(layers):
+        y = wf.tanh(y + wf.random_uniform([512, 512], seed=i))
+    return y
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4])
+@pytest.mark.parametrize("mode", ["DEFAULT_MEM_OPT", "NO_MEM_OPT"])
+def test_what_could_run_ahead_waits_for_room(threads: int, mode: str) -> None:
+    """Also on CPUs: 40 values are made, of which 3 are needed at a time."""
+    experimental = wf.config.experimental
+    (cpu,) = experimental.list_physical_devices("CPU")
+    limit = experimental.VirtualDeviceConfiguration(memory_limit=8)
+    experimental.set_virtual_device_configuration(cpu, [limit])
+    options = wf.GraphOptions()
+    rewrites = options.rewrite_options
+    rewrites.memory_optimization = rewrites.MemOptType.Value(mode)
+    config = wf.ConfigProto(inter_op_parallelism_threads=threads, graph_options=options)
+    try:
+        wf.set_random_seed(1)
+        y = wf.reduce_sum(with_noise(40))
+        with wf.Session(config=config) as session:
+            for _ in range(3):
+                assert np.isfinite(session.run(y))
+    finally:
+        experimental.set_virtual_device_configuration(cpu, None)
+
+
+@pytest.mark.parametrize("room", [32, 16])
+def test_masks_of_dropout_wait_for_room(room: int) -> None:
+    wf.set_random_seed(1)
+    x = wf.placeholder(wf.float32, SHAPE)
+    with wf.device("/device:ACCEL:0"):
+        y = x
+        for i in range(30):
+            y = wf.nn.dropout(wf.sin(y), rate=0.3, seed=i)
+        (gradient,) = wf.gradients(y, x)
+    results = []
+    for memory in (1000, room):
+        plug_in(1, Limits(memory=memory * VALUE))
+        with on_accelerators() as session:
+            results.append(session.run(gradient, {x: VALUES}))
+    np.testing.assert_array_equal(*results)

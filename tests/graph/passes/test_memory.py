@@ -12,7 +12,7 @@ import weft as wf
 from weft_graph.node import Node
 from weft_graph.passes import StepGraph, prune
 from weft_graph.passes.flow import needs_of
-from weft_graph.passes.memory import estimate_memory, sizes_of
+from weft_graph.passes.memory import MemoryEstimate, estimate_memory, sizes_of
 from weft_graph.passes.memory_order import ordered_for_memory
 from weft_tensor.allocator import cpu_allocator
 
@@ -56,10 +56,17 @@ def test_values_are_on_each_device_that_uses_them() -> None:
         b = wf.exp(a)
         c = wf.exp(b)
     step = prune([x], [c], [])
-    found = estimate_memory(step.live_nodes(), step.fetches, device_of=lambda node: node.device)
-    assert found.peak["/device:CPU:0"] == KB
-    assert found.peak["/device:CPU:1"] == 2 * KB
-    assert (found.largest, found.total) == (2 * KB, 3 * KB)
+    nodes = step.live_nodes()
+
+    def estimate(spaces: dict[str, str]) -> MemoryEstimate:
+        return estimate_memory(nodes, step.fetches, None, lambda node: node.device, spaces)
+
+    apart = estimate({})
+    assert apart.peak["/device:CPU:0"] == 2 * KB  # with what is fed
+    assert apart.peak["/device:CPU:1"] == 2 * KB
+    assert (apart.largest, apart.total) == (2 * KB, 4 * KB)
+    shared = estimate(dict.fromkeys(["", "/device:CPU:0", "/device:CPU:1"], "host"))
+    assert shared.peak == {"": 0, "/device:CPU:0": KB, "/device:CPU:1": 2 * KB}
 
 
 @pytest.mark.parametrize("layers", [1, 5])

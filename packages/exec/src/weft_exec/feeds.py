@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,21 @@ def converter(output: Output) -> Converter:
     if output.dims == () and dtype is not dtypes.string:
         return _scalar_converter(output)
     return _array_converter(output)
+
+
+def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
+    """What the sizes that some feeds do not know statically are about; 0 if all are known.
+
+    Of one feed the geometric mean, and the largest of those.
+    """
+    found = 0
+    for feed, value in zip(feeds, values, strict=False):
+        dims, shape = feed.dims, getattr(value, "shape", None)
+        if dims is None or None not in dims or not isinstance(shape, tuple):
+            continue
+        sizes = [size for known, size in zip(dims, shape, strict=False) if known is None]
+        found = max(found, round(math.prod(sizes) ** (1 / len(sizes)) if sizes else 0))
+    return found
 
 
 def _scalar_converter(output: Output) -> Converter:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from weft_exec.config import SessionConfig
 from weft_exec.device import HOST, Device
@@ -46,6 +46,8 @@ class Planner:
     Args:
       devices: of the session, the host's first.
       overlap: what may run side by side.
+    Attributes:
+      limited: whether some device has a limit of memory.
     """
 
     def __init__(self, devices: Sequence[Device], config: SessionConfig, overlap: Overlap) -> None:
@@ -57,8 +59,8 @@ class Planner:
         self._overlap = overlap
         self._lossy = lossy_where_asked(config.lossy_transfers, self._can_compress)
         self._placer = Placer(devices, config, lambda: self.costs)
-        limited = any(device.memory_limit for device in devices)
-        self._estimates = len(devices) > 1 or limited
+        self.limited = any(device.memory_limit for device in devices)
+        self._spaces = {device.name: device.memory_space for device in devices}
 
     @cached_property
     def costs(self) -> CostModel:
@@ -71,24 +73,24 @@ class Planner:
         """Take note of new nodes of the session's graph."""
         self._placer.extend(nodes)
 
-    def learn_sizes(self, feeds: Mapping[Output, Any]) -> None:
-        """Learn from what is fed what sizes that are not static are about, where that matters."""
-        if not self._estimates:
-            return
-        for output, value in feeds.items():
-            shape = getattr(value, "shape", None)
-            if isinstance(shape, tuple):
-                self.costs.learn_sizes(output, shape)
-
     def plan(
-        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node]
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        size: int = 0,
     ) -> Executable:
         """The executable of one signature.
 
+        Args:
+          size: what unknown sizes are about in the steps that it is for; 0 where nobody knows.
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
+        if size and (self.limited or len(self._devices) > 1):
+            self.costs.assume(size)
         step = self._prepare(feeds, outputs, targets, _ignore)
         if len(self._devices) == 1:
+            self._limit_run_ahead(step, None)
             nodes = by_priority(step.live_nodes())
             return derive(step, self._placer.place, self._overlap, nodes)
         nodes, assigned = self._assign(step)
@@ -136,18 +138,17 @@ class Planner:
 
     def _spare_memory(self, step: StepGraph) -> int:
         """Let a step need less memory, as the options or a device's limit ask for."""
-        limited = any(device.memory_limit for device in self._devices.values())
         mode = self._config.memory_optimization
-        if mode == "NO_MEM_OPT" or (mode == "DEFAULT_MEM_OPT" and not limited):
+        if mode == "NO_MEM_OPT" or (mode == "DEFAULT_MEM_OPT" and not self.limited):
             return 0
         from weft_graph.passes.memory_optimization import MemoryOptions, optimize_memory
 
         places = None
-        if limited and len(self._devices) > 1:
+        if self.limited and len(self._devices) > 1:
             nodes = by_priority(step.live_nodes())
             places = self._placer.assign(nodes, crowded=False).places.__getitem__
         rooms = self._rooms()
-        if limited and places is None:
+        if self.limited and places is None:
             rooms = {"": rooms[self._host.name]}
         return optimize_memory(
             step,
@@ -157,6 +158,7 @@ class Planner:
                 limits=rooms,
                 bytes_of=self.costs.nbytes,
                 device_of=places,
+                spaces=self._spaces,
                 run_order=by_priority,
             ),
         )
@@ -174,7 +176,26 @@ class Planner:
         if self._optimize and self._swap(step, assigned):
             nodes = by_priority(step.live_nodes())
             assigned = self._placer.assign(nodes)
+        if self._limit_run_ahead(step, assigned):
+            nodes = by_priority(step.live_nodes())
+            assigned = self._placer.assign(nodes)
         return nodes, assigned
+
+    def _limit_run_ahead(self, step: StepGraph, assigned: Assigned | None) -> int:
+        """Let nodes wait for earlier ones where a device might have too little room for them."""
+        if not self.limited or (assigned is None and self._overlap is Overlap.NOTHING):
+            return 0
+        from weft_graph.passes.memory import Room
+        from weft_graph.passes.run_ahead import limit_run_ahead
+
+        rooms = self._rooms()
+        if assigned is None:
+            room = Room({"": rooms[self._host.name]})
+        else:
+            room = Room(rooms, assigned.places.__getitem__, self._spaces)
+        return limit_run_ahead(
+            step, room, self._host.name, bytes_of=self.costs.nbytes, run_order=by_priority
+        )
 
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
         """Let values wait on the host that do not fit into the memory of the device they are on."""
@@ -190,6 +211,7 @@ class Planner:
                 limits={name: room * 3 // 4 for name, room in rooms.items()},
                 bytes_of=self.costs.nbytes,
                 device_of=assigned.places.__getitem__,
+                spaces=self._spaces,
                 host=self._host.name,
                 run_order=by_priority,
             ),

@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft_exec import blas, containers
@@ -22,7 +22,7 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.pool import shared_pool
 from weft_exec.executor.quiet import quietly
-from weft_exec.feeds import converter
+from weft_exec.feeds import converter, unknown_size
 from weft_exec.fetches import FetchPlan, expand_feed, structure_key
 from weft_exec.growth import GrowthWatch
 from weft_exec.planning import Planner
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
     from weft_exec.explain import StepReport
 
 _log = logging.getLogger("weft")
+_GROWS = 8
+"""What part of the sizes that it was planned for a step may have more without a new plan."""
+
 _LARGEST_CACHE = 1024
 """Signatures kept; the oldest goes, since a program that makes new ones rarely comes back."""
 
@@ -54,6 +57,7 @@ class _Signature:
         "plan",
         "planned_at",
         "single",
+        "size",
         "steps",
     )
 
@@ -64,6 +68,7 @@ class _Signature:
         feeds: Sequence[Output],
         single: bool,
         planned_at: int,
+        size: int,
     ) -> None:
         self.plan = plan
         self.executable = executable
@@ -72,6 +77,7 @@ class _Signature:
         self.feeds = tuple(feeds)
         self.single = single
         self.planned_at = planned_at
+        self.size = size
         self.steps = 0
 
     def slots(self, values: Any) -> list[Any]:
@@ -109,12 +115,13 @@ class BaseSession:
         self._pool = shared_pool(threads) if threads > 1 else None
         overlap = Overlap.of(self._config.executor_type, threads)
         self._planner = Planner(self._devices, self._config, overlap)
+        watched = self._config.timeout_ms or self._config.measure_every or self._planner.limited
+        self._plain = not watched
         self._cache: dict[Any, _Signature] = {}
         self._extended = 0
         self._epoch = self._resources.epoch
         self._growth = GrowthWatch()
         self._measurements = 0
-        self._plain = not (self._config.timeout_ms or self._config.measure_every)
         self._closed = False
         self._failed_beside: Callable[[], BaseException | None] | None = None
         self._steps: set[StepContext] = set()
@@ -198,6 +205,7 @@ class BaseSession:
         if options is None and self._plain:
             results = self._execute(signature, values)
         else:
+            signature = self._fitting(signature, values)
             results = self._execute_with(signature, values, options, run_metadata)
         return results[0] if signature.single else signature.plan.rebuild(results)
 
@@ -316,6 +324,8 @@ class BaseSession:
                     f"the callable takes {len(feeds)} values, got {len(values)}"
                 )
             signature: _Signature = state[0]
+            if not self._plain:
+                signature = state[0] = self._fitting(signature, values)
             if options is not None and not accept_options:
                 raise errors.InvalidArgumentError("make_callable without accept_options=True")
             if options is None and self._plain:
@@ -375,8 +385,8 @@ class BaseSession:
             signature = self._cache.get(expanded_key)
             if signature is None:
                 plan = FetchPlan(self._graph, fetches)
-                self._planner.learn_sizes(feeds)
-                signature = self._derive(plan, list(feeds), isinstance(fetches, Output))
+                size = unknown_size(list(feeds), feeds.values())
+                signature = self._derive(plan, list(feeds), isinstance(fetches, Output), size)
                 self._keep(expanded_key, signature)
             if as_they_are:
                 self._keep(key, signature)
@@ -387,11 +397,26 @@ class BaseSession:
             del self._cache[next(iter(self._cache))]
         self._cache[key] = signature
 
-    def _derive(self, plan: FetchPlan, feeds: list[Any], single: bool) -> _Signature:
+    def _derive(
+        self, plan: FetchPlan, feeds: Sequence[Any], single: bool, size: int = 0
+    ) -> _Signature:
         with self._lock, paused_gc():
-            executable = self._planner.plan(feeds, plan.outputs, plan.targets)
+            executable = self._planner.plan(feeds, plan.outputs, plan.targets, size)
             self._executables.add(executable)
-        return _Signature(plan, executable, feeds, single, self._measurements)
+        return _Signature(plan, executable, feeds, single, self._measurements, size)
+
+    def _fitting(self, signature: _Signature, values: Iterable[Any]) -> _Signature:
+        """A signature planned for sizes like those of some feeds, where that matters."""
+        if not self._planner.limited:
+            return signature
+        size = unknown_size(signature.feeds, values)
+        if size <= signature.size + signature.size // _GROWS:
+            return signature
+        found = self._derive(signature.plan, signature.feeds, signature.single, size)
+        with self._lock:
+            for key in [key for key, old in self._cache.items() if old is signature]:
+                self._cache[key] = found
+        return found
 
     def _extend(self) -> None:
         with self._lock:

@@ -165,7 +165,7 @@ def parse(text: str) -> DeviceParts:
             put("job", fields[1])
         elif key in ("replica", "task") and len(fields) == 2:
             put(key, _index(text, fields[1]))
-        elif key == "device" and len(fields) in (2, 3) and fields[1]:
+        elif key == "device" and len(fields) in (2, 3) and _is_type(fields[1]):
             put("device_type", fields[1].upper())
             put("device_index", _index(text, fields[2]) if len(fields) == 3 else None)
         elif key.isalpha() and key not in ("job", "replica", "task", "device"):
@@ -176,6 +176,10 @@ def parse(text: str) -> DeviceParts:
         else:
             raise _malformed(text, part)
     return DeviceParts(**found)  # type: ignore[arg-type]
+
+
+def _is_type(field: str) -> bool:
+    return field.replace("_", "").isalnum()
 
 
 def _malformed(text: str, part: str) -> errors.InvalidArgumentError:

@@ -96,6 +96,10 @@ class Graph:
         """Refuse further nodes."""
         self._finalized = True
 
+    def unfinalize(self) -> None:
+        """Take further nodes again: whoever finalized it has no more use for that."""
+        self._finalized = False
+
     def add_node(
         self,
         op_def: OpDef,
@@ -140,6 +144,8 @@ class Graph:
             scopes.apply_attrs(node)
         if scopes.devices:
             node.device = scopes.device_for(node)
+        if scopes.colocations:
+            node.device = scopes.colocated_device(node.device)
         if context is not None:
             node.context = context
             self.has_contexts = True

@@ -134,16 +134,20 @@ class BuildScopes(threading.local):
                 parts = request.merge(parts)
         return parts.to_string()
 
+    def colocated_device(self, device: str) -> str:
+        """What is requested for a node that is to be with others: as they do, inner ones first."""
+        asked = [other.device for other in reversed(self.colocations) if other.device]
+        return asked[0] if asked else device
+
     # -------------------------------------------------------------- attributes
 
     @contextmanager
     def colocate(self, node: Node | None, ignore_existing: bool) -> Iterator[None]:
-        """Push a colocation request; None lifts those outside."""
+        """Push a colocation request, or lift those outside; device requests are lifted as well."""
         before, devices = self.colocations, self.devices
         keep = [] if ignore_existing or node is None else before
         self.colocations = keep if node is None else [*keep, node]
-        if node is not None:
-            self.devices = [parse(node.device)] if node.device else []
+        self.devices = []
         try:
             yield
         finally:
@@ -196,4 +200,10 @@ class BuildScopes(threading.local):
 
 
 def _parts(request: Any) -> DeviceParts:
-    return request.parts if isinstance(request, DeviceSpec) else parse(request or "")
+    if isinstance(request, DeviceSpec):
+        return request.parts
+    if request is not None and not isinstance(request, str):
+        raise errors.InvalidTypeError(
+            f"a device must be a name, a DeviceSpec or a function, got {request!r}"
+        )
+    return parse(request or "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import prod
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -88,6 +88,7 @@ class CostModel:
         self._calls: WeakKeyDictionary[Function, dict[tuple[str, int], float]]
         self._calls = WeakKeyDictionary()
         self._generation = 0
+        self._given = 0
         self._inside = threading.local()
 
     # ------------------------------------------------------------------ estimates
@@ -172,6 +173,13 @@ class CostModel:
         text = self._entry(node).profile.text
         return self._found.nodes.get((device.type, node.name, text)) is not None
 
+    def assume(self, size: int) -> None:
+        """Take unknown sizes for what the next plan is for; 0 for what was measured, or assumed."""
+        if size != self._given:
+            with self._lock:
+                self._given = size
+                self._generation += 1
+
     # ------------------------------------------------------------------ measurements
 
     def observe(self, records: Iterable[NodeRecord]) -> None:
@@ -205,17 +213,6 @@ class CostModel:
             if output.dims is not None and None in output.dims:
                 fit = fitted(output, size / output.dtype.size)
                 self._learn_unknown(fit[output.dims.index(None)])
-
-    def learn_sizes(self, output: Output, shape: Sequence[int]) -> None:
-        """Learn from a value what sizes that are not known statically are about."""
-        dims = output.dims
-        if dims is None or len(dims) != len(shape):
-            return
-        with self._lock:
-            for known, size in zip(dims, shape, strict=True):
-                if known is None:
-                    self._learn_unknown(size)
-            self._generation += 1
 
     def _learn_unknown(self, size: int) -> None:
         if size > 0:
@@ -332,9 +329,16 @@ class CostModel:
 
     def _measured_bytes(self, output: Output, profile: Profile) -> float | None:
         means = self._found.sizes.get((output.node.name, profile.text))
-        return None if means is None or output.index >= len(means) else means[output.index].value
+        if means is None or output.index >= len(means):
+            return None
+        return means[output.index].value * max(1.0, self._given / self._typical())
 
     def _assumed(self) -> int:
+        """What an unknown size is taken for."""
+        return self._given or self._typical()
+
+    def _typical(self) -> int:
+        """What unknown sizes were in steps that were measured."""
         unknown = self._found.unknown
         if unknown is None:
             return ASSUMED_SIZE

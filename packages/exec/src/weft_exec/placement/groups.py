@@ -65,6 +65,7 @@ class Groups:
             self._by_type.setdefault(device.type, []).append(i)
         self._parents: dict[str, str] = {}
         self._groups: dict[str, Group] = {}
+        self._moved: set[str] = set()
         self._matching: dict[str, tuple[int, ...]] = {"": tuple(range(len(devices)))}
 
     def extend(self, nodes: Iterable[Node]) -> None:
@@ -143,12 +144,14 @@ class Groups:
         if found:
             return tuple(found)
         if self._soft:
-            _log.warning(
-                "%s requests %s, which is not available; it runs on %s",
-                node.name,
-                _described(group),
-                self._devices[able[0]].name,
-            )
+            if node.name not in self._moved:
+                self._moved.add(node.name)
+                _log.warning(
+                    "%s requests %s, which is not available; it runs on %s",
+                    node.name,
+                    _described(group),
+                    self._devices[able[0]].name,
+                )
             return (able[0],)
         raise self._impossible(node, group, able)
 

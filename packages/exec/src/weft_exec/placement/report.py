@@ -56,6 +56,11 @@ class PlacementReport:
         self._by_name = {node.name: node for node in nodes}
 
     def __getitem__(self, name: str) -> NodePlacement:
+        if name not in self._by_name:
+            raise KeyError(
+                f"no node {name!r} runs in this step: it was folded, merged with another one, is "
+                "not needed, or there is none"
+            )
         return self._by_name[name]
 
     def __iter__(self) -> Iterator[NodePlacement]:

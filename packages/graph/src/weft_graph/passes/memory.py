@@ -18,8 +18,17 @@ from weft_tensor import dtypes
 BytesOf = Callable[[Output], int]
 """The size of an output's value."""
 
-_ELSEWHERE = frozenset({"Const", "_Arg"})
+_ELSEWHERE = frozenset({"Const", "ReadVariableOp", "_Arg"})
 """Ops whose values are there before the step."""
+
+_CONVOLUTIONS = frozenset(
+    f"{kind}{way}"
+    for kind in ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+    for way in ("", "BackpropFilter", "BackpropFilterV2", "BackpropInput", "BackpropInputV2")
+)
+
+_COLUMNS = 1 << 21
+"""Bytes that a convolution's kernel works on at a time, at most."""
 
 _SHOWS_FIRST = frozenset(
     {
@@ -73,14 +82,25 @@ class Room(NamedTuple):
     Attributes:
       limits: bytes by device; what is not named has no limit.
       device_of: the device of each node; None where all is on one, which is named "".
+      spaces: the memory space of devices that share one; of others their name.
     """
 
     limits: Mapping[str, int]
     device_of: Callable[[Node], str] | None = None
+    spaces: Mapping[str, str] = {}
 
-    def excess(self, found: MemoryEstimate) -> int:
+    def spread(self, nodes: Sequence[Node], values: Values) -> tuple[dict[str, int], Values]:
+        """Values on the devices of nodes, and the numbers of these devices."""
+        device_of = self.device_of
+        names = ["" if device_of is None else device_of(node) for node in nodes]
+        numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        spaces = [self.spaces.get(name, name) for name in numbers]
+        return numbers, values.on_devices([numbers[name] for name in names], spaces)
+
+    def excess(self, peaks: Mapping[str, int]) -> int:
         """The bytes that are too much on the device that is worst off, or less than 0."""
-        return max([found.peak.get(name, 0) - limit for name, limit in self.limits.items()])
+        over = [peaks.get(name, 0) - limit for name, limit in self.limits.items()]
+        return max(over, default=-1)
 
 
 def sizes_of(
@@ -112,25 +132,22 @@ def estimate_memory(
     fetches: Iterable[Output] = (),
     bytes_of: BytesOf | None = None,
     device_of: Callable[[Node], str] | None = None,
+    spaces: Mapping[str, str] | None = None,
 ) -> MemoryEstimate:
     """The peak of a step that runs its nodes one after the other.
 
-    A value that is used on another device takes as much there, from its node to its last user
-    there.
+    A value that is used in another memory space takes as much there, from its first user there to
+    its last.
 
     Args:
       nodes: in the order in which they run.
       fetches: what the step returns.
       bytes_of: sizes; those of static shapes by default.
-      device_of: where a node runs.
+      device_of, spaces: as of a `Room`.
     """
     values = Values(nodes, fetches, bytes_of or sizes_of())
-    if device_of is None:
-        return _by_name(values.peaks(), nodes, [""])
-    names = list(dict.fromkeys(map(device_of, nodes)))
-    numbers = {name: i for i, name in enumerate(names)}
-    places = [numbers[device_of(node)] for node in nodes]
-    return _by_name(values.on_devices(places).peaks(), nodes, names)
+    numbers, found = Room({}, device_of, spaces or {}).spread(nodes, values)
+    return _by_name(found.peaks(), nodes, list(numbers))
 
 
 def _by_name(
@@ -167,13 +184,23 @@ def _moves(node: Node) -> bool:
 
 def takes_memory(output: Output) -> bool:
     """Whether the value of an output is there because of the step alone."""
+    return not (_stays(output) or output.node.type in _ELSEWHERE)
+
+
+def _stays(output: Output) -> bool:
+    """Whether an output is no value that could be brought to other memory."""
     dtype = output.dtype
-    return not (
-        dtype.is_ref
-        or dtype in (dtypes.resource, dtypes.variant)
-        or output.node.type in _ELSEWHERE
-        or output.node.type == "ReadVariableOp"
-    )
+    return dtype.is_ref or dtype in (dtypes.resource, dtypes.variant)
+
+
+def scratch_bytes(node: Node, bytes_of: BytesOf) -> int:
+    """What a kernel takes from its device's pool while it runs: the columns of a convolution."""
+    if node.type not in _CONVOLUTIONS:
+        return 0
+    filters = node.outputs[0] if "BackpropFilter" in node.type else node.inputs[1]
+    taps = math.prod([size or 1 for size in (filters.dims or ())[:-2]])
+    images = max(map(bytes_of, (*node.inputs, *node.outputs)))
+    return min(_COLUMNS, taps * images)
 
 
 class Values:
@@ -182,20 +209,22 @@ class Values:
     Attributes:
       numbers: of each output; views have the number of what they show.
       sizes: bytes, by number.
-      reads, makes: numbers, by the places of nodes.
+      moved: bytes in another memory space, by number.
+      reads, makes: numbers, by the places of nodes; what a kernel needs meanwhile is made, too.
       kept: the numbers of what is fetched.
     """
 
     def __init__(self, nodes: Sequence[Node], fetches: Iterable[Output], bytes_of: BytesOf) -> None:
         self.numbers: dict[Output, int] = {}
         self.sizes: list[int] = []
+        self.moved: list[int] = []
         self.reads: list[tuple[int, ...]] = []
         self.makes: list[tuple[int, ...]] = []
         self._bytes_of = bytes_of
         for node in nodes:
             self.reads.append(tuple(dict.fromkeys([self._number(s) for s in node.inputs])))
             made = [(self._number(o), shown(o) is o) for o in node.outputs]
-            self.makes.append(tuple([number for number, own in made if own]))
+            self.makes.append((*[number for number, own in made if own], *self._scratch(node)))
         self.kept = {self._number(output) for output in fetches}
         self._devices: list[int] | None = None
 
@@ -208,22 +237,43 @@ class Values:
             found = self._number(root)
         else:
             found = len(self.sizes)
-            self.sizes.append(self._bytes_of(output) if takes_memory(output) else 0)
+            size = 0 if _stays(output) else self._bytes_of(output)
+            self.sizes.append(size if takes_memory(output) else 0)
+            self.moved.append(size)
         self.numbers[output] = found
         return found
 
-    def on_devices(self, places: Sequence[int]) -> Values:
-        """The same with a value for each device that it is used on.
+    def _scratch(self, node: Node) -> tuple[int, ...]:
+        """The number of what a kernel needs while it runs, if that is worth one."""
+        size = scratch_bytes(node, self._bytes_of)
+        if not size:
+            return ()
+        self.sizes.append(size)
+        self.moved.append(0)
+        return (len(self.sizes) - 1,)
+
+    def on_devices(self, places: Sequence[int], spaces: Sequence[str]) -> Values:
+        """The same with a value for each memory space that it is used in.
 
         Args:
           places: the device of each node.
+          spaces: the memory space of each device.
         """
         result = Values((), (), self._bytes_of)
         result.kept = set(self.kept)
         result.reads, result.makes, result.sizes, result._devices = on_devices(
-            self.reads, self.makes, self.sizes, places
+            self.reads, self.makes, self.sizes, self.moved, places, spaces
         )
         return result
+
+    def made_on(self, device: int) -> list[int]:
+        """The bytes that each node makes on a device, what is brought there for it included."""
+        assert self._devices is not None
+        sizes = [
+            size if mine == device else 0
+            for size, mine in zip(self.sizes, self._devices, strict=True)
+        ]
+        return [sum([sizes[value] for value in made]) for made in self.makes]
 
     def peaks(self) -> list[tuple[int, int]]:
         """For each device the most bytes that live at a time, and the place of that node."""
@@ -243,37 +293,45 @@ def on_devices(
     reads: Sequence[Sequence[int]],
     makes: Sequence[Sequence[int]],
     sizes: Sequence[int],
+    moved: Sequence[int],
     places: Sequence[int],
+    spaces: Sequence[str],
 ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[int], list[int]]:
-    """Values with a number of their own on each device that they are used on.
+    """Values with a number of their own for each device they are brought to.
+
+    That happens as late as it may, so the original lives until then.
 
     Args:
       reads, makes: the numbers of the values of each node.
-      sizes: by number of a value.
+      sizes, moved: by number of a value.
       places: the device of each node.
+      spaces: the memory space of each device.
     Returns: reads, makes and sizes with more values, and the device of each.
     """
-    all_sizes, devices = list(sizes), [0] * len(sizes)
+    all_sizes, devices = list(sizes), [-1] * len(sizes)
     all_reads: list[tuple[int, ...]] = []
     all_makes: list[tuple[int, ...]] = []
     copies: dict[tuple[int, int], int] = {}
-    needed: dict[int, dict[int, None]] = {}
-    for place, used in zip(places, reads, strict=True):
-        for value in used:
-            needed.setdefault(value, {})[place] = None
     for place, used, made in zip(places, reads, makes, strict=True):
-        more = list(made)
+        mine, more = [], list(made)
+        for value in used:
+            home = devices[value]
+            if home < 0 or spaces[home] == spaces[place]:
+                mine.append(value)
+                continue
+            copy = copies.get((value, place))
+            if copy is None:
+                mine.append(value)
+                copy = copies[value, place] = len(all_sizes)
+                more.append(copy)
+                all_sizes.append(moved[value])
+                devices.append(place)
+            mine.append(copy)
         for value in made:
             devices[value] = place
-            for other in needed.get(value, ()):
-                if other != place:
-                    copies[value, other] = len(all_sizes)
-                    more.append(len(all_sizes))
-                    all_sizes.append(sizes[value])
-                    devices.append(other)
-        all_reads.append(tuple([copies.get((value, place), value) for value in used]))
+        all_reads.append(tuple(mine))
         all_makes.append(tuple(more))
-    return all_reads, all_makes, all_sizes, devices
+    return all_reads, all_makes, all_sizes, [max(0, device) for device in devices]
 
 
 def peaks(

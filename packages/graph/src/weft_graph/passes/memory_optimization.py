@@ -36,6 +36,7 @@ class MemoryOptions:
         swapped.
       bytes_of: sizes of values.
       device_of: the device of a node that has a kernel; None where all run on one, named "".
+      spaces: the memory space of devices that share one.
       host: the device that values are swapped to; "" for none.
       run_order: puts live nodes into the order in which they run.
     Raises: InvalidArgumentError: the mode is unknown, or the limit negative.
@@ -46,6 +47,7 @@ class MemoryOptions:
     limits: Mapping[str, int] = field(default_factory=dict)
     bytes_of: BytesOf = field(default_factory=sizes_of)
     device_of: Callable[[Node], str] | None = None
+    spaces: Mapping[str, str] = field(default_factory=dict)
     host: str = ""
     run_order: RunOrder = list
 
@@ -85,7 +87,7 @@ def optimize_memory(step: StepGraph, options: MemoryOptions) -> int:
     if mode in _SWAPS and options.limits and options.host and options.device_of:
         changes += swap_to_host(
             step,
-            Room(options.limits, options.device_of),
+            Room(options.limits, options.device_of, options.spaces),
             options.host,
             bytes_of=options.bytes_of,
             run_order=options.run_order,
@@ -110,9 +112,9 @@ def _recompute(step: StepGraph, options: MemoryOptions) -> int:
     room = None
     if options.limits and what is not Recompute.HINTS:
         nodes = list(options.run_order(step.live_nodes()))
-        room = Room(options.limits, _devices(nodes, options))
-        found = estimate_memory(nodes, step.fetches, options.bytes_of, room.device_of)
-        if room.excess(found) <= 0:
+        room = Room(options.limits, _devices(nodes, options), options.spaces)
+        found = estimate_memory(nodes, step.fetches, options.bytes_of, room.device_of, room.spaces)
+        if room.excess(found.peak) <= 0:
             return 0
         what = Recompute.ALL
     return recompute(

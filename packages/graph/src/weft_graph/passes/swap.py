@@ -13,7 +13,7 @@ over by then, the earliest first.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
@@ -46,7 +46,8 @@ def swap_to_host(
     """Let values wait on the host where a device would need more than a limit.
 
     Of the values that are there when too much is, those with the largest product of size and time
-    go first, until enough have gone.  What is fed, fetched, or in a branch or a loop stays.
+    go first, until enough have gone.  What the host has anyway, such as what is fed, is brought
+    again when it is needed again.  What is fetched, or used in a branch or a loop, stays.
 
     Args:
       room: the limits of devices other than the host, and the device of a node that has a kernel.
@@ -59,7 +60,7 @@ def swap_to_host(
     nodes = list(run_order(step.live_nodes()))
     if not nodes or room.device_of is None:
         return 0
-    swapping = _Swapping(step, nodes, room.device_of, host, bytes_of or sizes_of(), ahead)
+    swapping = _Swapping(step, nodes, room, host, bytes_of or sizes_of(), ahead)
     count = 0
     for device, limit in room.limits.items():
         if device != host and device in swapping.devices:
@@ -75,6 +76,7 @@ class _Wait(NamedTuple):
 
     Attributes:
       output: the value.
+      copied: whether it has to be brought to the host, which has it not.
       begin: the place of its last early use.
       call: the place of the node after which it comes back.
       end: the place of its first late use.
@@ -82,6 +84,7 @@ class _Wait(NamedTuple):
     """
 
     output: Output
+    copied: bool
     begin: int
     call: int
     end: int
@@ -95,7 +98,7 @@ class _Swapping:
         self,
         step: StepGraph,
         nodes: Sequence[Node],
-        device_of: Callable[[Node], str],
+        room: Room,
         host: str,
         bytes_of: BytesOf,
         ahead: int,
@@ -106,12 +109,14 @@ class _Swapping:
         self._bytes_of = bytes_of
         self._place = {node: i for i, node in enumerate(nodes)}
         self._flow = Flow(nodes)
-        devices = Assignment(nodes, self._flow, device_of, host)
+        assert room.device_of is not None
+        devices = Assignment(nodes, self._flow, room.device_of, host)
         self._device = [devices.of(node) for node in nodes]
         self._values = Values(nodes, step.fetches, bytes_of)
+        placed = Room(room.limits, devices.of, room.spaces)
+        self.devices, self._spread = placed.spread(nodes, self._values)
         self._depth = self._depths()
         self._host = host
-        self.devices = list(dict.fromkeys(self._device))
         self.before: dict[Node, list[Node]] = {}
 
     def _depths(self) -> list[int]:
@@ -133,15 +138,17 @@ class _Swapping:
 
         Returns: how many.
         """
-        live = self._live(device)
+        live = self._spread.live(self.devices[device])
         held: dict[int, list[Node]] = {}
         waits = self._choose(device, live, limit)
-        for wait, end in self._ends_of_copies(waits, live, limit):
-            held.setdefault(end, []).append(self._carry_out(wait))
-        ends = [*sorted(held), len(self._nodes)]
-        for begin, end in pairwise(ends):
+        ends = self._ends_of_copies(waits, live, limit)
+        for wait, end in ends:
+            copy = self._carry_out(wait, device)
+            if copy is not None:
+                held.setdefault(end, []).append(copy)
+        for begin, end in pairwise([*sorted(held), len(self._nodes)]):
             self._hold_back(device, begin, end, held[begin])
-        return sum(map(len, held.values()))
+        return len(ends)
 
     # ------------------------------------------------------------------ choice
 
@@ -175,6 +182,11 @@ class _Swapping:
         for place, needed in enumerate(live):
             while begins and begins[0].begin < place:
                 going.append(begins.popleft())
+            for wait in [wait for wait in going if not wait.copied]:
+                going.remove(wait)
+                found.append((wait, place))
+                away += wait.nbytes
+                heappush(gone, (wait.call, wait.nbytes))
             while gone and gone[0][0] < place:
                 away -= heappop(gone)[1]
             while going and (going[0].call < place or needed - away > limit):
@@ -185,50 +197,57 @@ class _Swapping:
                     found.append((wait, place))
         return found
 
-    def _live(self, device: str) -> list[int]:
-        """The bytes that live on a device while each node runs."""
-        numbers = {name: i for i, name in enumerate(self.devices)}
-        places = [numbers[name] for name in self._device]
-        return self._values.on_devices(places).live(numbers[device])
-
     def _waits_of(self, i: int, device: str) -> list[_Wait]:
-        """The longest wait of each value that a node makes on a device."""
+        """The longest wait on a device of each value that a node makes."""
         node = self._nodes[i]
-        if self._device[i] != device or not self._is_plain(node):
+        mine = self._device[i] == device
+        if not mine and (self._device[i] != self._host or node.type == "Const"):
             return []
-        found = [self._longest_wait(i, output) for output in node.outputs]
+        if not self._is_plain(node):
+            return []
+        found = [self._longest_wait(i, output, device) for output in node.outputs]
         return [wait for wait in found if wait is not None]
 
-    def _longest_wait(self, i: int, output: Output) -> _Wait | None:
-        numbers, kept = self._values.numbers, self._values.kept
-        nbytes = self._bytes_of(output)
-        if nbytes <= _SMALL or not takes_memory(output) or numbers[output] in kept:
+    def _longest_wait(self, i: int, output: Output, device: str) -> _Wait | None:
+        mine = self._device[i] == device
+        values, number = self._values, self._values.numbers[output]
+        nbytes = values.sizes[number] if mine else values.moved[number]
+        if nbytes <= _SMALL or shown(output) is not output or (mine and number in values.kept):
             return None
-        users = sorted(self._uses(i, output))
-        points = [i, *users]
-        gaps = [(b - a, a, b) for a, b in zip(points, users, strict=False)]
-        if not gaps:
+        uses = self._uses(output, device)
+        users = sorted([place for place, there in uses.items() if mine or there == device])
+        points = [i, *users] if mine else users
+        if len(points) < 2:
             return None
-        _, begin, end = max(gaps)
-        late = [self._nodes[j] for j in users if j >= end]
-        if not all([output in user.inputs and self._is_plain(user) for user in late]):
+        _, begin, end = max([(b - a, a, b) for a, b in pairwise(points)])
+        if not all([self._is_plain(self._nodes[j]) for j in uses]):
+            return None
+        if not all([output in self._nodes[j].inputs for j in users if j >= end]):
             return None  # what they use is a view that was made early, and holds the value
-        call = self._call(begin, end, self._device[i])
-        return None if call is None else _Wait(output, begin, call, end, nbytes)
+        call = self._call(begin, end, device)
+        return None if call is None else _Wait(output, mine, begin, call, end, nbytes)
 
-    def _uses(self, i: int, output: Output) -> set[int]:
-        """The places of nodes of its device that use a value or a view of it."""
-        found: set[int] = set()
+    def _uses(self, output: Output, device: str) -> dict[int, str]:
+        """The places of nodes that use a value of a device, or a view of it, and their devices.
+
+        Of nodes in other memory the first, which gets a copy for all of them.
+        """
+        number, home = self._values.numbers[output], self._device[self._place[output.node]]
+        found: dict[int, str] = {}
         stack = [output]
         while stack:
-            here = stack.pop()
-            for user in here.consumers():
+            for user in stack.pop().consumers():
                 j = self._place.get(user)
-                if j is None or self._device[j] != self._device[i]:
-                    continue
-                found.add(j)
-                number = self._values.numbers[output]
-                stack.extend([o for o in user.outputs if self._values.numbers[o] == number])
+                if j is not None:
+                    found[j] = self._device[j]
+                    stack.extend([o for o in user.outputs if self._values.numbers[o] == number])
+        copied: set[str] = set()
+        for j in sorted(found):
+            there = found[j]
+            if there not in (home, device):
+                if there in copied:
+                    del found[j]
+                copied.add(there)
         return found
 
     def _call(self, begin: int, end: int, device: str) -> int | None:
@@ -247,28 +266,32 @@ class _Swapping:
 
     # ------------------------------------------------------------------ the edit
 
-    def _carry_out(self, wait: _Wait) -> Node:
+    def _carry_out(self, wait: _Wait, device: str) -> Node | None:
         """Let a value wait.
 
-        Returns: the node that runs when its copy is there.
+        Returns: the node that runs when its copy is there, if one is made.
         """
-        node = wait.output.node
-        device = self._device[self._place[node]]
-        uses = sorted(self._uses(self._place[node], wait.output))
-        early = [self._nodes[j] for j in uses if j <= wait.begin]
-        out = self._identity(wait.output, f"{node.name}/swapped_out", self._host, early)
+        name = wait.output.node.name
+        uses = self._uses(wait.output, device)
         called = [self._nodes[wait.call]]
-        held = self._identity(out, f"{node.name}/swap_in", self._host, called)
-        back = self._identity(held, f"{node.name}/swapped_in", device, called)
-        for j in uses:
-            if j >= wait.end:
-                user = self._nodes[j]
-                for position, source in enumerate(user.inputs):
-                    if source is wait.output:
-                        self._step.graph.replace_input(user, position, back, reason="swap")
-        self.before.setdefault(self._nodes[wait.begin + 1], []).append(out.node)
+        out, copy = wait.output, None
+        if wait.copied:
+            early = [self._nodes[j] for j in sorted(uses) if j <= wait.begin]
+            out = self._identity(out, f"{name}/swapped_out", self._host, early)
+            copy = out.node
+            self.before.setdefault(self._nodes[wait.begin + 1], []).append(copy)
+        held = self._identity(out, f"{name}/swap_in", self._host, called)
+        back = self._identity(held, f"{name}/swapped_in", device, called)
         self.before.setdefault(self._nodes[wait.call + 1], []).extend([held.node, back.node])
-        return out.node
+        for j, there in uses.items():
+            if j >= wait.end and (wait.copied or there == device):
+                self._replace(self._nodes[j], wait.output, back if there == device else held)
+        return copy
+
+    def _replace(self, user: Node, old: Output, new: Output) -> None:
+        for position, source in enumerate(user.inputs):
+            if source is old:
+                self._step.graph.replace_input(user, position, new, reason="swap")
 
     def _hold_back(self, device: str, begin: int, end: int, copies: Sequence[Node]) -> None:
         """Let nodes of a device at [begin, end) run after some copies: those that take memory."""

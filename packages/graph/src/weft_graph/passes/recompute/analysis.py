@@ -79,7 +79,11 @@ class Analysis:
         self.has_gradients = any(self.backward)
         self.flow = Flow(self.nodes) if has_control_flow(self.nodes) else None
         peaks = self._peaks(())
-        self._tight = {i for i, limit in self._limits.items() if peaks.get(i, 0) > limit}
+        self._tight = {
+            self._numbers[name]
+            for name, peak in peaks.items()
+            if peak > room.limits.get(name, peak)
+        }
         targets = set(step.targets)
         self.movable = [node not in targets and self._is_movable(node) for node in self.nodes]
         self.readers: list[list[int]] = [[] for _ in self.nodes]
@@ -90,12 +94,13 @@ class Analysis:
         self.saved = self._savings()
 
     def _find_devices(self, room: Room) -> None:
-        """The number of the device of each node, and the limits of those that have one."""
+        """The number of the device of each node, and what is known of each device."""
         device_of = room.device_of
         names = ["" if device_of is None else device_of(node) for node in self.nodes]
-        numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        self._places = [numbers[name] for name in names]
-        self._limits = {numbers[n]: limit for n, limit in room.limits.items() if n in numbers}
+        self._numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        self._spaces = [room.spaces.get(name, name) for name in self._numbers]
+        self._places = [self._numbers[name] for name in names]
+        self._room = room
 
     def _find_backward(self, scope: str) -> None:
         for i, node in enumerate(self.nodes):
@@ -208,11 +213,10 @@ class Analysis:
         return Plan(list(groups), self._excess(groups), work)
 
     def _excess(self, groups: Sequence[Group]) -> int:
-        found = self._peaks(groups)
-        return max([found.get(i, 0) - limit for i, limit in self._limits.items()], default=0)
+        return self._room.excess(self._peaks(groups))
 
-    def _peaks(self, groups: Sequence[Group]) -> dict[int, int]:
-        """The most bytes at a time, by the number of the device."""
+    def _peaks(self, groups: Sequence[Group]) -> dict[str, int]:
+        """The most bytes at a time, by device."""
         numbers, more = self.values.numbers, len(self.values.sizes)
         group_of = {i: group for group in groups for i in group.members}
         starts: dict[int, list[Group]] = {}
@@ -239,9 +243,10 @@ class Analysis:
                 reads.append(self.values.reads[i])
             makes.append(self.values.makes[i])
             places.append(self._places[i])
-        found = on_devices(reads, makes, self.values.sizes * 2, places)
+        sizes, moved = self.values.sizes * 2, self.values.moved * 2
+        found = on_devices(reads, makes, sizes, moved, places, self._spaces)
         most = peaks(*found[:3], self.values.kept, found[3])
-        return {i: peak for i, (peak, _) in enumerate(most)}
+        return {name: peak for name, (peak, _) in zip(self._numbers, most, strict=False)}
 
 
 def is_hinted(node: Node) -> bool:

@@ -1,0 +1,174 @@
+"""Nodes may run before their turn, but not so early that a device's memory would not do.
+
+An estimate is of nodes that run in their order. Threads and transfers let some run earlier: what
+is not needed yet then takes room that others count on. Here a node waits for those before it as far
+as it must, so that whatever runs ahead fits: with all that is there at some place of the order, and
+all that nodes from there up to it make.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+from weft_graph.node import Node
+from weft_graph.op_def import lookup_op
+from weft_graph.ops.control_flow import ROUTING
+from weft_graph.passes.flow import ALWAYS, Flow, needs_of
+from weft_graph.passes.memory import BytesOf, Room, Values, sizes_of
+from weft_graph.passes.partition import Assignment
+from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
+
+
+def limit_run_ahead(
+    step: StepGraph,
+    room: Room,
+    host: str = "",
+    *,
+    bytes_of: BytesOf | None = None,
+    run_order: RunOrder = list,
+) -> int:
+    """Let nodes wait for earlier ones where too much could be there otherwise.
+
+    Args:
+      room: the limits, and the device of a node that has a kernel; None where there is one.
+      host: the device of what comes from nowhere.
+      bytes_of: sizes of values; those of static shapes by default.
+      run_order: puts live nodes into the order in which they should run.
+    Returns: how many nodes wait for earlier ones.
+    """
+    nodes = list(run_order(step.live_nodes()))
+    flow = Flow(nodes)
+    if room.device_of is not None:
+        room = Room(room.limits, Assignment(nodes, flow, room.device_of, host).of, room.spaces)
+    numbers, values = room.spread(nodes, Values(nodes, step.fetches, bytes_of or sizes_of()))
+    count = 0
+    before: dict[Node, list[Node]] = {}
+    for name, limit in room.limits.items():
+        if name in numbers:
+            mine = [room.device_of is None or room.device_of(node) == name for node in nodes]
+            live, new = values.live(numbers[name]), values.made_on(numbers[name])
+            queue = _Queue(step, nodes, mine, flow, name, before)
+            queue.hold(_first_places(live, new, limit), new)
+            count += queue.held
+    if count:
+        place_new_nodes(step, nodes, before)
+        step.changes["run ahead"] += count
+    return count
+
+
+def _first_places(live: Sequence[int], made: Sequence[int], limit: int) -> list[int]:
+    """For each place, the one before which all must be over when its node begins.
+
+    Were a node to run when those before `q` are over, there could be what lives at `q`, and what
+    all nodes from there to it make.
+    """
+    totals = list(accumulate(made))
+    over: list[int] = []  # less what was made before: falls from one candidate to the next
+    at: list[int] = []
+    found: list[int] = []
+    for place, total in enumerate(totals):
+        i = bisect_left(over, total - limit)  # `over` has the negatives, which rise
+        found.append(at[i - 1] + 1 if i else 0)
+        value = total - live[place]
+        while over and over[-1] >= value:
+            over.pop()
+            at.pop()
+        over.append(value)
+        at.append(place)
+    return found
+
+
+class _Queue:
+    """The nodes of one device in their order, some of which wait for all before a place.
+
+    A rank is how many nodes of the device come before a place.
+    """
+
+    def __init__(
+        self,
+        step: StepGraph,
+        nodes: Sequence[Node],
+        mine: Sequence[bool],
+        flow: Flow,
+        device: str,
+        before: dict[Node, list[Node]],
+    ) -> None:
+        self._step = step
+        self._nodes = nodes
+        self._mine = mine
+        self._flow = flow
+        self._device = device
+        self._before = before
+        self._place = {node: i for i, node in enumerate(nodes)}
+        self._rank = [0, *accumulate(map(int, mine))]
+        self._places = [i for i, own in enumerate(mine) if own]
+        self._over = [0] * len(nodes)  # the nodes below that rank are over when a node begins
+        self._barrier: Node | None = None
+        self._barred = 0
+        self.held = 0
+
+    def hold(self, first: Sequence[int], made: Sequence[int]) -> None:
+        """Let each node that makes something wait for all before its first place."""
+        for i, node in enumerate(self._nodes):
+            before = [j for n in needs_of(node) if (j := self._place.get(n, i)) < i]
+            over = max(map(self._after, before), default=0)
+            wanted = self._rank[first[i]]
+            if self._mine[i] and made[i] and over < wanted and self._is_plain(node):
+                self._wait(node, wanted)
+                over = wanted
+            self._over[i] = over
+
+    def _after(self, i: int) -> int:
+        """The rank below which all are over when a node has ended."""
+        over = self._over[i]
+        return self._rank[i] + 1 if self._mine[i] and over >= self._rank[i] else over
+
+    def _is_plain(self, node: Node) -> bool:
+        return node.type not in ROUTING and node.type != "LoopCond" and self._is_there(node)
+
+    def _is_there(self, node: Node) -> bool:
+        """Whether a node is over once in each step, and alive."""
+        flow = self._flow
+        return flow.frame[node] is flow.root and flow.guard(node) == ALWAYS
+
+    def _wait(self, node: Node, rank: int) -> None:
+        last = self._places[rank - 1]
+        if self._after(last) == rank and self._is_plain(self._nodes[last]):
+            control: Node | None = self._nodes[last]
+        else:
+            control = self._bar(rank)
+        if control is not None and control not in needs_of(node):
+            controls = [*node.control_inputs, control]
+            self._step.graph.set_control_inputs(node, controls, reason="run ahead")
+            self.held += 1
+
+    def _bar(self, rank: int) -> Node | None:
+        """A node that runs when all below a rank are over."""
+        inside = self._places[self._barred : rank]
+        if not inside:
+            return self._barrier
+        self._barred = rank
+        controls = [self._nodes[i] for i in inside if self._is_end(i, inside[-1])]
+        if self._barrier is not None:
+            controls.insert(0, self._barrier)
+        like = self._nodes[inside[-1]]
+        graph = self._step.graph
+        name = graph.unique_name(f"{like.name}/over")
+        barrier = graph.add_node(lookup_op("NoOp"), name, (), {}, [], [], like._code, like._line)
+        barrier.device = self._device
+        graph.set_control_inputs(barrier, controls, reason="run ahead")
+        self._before.setdefault(self._nodes[inside[-1] + 1], []).append(barrier)
+        self._barrier = barrier
+        return barrier
+
+    def _is_end(self, i: int, last: int) -> bool:
+        """Whether no node of the device up to a place tells that a node is over."""
+        node = self._nodes[i]
+        if not self._is_there(node):
+            return False
+        users = [j for user in node.consumers if (j := self._place.get(user, i)) > i]
+        return not any(
+            [j <= last and self._mine[j] and self._is_there(self._nodes[j]) for j in users]
+        )
