@@ -61,9 +61,8 @@ def test_what_each_mode_does() -> None:
     assert changes(mode="NO_MEM_OPT", limit=0) == {}
     assert changes(mode="MANUAL", limit=0) == {}
     assert set(changes(mode="RECOMPUTATION_HEURISTICS")) == {"recompute"}
-    assert set(changes(mode="SWAPPING_HEURISTICS", limit=0)) == {"swap"}
-    assert changes(mode="SWAPPING_HEURISTICS") == {}
-    assert {"recompute", "swap"} <= set(changes(mode="HEURISTICS", limit=0))
+    assert changes(mode="SWAPPING_HEURISTICS", limit=0) == {}  # that follows placement
+    assert "recompute" in changes(mode="HEURISTICS", limit=0)
     assert changes(mode="DEFAULT_MEM_OPT", limit=1 << 40).get("recompute") is None
     assert "recompute" in changes(limit=1 << 18)
 

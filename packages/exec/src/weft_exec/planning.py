@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,11 +26,13 @@ from weft_graph.passes.step_graph import StepGraph
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
     from weft_exec.explain import StepReport
-
-_SWAPPING = frozenset({"DEFAULT_MEM_OPT", "HEURISTICS", "SWAPPING_HEURISTICS"})
+    from weft_graph.passes.memory_optimization import MemoryOptions
 
 _GAPS = 16
 """Which part of a device's memory may be lost in gaps between blocks that are in use."""
+
+_ON_ITS_WAY = 4
+"""Which part of the rest is for what is copied just then, where values wait on the host."""
 
 Watch = Callable[[str, StepGraph], None]
 """Told of the graph after each stage."""
@@ -141,26 +143,30 @@ class Planner:
         mode = self._config.memory_optimization
         if mode == "NO_MEM_OPT" or (mode == "DEFAULT_MEM_OPT" and not self.limited):
             return 0
-        from weft_graph.passes.memory_optimization import MemoryOptions, optimize_memory
+        from weft_graph.passes.memory_optimization import optimize_memory
 
         places = None
         if self.limited and len(self._devices) > 1:
             nodes = by_priority(step.live_nodes())
-            places = self._placer.assign(nodes, crowded=False).places.__getitem__
+            places = self._placer.assign(nodes, crowded=False).places
+        return optimize_memory(step, self._memory_options(places))
+
+    def _memory_options(self, places: Mapping[Node, str] | None) -> MemoryOptions:
+        """What is done about memory, with nodes on some devices, or all on the only one."""
+        from weft_graph.passes.memory_optimization import MemoryOptions
+
         rooms = self._rooms()
-        if self.limited and places is None:
+        if rooms and places is None:
             rooms = {"": rooms[self._host.name]}
-        return optimize_memory(
-            step,
-            MemoryOptions(
-                mode=mode,
-                scope=self._config.gradient_scope,
-                limits=rooms,
-                bytes_of=self.costs.nbytes,
-                device_of=places,
-                spaces=self._spaces,
-                run_order=by_priority,
-            ),
+        return MemoryOptions(
+            mode=self._config.memory_optimization,
+            scope=self._config.gradient_scope,
+            limits=rooms,
+            bytes_of=self.costs.nbytes,
+            device_of=None if places is None else places.__getitem__,
+            spaces=self._spaces,
+            host=self._host.name,
+            run_order=by_priority,
         )
 
     def _rooms(self) -> dict[str, int]:
@@ -188,33 +194,30 @@ class Planner:
         from weft_graph.passes.memory import Room
         from weft_graph.passes.run_ahead import limit_run_ahead
 
-        rooms = self._rooms()
-        if assigned is None:
-            room = Room({"": rooms[self._host.name]})
-        else:
-            room = Room(rooms, assigned.places.__getitem__, self._spaces)
+        options = self._memory_options(None if assigned is None else assigned.places)
+        room = Room(options.limits, options.device_of, options.spaces)
         return limit_run_ahead(
-            step, room, self._host.name, bytes_of=self.costs.nbytes, run_order=by_priority
+            step, room, options.host, bytes_of=options.bytes_of, run_order=by_priority
         )
 
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
         """Let values wait on the host that do not fit into the memory of the device they are on."""
-        rooms = {name: room for name, room in self._rooms().items() if name in self._away}
-        if not rooms or self._config.memory_optimization not in _SWAPPING:
+        if not any(device.memory_limit for device in map(self._devices.__getitem__, self._away)):
             return 0
-        from weft_graph.passes.memory_optimization import MemoryOptions, optimize_memory
+        from weft_graph.passes.memory import Room
+        from weft_graph.passes.swap import swap_to_host
 
-        return optimize_memory(
-            step,
-            MemoryOptions(
-                mode="SWAPPING_HEURISTICS",
-                limits={name: room * 3 // 4 for name, room in rooms.items()},
-                bytes_of=self.costs.nbytes,
-                device_of=assigned.places.__getitem__,
-                spaces=self._spaces,
-                host=self._host.name,
-                run_order=by_priority,
-            ),
+        options = self._memory_options(assigned.places)
+        if not options.swaps:
+            return 0
+        limits = {n: room - room // _ON_ITS_WAY for n, room in options.limits.items()}
+        room = Room(
+            {name: limits[name] for name in self._away if name in limits},
+            options.device_of,
+            options.spaces,
+        )
+        return swap_to_host(
+            step, room, options.host, bytes_of=options.bytes_of, run_order=by_priority
         )
 
     def _parts(

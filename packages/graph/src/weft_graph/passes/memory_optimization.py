@@ -1,4 +1,4 @@
-"""Keeping a step's memory small: recomputation, order and swapping by one set of options."""
+"""Keeping a step's memory small: what its options ask for, and order and recomputation by them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from weft_graph.passes.memory_order import ordered_for_memory
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.recompute import Recompute, recompute
 from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
-from weft_graph.passes.swap import swap_to_host
 from weft_tensor import errors
 
 _RECOMPUTES = frozenset({"MANUAL", "HEURISTICS", "RECOMPUTATION_HEURISTICS"})
@@ -32,12 +31,11 @@ class MemoryOptions:
         with one what HEURISTICS does.
       scope: name scope of gradient nodes, `memory_optimizer_target_node_name_scope`.
       limits: bytes that devices should need at most, by name; 0 for as few as possible. Empty for
-        what needs no limit: cheap nodes are computed again and the order is chosen, nothing is
-        swapped.
+        what needs no limit: cheap nodes are computed again and the order is chosen.
       bytes_of: sizes of values.
       device_of: the device of a node that has a kernel; None where all run on one, named "".
       spaces: the memory space of devices that share one.
-      host: the device that values are swapped to; "" for none.
+      host: the device of what comes from nowhere.
       run_order: puts live nodes into the order in which they run.
     Raises: InvalidArgumentError: the mode is unknown, or the limit negative.
     """
@@ -69,14 +67,19 @@ class MemoryOptions:
             return self.mode
         return "HEURISTICS" if self.limits else "NO_MEM_OPT"
 
+    @property
+    def swaps(self) -> bool:
+        """Whether values may wait on the host."""
+        return self.applied in _SWAPS
+
 
 def optimize_memory(step: StepGraph, options: MemoryOptions) -> int:
     """Let a step need less memory, in the ways that its options ask for.
 
-    An order that needs less comes first, since it costs nothing; then recomputation; then, for what
-    is still too much, swapping.  Common subexpressions must have been merged before.
+    An order that needs less comes first, since it costs nothing; then recomputation.  Swapping, for
+    what is still too much, follows placement.  Common subexpressions must have been merged before.
 
-    Returns: the number of changes: nodes copied, values swapped, and 1 for a new order.
+    Returns: the number of changes: nodes copied, and 1 for a new order.
     """
     mode = options.applied
     changes = 0
@@ -84,14 +87,6 @@ def optimize_memory(step: StepGraph, options: MemoryOptions) -> int:
         changes += _reorder(step, options)
     if mode in _RECOMPUTES:
         changes += _recompute(step, options)
-    if mode in _SWAPS and options.limits and options.host and options.device_of:
-        changes += swap_to_host(
-            step,
-            Room(options.limits, options.device_of, options.spaces),
-            options.host,
-            bytes_of=options.bytes_of,
-            run_order=options.run_order,
-        )
     return changes
 
 

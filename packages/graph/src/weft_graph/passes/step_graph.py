@@ -60,19 +60,35 @@ class StepGraph:
     def isolate_fetch(self, position: int) -> None:
         """Let a node of its own give the value of a fetch."""
         output = self.fetches[position]
-        dtype = output.dtype.base_dtype
-        copy = self.graph.add_node(
+        copy = self.identity(output, f"_fetch{position}_{output.node.name}")
+        self._fetches[position] = copy
+        self.isolated[copy] = output
+
+    def identity(
+        self,
+        value: Output,
+        name: str,
+        device: str = "",
+        controls: Sequence[Node] = (),
+        *,
+        reason: str = "identity",
+    ) -> Output:
+        """A value once more, from a new node on a device, after some others."""
+        dtype = value.dtype.base_dtype
+        made = self.graph.add_node(
             lookup_op("Identity"),
-            self.graph.unique_name(f"_fetch{position}_{output.node.name}"),
-            (output,),
+            self.graph.unique_name(name),
+            (value,),
             {"T": dtype},
             [dtype],
-            [output.dims],
-            output.node._code,
-            output.node._line,
+            [value.dims],
+            value.node._code,
+            value.node._line,
         )
-        self._fetches[position] = copy.outputs[0]
-        self.isolated[copy.outputs[0]] = output
+        made.device = device
+        if controls:
+            self.graph.set_control_inputs(made, controls, reason=reason)
+        return made.outputs[0]
 
     def resolve(self, output: Output) -> Output:
         """What stands for `output` after all replacements."""

@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from weft_graph.node import Node, Output
-from weft_graph.op_def import lookup_op
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.max_tree import MaxTree
@@ -310,18 +309,4 @@ class _Swapping:
         return any([takes_memory(output) and self._bytes_of(output) for output in own])
 
     def _identity(self, value: Output, name: str, device: str, controls: Sequence[Node]) -> Output:
-        graph = self._step.graph
-        like = value.node
-        made = graph.add_node(
-            lookup_op("Identity"),
-            graph.unique_name(name),
-            (value,),
-            {"T": value.dtype},
-            [value.dtype],
-            [value.dims],
-            like._code,
-            like._line,
-        )
-        made.device = device
-        graph.set_control_inputs(made, controls, reason="swap")
-        return made.outputs[0]
+        return self._step.identity(value, name, device, controls, reason="swap")
