@@ -21,6 +21,7 @@ PAGES = [
     "docs/checkpoints.md",
     "docs/summaries.md",
     "docs/devices.md",
+    "docs/training.md",
 ]
 
 

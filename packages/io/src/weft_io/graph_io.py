@@ -19,7 +19,7 @@ def write_graph(
 
     Args:
       graph_or_graph_def: what to write.
-      logdir: directory, made if it is not there.
+      logdir: directory, made if it is not there, or a URL that fsspec knows.
       name: file name in it.
       as_text: write protobuf's text format.
     Returns: the path.
@@ -28,7 +28,7 @@ def write_graph(
     message: Any = graph_or_graph_def
     if isinstance(graph_or_graph_def, Graph):
         message = graph_or_graph_def.as_graph_def()
-    path = os.path.join(os.fspath(logdir), name)
+    path = os.path.join(files.as_path(logdir), name)
     if as_text:
         from google.protobuf import text_format
 
@@ -36,6 +36,6 @@ def write_graph(
     else:
         data = message.SerializeToString()
     with files.reported(f"writing {path}"):
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        files.storage_of(path).make_directory(os.path.dirname(path) or ".")
         files.write_atomically(path, data)
     return path

@@ -1,0 +1,164 @@
+"""The hook that saves checkpoints, and those who listen to it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.collections_keys import GraphKeys
+from weft_graph.stacks import get_default_graph
+from weft_io.arguments import listed, text
+from weft_io.coordinator import Coordinator
+from weft_io.files.systems import PathLike, as_path
+from weft_io.graph_io import write_graph
+from weft_io.training.hook import (
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
+from weft_io.training.timers import global_step_for, timer_of
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+
+class CheckpointSaverListener:
+    """Told before and after each checkpoint; override what is needed."""
+
+    def begin(self) -> None:
+        """Called once before the session is made; may still add nodes to the default graph."""
+
+    def before_save(self, session: Any, global_step_value: int) -> None:
+        """Called before a checkpoint is written."""
+
+    def after_save(self, session: Any, global_step_value: int) -> bool | None:
+        """Called when it is written; true asks for the end of the training loop."""
+
+    def end(self, session: Any, global_step_value: int) -> None:
+        """Called at the end, after the last checkpoint."""
+
+
+class CheckpointSaverHook(SessionRunHook):
+    """Saves a checkpoint when the session is made, every so many steps or seconds, and at the end.
+
+    Args:
+      checkpoint_dir: the directory.
+      save_secs: seconds between; or
+      save_steps: steps between.
+      saver: saves; or
+      scaffold: whose saver does. Without either it is the one in the collection SAVERS.
+      checkpoint_basename: what the names of the checkpoints begin with.
+      listeners: `CheckpointSaverListener`s, called in order.
+      save_graph_def: write "graph.pbtxt", and a ".meta" file beside each checkpoint.
+    Raises:
+      InvalidArgumentError: both `saver` and `scaffold`, not exactly one of `save_secs` and
+        `save_steps`, or one too small.
+      InvalidTypeError: an argument is of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        checkpoint_dir: PathLike,
+        save_secs: float | None = None,
+        save_steps: int | None = None,
+        saver: Any = None,
+        checkpoint_basename: str = "model.ckpt",
+        scaffold: Any = None,
+        listeners: Sequence[CheckpointSaverListener] | None = None,
+        save_graph_def: bool = True,
+    ) -> None:
+        if saver is not None and scaffold is not None:
+            raise errors.InvalidArgumentError("You cannot provide both saver and scaffold.")
+        self._directory = as_path(checkpoint_dir)
+        self._timer = timer_of(save_steps, save_secs, "save_steps", "save_secs")
+        self._path = os.path.join(self._directory, text(checkpoint_basename, "checkpoint_basename"))
+        self._given_saver = saver
+        self._scaffold = scaffold
+        self._listeners = [] if listeners is None else listed(listeners, "listeners")
+        self._save_graph_def = save_graph_def
+
+    def begin(self) -> None:
+        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        from weft_io.summary.sharing import FileWriterCache
+
+        self._global_step = global_step_for(self)
+        self._writer = FileWriterCache.get(self._directory)
+        for listener in self._listeners:
+            listener.begin()
+
+    def after_create_session(self, session: Any, coord: Coordinator) -> None:
+        """Write the graph and the checkpoint of the step that it begins with."""
+        graph = get_default_graph()
+        step = int(session.run(self._global_step))
+        if self._save_graph_def:
+            write_graph(graph.as_graph_def(add_shapes=True), self._directory, "graph.pbtxt")
+        self._writer.add_graph(graph)
+        self._writer.add_meta_graph(self._saver().export_meta_graph(graph=graph))
+        self._save(session, step)
+        self._timer.update_last_triggered_step(step)
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """Ask for the global step as it is before the step."""
+        return SessionRunArgs(self._global_step)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Save, if it is time."""
+        if not self._timer.should_trigger_for_step(int(run_values.results) + 1):
+            return
+        step = int(run_context.session.run(self._global_step))
+        if self._timer.should_trigger_for_step(step):
+            self._timer.update_last_triggered_step(step)
+            if self._save(run_context.session, step):
+                run_context.request_stop()
+
+    def end(self, session: Any) -> None:
+        """Save the last step, if that was not done, and wait until everything is written."""
+        step = int(session.run(self._global_step))
+        if step != self._timer.last_triggered_step():
+            self._save(session, step)
+        for listener in self._listeners:
+            listener.end(session, step)
+        self._saver().close()
+        self._writer.flush()
+
+    def _save(self, session: Any, step: int) -> bool:
+        """Save; whether a listener asks for the end."""
+        from weft_graph import proto
+
+        _log.info("Saving checkpoints for %d into %s.", step, self._path)
+        for listener in self._listeners:
+            listener.before_save(session, step)
+        saver = self._saver()
+        saver.save(session, self._path, global_step=step, write_meta_graph=self._save_graph_def)
+        status = proto.SessionLog(status=proto.SessionLog.CHECKPOINT, checkpoint_path=self._path)
+        self._writer.add_session_log(status, step)
+        stop = False
+        for listener in self._listeners:
+            if listener.after_save(session, step):
+                _log.info(
+                    "A CheckpointSaverListener requested that training be stopped. listener: %s",
+                    listener,
+                )
+                stop = True
+        return stop
+
+    def _saver(self) -> Any:
+        if self._given_saver is not None:
+            return self._given_saver
+        if self._scaffold is not None:
+            return self._scaffold.saver
+        savers = get_default_graph().get_collection(GraphKeys.SAVERS)
+        if not savers:
+            raise errors.FailedPreconditionError(
+                f"No items in collection {GraphKeys.SAVERS}. Please add a saver to the collection "
+                "or provide a saver or scaffold."
+            )
+        if len(savers) > 1:
+            raise errors.FailedPreconditionError(
+                f"More than one item in collection {GraphKeys.SAVERS}. Please indicate which one "
+                "to use by passing it to the constructor."
+            )
+        return savers[0]

@@ -1,0 +1,98 @@
+"""What a session hook is: called around the steps of a monitored session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from weft_io.coordinator import Coordinator
+
+
+class SessionRunArgs(NamedTuple):
+    """What a hook adds to a step, or what the program asked for.
+
+    Attributes:
+      fetches: any structure that `Session.run` takes; None for nothing.
+      feed_dict: tensors, or their names, to values.
+      options: a RunOptions, merged with those of the program and of the other hooks.
+    """
+
+    fetches: Any
+    feed_dict: Mapping[Any, Any] | None = None
+    options: Any = None
+
+
+class SessionRunValues(NamedTuple):
+    """What a step gave.
+
+    Attributes:
+      results: the structure of the hook's fetches with values in place; None without fetches.
+      options: the RunOptions of the step.
+      run_metadata: the RunMetadata of the step.
+    """
+
+    results: Any
+    options: Any
+    run_metadata: Any
+
+
+class SessionRunContext:
+    """A step that is about to run, or has run.
+
+    Args:
+      original_args: what the program asked for.
+      session: the session, without hooks.
+    """
+
+    def __init__(self, original_args: SessionRunArgs, session: Any) -> None:
+        self._original_args = original_args
+        self._session = session
+        self._stop_requested = False
+
+    @property
+    def original_args(self) -> SessionRunArgs:
+        """What the program asked for, without what hooks add."""
+        return self._original_args
+
+    @property
+    def session(self) -> Any:
+        """The session, without hooks."""
+        return self._session
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether a hook asked for the end of the training loop."""
+        return self._stop_requested
+
+    def request_stop(self) -> None:
+        """End the training loop: `should_stop` is true from now on."""
+        self._stop_requested = True
+
+
+class SessionRunHook:
+    """Called around the steps of a monitored session; override what is needed.
+
+    `begin`, then `after_create_session`, then `before_run` and `after_run` for each step, then
+    `end`. A session that is made again after a failure calls `after_create_session` again.
+    """
+
+    def begin(self) -> None:
+        """Called once before the session is made; may still add nodes to the default graph."""
+
+    def after_create_session(self, session: Any, coord: Coordinator) -> None:
+        """Called when a session was made; the graph is finalized.
+
+        Args:
+          session: the session, whose variables are initialized or restored.
+          coord: the coordinator of its threads.
+        """
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        """Called before each step; returns what to add to it, if anything."""
+        return None
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Called after each step that did not fail."""
+
+    def end(self, session: Any) -> None:
+        """Called at the end, while the session is open; not after an error."""

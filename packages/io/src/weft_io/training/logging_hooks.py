@@ -1,0 +1,147 @@
+"""Hooks that log what tensors are, and that notice when a loss is no number."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph import stacks
+from weft_io.arguments import function, integer, listed
+from weft_io.training.hook import (
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
+from weft_io.training.timers import NeverTriggerTimer, Timer, timer_of
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+
+class LoggingTensorHook(SessionRunHook):
+    """Logs tensors at the first step, and every so many steps or seconds.
+
+    Args:
+      tensors: tensors or their names; or a dict from tags to them, logged in the order of the tags.
+      every_n_iter: steps of this session between; or
+      every_n_secs: seconds between. With `at_end`, neither is needed.
+      at_end: log at the end as well.
+      formatter: called with a dict from tags to values, returns the line.
+    Raises:
+      InvalidArgumentError: not exactly one of `every_n_iter` and `every_n_secs`, or one too small.
+      InvalidTypeError: an argument is of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Any] | Sequence[Any],
+        every_n_iter: int | None = None,
+        every_n_secs: float | None = None,
+        at_end: bool = False,
+        formatter: Callable[[dict[Any, Any]], str] | None = None,
+    ) -> None:
+        self._timer = _logging_timer(every_n_iter, every_n_secs, at_end)
+        if isinstance(tensors, Mapping):
+            self._tensors = dict(tensors)
+            self._tags = sorted(self._tensors)
+        else:
+            self._tags = listed(tensors, "tensors")
+            self._tensors = {tensor: tensor for tensor in self._tags}
+        self._formatter = None if formatter is None else function(formatter, "formatter", 1)
+        self._at_end = at_end
+
+    def begin(self) -> None:
+        """Find the tensors. Raises: NotFoundError: there is none of a name."""
+        graph = stacks.get_default_graph()
+        self._timer.reset()
+        self._count = 0
+        self._found = {
+            tag: graph.as_graph_element(tensor, allow_operation=False)
+            for tag, tensor in self._tensors.items()
+        }
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs | None:
+        """Ask for the tensors, if they are to be logged."""
+        self._due = self._timer.should_trigger_for_step(self._count)
+        return SessionRunArgs(self._found) if self._due else None
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Log them."""
+        if self._due:
+            self._log_tensors(run_values.results)
+        self._count += 1
+
+    def end(self, session: Any) -> None:
+        """Log them once more, if that was asked for."""
+        if self._at_end:
+            self._log_tensors(session.run(self._found))
+
+    def _log_tensors(self, values: dict[Any, Any]) -> None:
+        seconds, _ = self._timer.update_last_triggered_step(self._count)
+        with np.printoptions(suppress=True):
+            if self._formatter is not None:
+                _log.info("%s", self._formatter(values))
+                return
+            line = ", ".join(f"{_tag_name(tag)} = {values[tag]}" for tag in self._tags)
+        if seconds is None:
+            _log.info("%s", line)
+        else:
+            _log.info("%s (%.3f sec)", line, seconds)
+
+
+def _logging_timer(every_n_iter: int | None, every_n_secs: float | None, at_end: bool) -> Timer:
+    if at_end and every_n_iter is None and every_n_secs is None:
+        return NeverTriggerTimer()
+    if (every_n_iter is None) == (every_n_secs is None):
+        raise errors.InvalidArgumentError(
+            "either at_end and/or exactly one of every_n_iter and every_n_secs must be provided, "
+            f"got {every_n_iter} and {every_n_secs}"
+        )
+    if every_n_iter is not None:
+        integer(every_n_iter, "every_n_iter", 1)
+    return timer_of(every_n_iter, every_n_secs, "every_n_iter", "every_n_secs")
+
+
+def _tag_name(tag: Any) -> str:
+    return tag if isinstance(tag, str) else str(getattr(tag, "name", tag))
+
+
+class NanLossDuringTrainingError(RuntimeError):
+    """A loss became NaN: the learning rate may be too high, or an input no number."""
+
+    def __str__(self) -> str:
+        return "NaN loss during training."
+
+
+class NanTensorHook(SessionRunHook):
+    """Stops when a loss is NaN.
+
+    Args:
+      loss_tensor: floating, shape ().
+      fail_on_nan_loss: raise `NanLossDuringTrainingError`; else ask for the end.
+    """
+
+    def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True) -> None:
+        if loss_tensor is None:
+            raise errors.InvalidTypeError("loss_tensor must be a tensor, got None")
+        self._loss = loss_tensor
+        self._fail = fail_on_nan_loss
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """Ask for the loss."""
+        return SessionRunArgs(self._loss)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Look at it. Raises: NanLossDuringTrainingError: it is NaN."""
+        if not np.isnan(run_values.results).any():
+            return
+        message = "Model diverged with loss = NaN."
+        if self._fail:
+            _log.error("%s", message)
+            raise NanLossDuringTrainingError
+        _log.warning("%s", message)
+        run_context.request_stop()

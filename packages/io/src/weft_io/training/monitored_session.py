@@ -1,0 +1,227 @@
+"""MonitoredSession: a session that initializes, restores, calls hooks, and ends its threads."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+from weft_graph.stacks import get_default_graph
+from weft_io.arguments import function, listed, number
+from weft_io.files.systems import PathLike
+from weft_io.training.hook import SessionRunHook
+from weft_io.training.scaffold import Scaffold
+from weft_io.training.session_creators import ChiefSessionCreator
+from weft_io.training.sessions import (
+    CoordinatedSession,
+    CoordinatedSessionCreator,
+    RecoverableSession,
+    StepContext as _StepContext,
+)
+from weft_tensor import errors
+
+_CLEAN = (errors.OutOfRangeError, StopIteration)
+"""The end of the data: the `with` block ends without an error."""
+
+_HOOK_METHODS = ("begin", "after_create_session", "before_run", "after_run", "end")
+
+
+class _MonitoredSession:
+    """What `MonitoredSession` and `SingularMonitoredSession` share."""
+
+    StepContext = _StepContext
+
+    def __init__(
+        self,
+        session_creator: Any,
+        hooks: Sequence[SessionRunHook] | None,
+        should_recover: bool,
+        stop_grace_period_secs: float,
+    ) -> None:
+        grace = number(stop_grace_period_secs, "stop_grace_period_secs", 0)
+        self._hooks = _checked_hooks(hooks)
+        self._graph = get_default_graph()
+        self._was_finalized = self._graph.finalized
+        self._sess: RecoverableSession | CoordinatedSession | None = None
+        for hook in self._hooks:
+            hook.begin()
+        self._creator = CoordinatedSessionCreator(session_creator, self._hooks, self._graph, grace)
+        create = self._creator.create_session
+        try:
+            self._sess = RecoverableSession(create) if should_recover else create()
+        except BaseException:  # because the graph is the program's again, whatever it is
+            self._forget()
+            raise
+
+    @property
+    def graph(self) -> Any:
+        """The session's graph; None when it is closed."""
+        session = self._creator.tf_sess
+        return None if session is None else session.graph
+
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
+        """Run one step and its hooks.
+
+        Args:
+          fetches, feed_dict, options, run_metadata: as for `Session.run`.
+        Raises:
+          FailedPreconditionError: it is closed, `should_stop` is true, or a tensor is fed twice.
+          what `Session.run`, hooks and the threads of queue runners raise.
+        """
+        return self._open().run(fetches, feed_dict, options, run_metadata)
+
+    def run_step_fn(self, step_fn: Callable[[_StepContext], Any]) -> Any:
+        """Call a function that runs a step, or several, some of them without hooks.
+
+        Args:
+          step_fn: called as `step_fn(step_context)` with a `StepContext`; what it returns is
+            returned. After a preemption it is called again.
+        Raises: InvalidArgumentError: `step_fn` has other arguments; and what it raises.
+        """
+        _check_step_fn(step_fn)
+        return self._open().run_step_fn(step_fn)
+
+    def should_stop(self) -> bool:
+        """Whether the training loop is to end: a hook or a thread asked for it, or it is closed."""
+        return self._sess is None or self._sess.should_stop()
+
+    def close(self) -> None:
+        """Call the hooks' `end`, end the threads and close the session.
+
+        Raises: FailedPreconditionError: it is closed already; what hooks and threads raise.
+        """
+        self._close(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool:
+        if kind is not None and issubclass(kind, _CLEAN):
+            kind = None
+        self._close(kind)
+        return kind is None
+
+    def _close(self, kind: type[BaseException] | None) -> None:
+        session = self._open()
+        try:
+            if kind is None:
+                with self._graph.as_default():
+                    for hook in self._hooks:
+                        hook.end(self._creator.tf_sess)
+        finally:
+            try:
+                session.close()
+            finally:
+                self._sess = None
+                self._forget()
+
+    def _forget(self) -> None:
+        self._creator.forget()
+        if not self._was_finalized:
+            self._graph.unfinalize()
+
+    def _open(self) -> RecoverableSession | CoordinatedSession:
+        if self._sess is None:
+            raise errors.FailedPreconditionError("Session is already closed.")
+        return self._sess
+
+    def _tf_sess(self) -> Any:
+        return self._creator.tf_sess
+
+
+def _checked_hooks(hooks: Any) -> list[SessionRunHook]:
+    found = [] if hooks is None else listed(hooks, "hooks")
+    for hook in found:
+        missing = [name for name in _HOOK_METHODS if not hasattr(hook, name)]
+        if missing:
+            raise errors.InvalidTypeError(
+                f"hooks must be SessionRunHooks, got {hook!r}, which has no {', '.join(missing)}"
+            )
+    return found
+
+
+def _check_step_fn(step_fn: Any) -> None:
+    names = list(inspect.signature(function(step_fn, "step_fn")).parameters)
+    if names != ["step_context"]:
+        raise errors.InvalidArgumentError(
+            "`step_fn` may either have one `step_context` argument, or two `self` and "
+            f"`step_context` if it's an instance method. Got {names} instead."
+        )
+
+
+class MonitoredSession(_MonitoredSession):
+    """A session for training, which begins again from the last checkpoint when it is preempted.
+
+    The hooks' `begin` is called, the graph finalized, the session made, its queue runners started,
+    and the hooks told of it. At the end of a `with` block, the hooks' `end` is called, the threads
+    are ended and the session is closed. `OutOfRangeError` ends the block as the end of the data
+    should; other errors are raised, without the hooks' `end`. When a step fails with `AbortedError`
+    or `UnavailableError`, the session is made again and the step repeated. Afterwards nodes may be
+    added to the graph again.
+
+    Args:
+      session_creator: makes the session; a `ChiefSessionCreator()` by default.
+      hooks: `SessionRunHook`s, called in this order.
+      stop_grace_period_secs: how long threads may take to end.
+    Raises: InvalidTypeError: an argument is of the wrong kind; what hooks and the creator raise.
+    """
+
+    def __init__(
+        self,
+        session_creator: Any = None,
+        hooks: Sequence[SessionRunHook] | None = None,
+        stop_grace_period_secs: float = 120,
+    ) -> None:
+        if session_creator is not None and not hasattr(session_creator, "create_session"):
+            raise errors.InvalidTypeError(
+                f"session_creator must be a SessionCreator, got {session_creator!r}"
+            )
+        creator = ChiefSessionCreator() if session_creator is None else session_creator
+        super().__init__(creator, hooks, True, stop_grace_period_secs)
+
+
+class SingularMonitoredSession(_MonitoredSession):
+    """As `MonitoredSession`, without recovery: a preemption is an error like others.
+
+    Args:
+      hooks: `SessionRunHook`s, called in this order.
+      scaffold: the nodes that make the model ready; a `Scaffold()` by default.
+      master: a session target.
+      config: a ConfigProto.
+      checkpoint_dir: its latest checkpoint is restored, if there is one; or
+      stop_grace_period_secs: how long threads may take to end.
+      checkpoint_filename_with_path: the checkpoint.
+    Raises: InvalidArgumentError: both a directory and a checkpoint; InvalidTypeError: an argument
+      is of the wrong kind; what hooks raise.
+    """
+
+    def __init__(
+        self,
+        hooks: Sequence[SessionRunHook] | None = None,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: PathLike | None = None,
+        stop_grace_period_secs: float = 120,
+        checkpoint_filename_with_path: PathLike | None = None,
+    ) -> None:
+        creator = ChiefSessionCreator(
+            scaffold, master, config, checkpoint_dir, checkpoint_filename_with_path
+        )
+        super().__init__(creator, hooks, False, stop_grace_period_secs)
+
+    def raw_session(self) -> Any:
+        """The session, without hooks; None when it is closed."""
+        return self._tf_sess()

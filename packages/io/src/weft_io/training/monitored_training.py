@@ -1,0 +1,120 @@
+"""MonitoredTrainingSession: a monitored session with the hooks that training usually has."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from weft_io.arguments import integer, listed, number
+from weft_io.files.systems import PathLike
+from weft_io.training.checkpoint_hooks import CheckpointSaverHook
+from weft_io.training.hook import SessionRunHook
+from weft_io.training.monitored_session import MonitoredSession
+from weft_io.training.scaffold import Scaffold
+from weft_io.training.session_creators import ChiefSessionCreator, WorkerSessionCreator
+from weft_io.training.summary_hooks import StepCounterHook, SummarySaverHook
+
+
+class _Default:
+    def __repr__(self) -> str:
+        return "the default"
+
+
+USE_DEFAULT: Final[Any] = _Default()
+"""Says that an argument was not given, where None says that there is to be none."""
+
+
+class _Interval(NamedTuple):
+    """How often something is done; never where both are None."""
+
+    steps: int | None
+    secs: float | None
+
+    @staticmethod
+    def of(steps: Any, secs: Any, name: str, default: _Interval) -> _Interval:
+        """The interval that two arguments ask for; None and 0 ask for none."""
+        if steps is USE_DEFAULT and secs is USE_DEFAULT:
+            return default
+        steps = None if steps is USE_DEFAULT or steps is None else integer(steps, f"{name}_steps")
+        secs = None if secs is USE_DEFAULT or secs is None else number(secs, f"{name}_secs")
+        return _Interval(steps, secs)
+
+    @property
+    def is_asked_for(self) -> bool:
+        return bool((self.steps and self.steps > 0) or (self.secs and self.secs > 0))
+
+
+def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
+    master: str = "",
+    is_chief: bool = True,
+    checkpoint_dir: PathLike | None = None,
+    scaffold: Scaffold | None = None,
+    hooks: Sequence[SessionRunHook] | None = None,
+    chief_only_hooks: Sequence[SessionRunHook] | None = None,
+    save_checkpoint_secs: float | None = USE_DEFAULT,
+    save_summaries_steps: int | None = USE_DEFAULT,
+    save_summaries_secs: float | None = USE_DEFAULT,
+    config: Any = None,
+    stop_grace_period_secs: float = 120,
+    log_step_count_steps: int | None = 100,
+    max_wait_secs: float = 7200,
+    save_checkpoint_steps: int | None = USE_DEFAULT,
+    summary_dir: PathLike | None = None,
+    save_graph_def: bool = True,
+) -> MonitoredSession:
+    """A `MonitoredSession` that saves checkpoints and summaries, and counts steps.
+
+    Args:
+      master: a session target.
+      is_chief: whether this program initializes the model, and saves; others wait for it.
+      checkpoint_dir: where checkpoints are saved, and restored from; none without it.
+      scaffold: the nodes that make the model ready; a `Scaffold()` by default.
+      hooks: called after those below.
+      chief_only_hooks: called by the chief, before all others.
+      save_checkpoint_secs: seconds between checkpoints; 600 where neither is given. None: no.
+      save_summaries_steps: steps between summaries; 100 where neither is given. None: no.
+      save_summaries_secs: seconds between summaries.
+      config: a ConfigProto.
+      stop_grace_period_secs: how long threads may take to end.
+      log_step_count_steps: steps between reports of steps per second; None: no.
+      max_wait_secs: how long a worker waits for the chief.
+      save_checkpoint_steps: steps between checkpoints.
+      summary_dir: where event files are; `checkpoint_dir` by default.
+      save_graph_def: write "graph.pbtxt", and a ".meta" file beside each checkpoint.
+    Raises:
+      InvalidArgumentError: both steps and seconds between the same, or an argument is too small.
+      InvalidTypeError: an argument is of the wrong kind.
+      FailedPreconditionError: the graph has no global step, which saving needs.
+    """
+    summaries = _Interval.of(
+        save_summaries_steps, save_summaries_secs, "save_summaries", _Interval(100, None)
+    )
+    checkpoints = _Interval.of(
+        save_checkpoint_steps, save_checkpoint_secs, "save_checkpoint", _Interval(None, 600)
+    )
+    if log_step_count_steps is not None:
+        log_step_count_steps = integer(log_step_count_steps, "log_step_count_steps")
+    scaffold = scaffold or Scaffold()
+    own = [] if hooks is None else listed(hooks, "hooks")
+    if not is_chief:
+        worker = WorkerSessionCreator(scaffold, master, config, max_wait_secs)
+        return MonitoredSession(worker, own, stop_grace_period_secs)
+    chief = ChiefSessionCreator(scaffold, master, config, checkpoint_dir)
+    every = [] if chief_only_hooks is None else listed(chief_only_hooks, "chief_only_hooks")
+    summary_dir = summary_dir or checkpoint_dir
+    if summary_dir:
+        if log_step_count_steps and log_step_count_steps > 0:
+            every.append(StepCounterHook(log_step_count_steps, output_dir=summary_dir))
+        if summaries.is_asked_for:
+            every.append(SummarySaverHook(*summaries, output_dir=summary_dir, scaffold=scaffold))
+    if checkpoint_dir and checkpoints.is_asked_for:
+        every.append(
+            CheckpointSaverHook(
+                checkpoint_dir,
+                checkpoints.secs,
+                checkpoints.steps,
+                scaffold=scaffold,
+                save_graph_def=save_graph_def,
+            )
+        )
+    return MonitoredSession(chief, every + own, stop_grace_period_secs)

@@ -1,0 +1,120 @@
+"""One step of what the program and its hooks ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from weft_graph.graph import Graph
+from weft_io.training.hook import SessionRunArgs, SessionRunContext, SessionRunHook
+from weft_tensor import errors
+
+_LARGER_WINS = (
+    "trace_level",
+    "timeout_in_ms",
+    "inter_op_thread_pool",
+    "output_partition_graphs",
+    "report_tensor_allocations_upon_oom",
+)
+
+
+class StepRequest(NamedTuple):
+    """What one step runs.
+
+    Attributes:
+      fetches: the program's, then those of each hook that has any.
+      positions: where in `fetches` those of each hook are; None for a hook without any.
+      feed_dict: all feeds.
+      options: all options; None where nobody gave any.
+    """
+
+    fetches: list[Any]
+    positions: list[int | None]
+    feed_dict: Mapping[Any, Any] | None
+    options: Any
+
+    def results_of(self, position: int | None, values: Sequence[Any]) -> Any:
+        """A hook's part of what the step gave."""
+        return None if position is None else values[position]
+
+
+def ask(
+    hooks: Iterable[SessionRunHook],
+    context: SessionRunContext,
+    graph: Graph,
+    options: Any,
+) -> StepRequest:
+    """Ask all hooks, in order, what they add to a step.
+
+    Args:
+      context: of the step, with what the program asked for.
+      graph: the session's.
+      options: the program's RunOptions or None; left as they are.
+    Raises:
+      FailedPreconditionError: a tensor is fed twice.
+      InvalidTypeError: a hook gave something else than a SessionRunArgs.
+    """
+    fetches, positions = [context.original_args.fetches], []
+    fed = _Feeds(graph)
+    for hook in hooks:
+        asked = _checked(hook, hook.before_run(context))
+        positions.append(None if asked.fetches is None else len(fetches))
+        if asked.fetches is not None:
+            fetches.append(asked.fetches)
+        if asked.feed_dict:
+            fed.add(asked.feed_dict, "Same tensor is fed by two hooks.")
+        if asked.options is not None:
+            options = merged_options(options, asked.options)
+    given = context.original_args.feed_dict
+    if not fed.values:
+        return StepRequest(fetches, positions, given, options)
+    if given:
+        fed.add(given, "Same tensor is fed by a SessionRunHook and user.")
+    return StepRequest(fetches, positions, fed.values, options)
+
+
+def _checked(hook: SessionRunHook, asked: Any) -> SessionRunArgs:
+    if asked is None:
+        return SessionRunArgs(None)
+    if not isinstance(asked, SessionRunArgs):
+        raise errors.InvalidTypeError(
+            f"before_run of {type(hook).__name__} must return a SessionRunArgs or None, "
+            f"got {asked!r}"
+        )
+    return asked
+
+
+class _Feeds:
+    """Feeds of several, each tensor once, whether by name or itself."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._tensors: set[Any] = set()
+        self.values: dict[Any, Any] = {}
+
+    def add(self, feeds: Mapping[Any, Any], message: str) -> None:
+        tensors = {self._tensor(key) for key in feeds}
+        both = self._tensors & tensors
+        if both:
+            names = sorted(str(getattr(tensor, "name", tensor)) for tensor in both)
+            raise errors.FailedPreconditionError(f"{message} Conflict(s): {', '.join(names)}")
+        self._tensors |= tensors
+        self.values.update(feeds)
+
+    def _tensor(self, key: Any) -> Any:
+        return self._graph.as_graph_element(key) if isinstance(key, str) else key
+
+
+def merged_options(options: Any, more: Any) -> Any:
+    """RunOptions that ask for what both ask for: the larger of each, and all watches."""
+    from weft_graph import proto
+
+    result = proto.RunOptions()
+    if options is not None:
+        result.CopyFrom(options)
+    for field in _LARGER_WINS:
+        setattr(result, field, max(getattr(result, field), getattr(more, field)))
+    watches = more.debug_options.debug_tensor_watch_opts
+    if watches:
+        result.debug_options.debug_tensor_watch_opts.extend(watches)
+    return result

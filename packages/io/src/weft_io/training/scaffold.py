@@ -1,0 +1,212 @@
+"""Scaffold: the nodes that make a session ready, found or made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from weft_graph import variables
+from weft_graph.collections_keys import GraphKeys
+from weft_graph.node import Node, Output
+from weft_graph.ops.control import group
+from weft_graph.stacks import get_default_graph
+from weft_io.arguments import function
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+_PARTS = (
+    "init_op",
+    "init_feed_dict",
+    "init_fn",
+    "ready_op",
+    "ready_for_local_init_op",
+    "local_init_op",
+    "local_init_feed_dict",
+    "summary_op",
+    "saver",
+)
+
+
+class Scaffold:
+    """The nodes that initialize a model, say whether it is ready, save it and summarize it.
+
+    What is not given is found in the graph's collections, or made, by `finalize`.
+
+    Args:
+      init_op: initializes the global variables.
+      init_feed_dict: what to feed for it.
+      init_fn: called as `init_fn(scaffold, session)` after it.
+      ready_op: string, shape (n,): what is not ready.
+      ready_for_local_init_op: string, shape (n,): what is not ready for `local_init_op`.
+      local_init_op: initializes what is not in checkpoints: local variables and tables.
+      summary_op: string, shape (): serialized summaries.
+      saver: a `Saver`.
+      copy_from_scaffold: another scaffold, whose parts are taken where none is given here.
+      local_init_feed_dict: what to feed for `local_init_op`.
+    Raises: InvalidTypeError: an argument is of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        init_op: Any = None,
+        init_feed_dict: Mapping[Any, Any] | None = None,
+        init_fn: Callable[[Scaffold, Any], Any] | None = None,
+        ready_op: Any = None,
+        ready_for_local_init_op: Any = None,
+        local_init_op: Any = None,
+        summary_op: Any = None,
+        saver: Any = None,
+        copy_from_scaffold: Scaffold | None = None,
+        local_init_feed_dict: Mapping[Any, Any] | None = None,
+    ) -> None:
+        other = copy_from_scaffold
+        if not (other is None or isinstance(other, Scaffold)):
+            raise errors.InvalidTypeError(f"copy_from_scaffold is not a Scaffold: {other!r}")
+        if init_fn is not None:
+            function(init_fn, "init_fn", 2)
+        given = {
+            "init_op": init_op,
+            "init_feed_dict": init_feed_dict,
+            "init_fn": init_fn,
+            "ready_op": ready_op,
+            "ready_for_local_init_op": ready_for_local_init_op,
+            "local_init_op": local_init_op,
+            "local_init_feed_dict": local_init_feed_dict,
+            "summary_op": summary_op,
+            "saver": saver,
+        }
+        if other is not None:
+            for part in _PARTS:
+                given[part] = other._parts[part] if given[part] is None else given[part]
+        self._parts: dict[str, Any] = given
+
+    def finalize(self) -> Scaffold:
+        """Find or make what is not given, in the default graph, and finalize the graph.
+
+        Returns: itself.
+        Raises: FailedPreconditionError: a collection has more than one item to choose from, or the
+          graph is finalized and lacks something.
+        """
+        parts = self._parts
+        for part, (key, default) in _DEFAULTS.items():
+            if parts[part] is None:
+                parts[part] = Scaffold.get_or_default(part, key, default)
+        if parts["saver"] is None:
+            parts["saver"] = Scaffold.get_or_default("saver", GraphKeys.SAVERS, _default_saver)
+        parts["saver"].build()
+        get_default_graph().finalize()
+        _log.info("Graph was finalized.")
+        return self
+
+    @property
+    def init_fn(self) -> Callable[[Any], Any] | None:
+        """The function that initializes what nodes cannot, called with a session."""
+        init_fn = self._parts["init_fn"]
+        return None if init_fn is None else lambda session: init_fn(self, session)
+
+    @property
+    def init_op(self) -> Any:
+        """What initializes the global variables."""
+        return self._parts["init_op"]
+
+    @property
+    def init_feed_dict(self) -> Mapping[Any, Any] | None:
+        """What is fed for it."""
+        return self._parts["init_feed_dict"]  # type: ignore[no-any-return]
+
+    @property
+    def ready_op(self) -> Any:
+        """What gives the names of what is not ready."""
+        return self._parts["ready_op"]
+
+    @property
+    def ready_for_local_init_op(self) -> Any:
+        """What gives the names of what is not ready for `local_init_op`."""
+        return self._parts["ready_for_local_init_op"]
+
+    @property
+    def local_init_op(self) -> Any:
+        """What initializes what is not in checkpoints."""
+        return self._parts["local_init_op"]
+
+    @property
+    def local_init_feed_dict(self) -> Mapping[Any, Any] | None:
+        """What is fed for it."""
+        return self._parts["local_init_feed_dict"]  # type: ignore[no-any-return]
+
+    @property
+    def summary_op(self) -> Any:
+        """The summaries, or None."""
+        return self._parts["summary_op"]
+
+    @property
+    def saver(self) -> Any:
+        """The saver."""
+        return self._parts["saver"]
+
+    @staticmethod
+    def get_or_default(
+        arg_name: str, collection_key: str, default_constructor: Callable[[], Any]
+    ) -> Any:
+        """The item of a collection of the default graph, made and put there where there is none.
+
+        Args:
+          arg_name: the argument of `Scaffold` that decides, for the message.
+          collection_key: the collection.
+          default_constructor: makes it; None is not put there.
+        Raises: FailedPreconditionError: the collection has more than one.
+        """
+        graph = get_default_graph()
+        found = graph.get_collection(collection_key)
+        if len(found) > 1:
+            raise errors.FailedPreconditionError(
+                f'More than one item in the collection "{collection_key}". Please indicate which '
+                "one to use by passing it to the tf.Scaffold constructor as:  "
+                f"tf.Scaffold({arg_name}=item to use)"
+            )
+        if found:
+            return found[0]
+        made = default_constructor()
+        if made is not None:
+            graph.add_to_collection(collection_key, made)
+        return made
+
+    @staticmethod
+    def default_local_init_op() -> Node:
+        """A node that initializes local variables and tables."""
+        return group(variables.local_variables_initializer(), variables.tables_initializer())
+
+
+def _default_init_op() -> Node:
+    extra = get_default_graph().get_collection("saved_model_initializers")
+    return group(variables.global_variables_initializer(), *extra)
+
+
+def _default_ready_for_local_init_op() -> Output:
+    return variables.report_uninitialized_variables(variables.global_variables())
+
+
+def _default_summary_op() -> Output | None:
+    from weft_io.ops.summary import merge_all
+
+    return merge_all()
+
+
+def _default_saver() -> Any:
+    from weft_io.saver import Saver
+
+    return Saver(sharded=True, allow_empty=True)
+
+
+_DEFAULTS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "init_op": (GraphKeys.INIT_OP, _default_init_op),
+    "ready_op": (GraphKeys.READY_OP, variables.report_uninitialized_variables),
+    "ready_for_local_init_op": (
+        GraphKeys.READY_FOR_LOCAL_INIT_OP,
+        _default_ready_for_local_init_op,
+    ),
+    "local_init_op": (GraphKeys.LOCAL_INIT_OP, Scaffold.default_local_init_op),
+    "summary_op": (GraphKeys.SUMMARY_OP, _default_summary_op),
+}

@@ -1,0 +1,93 @@
+"""The threads of a Supervisor: they save, summarize and count steps at intervals."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+from weft_autodiff.training_util import global_step as value_of_step
+from weft_io.coordinator import LooperThread
+
+if TYPE_CHECKING:
+    from weft_io.training.supervisor import Supervisor
+
+_log = logging.getLogger("weft")
+
+
+class SummaryThread(LooperThread):
+    """Writes the summaries of a model.
+
+    Args:
+      supervisor: has the nodes, the writer and the interval.
+      session: runs the nodes.
+    """
+
+    def __init__(self, supervisor: Supervisor, session: Any) -> None:
+        super().__init__(supervisor.coord, supervisor.save_summaries_secs)
+        self._supervisor = supervisor
+        self._session = session
+
+    def run_loop(self) -> None:
+        """Write them once."""
+        supervisor = self._supervisor
+        if supervisor.global_step is None:
+            data, step = self._session.run(supervisor.summary_op), None
+        else:
+            data, step = self._session.run([supervisor.summary_op, supervisor.global_step])
+        if supervisor.summary_writer is not None:
+            _log.info("Recording summary at step %s.", step)
+            supervisor.summary_writer.add_summary(data, step)
+
+
+class StepCounterThread(LooperThread):
+    """Logs the steps per second, and writes them as a summary; arguments as above."""
+
+    def __init__(self, supervisor: Supervisor, session: Any) -> None:
+        super().__init__(supervisor.coord, supervisor.save_summaries_secs)
+        self._supervisor = supervisor
+        self._session = session
+        self._tag = f"{supervisor.global_step.op.name}/sec"
+
+    def start_loop(self) -> None:
+        """Begin to count."""
+        self._last = (time.monotonic(), self._step())
+
+    def run_loop(self) -> None:
+        """Say how fast it went since the last time."""
+        from weft_graph import proto
+
+        now, step = time.monotonic(), self._step()
+        seconds, steps = now - self._last[0], step - self._last[1]
+        self._last = (now, step)
+        speed = steps / seconds if seconds else float("inf")
+        value = proto.Summary.Value(tag=self._tag, simple_value=speed)
+        if self._supervisor.summary_writer is not None:
+            self._supervisor.summary_writer.add_summary(proto.Summary(value=[value]), step)
+        _log.info("%s: %g", self._tag, speed)
+
+    def _step(self) -> int:
+        return value_of_step(self._session, self._supervisor.global_step)
+
+
+class CheckpointThread(LooperThread):
+    """Saves checkpoints; arguments as above."""
+
+    def __init__(self, supervisor: Supervisor, session: Any) -> None:
+        super().__init__(supervisor.coord, supervisor.save_model_secs)
+        self._supervisor = supervisor
+        self._session = session
+
+    def run_loop(self) -> None:
+        """Save one."""
+        supervisor = self._supervisor
+        _log.info("Saving checkpoint to path %s", supervisor.save_path)
+        step = supervisor.global_step
+        supervisor.saver.save(self._session, supervisor.save_path, global_step=step)
+        if supervisor.summary_writer is not None and step is not None:
+            from weft_graph import proto
+
+            status = proto.SessionLog(
+                status=proto.SessionLog.CHECKPOINT, checkpoint_path=supervisor.save_path
+            )
+            supervisor.summary_writer.add_session_log(status, value_of_step(self._session, step))

@@ -1,0 +1,124 @@
+"""Who makes the sessions of a training loop: the chief, which initializes, and workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_io.arguments import number
+from weft_io.files.systems import PathLike
+from weft_io.training.scaffold import Scaffold
+from weft_io.training.session_manager import SessionManager
+from weft_tensor import errors
+
+
+class SessionCreator:
+    """Makes sessions for `MonitoredSession`."""
+
+    def create_session(self) -> Any:
+        """A new session whose model is ready."""
+        raise NotImplementedError(f"create_session of {type(self).__name__}")
+
+
+def _scaffold(scaffold: Any) -> Scaffold:
+    if scaffold is None:
+        return Scaffold()
+    if not isinstance(scaffold, Scaffold):
+        raise errors.InvalidTypeError(f"scaffold must be a Scaffold, got {scaffold!r}")
+    return scaffold
+
+
+class ChiefSessionCreator(SessionCreator):
+    """Makes sessions, and initializes or restores the model in them.
+
+    Args:
+      scaffold: the nodes for it; a `Scaffold()` by default.
+      master: a session target.
+      config: a ConfigProto.
+      checkpoint_dir: its latest checkpoint is restored, if there is one; or
+      checkpoint_filename_with_path: the checkpoint.
+    Raises: InvalidArgumentError: both of the last two; InvalidTypeError: `scaffold` is none.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        checkpoint_dir: PathLike | None = None,
+        checkpoint_filename_with_path: PathLike | None = None,
+    ) -> None:
+        if checkpoint_dir and checkpoint_filename_with_path:
+            raise errors.InvalidArgumentError(
+                "Can not provide both checkpoint_dir and checkpoint_filename_with_path."
+            )
+        self._scaffold = _scaffold(scaffold)
+        self._master = master
+        self._config = config
+        self._directory = checkpoint_dir
+        self._path = checkpoint_filename_with_path
+        self._manager: SessionManager | None = None
+
+    def create_session(self) -> Any:
+        """A session; the default graph is finalized.
+
+        Raises: FailedPreconditionError: the model is not ready after all.
+        """
+        scaffold = self._scaffold.finalize()
+        self._manager = self._manager or _manager_of(scaffold)
+        return self._manager.prepare_session(
+            self._master,
+            saver=scaffold.saver,
+            checkpoint_dir=self._directory,
+            checkpoint_filename_with_path=self._path,
+            config=self._config,
+            init_op=scaffold.init_op,
+            init_feed_dict=scaffold.init_feed_dict,
+            init_fn=scaffold.init_fn,
+        )
+
+
+class WorkerSessionCreator(SessionCreator):
+    """Makes sessions when the chief has made the model ready.
+
+    Args:
+      scaffold: the nodes that say so; a `Scaffold()` by default.
+      master: the session target that is shared with the chief.
+      config: a ConfigProto.
+      max_wait_secs: how long to wait; None for without end.
+    Raises: InvalidTypeError: an argument is of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        scaffold: Scaffold | None = None,
+        master: str = "",
+        config: Any = None,
+        max_wait_secs: float | None = 30 * 60,
+    ) -> None:
+        self._scaffold = _scaffold(scaffold)
+        self._master = master
+        self._config = config
+        if max_wait_secs is not None:
+            max_wait_secs = number(max_wait_secs, "max_wait_secs")
+        self._max_wait_secs = max_wait_secs
+        self._manager: SessionManager | None = None
+
+    def create_session(self) -> Any:
+        """A session; the default graph is finalized.
+
+        Raises: DeadlineExceededError: the model was not ready in time.
+        """
+        scaffold = self._scaffold.finalize()
+        self._manager = self._manager or _manager_of(scaffold)
+        return self._manager.wait_for_session(
+            self._master, config=self._config, max_wait_secs=self._max_wait_secs
+        )
+
+
+def _manager_of(scaffold: Scaffold) -> SessionManager:
+    return SessionManager(
+        local_init_op=scaffold.local_init_op,
+        local_init_feed_dict=scaffold.local_init_feed_dict,
+        ready_op=scaffold.ready_op,
+        ready_for_local_init_op=scaffold.ready_for_local_init_op,
+    )

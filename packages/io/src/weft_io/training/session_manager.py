@@ -1,0 +1,317 @@
+"""SessionManager: sessions whose model is initialized, restored, or made ready by others."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft_exec.session import Session
+from weft_graph.graph import Graph
+from weft_graph.stacks import get_default_graph
+from weft_io.arguments import function, number
+from weft_io.checkpoint.state import get_checkpoint_state
+from weft_io.files.systems import PathLike
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+
+class Readiness(NamedTuple):
+    """Whether a model is ready, and what is missing."""
+
+    ready: bool
+    missing: str
+
+
+_READY = Readiness(True, "")
+
+
+def readiness(op: Any, session: Any, what: str) -> Readiness:
+    """What a node that reports what is not ready says; without a node it is ready.
+
+    Args:
+      op: string, shape (n,): names; or a node that fails with FailedPreconditionError.
+      session: runs it.
+      what: for messages: "Model not ready".
+    Raises: OpError: the node fails, but not for a variable without a value.
+    """
+    if op is None:
+        return _READY
+    try:
+        value = session.run(op)
+    except errors.FailedPreconditionError as cause:
+        if "uninitialized" not in cause.message:
+            raise
+        return Readiness(False, f"{what}: {cause.message}")
+    if value is None or value.dtype == np.int32 or value.size == 0:
+        return _READY
+    names = ", ".join(name.decode(errors="replace") for name in np.ravel(value))
+    return Readiness(False, f"Variables not initialized: {names}")
+
+
+class Countdown:
+    """Time that is left, by a clock that nobody sets."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        """Seconds; negative when it is over."""
+        return self._end - time.monotonic()
+
+
+class SessionManager:
+    """Makes sessions and sees to it that the model is ready in them.
+
+    Args:
+      local_init_op: run in each new session: what is not in checkpoints.
+      ready_op: string, shape (n,): what is not ready.
+      ready_for_local_init_op: string, shape (n,): what is not ready for `local_init_op`.
+      graph: the default graph by default.
+      recovery_wait_secs: pause before looking again whether the model is ready.
+      local_init_run_options: RunOptions for `local_init_op`.
+      local_init_feed_dict: what to feed for it.
+    Raises: InvalidArgumentError: `ready_for_local_init_op` without `local_init_op`, or a negative
+      pause; InvalidTypeError: an argument is of the wrong kind.
+    """
+
+    def __init__(
+        self,
+        local_init_op: Any = None,
+        ready_op: Any = None,
+        ready_for_local_init_op: Any = None,
+        graph: Graph | None = None,
+        recovery_wait_secs: float = 30,
+        local_init_run_options: Any = None,
+        local_init_feed_dict: Mapping[Any, Any] | None = None,
+    ) -> None:
+        if ready_for_local_init_op is not None and local_init_op is None:
+            raise errors.InvalidArgumentError(
+                "If you pass a ready_for_local_init_op you must also pass a local_init_op, "
+                f"ready_for_local_init_op [{ready_for_local_init_op}]"
+            )
+        if not (graph is None or isinstance(graph, Graph)):
+            raise errors.InvalidTypeError(f"graph must be a Graph, got {graph!r}")
+        self._local_init_op = local_init_op
+        self._ready_op = ready_op
+        self._ready_for_local_init_op = ready_for_local_init_op
+        self._graph = graph or get_default_graph()
+        self._pause = number(recovery_wait_secs, "recovery_wait_secs", 0)
+        self._local_init_run_options = local_init_run_options
+        self._local_init_feed_dict = local_init_feed_dict
+
+    def prepare_session(
+        self,
+        master: str,
+        init_op: Any = None,
+        saver: Any = None,
+        checkpoint_dir: PathLike | None = None,
+        checkpoint_filename_with_path: PathLike | None = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        config: Any = None,
+        init_feed_dict: Mapping[Any, Any] | None = None,
+        init_fn: Callable[[Any], Any] | None = None,
+    ) -> Session:
+        """A session with a model that is ready: restored where there is a checkpoint.
+
+        Args:
+          master: a session target.
+          init_op: run where there is no checkpoint.
+          saver: restores.
+          checkpoint_dir: its latest checkpoint is restored; or
+          checkpoint_filename_with_path: the checkpoint.
+          wait_for_checkpoint: wait until there is one in `checkpoint_dir`.
+          max_wait_secs: how long.
+          config: a ConfigProto.
+          init_feed_dict: what to feed for `init_op`.
+          init_fn: called with the session after it.
+        Raises:
+          FailedPreconditionError: nothing initializes the model, or it is not ready then.
+          InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path`.
+          OpError: the checkpoint cannot be restored, or an initializer failed.
+        """
+        if init_fn is not None:
+            function(init_fn, "init_fn", 1)
+        restore = _Restore.of(saver, checkpoint_dir, checkpoint_filename_with_path)
+        session = Session(master, graph=self._graph, config=config)
+        with _closed_on_failure(session):
+            if not self._restored(session, restore, wait_for_checkpoint, max_wait_secs):
+                if init_op is None and init_fn is None and self._local_init_op is None:
+                    raise errors.FailedPreconditionError(
+                        "Model is not initialized and no init_op or init_fn or local_init_op was "
+                        "given"
+                    )
+                if init_op is not None:
+                    session.run(init_op, feed_dict=init_feed_dict)
+                if init_fn is not None:
+                    init_fn(session)
+            tried = f"Init op: {_name(init_op)}, init fn: {init_fn}, local_init_op: " + _name(
+                self._local_init_op
+            )
+            local = self._run_local_init_op(session)
+            if not local.ready:
+                raise errors.FailedPreconditionError(
+                    "Init operations did not make model ready for local_init.  "
+                    f"{tried}, error: {local.missing}"
+                )
+            model = self._model_ready(session)
+            if not model.ready:
+                raise errors.FailedPreconditionError(
+                    f"Init operations did not make model ready.  {tried}, error: {model.missing}"
+                )
+        return session
+
+    def recover_session(
+        self,
+        master: str,
+        saver: Any = None,
+        checkpoint_dir: PathLike | None = None,
+        checkpoint_filename_with_path: PathLike | None = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        config: Any = None,
+    ) -> tuple[Session, bool]:
+        """A session, and whether a checkpoint made its model ready; arguments as above.
+
+        Raises: InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path`;
+          OpError: the checkpoint cannot be restored.
+        """
+        restore = _Restore.of(saver, checkpoint_dir, checkpoint_filename_with_path)
+        session = Session(master, graph=self._graph, config=config)
+        with _closed_on_failure(session):
+            if not self._restored(session, restore, wait_for_checkpoint, max_wait_secs):
+                return session, False
+            source = checkpoint_dir or checkpoint_filename_with_path
+            local = self._run_local_init_op(session)
+            if not local.ready:
+                _log.info(
+                    "Restoring model from %s did not make model ready for local init: %s",
+                    source,
+                    local.missing,
+                )
+                return session, False
+            model = self._model_ready(session)
+            if not model.ready:
+                _log.info(
+                    "Restoring model from %s did not make model ready: %s", source, model.missing
+                )
+                return session, False
+            _log.info("Restored model from %s", source)
+        return session, True
+
+    def wait_for_session(
+        self, master: str, config: Any = None, max_wait_secs: float | None = math.inf
+    ) -> Session:
+        """A session whose model others have made ready, when they have.
+
+        Args:
+          master: the session target that is shared with them.
+          config: a ConfigProto.
+          max_wait_secs: how long to wait; None for without end.
+        Raises: DeadlineExceededError: it was not ready in time.
+        """
+        limit = math.inf if max_wait_secs is None else number(max_wait_secs, "max_wait_secs")
+        timer = Countdown(limit)
+        while True:
+            session = Session(master, graph=self._graph, config=config)
+            with _closed_on_failure(session):
+                local = self._run_local_init_op(session)
+                model = self._model_ready(session) if local.ready else Readiness(False, "")
+            if model.ready:
+                return session
+            session.close()
+            missing = local.missing or model.missing
+            if timer.left() < self._pause:
+                raise errors.DeadlineExceededError(
+                    f"Session was not ready after waiting {limit:g} secs: {missing}"
+                )
+            _log.info("Waiting for model to be ready: %s", missing)
+            time.sleep(self._pause)
+
+    # ------------------------------------------------------------- steps of these
+
+    def _restored(self, session: Session, restore: _Restore, wait: bool, limit: float) -> bool:
+        """Restore the model, if there is a checkpoint; whether there is."""
+        if restore.saver is None:
+            return False
+        if restore.path is not None:
+            restore.saver.restore(session, restore.path)
+            return True
+        found = self._wait_for_checkpoint(restore.directory, limit if wait else -1)
+        if found is None:
+            return False
+        restore.saver.restore(session, found.model_checkpoint_path)
+        restore.saver.recover_last_checkpoints(found.all_model_checkpoint_paths)
+        return True
+
+    def _wait_for_checkpoint(self, directory: Any, limit: float) -> Any:
+        """The state of a directory with a checkpoint; None where there is none in time."""
+        timer = Countdown(limit)
+        while True:
+            found = get_checkpoint_state(directory)
+            if found is not None and found.model_checkpoint_path:
+                return found
+            if timer.left() <= 0:
+                return None
+            _log.info("Waiting for checkpoint to be available.")
+            time.sleep(self._pause)
+
+    def _run_local_init_op(self, session: Session) -> Readiness:
+        """Run it, if the model is ready for it."""
+        if self._local_init_op is None:
+            return _READY
+        before = readiness(self._ready_for_local_init_op, session, "Model not ready for local init")
+        if before.ready:
+            _log.info("Running local_init_op.")
+            session.run(
+                self._local_init_op,
+                feed_dict=self._local_init_feed_dict,
+                options=self._local_init_run_options,
+            )
+            _log.info("Done running local_init_op.")
+        return before
+
+    def _model_ready(self, session: Session) -> Readiness:
+        return readiness(self._ready_op, session, "Model not ready")
+
+
+class _Restore(NamedTuple):
+    """What to restore: a checkpoint, or the latest of a directory; nothing without a saver."""
+
+    saver: Any
+    directory: PathLike | None
+    path: PathLike | None
+
+    @staticmethod
+    def of(saver: Any, directory: PathLike | None, path: PathLike | None) -> _Restore:
+        if directory and path:
+            raise errors.InvalidArgumentError(
+                "Can not provide both checkpoint_dir and checkpoint_filename_with_path."
+            )
+        if saver is not None and not hasattr(saver, "restore"):
+            raise errors.InvalidTypeError(f"saver must be a Saver, got {saver!r}")
+        return _Restore(saver if directory or path else None, directory, path or None)
+
+
+class _closed_on_failure:  # noqa: N801 - a context manager used as a function
+    """Closes a session where the block raises: nobody else has it yet."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        if kind is not None:
+            self._session.close()
+
+
+def _name(op: Any) -> str:
+    return str(getattr(op, "name", op))

@@ -1,0 +1,258 @@
+"""The layers of a monitored session: hooks around steps, threads beside, recovery around all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft_graph.collections_keys import GraphKeys
+from weft_graph.graph import Graph
+from weft_io.coordinator import Coordinator
+from weft_io.queue_runner import start_queue_runners
+from weft_io.training.hook import (
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
+from weft_io.training.requests import ask
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+PREEMPTION_ERRORS = (errors.AbortedError, errors.UnavailableError)
+"""Errors that say that the work is to be begun again from the last checkpoint."""
+
+
+class StepContext:
+    """What a step function of `run_step_fn` may use.
+
+    Args:
+      session: the session, without hooks.
+      run_with_hooks_fn: `run` with hooks.
+    """
+
+    def __init__(self, session: Any, run_with_hooks_fn: Callable[..., Any]) -> None:
+        self._session = session
+        self._run_with_hooks = run_with_hooks_fn
+
+    @property
+    def session(self) -> Any:
+        """The session, without hooks."""
+        return self._session
+
+    def run_with_hooks(self, *args: Any, **kwargs: Any) -> Any:
+        """As `MonitoredSession.run`."""
+        return self._run_with_hooks(*args, **kwargs)
+
+    def request_stop(self) -> None:
+        """Leave the step function, and the `with` block of the session."""
+        raise StopIteration("step_fn has requested the iterations to stop.")
+
+
+class HookedSession:
+    """A session whose steps call hooks.
+
+    Args:
+      session: the session.
+      hooks: called in this order.
+    """
+
+    def __init__(self, session: Any, hooks: Sequence[SessionRunHook]) -> None:
+        self._session = session
+        self._hooks = hooks
+        self._stop = False
+
+    def should_stop(self) -> bool:
+        """Whether a hook asked for the end."""
+        return self._stop
+
+    def run(
+        self,
+        fetches: Any,
+        feed_dict: Mapping[Any, Any] | None = None,
+        options: Any = None,
+        run_metadata: Any = None,
+    ) -> Any:
+        """One step with what hooks add to it. Raises: as `Session.run`, and what hooks raise."""
+        from weft_graph import proto
+
+        if self._stop:
+            raise errors.FailedPreconditionError("Run called even after should_stop requested.")
+        context = SessionRunContext(SessionRunArgs(fetches, feed_dict), self._session)
+        request = ask(self._hooks, context, self._session.graph, options)
+        if run_metadata is None:
+            run_metadata = proto.RunMetadata()
+        results = self._session.run(
+            request.fetches,
+            feed_dict=request.feed_dict,
+            options=request.options,
+            run_metadata=run_metadata,
+        )
+        used = proto.RunOptions() if request.options is None else request.options
+        for hook, position in zip(self._hooks, request.positions, strict=True):
+            found = request.results_of(position, results)
+            hook.after_run(context, SessionRunValues(found, used, run_metadata))
+        self._stop = self._stop or context.stop_requested
+        return results[0]
+
+
+class CoordinatedSession:
+    """A hooked session and the threads that run beside it.
+
+    Args:
+      raw: the session, without hooks.
+      hooks: called around its steps.
+      coord: of the threads.
+      stop_grace_period_secs: how long they may take to end.
+    """
+
+    def __init__(
+        self,
+        raw: Any,
+        hooks: Sequence[SessionRunHook],
+        coord: Coordinator,
+        stop_grace_period_secs: float,
+    ) -> None:
+        self.raw = raw
+        self._hooked = HookedSession(raw, hooks)
+        self._coord = coord
+        self._grace = stop_grace_period_secs
+
+    def should_stop(self) -> bool:
+        """Whether a hook, or a thread, asked for the end."""
+        return self._coord.should_stop() or self._hooked.should_stop()
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """One step. Raises: what hooks and `Session.run` do, or the preemption of a thread."""
+        try:
+            return self._hooked.run(*args, **kwargs)
+        except PREEMPTION_ERRORS:
+            raise
+        except Exception as error:  # because a preempted thread may have caused whatever it is
+            self._raise_preemption(error)
+            raise
+
+    def _raise_preemption(self, effect: Exception) -> None:
+        """Raise what a thread failed with, if that is a preemption."""
+        try:
+            self._coord.raise_requested_exception()
+        except PREEMPTION_ERRORS as cause:
+            raise cause from effect
+        except Exception as other:  # because it is raised when the session is closed
+            _log.debug("A thread failed, too: %s", other)
+
+    def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
+        """Call a step function with this session."""
+        return step_fn(StepContext(self.raw, self.run))
+
+    def close(self) -> None:
+        """End the threads and close the session. Raises: what a thread failed with."""
+        self._coord.request_stop()
+        try:
+            self._coord.join(stop_grace_period_secs=self._grace, ignore_live_threads=True)
+        finally:
+            self.raw.close()
+
+
+class CoordinatedSessionCreator:
+    """Makes coordinated sessions: a session, its queue runners, and what the hooks do then.
+
+    Args:
+      session_creator: makes the sessions.
+      hooks: of each of them.
+      graph: whose queue runners are started.
+      stop_grace_period_secs: how long threads may take to end.
+    """
+
+    def __init__(
+        self,
+        session_creator: Any,
+        hooks: Sequence[SessionRunHook],
+        graph: Graph,
+        stop_grace_period_secs: float,
+    ) -> None:
+        self._creator = session_creator
+        self._hooks = hooks
+        self._graph = graph
+        self._grace = stop_grace_period_secs
+        self.tf_sess: Any = None
+        self.coord: Coordinator | None = None
+
+    def create_session(self) -> CoordinatedSession:
+        """A new session; what was started is ended where something fails."""
+        with self._graph.as_default():
+            self.tf_sess = self._creator.create_session()
+            self.coord = Coordinator(clean_stop_exception_types=[])
+            made = CoordinatedSession(self.tf_sess, self._hooks, self.coord, self._grace)
+            try:
+                if self.tf_sess.graph.get_collection(GraphKeys.QUEUE_RUNNERS):
+                    start_queue_runners(self.tf_sess, self.coord)
+                for hook in self._hooks:
+                    hook.after_create_session(self.tf_sess, self.coord)
+            except BaseException:  # because the threads are not to outlive it, whatever it is
+                _close_quietly(made)
+                raise
+        return made
+
+    def forget(self) -> None:
+        """The session is closed for good."""
+        self.tf_sess = self.coord = None
+
+
+def _close_quietly(session: CoordinatedSession) -> None:
+    """Close it where another error is on its way already."""
+    try:
+        session.close()
+    except Exception as error:  # because the first error is the one to be raised
+        _log.info("Closing the session failed, too: %s", error)
+
+
+class RecoverableSession:
+    """A session that is made again when a step, or its making, says that it was preempted.
+
+    Args:
+      create: makes a session.
+    """
+
+    def __init__(self, create: Callable[[], CoordinatedSession]) -> None:
+        self._create = create
+        self._session: CoordinatedSession | None = None
+        self._attempt(lambda session: None)
+
+    def should_stop(self) -> bool:
+        """Whether a hook, or a thread, asked for the end."""
+        return self._session is None or self._session.should_stop()
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """One step, again in a new session as often as it is preempted."""
+        return self._attempt(lambda session: session.run(*args, **kwargs))
+
+    def run_step_fn(self, step_fn: Callable[[StepContext], Any]) -> Any:
+        """Call a step function, again in a new session as often as it is preempted."""
+        return self._attempt(lambda session: session.run_step_fn(step_fn))
+
+    def close(self) -> None:
+        """Close the session there is."""
+        session, self._session = self._session, None
+        if session is not None:
+            try:
+                session.close()
+            except PREEMPTION_ERRORS as error:
+                _log.error("The session was preempted while it was closed: %s", error)
+
+    def _attempt(self, work: Callable[[CoordinatedSession], Any]) -> Any:
+        while True:
+            try:
+                if self._session is None:
+                    self._session = self._create()
+                return work(self._session)
+            except PREEMPTION_ERRORS as error:
+                _log.info(
+                    "An error was raised. This may be due to a preemption in a connected worker or "
+                    "parameter server. The current session will be closed and a new session will "
+                    "be created. Error: %s",
+                    error,
+                )
+            self.close()

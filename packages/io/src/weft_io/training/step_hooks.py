@@ -1,0 +1,151 @@
+"""Hooks that say when to begin and to stop, and that feed, or fetch at the end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from weft_io.arguments import function, integer
+from weft_io.coordinator import Coordinator
+from weft_io.training.hook import (
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
+from weft_io.training.timers import global_step_for
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+_PAUSE = 0.5
+"""Seconds between looks at the global step that another program counts."""
+
+
+class StopAtStepHook(SessionRunHook):
+    """Asks for the end at a step.
+
+    Args:
+      num_steps: how many more steps than the session begins with; or
+      last_step: the global step to end at.
+    Raises: InvalidArgumentError: none or both are given; InvalidTypeError: it is no integer.
+    """
+
+    def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
+        if num_steps is None and last_step is None:
+            raise errors.InvalidArgumentError("One of num_steps or last_step must be specified.")
+        if num_steps is not None and last_step is not None:
+            raise errors.InvalidArgumentError(
+                f"Only one of num_steps or last_step can be specified, got {num_steps}, {last_step}"
+            )
+        self._num_steps = None if num_steps is None else integer(num_steps, "num_steps")
+        self._last_step = None if last_step is None else integer(last_step, "last_step")
+
+    def begin(self) -> None:
+        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        self._global_step = global_step_for(self)
+
+    def after_create_session(self, session: Any, coord: Coordinator) -> None:
+        """Find out where it begins, once: a session that is made again ends at the same step."""
+        if self._last_step is None:
+            assert self._num_steps is not None
+            self._last_step = int(session.run(self._global_step)) + self._num_steps
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """Ask for the global step as it is before the step."""
+        return SessionRunArgs(self._global_step)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Ask for the end when the step is reached."""
+        assert self._last_step is not None
+        if run_values.results + 1 < self._last_step:
+            return
+        if run_context.session.run(self._global_step) >= self._last_step:
+            run_context.request_stop()
+
+
+class GlobalStepWaiterHook(SessionRunHook):
+    """Holds a worker back until the global step, which others count, has come far enough.
+
+    Args:
+      wait_until_step: the global step.
+    Raises: InvalidTypeError: it is no integer.
+    """
+
+    def __init__(self, wait_until_step: int) -> None:
+        self._wait_until_step = integer(wait_until_step, "wait_until_step")
+        self._started = self._wait_until_step <= 0
+
+    def begin(self) -> None:
+        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        self._global_step = global_step_for(self)
+
+    def before_run(self, run_context: SessionRunContext) -> None:
+        """Wait, before the first step."""
+        if self._started:
+            return
+        _log.info("Waiting for global step %d before starting training.", self._wait_until_step)
+        logged = 0
+        while (step := int(run_context.session.run(self._global_step))) < self._wait_until_step:
+            if step - logged > 1000:
+                _log.info(
+                    "Waiting for global step %d before starting training. Current step is %d.",
+                    self._wait_until_step,
+                    step,
+                )
+                logged = step
+            time.sleep(_PAUSE)
+        self._started = True
+
+
+class FinalOpsHook(SessionRunHook):
+    """Fetches something at the end.
+
+    Args:
+      final_ops: any structure that `Session.run` takes; None for nothing.
+      final_ops_feed_dict: what to feed for it.
+    """
+
+    def __init__(
+        self, final_ops: Any, final_ops_feed_dict: Mapping[Any, Any] | None = None
+    ) -> None:
+        self._final_ops = final_ops
+        self._feed_dict = final_ops_feed_dict
+        self._values: Any = None
+
+    @property
+    def final_ops_values(self) -> Any:
+        """The values, after the end; None before."""
+        return self._values
+
+    def end(self, session: Any) -> None:
+        """Fetch it. Raises: what its nodes raise."""
+        if self._final_ops is None:
+            return
+        try:
+            self._values = session.run(self._final_ops, feed_dict=self._feed_dict)
+        except (errors.OutOfRangeError, StopIteration):
+            _log.warning(
+                "An OutOfRangeError or StopIteration is raised by the code in FinalOpsHook. This "
+                "typically means the Ops running by the FinalOpsHook have a dependency back to "
+                "some input source, which should not happen."
+            )
+            raise
+
+
+class FeedFnHook(SessionRunHook):
+    """Feeds each step with what a function returns.
+
+    Args:
+      feed_fn: called without arguments before each step; returns a feed dictionary.
+    Raises: InvalidTypeError: it cannot be called so.
+    """
+
+    def __init__(self, feed_fn: Callable[[], Mapping[Any, Any]]) -> None:
+        self._feed_fn = function(feed_fn, "feed_fn", 0)
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """Ask the function."""
+        return SessionRunArgs(None, self._feed_fn())

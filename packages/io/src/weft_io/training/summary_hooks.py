@@ -1,0 +1,179 @@
+"""Hooks that write event files: summaries, and how fast steps go."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from weft_io.files.systems import PathLike
+from weft_io.training.hook import (
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
+from weft_io.training.timers import global_step_for, timer_of
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+_STILL = 20
+"""Steps without a change of the global step after which there is a warning."""
+
+
+def _writer_of(summary_writer: Any, output_dir: PathLike | None) -> Any:
+    if summary_writer is not None or not output_dir:
+        return summary_writer
+    from weft_io.summary.sharing import FileWriterCache
+
+    return FileWriterCache.get(output_dir)
+
+
+class StepCounterHook(SessionRunHook):
+    """Logs the steps per second, and writes them as a summary "global_step/sec".
+
+    Args:
+      every_n_steps: steps between; or
+      every_n_secs: seconds between, with `every_n_steps=None`.
+      output_dir: directory of the event file; or
+      summary_writer: a `FileWriter`. Without either they are logged only.
+    Raises: InvalidArgumentError: not exactly one of the first two, or one too small;
+      InvalidTypeError: it is no number.
+    """
+
+    def __init__(
+        self,
+        every_n_steps: int | None = 100,
+        every_n_secs: float | None = None,
+        output_dir: PathLike | None = None,
+        summary_writer: Any = None,
+    ) -> None:
+        self._timer = timer_of(every_n_steps, every_n_secs, "every_n_steps", "every_n_secs")
+        self._directory = output_dir
+        self._writer = summary_writer
+        self._last_step: int | None = None
+        self._still = 0
+
+    def begin(self) -> None:
+        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        self._global_step = global_step_for(self)
+        self._writer = _writer_of(self._writer, self._directory)
+        self._tag = self._global_step.op.name + "/sec"
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """Ask for the global step as it is before the step."""
+        return SessionRunArgs(self._global_step)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Say how fast it goes, if it is time."""
+        before = int(run_values.results)
+        if self._timer.should_trigger_for_step(before + 1):
+            step = int(run_context.session.run(self._global_step))
+            if self._timer.should_trigger_for_step(step):
+                seconds, steps = self._timer.update_last_triggered_step(step)
+                if seconds and steps is not None:
+                    self._record(steps / seconds, step)
+        self._watch(before)
+
+    def end(self, session: Any) -> None:
+        """Let what was written reach the disk."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def _record(self, steps_per_sec: float, step: int) -> None:
+        if self._writer is not None:
+            from weft_graph import proto
+
+            value = proto.Summary.Value(tag=self._tag, simple_value=steps_per_sec)
+            self._writer.add_summary(proto.Summary(value=[value]), step)
+        _log.info("%s: %g", self._tag, steps_per_sec)
+
+    def _watch(self, step: int) -> None:
+        """Warn, once, when nobody counts the steps."""
+        self._still = self._still + 1 if step == self._last_step else 0
+        self._last_step = step
+        if self._still == _STILL:
+            _log.warning(
+                "It seems that global step (tf.train.get_global_step) has not been increased: it "
+                "is %s since %d steps. You could increase the global step by passing "
+                "tf.train.get_global_step() to Optimizer.apply_gradients or Optimizer.minimize.",
+                step,
+                _STILL,
+            )
+
+
+class SummarySaverHook(SessionRunHook):
+    """Writes summaries at the first step, and every so many steps or seconds.
+
+    Args:
+      save_steps: steps between; or
+      save_secs: seconds between.
+      output_dir: directory of the event file; or
+      summary_writer: a `FileWriter`. Without either nothing is written.
+      scaffold: whose `summary_op` it is; or
+      summary_op: string, serialized summaries; one or a list of them.
+    Raises: InvalidArgumentError: not exactly one of the first two, or of the last two, or one too
+      small; InvalidTypeError: it is no number.
+    """
+
+    def __init__(
+        self,
+        save_steps: int | None = None,
+        save_secs: float | None = None,
+        output_dir: PathLike | None = None,
+        summary_writer: Any = None,
+        scaffold: Any = None,
+        summary_op: Any = None,
+    ) -> None:
+        if (scaffold is None) == (summary_op is None):
+            raise errors.InvalidArgumentError(
+                "Exactly one of scaffold or summary_op must be provided."
+            )
+        self._summary_op = summary_op
+        self._scaffold = scaffold
+        self._directory = output_dir
+        self._writer = summary_writer
+        self._timer = timer_of(save_steps, save_secs, "save_steps", "save_secs")
+
+    def begin(self) -> None:
+        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        self._global_step = global_step_for(self)
+        self._writer = _writer_of(self._writer, self._directory)
+        self._next_step: int | None = None
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """Ask for the global step, and for the summaries if they are to be written."""
+        next_step = self._next_step
+        self._due = next_step is None or self._timer.should_trigger_for_step(next_step)
+        return SessionRunArgs([self._global_step, self._summaries() if self._due else []])
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Write them."""
+        if self._writer is None:
+            return
+        before, summaries = run_values.results
+        step = int(before) + 1
+        if self._due:
+            step = int(run_context.session.run(self._global_step))
+        if self._next_step is None:
+            from weft_graph import proto
+
+            self._writer.add_session_log(proto.SessionLog(status=proto.SessionLog.START), step)
+        if self._due:
+            self._timer.update_last_triggered_step(step)
+            for summary in summaries:
+                self._writer.add_summary(summary, step)
+        self._next_step = step + 1
+
+    def end(self, session: Any = None) -> None:
+        """Let what was written reach the disk."""
+        if self._writer is not None:
+            self._writer.flush()
+
+    def _summaries(self) -> list[Any]:
+        found = self._summary_op
+        if found is None:
+            found = self._scaffold.summary_op
+        if found is None:
+            return []
+        return list(found) if isinstance(found, list | tuple) else [found]

@@ -1,0 +1,94 @@
+"""The nodes of a Supervisor: given, found in the graph's collections, or made."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from weft_autodiff.training_util import get_global_step
+from weft_graph import variables
+from weft_graph.collections_keys import GraphKeys
+from weft_graph.ops.control import group
+from weft_graph.stacks import get_default_graph
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+
+class SupervisedNodes(NamedTuple):
+    """The nodes, each of which may be None."""
+
+    ready_op: Any
+    ready_for_local_init_op: Any
+    init_op: Any
+    local_init_op: Any
+    saver: Any
+    summary_op: Any
+    global_step: Any
+
+    @staticmethod
+    def of(given: Mapping[str, Any]) -> SupervisedNodes:
+        """Those that are given; where that is 0, the first of a collection, or a new one."""
+        return SupervisedNodes(
+            *[
+                _found(*_DEFAULTS[part]) if _is_default(value) else value
+                for part, value in given.items()
+            ]
+        )
+
+
+def _is_default(value: Any) -> bool:
+    return isinstance(value, int) and value == 0
+
+
+def _found(key: str, default: Callable[[], Any]) -> Any:
+    graph = get_default_graph()
+    items = graph.get_collection(key)
+    if items:
+        if len(items) > 1:
+            _log.info("Found %d %s operations. Returning the first one.", len(items), key)
+        return items[0]
+    made = default()
+    if made is not None:
+        graph.add_to_collection(key, made)
+    return made
+
+
+def _nothing() -> None:
+    return None
+
+
+def _local_init_op() -> Any:
+    return group(variables.local_variables_initializer(), variables.tables_initializer())
+
+
+def _saver() -> Any:
+    from weft_io.saver import Saver
+
+    return Saver() if variables.global_variables() else None
+
+
+def _summary_op() -> Any:
+    from weft_io.ops.summary import merge_all
+
+    return merge_all()
+
+
+def _global_step() -> Any:
+    try:
+        return get_global_step()
+    except errors.InvalidTypeError as cause:
+        _log.warning("%s", cause.message)
+        return None
+
+
+_DEFAULTS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "ready_op": (GraphKeys.READY_OP, variables.report_uninitialized_variables),
+    "ready_for_local_init_op": (GraphKeys.READY_FOR_LOCAL_INIT_OP, _nothing),
+    "init_op": (GraphKeys.INIT_OP, variables.global_variables_initializer),
+    "local_init_op": (GraphKeys.LOCAL_INIT_OP, _local_init_op),
+    "saver": (GraphKeys.SAVERS, _saver),
+    "summary_op": (GraphKeys.SUMMARY_OP, _summary_op),
+    "global_step": (GraphKeys.GLOBAL_STEP, _global_step),
+}

@@ -1,0 +1,453 @@
+"""Supervisor: a session for training with threads that save, summarize and count beside it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Final
+
+from weft_autodiff.training_util import global_step as value_of_step
+from weft_exec.session import Session
+from weft_graph.collections_keys import GraphKeys
+from weft_graph.graph import Graph
+from weft_graph.stacks import get_default_graph
+from weft_io.arguments import number, text
+from weft_io.coordinator import Coordinator, LooperThread
+from weft_io.files.systems import PathLike, as_path
+from weft_io.graph_io import write_graph
+from weft_io.training.services import CheckpointThread, StepCounterThread, SummaryThread
+from weft_io.training.session_manager import SessionManager
+from weft_io.training.supervised import SupervisedNodes
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+
+class Supervisor:
+    """Initializes or restores a model, and saves and summarizes it in threads while it is trained.
+
+    Of the programs that train one model, one is the chief, which does all that; the others wait for
+    it. The graph is finalized. Where a node is not given, it is found in the graph's collections,
+    or made; None says that there is to be none.
+
+    Args:
+      graph: the default graph by default.
+      ready_op: string, shape (n,): what is not ready.
+      ready_for_local_init_op: string, shape (n,): what is not ready for `local_init_op`.
+      is_chief: whether this program is the chief.
+      init_op: initializes the model.
+      init_feed_dict: what to feed for it.
+      local_init_op: run in each new session.
+      logdir: directory for checkpoints and event files; without it, neither.
+      summary_op: string, shape (): serialized summaries.
+      saver: a `Saver`.
+      global_step: integer, shape ().
+      save_summaries_secs: seconds between summaries; 0 for none.
+      save_model_secs: seconds between checkpoints; 0 for none.
+      recovery_wait_secs: pause before looking again whether the model is ready.
+      stop_grace_secs: how long threads may take to end.
+      checkpoint_basename: what the names of the checkpoints begin with.
+      session_manager: makes the sessions; a `SessionManager` by default.
+      summary_writer: a `FileWriter`; one in `logdir` by default.
+      init_fn: called with the session after `init_op`.
+      local_init_run_options: RunOptions for `local_init_op`.
+    Raises: InvalidArgumentError: an argument is too small, or a variable of a program that is not
+      the chief has no device; InvalidTypeError: an argument is of the wrong kind.
+    """
+
+    USE_DEFAULT: Final[Any] = 0
+
+    def __init__(
+        self,
+        graph: Graph | None = None,
+        ready_op: Any = USE_DEFAULT,
+        ready_for_local_init_op: Any = USE_DEFAULT,
+        is_chief: bool = True,
+        init_op: Any = USE_DEFAULT,
+        init_feed_dict: Mapping[Any, Any] | None = None,
+        local_init_op: Any = USE_DEFAULT,
+        logdir: PathLike | None = None,
+        summary_op: Any = USE_DEFAULT,
+        saver: Any = USE_DEFAULT,
+        global_step: Any = USE_DEFAULT,
+        save_summaries_secs: float = 120,
+        save_model_secs: float = 600,
+        recovery_wait_secs: float = 30,
+        stop_grace_secs: float = 120,
+        checkpoint_basename: str = "model.ckpt",
+        session_manager: SessionManager | None = None,
+        summary_writer: Any = USE_DEFAULT,
+        init_fn: Callable[[Any], Any] | None = None,
+        local_init_run_options: Any = None,
+    ) -> None:
+        if not (graph is None or isinstance(graph, Graph)):
+            raise errors.InvalidTypeError(f"graph must be a Graph, got {graph!r}")
+        self._grace = number(stop_grace_secs, "stop_grace_secs", 0)
+        self._summaries_secs = _seconds(save_summaries_secs, "save_summaries_secs")
+        self._model_secs = _seconds(save_model_secs, "save_model_secs")
+        text(checkpoint_basename, "checkpoint_basename")
+        self._graph = graph or get_default_graph()
+        self._is_chief = is_chief
+        if not is_chief:
+            _check_devices(self._graph)
+        self._logdir = as_path(logdir) if logdir and is_chief else None
+        with self._graph.as_default():
+            self._nodes = SupervisedNodes.of(
+                {
+                    "ready_op": ready_op,
+                    "ready_for_local_init_op": ready_for_local_init_op,
+                    "init_op": init_op,
+                    "local_init_op": local_init_op,
+                    "saver": saver,
+                    "summary_op": summary_op,
+                    "global_step": global_step,
+                }
+            )
+        self._coord = Coordinator()
+        self._init_feed_dict = init_feed_dict
+        self._init_fn = init_fn
+        self._save_path = self._logdir and os.path.join(self._logdir, checkpoint_basename)
+        self._writer = self._writer_of(summary_writer)
+        self._graph_is_written = False
+        self._manager = session_manager or SessionManager(
+            local_init_op=self._nodes.local_init_op,
+            ready_op=self._nodes.ready_op,
+            ready_for_local_init_op=self._nodes.ready_for_local_init_op,
+            graph=self._graph,
+            recovery_wait_secs=recovery_wait_secs,
+            local_init_run_options=local_init_run_options,
+        )
+        self._graph.finalize()
+
+    def _writer_of(self, given: Any) -> Any:
+        if not self._is_chief:
+            return None
+        if given is not Supervisor.USE_DEFAULT:
+            return given
+        if self._logdir is None:
+            return None
+        from weft_io.summary.writer import FileWriter
+
+        return FileWriter(self._logdir)
+
+    # ------------------------------------------------------------- what it has
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this program is the chief."""
+        return self._is_chief
+
+    @property
+    def session_manager(self) -> SessionManager:
+        """What makes the sessions."""
+        return self._manager
+
+    @property
+    def coord(self) -> Coordinator:
+        """The coordinator of the threads."""
+        return self._coord
+
+    @property
+    def init_op(self) -> Any:
+        """What initializes the model."""
+        return self._nodes.init_op
+
+    @property
+    def init_feed_dict(self) -> Mapping[Any, Any] | None:
+        """What is fed for it."""
+        return self._init_feed_dict
+
+    @property
+    def ready_op(self) -> Any:
+        """What gives the names of what is not ready."""
+        return self._nodes.ready_op
+
+    @property
+    def ready_for_local_init_op(self) -> Any:
+        """What gives the names of what is not ready for `local_init_op`."""
+        return self._nodes.ready_for_local_init_op
+
+    @property
+    def summary_writer(self) -> Any:
+        """The writer; None where there is none."""
+        return self._writer
+
+    @property
+    def summary_op(self) -> Any:
+        """The summaries; None where there are none."""
+        return self._nodes.summary_op
+
+    @property
+    def save_summaries_secs(self) -> float | None:
+        """Seconds between summaries; None for a program that is not the chief."""
+        return self._summaries_secs if self._is_chief else None
+
+    @property
+    def global_step(self) -> Any:
+        """The global step; None where there is none."""
+        return self._nodes.global_step
+
+    @property
+    def saver(self) -> Any:
+        """The saver; None where there is none."""
+        return self._nodes.saver
+
+    @property
+    def save_model_secs(self) -> float | None:
+        """Seconds between checkpoints; None for a program that is not the chief."""
+        return self._model_secs if self._is_chief else None
+
+    @property
+    def save_path(self) -> str | None:
+        """What the paths of the checkpoints begin with; None without a directory."""
+        return self._save_path
+
+    # ------------------------------------------------------------- sessions
+
+    def prepare_or_wait_for_session(
+        self,
+        master: str = "",
+        config: Any = None,
+        wait_for_checkpoint: bool = False,
+        max_wait_secs: float = 7200,
+        start_standard_services: bool = True,
+    ) -> Session:
+        """A session with a model that is ready, and the threads beside it.
+
+        Args:
+          master: a session target.
+          config: a ConfigProto.
+          wait_for_checkpoint: wait until there is one.
+          max_wait_secs: how long to wait for that, or for the chief.
+          start_standard_services: start the threads that save, summarize and count, and the queue
+            runners.
+        Raises: FailedPreconditionError: the model is not ready after all; DeadlineExceededError: it
+          is not in time.
+        """
+        self._coord.clear_stop()
+        if self._writer is not None:
+            self._writer.reopen()
+        if not self._is_chief:
+            session = self._manager.wait_for_session(
+                master, config=config, max_wait_secs=max_wait_secs
+            )
+        else:
+            session = self._manager.prepare_session(
+                master,
+                init_op=self.init_op,
+                saver=self.saver,
+                checkpoint_dir=self._logdir,
+                wait_for_checkpoint=wait_for_checkpoint,
+                max_wait_secs=max_wait_secs,
+                config=config,
+                init_feed_dict=self._init_feed_dict,
+                init_fn=self._init_fn,
+            )
+        try:
+            self._start_threads(session, start_standard_services)
+        except BaseException as error:  # because nobody else has the session, whatever it is
+            self._coord.request_stop(error)
+            session.close()
+            raise
+        return session
+
+    def _start_threads(self, session: Session, services: bool) -> None:
+        """Write the graph, and start what runs beside a session."""
+        if self._is_chief:
+            self._write_graph()
+            if services:
+                _log.info("Starting standard services.")
+                self.start_standard_services(session)
+        if services:
+            _log.info("Starting queue runners.")
+            self.start_queue_runners(session)
+
+    @contextmanager
+    def managed_session(
+        self,
+        master: str = "",
+        config: Any = None,
+        start_standard_services: bool = True,
+        close_summary_writer: bool = True,
+    ) -> Iterator[Session]:
+        """A session for a `with` block, at whose end the threads are ended and it is closed.
+
+        `OutOfRangeError` ends the block as the end of the data should.
+
+        Args:
+          master, config, start_standard_services: as of `prepare_or_wait_for_session`.
+          close_summary_writer: close the writer, too.
+        Raises: what the block or a thread failed with, whichever was first.
+        """
+        session: Session | None = None
+        try:
+            session = self.prepare_or_wait_for_session(
+                master, config, start_standard_services=start_standard_services
+            )
+            yield session
+        except Exception as error:  # because the threads are to stop, whatever it is
+            self.request_stop(error)
+        finally:
+            try:
+                self.stop(close_summary_writer=close_summary_writer)
+            finally:
+                if session is not None:
+                    session.close()
+
+    # ------------------------------------------------------------- threads
+
+    def start_standard_services(self, sess: Any) -> list[LooperThread]:
+        """Start the threads that save, summarize and count; none without a directory.
+
+        Raises: FailedPreconditionError: this program is not the chief.
+        """
+        if not self._is_chief:
+            raise errors.FailedPreconditionError(
+                "Only chief supervisor can start standard services. Because only chief supervisors "
+                "can write events."
+            )
+        if self._logdir is None:
+            _log.warning("Standard services need a 'logdir' passed to the Supervisor")
+            return []
+        self._tell_start(sess)
+        threads: list[LooperThread] = []
+        if self._summaries_secs and self._writer is not None:
+            if self.summary_op is not None:
+                threads.append(SummaryThread(self, sess))
+            if self.global_step is not None:
+                threads.append(StepCounterThread(self, sess))
+        if self.saver is not None and self._model_secs:
+            threads.append(CheckpointThread(self, sess))
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def start_queue_runners(
+        self, sess: Any, queue_runners: Iterable[Any] | None = None
+    ) -> list[threading.Thread]:
+        """Start the threads of queue runners, those of the graph by default."""
+        if queue_runners is None:
+            queue_runners = self._graph.get_collection(GraphKeys.QUEUE_RUNNERS)
+        return [
+            thread
+            for runner in queue_runners
+            for thread in runner.create_threads(sess, coord=self._coord, daemon=True, start=True)
+        ]
+
+    def loop(
+        self,
+        timer_interval_secs: float | None,
+        target: Callable[..., Any],
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> LooperThread:
+        """A thread that repeats `target`, started; arguments as of `LooperThread`."""
+        return LooperThread.loop(self._coord, timer_interval_secs, target, args, kwargs)
+
+    def stop(
+        self,
+        threads: Iterable[threading.Thread] | None = None,
+        close_summary_writer: bool = True,
+        ignore_live_threads: bool = False,
+    ) -> None:
+        """End the threads.
+
+        Args:
+          threads: to wait for, beside those of the coordinator.
+          close_summary_writer: close the writer.
+          ignore_live_threads: log those that take too long, instead of raising.
+        Raises: what was reported first; FailedPreconditionError: threads still run.
+        """
+        self._coord.request_stop()
+        try:
+            self._coord.join(threads, self._grace, ignore_live_threads)
+        finally:
+            if close_summary_writer and self._writer is not None:
+                from weft_graph import proto
+
+                self._writer.add_session_log(proto.SessionLog(status=proto.SessionLog.STOP))
+                self._writer.close()
+                self._graph_is_written = False
+
+    def request_stop(self, ex: Any = None) -> None:
+        """Ask the threads to stop; as of `Coordinator.request_stop`."""
+        self._coord.request_stop(ex)
+
+    def should_stop(self) -> bool:
+        """Whether a stop was requested."""
+        return self._coord.should_stop()
+
+    def stop_on_exception(self) -> AbstractContextManager[None]:
+        """A block whose error stops the threads, instead of being raised."""
+        return self._coord.stop_on_exception()
+
+    def wait_for_stop(self) -> None:
+        """Wait until a stop is requested."""
+        self._coord.wait_for_stop()
+
+    # ------------------------------------------------------------- summaries
+
+    def summary_computed(self, sess: Any, summary: Any, global_step: Any = None) -> None:
+        """Write a summary.
+
+        Args:
+          sess: a session.
+          summary: serialized, or a message.
+          global_step: its value; that in the session by default.
+        Raises: FailedPreconditionError: there is no writer.
+        """
+        if self._writer is None:
+            raise errors.FailedPreconditionError("Writing a summary requires a summary writer.")
+        if global_step is None and self.global_step is not None:
+            global_step = value_of_step(sess, self.global_step)
+        self._writer.add_summary(summary, global_step)
+
+    def _tell_start(self, session: Any) -> None:
+        if self.global_step is None or self._writer is None:
+            return
+        from weft_graph import proto
+
+        status = proto.SessionLog(status=proto.SessionLog.START)
+        self._writer.add_session_log(status, value_of_step(session, self.global_step))
+
+    def _write_graph(self) -> None:
+        if self._logdir is not None:
+            message = self._graph.as_graph_def(add_shapes=True)
+            write_graph(message, self._logdir, "graph.pbtxt")
+        if self._writer is not None and not self._graph_is_written:
+            from weft_io.meta_graph import export_meta_graph
+
+            saver = self.saver
+            saver_def = None if saver is None else saver.as_saver_def()
+            self._writer.add_graph(self._graph)
+            self._writer.add_meta_graph(export_meta_graph(graph=self._graph, saver_def=saver_def))
+            self._graph_is_written = True
+
+    PrepareSession = prepare_or_wait_for_session
+    StartQueueRunners = start_queue_runners
+    StartStandardServices = start_standard_services
+    Stop = stop
+    RequestStop = request_stop
+    Loop = loop
+    ShouldStop = should_stop
+    StopOnException = stop_on_exception
+    WaitForStop = wait_for_stop
+    SummaryComputed = summary_computed
+
+
+def _seconds(value: Any, what: str) -> Any:
+    if value is not None:
+        number(value, what, 0)
+    return value
+
+
+def _check_devices(graph: Graph) -> None:
+    """Check that a program that is not the chief knows where the variables are."""
+    for node in graph.nodes:
+        if node.type in ("Variable", "VariableV2") and not node.device:
+            raise errors.InvalidArgumentError(
+                f"When using replicas, all Variables must have their device set: {node.name}"
+            )

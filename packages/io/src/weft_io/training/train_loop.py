@@ -1,0 +1,38 @@
+"""A training loop that begins again when it is preempted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from weft_io.arguments import function
+from weft_tensor import errors
+
+
+def basic_train_loop(
+    supervisor: Any,
+    train_step_fn: Callable[..., Any],
+    args: Sequence[Any] | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    master: str = "",
+) -> None:
+    """Repeat a step until the supervisor says stop; an `AbortedError` begins a new session.
+
+    Args:
+      supervisor: a `Supervisor`: has `managed_session(master)` and `should_stop()`.
+      train_step_fn: called as `train_step_fn(session, *args, **kwargs)`.
+      args, kwargs: for it.
+      master: a session target.
+    Raises: InvalidTypeError: an argument is of the wrong kind; what the step raises.
+    """
+    if not (hasattr(supervisor, "managed_session") and hasattr(supervisor, "should_stop")):
+        raise errors.InvalidTypeError(f"supervisor must be a Supervisor, got {supervisor!r}")
+    function(train_step_fn, "train_step_fn")
+    while True:
+        try:
+            with supervisor.managed_session(master) as session:
+                while not supervisor.should_stop():
+                    train_step_fn(session, *(args or ()), **(kwargs or {}))
+            return
+        except errors.AbortedError:
+            continue
