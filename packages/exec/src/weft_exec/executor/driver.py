@@ -98,7 +98,7 @@ class Driver:
         elif entry.kind == RECEIVE:
             if self._trace is not None:
                 self._trace.waiting(token, _node(entry), entry.device, time.time_ns())
-            done: Done = HandedOver(token, self._handed.append, self._mailbox.put)
+            done: Done = HandedOver(token, self._hand, self._mailbox.put)
             if entry.move is not None:
                 self._abroad += 1
                 done = Completion(token, self._mailbox.put)
@@ -205,12 +205,20 @@ class Driver:
 
     # ----------------------------------------------------------------- receiving
 
+    def _hand(self, token: Token, value: Any) -> None:
+        """Take a value that this thread has sent."""
+        self._handed.append((token, value))
+
     def _take_handed(self) -> None:
         """Handle what this thread has sent and received."""
-        handed = self._handed.copy()
-        self._handed.clear()
+        handed, self._handed = self._handed, []
         for token, value in handed:
-            self._handle(token, value, None)
+            entry, iteration = token
+            if value is DEAD or self._trace is not None:
+                self._handle(token, value, None)
+            else:
+                iteration.slots[entry.slot] = value
+                self._machine.finished(token)
 
     def _wait(self) -> None:
         """Run what no thread has started yet, or else wait for something to come in.

@@ -51,11 +51,12 @@ class StepMachines:
 
     def take(self) -> Token | None:
         """Hand out a ready entry of the parts in turn, or None."""
-        count = len(self._machines)
-        for i in range(count):
-            token = self._machines[(self._next + i) % count].take()
+        machines = self._machines
+        for _ in machines:
+            machine = machines[self._next]
+            self._next = (self._next + 1) % len(machines)
+            token = machine.take()
             if token is not None:
-                self._next = (self._next + i + 1) % count
                 return token
         return None
 

@@ -33,7 +33,7 @@ class HandedOver:
     def __init__(
         self,
         token: Token,
-        hand: Callable[[tuple[Token, Any]], None],
+        hand: Callable[[Token, Any], None],
         post: Callable[[Any], None],
     ) -> None:
         self._token = token
@@ -42,7 +42,7 @@ class HandedOver:
 
     def __call__(self, value: Any = None) -> None:
         """Take the value."""
-        self._hand((self._token, value))
+        self._hand(self._token, value)
 
     def fail(self, error: BaseException) -> None:
         """Take the reason why there is none."""

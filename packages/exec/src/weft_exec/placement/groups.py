@@ -44,6 +44,9 @@ class Group:
 
         What holds a variable or another resource decides for all that use it.
         """
+        if len(self.members) == 1:
+            ((name, node),) = self.members.items()
+            return {node.device: name} if node.device else {}
         return {
             node.device: name
             for name, node in self.members.items()

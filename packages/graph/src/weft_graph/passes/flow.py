@@ -276,12 +276,15 @@ def _mixed(
     )
 
 
-def needs_of(node: Node) -> Iterable[Node]:
+def needs_of(node: Node) -> list[Node]:
     """The nodes that a node waits for, back edges of loops left out."""
-    for source in node.inputs:
-        if not is_back_edge(node, source):
-            yield source.node
-    yield from node.control_inputs
+    if node.type in MERGES:
+        needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
+    else:
+        needs = [source.node for source in node.inputs]
+    if node.control_inputs:
+        needs += node.control_inputs
+    return needs
 
 
 def ordered_by(nodes: Sequence[Node], key: Callable[[Node], Any]) -> list[Node]:

@@ -244,7 +244,8 @@ def is_anywhere(node: Node) -> bool:
 
     References stay with their variable.
     """
-    return is_free(node) or node.type == "_Arg" or node.type == "Enter"
+    kind = node.type
+    return kind == "_Arg" or kind == "Enter" or (kind == "Const" and not node.control_inputs)
 
 
 def is_movable(dtype: DType) -> bool:
@@ -388,10 +389,11 @@ class _Partitioner:
         twin.device = node.device
         if node.forward is not None:
             twin.forward = part.nodes.get(node.forward)
-        controls = [self._end(control, part) for control in node.control_inputs]
-        kept = [control for control in controls if control is not None]
-        if kept:
-            part.graph.set_control_inputs(twin, kept, reason="partition")
+        if node.control_inputs:
+            controls = [self._end(control, part) for control in node.control_inputs]
+            kept = [control for control in controls if control is not None]
+            if kept:
+                part.graph.set_control_inputs(twin, kept, reason="partition")
         part.nodes[node] = twin
         part.values.update(zip(node.outputs, twin.outputs, strict=True))
         return twin
