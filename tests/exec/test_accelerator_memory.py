@@ -258,3 +258,34 @@ def test_masks_of_dropout_wait_for_room(room: int) -> None:
         with on_accelerators() as session:
             results.append(session.run(gradient, {x: VALUES}))
     np.testing.assert_array_equal(*results)
+
+
+@pytest.mark.parametrize("device", ["/device:CPU:0", "/device:ACCEL:0"])
+def test_what_leads_to_an_enqueue_does_not_wait_for_the_dequeue(device: str) -> None:
+    """Both are in one step, where the dequeue's part comes first and fills its room."""
+    shape, room = [512, 512], 8 << 20
+    experimental = wf.config.experimental
+    (cpu,) = experimental.list_physical_devices("CPU")
+    limit = experimental.VirtualDeviceConfiguration(memory_limit=8)
+    queue = wf.FIFOQueue(10, [wf.float32], [shape])
+    taken = queue.dequeue()
+    count = wf.placeholder(wf.float32, [])
+    with wf.device(device):
+        y, z = taken, wf.ones(shape) * count
+        for _ in range(10):
+            y = wf.sin(y) + wf.cos(y)
+            z = wf.sin(z) + wf.random_uniform(shape)
+        total = wf.reduce_sum(y)
+    enqueue = queue.enqueue(z)
+    plug_in(1, Limits(memory=room))
+    if "CPU" in device:
+        experimental.set_virtual_device_configuration(cpu, [limit])
+    config = wf.ConfigProto(
+        device_count={"ACCEL": 1}, inter_op_parallelism_threads=2, operation_timeout_in_ms=60_000
+    )
+    try:
+        with wf.Session(config=config) as session:
+            for _ in range(3):
+                assert np.isfinite(session.run([total, enqueue], {count: 1.0})[0])
+    finally:
+        experimental.set_virtual_device_configuration(cpu, None)

@@ -13,7 +13,7 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import derive_parts, placing_on
 from weft_exec.executor.priority import by_priority
-from weft_exec.kernels.registry import kernels_of
+from weft_exec.kernels.registry import kernels_of, may_wait
 from weft_exec.passes.fold import fold_constants
 from weft_exec.placement import Assigned, Placer
 from weft_graph.node import Node, Output
@@ -197,7 +197,12 @@ class Planner:
         options = self._memory_options(None if assigned is None else assigned.places)
         room = Room(options.limits, options.device_of, options.spaces)
         return limit_run_ahead(
-            step, room, options.host, bytes_of=options.bytes_of, run_order=by_priority
+            step,
+            room,
+            options.host,
+            bytes_of=options.bytes_of,
+            run_order=by_priority,
+            may_wait=may_wait,
         )
 
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
@@ -217,7 +222,12 @@ class Planner:
             options.spaces,
         )
         return swap_to_host(
-            step, room, options.host, bytes_of=options.bytes_of, run_order=by_priority
+            step,
+            room,
+            options.host,
+            bytes_of=options.bytes_of,
+            run_order=by_priority,
+            may_wait=may_wait,
         )
 
     def _parts(

@@ -2,8 +2,10 @@
 
 Scheduling costs microseconds and most kernels take less, so connected cheap nodes between the same
 heavy ones become one entry that runs in a fixed order, if they run under the same conditions in the
-same frame.  Grouping never closes a cycle: levels never fall along an edge, they rise along one
-from an entry of its own or to other conditions, and only cheap nodes of one level are put together.
+same frame, and behind the same nodes that may wait for others: what leads up to an enqueue must not
+wait for a dequeue.  Grouping never closes a cycle: levels never fall along an edge, they rise along
+one from an entry of its own or to other conditions, and only cheap nodes of one level are put
+together.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.linear import Gather, Instruction, Segment, Slots, slot_range
+from weft_exec.kernels.registry import may_wait
 from weft_graph.node import Node
 from weft_graph.passes.flow import ALWAYS, Frame, Guard
 from weft_graph.passes.partition import DEPTH
@@ -45,11 +48,13 @@ class Item:
       after: for an Exit, what comes into its frame: over the back edges it may wait for all of it.
       source, slot: for what routes a value, where it comes from and goes to.
       owner: the item that this one is a part of, or None.
+      behind: as bits, the items that may wait for others and that come before it, or are it.
     """
 
     __slots__ = (
         "after",
         "asynchronous",
+        "behind",
         "choices",
         "device",
         "frame",
@@ -94,6 +99,7 @@ class Item:
         self.source = self.slot = self.pred = 0
         self.owner: Item | None = None
         self.level = 0
+        self.behind = 0
         self.group = self
 
     @property
@@ -312,19 +318,33 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
 
 def _assign_levels(items: Sequence[Item]) -> None:
     step = len(items) + 1  # more than there are levels between one transfer and the next
+    waiting = 1
     for item in items:
         sources = [need for need in item.sources if need.kind != NEXT]
+        item.behind = _union([need.behind for need in sources])
+        if item.kind == RECEIVE or (item.asynchronous and may_wait(item.node)):
+            item.behind |= waiting
+            waiting <<= 1
         item.level = max([need.level + _rises(need, item) for need in sources], default=0)
         if item.kind in (RECEIVE, EXIT):
             item.level = max(item.level, item.node.attrs.get(DEPTH, 0) * step)
         if item.alone:
             continue
         for need in sources:
-            if need.level == item.level:
+            if need.level == item.level and need.behind == item.behind:
                 mine, other = item.find(), need.find()
                 if mine is not other:
                     late, early = sorted((mine, other), key=lambda i: -i.position)
                     late.group = early
+
+
+def _union(sets: Sequence[int]) -> int:
+    """The union of sets of bits; the largest itself where it has all, since they may be long."""
+    found = max(sets, default=0)
+    for other in sets:
+        if other & ~found:
+            found |= other
+    return found
 
 
 def _rises(source: Item, item: Item) -> bool:

@@ -142,6 +142,15 @@ def find_kernel(node: Node, device_type: str) -> Kernel | None:
     return None
 
 
+def may_wait(node: Node) -> bool:
+    """Whether a node may wait for others than its inputs, and not only for its device.
+
+    Devices with streams of their own have asynchronous kernels for all ops; those of the CPU tell.
+    """
+    found = find_kernel(node, "CPU")
+    return found is not None and found.asynchronous
+
+
 def registered_kernels() -> list[tuple[str, str]]:
     """All (op type, device type) pairs that have a kernel, sorted."""
     _kernels.keys()

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import or_
 
 from weft_graph.node import Node
 from weft_graph.op_def import lookup_op
@@ -19,6 +20,7 @@ from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.memory import BytesOf, Room, Values, sizes_of
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
+from weft_graph.passes.waiting import MayWait, Waiting, never
 
 
 def limit_run_ahead(
@@ -28,6 +30,7 @@ def limit_run_ahead(
     *,
     bytes_of: BytesOf | None = None,
     run_order: RunOrder = list,
+    may_wait: MayWait = never,
 ) -> int:
     """Let nodes wait for earlier ones where too much could be there otherwise.
 
@@ -36,9 +39,12 @@ def limit_run_ahead(
       host: the device of what comes from nowhere.
       bytes_of: sizes of values; those of static shapes by default.
       run_order: puts live nodes into the order in which they should run.
+      may_wait: which nodes wait for others; who leads up to these is not held back behind them.
     Returns: how many nodes wait for earlier ones.
     """
     nodes = list(run_order(step.live_nodes()))
+    waiting = Waiting(nodes, may_wait)
+    nodes = waiting.first(nodes)
     flow = Flow(nodes)
     if room.device_of is not None:
         room = Room(room.limits, Assignment(nodes, flow, room.device_of, host).of, room.spaces)
@@ -49,7 +55,7 @@ def limit_run_ahead(
         if name in numbers:
             mine = [room.device_of is None or room.device_of(node) == name for node in nodes]
             live, new = values.live(numbers[name]), values.made_on(numbers[name])
-            queue = _Queue(step, nodes, mine, flow, name, before)
+            queue = _Queue(step, nodes, mine, flow, name, before, waiting)
             queue.hold(_first_places(live, new, limit), new)
             count += queue.held
     if count:
@@ -94,6 +100,7 @@ class _Queue:
         flow: Flow,
         device: str,
         before: dict[Node, list[Node]],
+        waiting: Waiting,
     ) -> None:
         self._step = step
         self._nodes = nodes
@@ -101,9 +108,12 @@ class _Queue:
         self._flow = flow
         self._device = device
         self._before = before
+        self._waiting = waiting
         self._place = {node: i for i, node in enumerate(nodes)}
         self._rank = [0, *accumulate(map(int, mine))]
         self._places = [i for i, own in enumerate(mine) if own]
+        behind = [waiting.behind(nodes[i]) for i in self._places]
+        self._behind = [0, *accumulate(behind, or_)]  # the nodes below a rank
         self._over = [0] * len(nodes)  # the nodes below that rank are over when a node begins
         self._barrier: Node | None = None
         self._barred = 0
@@ -115,10 +125,13 @@ class _Queue:
             before = [j for n in needs_of(node) if (j := self._place.get(n, i)) < i]
             over = max(map(self._after, before), default=0)
             wanted = self._rank[first[i]]
-            if self._mine[i] and made[i] and over < wanted and self._is_plain(node):
+            if self._mine[i] and made[i] and over < wanted and self._may_wait(node, wanted):
                 self._wait(node, wanted)
                 over = wanted
             self._over[i] = over
+
+    def _may_wait(self, node: Node, rank: int) -> bool:
+        return self._is_plain(node) and self._waiting.may_follow(node, self._behind[rank])
 
     def _after(self, i: int) -> int:
         """The rank below which all are over when a node has ended."""

@@ -25,6 +25,7 @@ from weft_graph.passes.max_tree import MaxTree
 from weft_graph.passes.memory import BytesOf, Room, Values, shown, sizes_of, takes_memory
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
+from weft_graph.passes.waiting import MayWait, Waiting, never
 
 _SMALL = 4096
 """Bytes that are not worth two transfers."""
@@ -41,6 +42,7 @@ def swap_to_host(
     ahead: int = 8,
     bytes_of: BytesOf | None = None,
     run_order: RunOrder = list,
+    may_wait: MayWait = never,
 ) -> int:
     """Let values wait on the host where a device would need more than a limit.
 
@@ -54,12 +56,14 @@ def swap_to_host(
       ahead: how many nodes before its next use a value is called back.
       bytes_of: sizes of values; those of static shapes by default.
       run_order: puts live nodes into the order in which they will run; as they are by default.
+      may_wait: which nodes wait for others; who leads up to these does not wait for them.
     Returns: the number of values that wait on the host.
     """
     nodes = list(run_order(step.live_nodes()))
     if not nodes or room.device_of is None:
         return 0
-    swapping = _Swapping(step, nodes, room, host, bytes_of or sizes_of(), ahead)
+    waiting = Waiting(nodes, may_wait)
+    swapping = _Swapping(step, nodes, room, host, bytes_of or sizes_of(), ahead, waiting)
     count = 0
     for device, limit in room.limits.items():
         if device != host and device in swapping.devices:
@@ -101,10 +105,12 @@ class _Swapping:
         host: str,
         bytes_of: BytesOf,
         ahead: int,
+        waiting: Waiting,
     ) -> None:
         self._step = step
         self._nodes = nodes
         self._ahead = max(1, ahead)
+        self._waiting = waiting
         self._bytes_of = bytes_of
         self._place = {node: i for i, node in enumerate(nodes)}
         self._flow = Flow(nodes)
@@ -224,6 +230,9 @@ class _Swapping:
         if not all([output in self._nodes[j].inputs for j in users if j >= end]):
             return None  # what they use is a view that was made early, and holds the value
         call = self._call(begin, end, device)
+        late = [self._nodes[j] for j in uses if j >= end]
+        if call is not None and not self._may_follow(late, [self._nodes[call]]):
+            return None
         return None if call is None else _Wait(output, mine, begin, call, end, nbytes)
 
     def _uses(self, output: Output, device: str) -> dict[int, str]:
@@ -292,14 +301,28 @@ class _Swapping:
             if source is old:
                 self._step.graph.replace_input(user, position, new, reason="swap")
 
+    def _may_follow(self, nodes: Sequence[Node], others: Sequence[Node]) -> bool:
+        """Whether nodes may be made to wait for others."""
+        behind = 0
+        for other in others:
+            behind |= self._waiting.behind(other)
+        return all([self._waiting.may_follow(node, behind) for node in nodes])
+
     def _hold_back(self, device: str, begin: int, end: int, copies: Sequence[Node]) -> None:
         """Let nodes of a device at [begin, end) run after some copies: those that take memory."""
         after: set[Node] = set()
+        before = [control for copy in copies for control in copy.control_inputs]
+        before += [copy.inputs[0].node for copy in copies]
         for i in range(begin, end):
             node = self._nodes[i]
             if not after.isdisjoint(needs_of(node)):
                 after.add(node)
-            elif self._device[i] == device and self._takes(node) and self._is_plain(node):
+            elif (
+                self._device[i] == device
+                and self._takes(node)
+                and self._is_plain(node)
+                and self._may_follow([node], before)
+            ):
                 controls = dict.fromkeys([*node.control_inputs, *copies])
                 self._step.graph.set_control_inputs(node, list(controls), reason="swap")
                 after.add(node)

@@ -1,0 +1,53 @@
+"""Who may be made to wait for whom, where some nodes wait for others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import weft as wf
+from weft_graph.passes import prune
+from weft_graph.passes.waiting import Waiting, never
+
+
+def dequeues(node: Any) -> bool:
+    return node.type == "QueueDequeueV2"
+
+
+def step() -> tuple[dict[str, Any], list[Any]]:
+    with wf.Graph().as_default():
+        queue = wf.FIFOQueue(10, [wf.float32], [[4]])
+        taken = wf.identity(queue.dequeue(), name="taken")
+        y = wf.sin(taken, name="y")
+        v = wf.get_variable("v", [4], initializer=wf.zeros_initializer())
+        change = wf.assign(v, y, name="change")
+        given = wf.zeros([4], name="given")
+        z = wf.exp(given + wf.random_uniform([4]), name="z")
+        enqueue = queue.enqueue(z)
+        nodes = prune([], [y, change], [enqueue]).live_nodes()
+    return {node.name: node for node in nodes}, nodes
+
+
+def test_what_leads_to_help_does_not_follow_what_waits() -> None:
+    named, nodes = step()
+    waiting = Waiting(nodes, dequeues)
+    behind = waiting.behind(named["y"])
+    assert behind and behind == waiting.behind(named["taken"])
+    assert not waiting.behind(named["z"])
+    assert not waiting.may_follow(named["z"], behind)  # it leads to the enqueue
+    assert waiting.may_follow(named["y"], behind)  # it is behind the dequeue anyway
+    assert waiting.may_follow(named["v"], behind)  # a variable's change helps nobody
+    assert waiting.may_follow(named["z"], 0)
+
+
+def test_it_comes_first() -> None:
+    named, nodes = step()
+    ordered = Waiting(nodes, dequeues).first(nodes)
+    assert sorted(node.name for node in ordered) == sorted(named)
+    assert ordered.index(named["z"]) < ordered.index(named["fifo_queue_Dequeue"])
+
+
+def test_without_waiting_all_may_follow_all() -> None:
+    named, nodes = step()
+    waiting = Waiting(nodes, never)
+    assert waiting.first(nodes) == nodes
+    assert waiting.may_follow(named["z"], waiting.behind(named["y"]))
