@@ -13,10 +13,13 @@ from typing import Final
 
 from weft_exec.placement.simulation import Crossing
 from weft_graph.node import Node, Output
+from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import Flow
 
 _LEAST_BYTES: Final = 1 << 16
 """Smaller values may lie about."""
+_NO_END: Final = frozenset({"Const", *ROUTING})
+"""Ops whose nodes are in several parts, or have no place of their own."""
 _SLACK: Final = 2
 """A Receive begins so many times its estimated duration before its value is needed."""
 
@@ -30,7 +33,8 @@ def delays(
     """What Receives should wait for.
 
     Every node that a Receive waits for ends before the value's first user starts in one and the
-    same simulated run, so no cycle can arise.
+    same simulated run, so no cycle can arise.  What a loop takes is not delayed: nothing of the
+    loop begins, nor what follows from it, before all that it takes is there.
 
     Args:
       crossings: the transfers of a simulated run.
@@ -46,7 +50,7 @@ def delays(
     plain = {node for node in nodes if flow.frame[node] is flow.root and not flow.guard(node)}
     ends: dict[str, list[tuple[float, int, Node]]] = {}
     for i, node in enumerate(nodes):
-        if node in places and node in plain and node.type != "Const":
+        if node in places and node in plain and node.type not in _NO_END:
             ends.setdefault(places[node], []).append((times[node][1], i, node))
     for each in ends.values():
         each.sort(key=lambda end: end[:2])
@@ -55,7 +59,7 @@ def delays(
     for crossing in wanted:
         key = (crossing.value, crossing.target)
         need = needs.get(key)
-        if need is None or flow.frame[crossing.value.node] is not flow.root:
+        if need is None or not _may_be_late(crossing.value, flow, places):
             continue
         latest = need - _SLACK * (crossing.arrival - crossing.start)
         here = ends.get(crossing.target, [])
@@ -63,6 +67,14 @@ def delays(
         if position >= 0 and here[position][0] > crossing.start:
             found[key] = here[position][2]
     return found
+
+
+def _may_be_late(value: Output, flow: Flow, places: Mapping[Node, str]) -> bool:
+    """Whether the placed nodes of the step are all that use a value, made outside of loops."""
+    if flow.frame[value.node] is not flow.root:
+        return False
+    users = [user for user in value.consumers() if user in flow.frame]
+    return all([user in places and user.type not in ROUTING for user in users])
 
 
 def _first_uses(
