@@ -176,7 +176,7 @@ def test_values_that_another_device_uses_late_wait_on_the_host() -> None:
 
 
 def test_what_is_fed_is_brought_again() -> None:
-    inputs = [wf.placeholder(wf.float32, SHAPE) for _ in range(12)]
+    inputs = [wf.placeholder(wf.float32, SHAPE) for _ in range(40)]
     with wf.device("/device:ACCEL:0"):
         y = inputs[0]
         for value in inputs:
@@ -186,7 +186,7 @@ def test_what_is_fed_is_brought_again() -> None:
         for value in inputs:
             y = wf.sin(y * value)
     results = []
-    for room in (1000, 10):
+    for room in (1000, 28):
         plug_in(1, Limits(memory=room * VALUE))
         with on_accelerators() as session:
             results.append(session.run(y, dict.fromkeys(inputs, VALUES)))

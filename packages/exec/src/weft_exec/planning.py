@@ -234,13 +234,18 @@ class Planner:
         self, step: StepGraph, nodes: Sequence[Node], assigned: Assigned
     ) -> dict[str, Part] | None:
         """The parts by device; None where one device has it all."""
+        late: dict[tuple[Output, str], Node] = {}
+        if self._optimize:
+            small = [name for name in self._away if self._devices[name].memory_limit]
+            held = small if step.changes["run ahead"] else []
+            late = {**assigned.delays(), **assigned.turns(held, may_wait)}
         return partition(
             step,
             nodes,
             assigned.places.__getitem__,
             self._host.name,
             self._away,
-            assigned.delays() if self._optimize else {},
+            late,
             self._lossy,
         )
 

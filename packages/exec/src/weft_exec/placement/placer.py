@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from weft_exec.config import SessionConfig
@@ -17,6 +17,7 @@ from weft_tensor import errors
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
     from weft_exec.placement.simulation import Simulation
+    from weft_graph.passes.waiting import MayWait
 
 _log = logging.getLogger("weft")
 
@@ -48,6 +49,12 @@ class Assigned:
         spaces = self._spaces
         copies = [c for c in self._run.crossings if spaces[c.source] != spaces[c.target]]
         return delays(copies, self._nodes, self.places, self._run.times()) if copies else {}
+
+    def turns(self, devices: Collection[str], may_wait: MayWait) -> dict[tuple[Output, str], Node]:
+        """What Receives of some devices, which have too little room, should wait for."""
+        from weft_exec.placement.receives import in_turn
+
+        return in_turn(self._nodes, self.places, devices, may_wait) if devices else {}
 
 
 class Placer:

@@ -8,14 +8,18 @@ value to be there when its first user starts.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from weft_exec.placement.simulation import Crossing
 from weft_graph.node import Node, Output
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import Flow
+from weft_graph.passes.waiting import MayWait, Waiting
 
+_AHEAD: Final = 3
+"""How many nodes before a value's first user its Receive may begin where there is little room."""
 _LEAST_BYTES: Final = 1 << 16
 """Smaller values may lie about."""
 _NO_END: Final = frozenset({"Const", *ROUTING})
@@ -66,6 +70,46 @@ def delays(
         position = bisect_right(here, (latest, len(nodes))) - 1
         if position >= 0 and here[position][0] > crossing.start:
             found[key] = here[position][2]
+    return found
+
+
+def in_turn(
+    nodes: Sequence[Node],
+    places: Mapping[Node, str],
+    devices: Collection[str],
+    may_wait: MayWait,
+) -> dict[tuple[Output, str], Node]:
+    """What Receives of devices with too little room should wait for, whatever the times.
+
+    That is a node some places before the value's first user, so that no cycle can arise.
+
+    Args:
+      nodes: those of the step, in the order in which they should run.
+      places: the device of each that has one.
+      devices: the names of those with too little room.
+      may_wait: which nodes wait for others.
+    Returns: as `delays`.
+    """
+    flow, waiting = Flow(nodes), Waiting(nodes, may_wait)
+    recent: dict[str, deque[Node]] = {name: deque(maxlen=_AHEAD) for name in devices}
+    found: dict[tuple[Output, str], Node] = {}
+    seen: set[tuple[Output, str]] = set()
+    for node in nodes:
+        here = places.get(node, "")
+        if here not in recent or flow.frame[node] is not flow.root or flow.guard(node):
+            continue
+        before = recent[here]
+        for source in node.inputs:
+            key = (source, here)
+            if key in seen or places.get(source.node) == here:
+                continue
+            seen.add(key)
+            if len(before) == _AHEAD and _may_be_late(source, flow, places):
+                behind = waiting.behind(before[0])
+                if all([waiting.may_follow(user, behind) for user in source.consumers()]):
+                    found[key] = before[0]
+        if node.type not in _NO_END:
+            before.append(node)
     return found
 
 
