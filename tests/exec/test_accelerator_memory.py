@@ -289,3 +289,43 @@ def test_what_leads_to_an_enqueue_does_not_wait_for_the_dequeue(device: str) -> 
                 assert np.isfinite(session.run([total, enqueue], {count: 1.0})[0])
     finally:
         experimental.set_virtual_device_configuration(cpu, None)
+
+
+def test_a_plan_is_for_the_sizes_of_its_own_feeds() -> None:
+    """`explain` tells of the step that has run, and another step's feeds do not count."""
+    x, other = wf.placeholder(wf.float32, [None, 128]), wf.placeholder(wf.float32, [None])
+    gradient, small = chain_of(x), wf.tanh(other)
+    plug_in(1, Limits(memory=24 * VALUE))
+    with on_accelerators() as session:
+
+        def changed() -> bool:
+            stages = session.explain([gradient], ["Placeholder:0"]).stages.values()
+            return any(n.name.endswith("/recomputed") for stage in stages for n in stage.node)
+
+        session.run([gradient], {x: VALUES[:8]})
+        session.run(small, {other: np.ones(100_000, np.float32)})
+        assert not changed()
+        session.run([gradient], {x: VALUES})
+        assert changed()
+
+
+def test_a_receive_does_not_wait_for_what_follows_a_use_in_a_branch() -> None:
+    """The branch takes the value as it is, as graphs that were imported may."""
+    x = wf.placeholder(wf.float32, SHAPE)
+    with wf.device("/device:CPU:0"):
+        value = wf.sin(x)
+    with wf.device("/device:ACCEL:0"):
+        y = x
+        for _ in range(6):
+            y = wf.cos(y)
+        off, on = wf.raw_ops.Switch(data=y, pred=wf.reduce_sum(x) > 1e9)
+        with wf.control_dependencies([off]):
+            taken = wf.add(value, off)
+        z, _ = wf.raw_ops.Merge(inputs=[taken, on])
+        for _ in range(20):
+            z = wf.sin(z) + wf.random_uniform(SHAPE)
+        z = z + value
+    plug_in(1, Limits(memory=12 * VALUE))
+    config = wf.ConfigProto(device_count={"ACCEL": 1}, operation_timeout_in_ms=60_000)
+    with wf.Session(config=config) as session:
+        assert np.isfinite(session.run(z, {x: VALUES})).all()

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import weft as wf
 from weft_graph.passes import prune
 from weft_graph.passes.flow import needs_of
-from weft_graph.passes.memory import Room, Values, sizes_of
+from weft_graph.passes.memory import Room, Values, static_bytes
 from weft_graph.passes.run_ahead import _first_places, limit_run_ahead
 
 KB = 1024
@@ -38,7 +38,7 @@ def test_first_places_are_those_that_fit(rows: list[tuple[int, int]], limit: int
 
 def worst_peak(nodes: list[Any], fetches: Any, ahead: Any) -> int:
     """The most bytes in an order that runs first what a rule prefers."""
-    values = Values(nodes, fetches, sizes_of())
+    values = Values(nodes, fetches, static_bytes)
     place = {node: i for i, node in enumerate(nodes)}
     left = [sum(value in reads for reads in values.reads) for value in range(len(values.sizes))]
     done: set[Any] = set()

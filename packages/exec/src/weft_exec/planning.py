@@ -88,8 +88,7 @@ class Planner:
           size: what unknown sizes are about in the steps that it is for; 0 where nobody knows.
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
-        if size and (self.limited or len(self._devices) > 1):
-            self.costs.assume(size)
+        self._assume(size)
         step = self._prepare(feeds, outputs, targets, _ignore)
         if len(self._devices) == 1:
             self._limit_run_ahead(step, None)
@@ -103,11 +102,16 @@ class Planner:
         return derive_parts(parts, self._devices, self._overlap, len(step.feeds), len(step.fetches))
 
     def explain(
-        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node]
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        size: int = 0,
     ) -> StepReport:
-        """What becomes of a step, stage by stage."""
+        """What becomes of a step, stage by stage; arguments as of `plan`."""
         from weft_exec.explain import StepReport
 
+        self._assume(size)
         report = StepReport()
         step = self._prepare(feeds, outputs, targets, report.add_stage)
         nodes, assigned = self._assign(step)
@@ -115,6 +119,10 @@ class Planner:
         for name, part in (self._parts(step, nodes, assigned) or {}).items():
             report.add_part(name, part)
         return report
+
+    def _assume(self, size: int) -> None:
+        if self.limited or len(self._devices) > 1:
+            self.costs.assume(size)
 
     def _prepare(
         self,

@@ -238,7 +238,9 @@ class BaseSession:
             trace.fill(run_metadata, self._devices[0].name)
         if getattr(options, "output_partition_graphs", False) and run_metadata is not None:
             plan = signature.plan
-            report = self._planner.explain(signature.feeds, plan.outputs, plan.targets)
+            report = self._planner.explain(
+                signature.feeds, plan.outputs, plan.targets, signature.size
+            )
             run_metadata.partition_graphs.extend(report.parts())
         return results
 
@@ -350,7 +352,10 @@ class BaseSession:
         with self._lock:
             self._extend()
             plan = FetchPlan(self._graph, fetches)
-            return self._planner.explain(self._outputs(feed_list), plan.outputs, plan.targets)
+            feeds = self._outputs(feed_list)
+            known = self._cache.get((structure_key(fetches), tuple(feeds)))
+            size = 0 if known is None else known.size
+            return self._planner.explain(feeds, plan.outputs, plan.targets, size)
 
     def _outputs(self, names: Sequence[Any] | None) -> list[Any]:
         element = self._graph.as_graph_element

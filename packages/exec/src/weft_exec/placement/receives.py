@@ -96,7 +96,10 @@ def in_turn(
     seen: set[tuple[Output, str]] = set()
     for node in nodes:
         here = places.get(node, "")
-        if here not in recent or flow.frame[node] is not flow.root or flow.guard(node):
+        if here not in recent:
+            continue
+        if flow.frame[node] is not flow.root or flow.guard(node):
+            seen.update([(source, here) for source in node.inputs])
             continue
         before = recent[here]
         for source in node.inputs:

@@ -103,28 +103,12 @@ class Room(NamedTuple):
         return max(over, default=-1)
 
 
-def sizes_of(
-    measured: Mapping[str, int] | None = None, unknown: int = 0, dimension: int = 1
-) -> BytesOf:
-    """Sizes from what was measured, and else from static shapes.
-
-    Args:
-      measured: bytes by the names of outputs ("node:0").
-      unknown: bytes of an output that was not measured and of whose shape nothing is known.
-      dimension: what a size that is not known counts as where the others are, as of a batch.
-    """
-    known = {} if measured is None else measured
-
-    def bytes_of(output: Output) -> int:
-        found = known.get(output.name)
-        if found is not None:
-            return found
-        if output.dims is None:
-            return unknown
-        sizes = [dimension if size is None else size for size in output.dims]
-        return math.prod(sizes) * output.dtype.base_dtype.size
-
-    return bytes_of
+def static_bytes(output: Output) -> int:
+    """The size by the static shape, of which unknown sizes count as 1; 0 for an unknown rank."""
+    if output.dims is None:
+        return 0
+    sizes = [1 if size is None else size for size in output.dims]
+    return math.prod(sizes) * output.dtype.base_dtype.size
 
 
 def estimate_memory(
@@ -145,7 +129,7 @@ def estimate_memory(
       bytes_of: sizes; those of static shapes by default.
       device_of, spaces: as of a `Room`.
     """
-    values = Values(nodes, fetches, bytes_of or sizes_of())
+    values = Values(nodes, fetches, bytes_of or static_bytes)
     numbers, found = Room({}, device_of, spaces or {}).spread(nodes, values)
     return _by_name(found.peaks(), nodes, list(numbers))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from weft_graph.node import Node
 from weft_graph.passes.flow import Flow
-from weft_graph.passes.memory import BytesOf, Room, estimate_memory, sizes_of
+from weft_graph.passes.memory import BytesOf, Room, estimate_memory, static_bytes
 from weft_graph.passes.memory_order import ordered_for_memory
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.recompute import Recompute, recompute
@@ -43,7 +43,7 @@ class MemoryOptions:
     mode: str = "DEFAULT_MEM_OPT"
     scope: str = "gradients/"
     limits: Mapping[str, int] = field(default_factory=dict)
-    bytes_of: BytesOf = field(default_factory=sizes_of)
+    bytes_of: BytesOf = static_bytes
     device_of: Callable[[Node], str] | None = None
     spaces: Mapping[str, str] = field(default_factory=dict)
     host: str = ""

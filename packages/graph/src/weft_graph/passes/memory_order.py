@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from weft_graph.node import Node, Output
 from weft_graph.passes.flow import has_control_flow, needs_of
-from weft_graph.passes.memory import BytesOf, MemoryEstimate, Values, estimate_memory, sizes_of
+from weft_graph.passes.memory import BytesOf, MemoryEstimate, Values, estimate_memory, static_bytes
 
 
 def ordered_for_memory(
@@ -34,7 +34,7 @@ def ordered_for_memory(
     if has_control_flow(given):
         return given
     outputs = list(fetches)
-    sizes = bytes_of or sizes_of()
+    sizes = bytes_of or static_bytes
 
     def cost(order: Sequence[Node]) -> tuple[int, int]:
         found: MemoryEstimate = estimate_memory(order, outputs, sizes, device_of)

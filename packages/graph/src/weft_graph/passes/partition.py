@@ -22,7 +22,7 @@ from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, ROUTING
 from weft_graph.passes.compression import EXTEND, TRUNCATE, Lossy, nothing_is_lossy
 from weft_graph.passes.flow import GUARD, Flow, Frame, Guard, is_free, needs_of, ordered_by
 from weft_graph.passes.step_graph import StepGraph, is_back_edge
-from weft_tensor import dtypes
+from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
@@ -202,6 +202,7 @@ def depths(
     begins: dict[Frame, int] = {}
     ends: dict[Frame, int] = {}
     loops = len(flow.frames) > 1
+    most = 3 * len(nodes) + 3  # a transfer, the begin and the end of a loop before each
     changed = True
     while changed:  # depths only grow, and none depends on itself: back edges do not count
         changed = False
@@ -218,6 +219,8 @@ def depths(
                 depth = max(depth, begins.get(frame, 0))
             elif node.type in EXITS:
                 depth = max(depth, ends.get(flow.frame[node.inputs[0].node], 0))
+            if depth > most:
+                raise errors.InternalError(f"what {node.name!r} waits for waits for it")
             changed = changed or found.get(node) != depth
             found[node] = depth
             around: Frame | None = frame

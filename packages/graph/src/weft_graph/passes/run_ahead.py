@@ -17,7 +17,7 @@ from weft_graph.node import Node
 from weft_graph.op_def import lookup_op
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
-from weft_graph.passes.memory import BytesOf, Room, Values, sizes_of
+from weft_graph.passes.memory import BytesOf, Room, Values, static_bytes
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.passes.waiting import MayWait, Waiting, never
@@ -48,7 +48,7 @@ def limit_run_ahead(
     flow = Flow(nodes)
     if room.device_of is not None:
         room = Room(room.limits, Assignment(nodes, flow, room.device_of, host).of, room.spaces)
-    numbers, values = room.spread(nodes, Values(nodes, step.fetches, bytes_of or sizes_of()))
+    numbers, values = room.spread(nodes, Values(nodes, step.fetches, bytes_of or static_bytes))
     count = 0
     before: dict[Node, list[Node]] = {}
     for name, limit in room.limits.items():

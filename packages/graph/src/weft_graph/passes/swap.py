@@ -22,7 +22,7 @@ from weft_graph.node import Node, Output
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.max_tree import MaxTree
-from weft_graph.passes.memory import BytesOf, Room, Values, shown, sizes_of, takes_memory
+from weft_graph.passes.memory import BytesOf, Room, Values, shown, static_bytes, takes_memory
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.passes.waiting import MayWait, Waiting, never
@@ -63,7 +63,7 @@ def swap_to_host(
     if not nodes or room.device_of is None:
         return 0
     waiting = Waiting(nodes, may_wait)
-    swapping = _Swapping(step, nodes, room, host, bytes_of or sizes_of(), ahead, waiting)
+    swapping = _Swapping(step, nodes, room, host, bytes_of or static_bytes, ahead, waiting)
     count = 0
     for device, limit in room.limits.items():
         if device != host and device in swapping.devices:

@@ -15,7 +15,7 @@ Source: T. Chen, B. Xu, C. Zhang, C. Guestrin, Training Deep Nets with Sublinear
 from __future__ import annotations
 
 from weft_graph.node import Node, Output
-from weft_graph.passes.memory import BytesOf, Room, sizes_of
+from weft_graph.passes.memory import BytesOf, Room, static_bytes
 from weft_graph.passes.recompute.analysis import Analysis, Group, Plan
 from weft_graph.passes.recompute.plans import Recompute, chosen
 from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
@@ -49,7 +49,7 @@ def recompute(
     Returns: the number of nodes copied.
     """
     least = Room({"": 0})
-    analysis = Analysis(step, scope, bytes_of or sizes_of(), room or least, run_order)
+    analysis = Analysis(step, scope, bytes_of or static_bytes, room or least, run_order)
     if not analysis.has_gradients:
         return 0
     plan = chosen(analysis, what, room is not None)
