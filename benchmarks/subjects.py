@@ -103,7 +103,7 @@ def has_gpu() -> bool:
 
 
 def weft() -> Subject:
-    return Subject("weft", "weft", sys.executable, ("v1.py", "--module", "weft"), "weft", "weft")
+    return Subject("weft", "weft", sys.executable, ("v1.py", "--module", "weft"), "weft", "weftml")
 
 
 def peers(pythons: dict[str, str], compiled: bool) -> list[Subject]:

@@ -79,7 +79,7 @@ def products(timer: Timer) -> None:
 def placing(timer: Timer, count: int) -> None:
     """Placing and partitioning over four devices, without what comes before and after."""
     from weft_exec.executor.priority import by_priority
-    from weft_graph.gc_pause import paused_gc
+    from weft_graph.ir.gc_pause import paused_gc
     from weft_graph.passes import prune
 
     x = tf.placeholder(tf.float32, [32, 64])

@@ -64,6 +64,6 @@ def size(timer: Timer) -> None:
 if __name__ == "__main__":
     parser = timing.parser()
     parser.add_argument("--module", default="weft")
-    parser.add_argument("--distribution", default="weft")
+    parser.add_argument("--distribution", default="weftml")
     arguments = parser.parse_args()
     timing.main({"import": imports, "size": size}, arguments)

@@ -1,6 +1,6 @@
 """Build hook: a package that pip builds inside this repository finds its siblings beside it.
 
-`pip install ./packages/graph` has to get weft-tensor from `./packages/tensor`. What is published
+`pip install ./packages/graph` has to get weftml-tensor from `./packages/tensor`. What is published
 names a version range only, because release builds (`hatch build`) do not pass through pip.
 Every package with siblings carries this same file: a source distribution has to contain it.
 """
@@ -8,6 +8,7 @@ Every package with siblings carries this same file: a source distribution has to
 from __future__ import annotations
 
 import os
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,20 @@ class SiblingsHook(BuildHookInterface):  # type: ignore[type-arg]
         """Rewrites the wheel's requirements, unless it is editable: a workspace holds them all."""
         if version == "editable" or "PIP_BUILD_TRACKER" not in os.environ:
             return
+        siblings = {
+            name(path): path.parent for path in Path(self.root).parent.glob("*/pyproject.toml")
+        }
         located = []
         for text, requirement in self.metadata.core.dependencies_complex.items():
-            sibling = Path(self.root).parent / requirement.name.removeprefix("weft-")
-            if requirement.name.startswith("weft-") and (sibling / "pyproject.toml").is_file():
-                located.append(f"{requirement.name} @ {sibling.as_uri()}")
+            if requirement.name in siblings:
+                located.append(f"{requirement.name} @ {siblings[requirement.name].as_uri()}")
                 # pip has to meet the place first, and then holds it to the range.
                 build_data["dependencies"].append(text)
             else:
                 located.append(text)
         self.metadata.core.dependencies[:] = located
+
+
+def name(project: Path) -> str:
+    """What a pyproject.toml calls its distribution."""
+    return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["name"])

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from weft_autodiff import clipping
-from weft_autodiff.backprop import gradients
+from weft_autodiff.gradients.backprop import gradients
 from weft_exec import Session
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ops import array
 from weft_tensor import dtypes, errors
 

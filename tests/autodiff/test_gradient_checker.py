@@ -11,9 +11,9 @@ import pytest
 from weft_autodiff.gradient_checker import compute_gradient, compute_gradient_error
 from weft_autodiff.registry import RegisterGradient
 from weft_exec import Session
-from weft_graph.graph import Graph
+from weft_graph.ir.graph import Graph
 from weft_graph.ops import array, gather, math
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_tensor import dtypes, errors
 
 make_variable: Any = Variable

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_autodiff import learning_rate_decay as decay
-from weft_autodiff.training_util import create_global_step
+from weft_autodiff.optimizers import learning_rate_decay as decay
+from weft_autodiff.optimizers.training_util import create_global_step
 from weft_exec import Session
-from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ops import array
 from weft_graph.ops.state import assign_add
-from weft_graph.variables import global_variables_initializer
+from weft_graph.variables.reference import global_variables_initializer
 from weft_tensor import dtypes, errors
 
 STEPS = [0, 1, 5, 9, 10, 11, 25, 30, 100]

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_autodiff.moving_averages import ExponentialMovingAverage, assign_moving_average
+from weft_autodiff.optimizers.moving_averages import ExponentialMovingAverage, assign_moving_average
 from weft_exec import Session
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
 from weft_graph.ops import array
 from weft_graph.ops.state import assign_add
-from weft_graph.variables import (
+from weft_graph.variables.reference import (
     Variable,
     global_variables,
     global_variables_initializer,

@@ -11,15 +11,15 @@ from weft_testing.update_rules import REFERENCES, State
 
 from weft_autodiff import optimizers
 from weft_autodiff.optimizers import Optimizer
-from weft_autodiff.training_util import get_or_create_global_step
+from weft_autodiff.optimizers.training_util import get_or_create_global_step
 from weft_exec import Session
-from weft_exec.resources import VariableState
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices
+from weft_exec.resources.resources import VariableState
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ops import array, gather, math, state
-from weft_graph.variable_scope import AUTO_REUSE, get_variable, variable_scope
-from weft_graph.variables import Variable, global_variables, global_variables_initializer
+from weft_graph.variables.reference import Variable, global_variables, global_variables_initializer
+from weft_graph.variables.scope import AUTO_REUSE, get_variable, variable_scope
 from weft_tensor import dtypes, errors
 
 make_variable: Any = Variable

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from weft_autodiff import training_util
+from weft_autodiff.optimizers import training_util
 from weft_exec import Session
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
 from weft_graph.ops import array
-from weft_graph.variables import Variable, global_variables_initializer, trainable_variables
+from weft_graph.variables.reference import (
+    Variable,
+    global_variables_initializer,
+    trainable_variables,
+)
 from weft_tensor import dtypes
 
 make_variable: Any = Variable

@@ -12,7 +12,7 @@ from weft_testing.cases import load_cases
 import weft_graph.ops
 from weft_autodiff.registry import registered_gradients
 from weft_exec.kernels.registry import registered_kernels
-from weft_graph.op_def import OpDef, lookup_op, registered_ops
+from weft_graph.ir.op_def import OpDef, lookup_op, registered_ops
 from weft_graph.ops.control_flow import ROUTING
 from weft_tensor import dtypes
 

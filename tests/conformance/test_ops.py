@@ -12,9 +12,9 @@ from weft_testing.differentiate import directional_error, random_like, vector_ja
 from weft_testing.evaluate import evaluate
 
 from weft_autodiff.registry import gradient_of, not_differentiable
-from weft_graph.builder import constant_of, create, out
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import constant_of, create, out
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes
 from weft_tensor.shape import is_fully_defined
 

@@ -16,8 +16,8 @@ from weft_testing.waiting import in_threads
 
 import weft as wf
 from weft import errors
-from weft_exec.device import make_devices
-from weft_exec.resources import ResourceManager
+from weft_exec.devices.device import make_devices
+from weft_exec.resources.resources import ResourceManager
 
 ACCEL = "/device:ACCEL:0"
 

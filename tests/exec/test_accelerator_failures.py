@@ -19,8 +19,8 @@ import weft as wf
 from weft import errors
 from weft_exec.executor.rendezvous import Rendezvous
 from weft_exec.kernels.registry import kernel
-from weft_graph.builder import out
-from weft_graph.op_def import register_op
+from weft_graph.ir.builder import out
+from weft_graph.ir.op_def import register_op
 
 ACCEL = "/device:ACCEL:0"
 LIMIT = 1 << 20

@@ -19,12 +19,12 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_exec.cancellation import Cancellation
 from weft_exec.executor.pool import ThreadPool
 from weft_exec.kernels.registry import kernel
-from weft_exec.resources import NOT_READY, Waiters
-from weft_graph.builder import out
-from weft_graph.op_def import register_op
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.resources import NOT_READY, Waiters
+from weft_graph.ir.builder import out
+from weft_graph.ir.op_def import register_op
 
 BODIES: dict[str, Callable[..., Any]] = {}
 _keys = itertools.count()
@@ -95,7 +95,7 @@ def graph() -> Iterator[wf.Graph]:
 def own_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads that only this test's sessions share, so that a hang stays in the test."""
     pool = ThreadPool(2)
-    monkeypatch.setattr("weft_exec.session.shared_pool", lambda size: pool)
+    monkeypatch.setattr("weft_exec.session.session.shared_pool", lambda size: pool)
 
 
 def two_threads() -> wf.Session:

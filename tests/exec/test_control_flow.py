@@ -20,8 +20,8 @@ from weft_exec.executor.derive import derive
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.step import StepMachine
 from weft_exec.kernels.registry import kernel
-from weft_graph.builder import out
-from weft_graph.op_def import register_op
+from weft_graph.ir.builder import out
+from weft_graph.ir.op_def import register_op
 from weft_graph.passes import prune
 from weft_graph.raw_ops import Enter, Exit, LoopCond, Merge, NextIteration, Switch
 

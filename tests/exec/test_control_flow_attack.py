@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import weft as wf
 from weft import errors
-from weft_graph.tensor_array import TensorArray
+from weft_graph.control_flow.tensor_array import TensorArray
 
 WAYS = [(kind, level) for kind in ("", "READY_QUEUE") for level in (0, -1)]
 

@@ -15,9 +15,9 @@ from weft import errors
 from weft_exec.executor.context import StepContext
 from weft_exec.executor.pool import shared_pool
 from weft_exec.kernels.registry import kernel
-from weft_exec.resources import Done
-from weft_graph.builder import out
-from weft_graph.op_def import register_op
+from weft_exec.resources.resources import Done
+from weft_graph.ir.builder import out
+from weft_graph.ir.op_def import register_op
 
 BODIES: dict[str, Callable[..., Any]] = {}
 

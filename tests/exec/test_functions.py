@@ -21,10 +21,10 @@ from weft_testing.waiting import wait_until
 import weft as wf
 from weft_exec.executor import deep_calls
 from weft_exec.kernels.registry import kernel
-from weft_graph.builder import out
 from weft_graph.functions.decorator import function
 from weft_graph.functions.defun import Declare, Defun
-from weft_graph.op_def import register_op
+from weft_graph.ir.builder import out
+from weft_graph.ir.op_def import register_op
 from weft_graph.passes import prune
 from weft_graph.passes.inline import inline_calls
 from weft_tensor import dtypes, errors

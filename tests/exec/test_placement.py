@@ -16,12 +16,12 @@ from google.protobuf import text_format
 import weft as wf
 from weft import errors
 from weft_exec.config import SessionConfig
-from weft_exec.containers import resources_for
 from weft_exec.costs import CostModel
-from weft_exec.device import Device
+from weft_exec.devices.device import Device
 from weft_exec.placement import Placer
+from weft_exec.resources.containers import resources_for
 from weft_exec.tracing import NodeRecord
-from weft_graph.device_spec import DeviceSpec
+from weft_graph.ir.device_spec import DeviceSpec
 from weft_tensor.allocator import CpuAllocator
 
 SIZE = 300
@@ -340,7 +340,7 @@ def island(monkeypatch: pytest.MonkeyPatch) -> Device:
     """The second device of the sessions of a test."""
     host, other = devices(None, None)
     made = Island(other.spec, CpuAllocator(), other.resources, other.config)
-    monkeypatch.setattr("weft_exec.session.make_devices", lambda *_: [host, made])
+    monkeypatch.setattr("weft_exec.session.session.make_devices", lambda *_: [host, made])
     return made
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from weft_exec.kernels import philox
-from weft_exec.session import Session
-from weft_graph import builder
-from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_exec.session.session import Session
+from weft_graph.ir import builder
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
+from weft_graph.ir.random_seed import get_seed, set_random_seed
 from weft_graph.ops import random
-from weft_graph.random_seed import get_seed, set_random_seed
 from weft_tensor import dtypes, errors
 
 Array = np.ndarray[Any, Any]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec import cancellation as cancellation_module
-from weft_exec.cancellation import Cancellation
-from weft_exec.resources import (
+from weft_exec.resources import cancellation as cancellation_module
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.resources import (
     NOT_READY,
     Resource,
     ResourceManager,

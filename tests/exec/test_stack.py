@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, strategies as st
 from weft_testing.evaluate import HostDevice
 
-from weft_autodiff.backprop import gradients
+from weft_autodiff.gradients.backprop import gradients
 from weft_exec.kernels.registry import find_kernel
 from weft_exec.kernels.stack import WORTH_SWAPPING
-from weft_exec.session import Session
-from weft_exec.tensor_arrays import BoundedStack, Stack
-from weft_graph.builder import convert_to_tensor, out
-from weft_graph.framework import control_dependencies
-from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_exec.resources.tensor_arrays import BoundedStack, Stack
+from weft_exec.session.session import Session
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.framework import control_dependencies
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ops import resource_state
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.stack import stack_close_v2, stack_pop_v2, stack_push_v2, stack_v2

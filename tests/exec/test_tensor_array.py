@@ -16,16 +16,16 @@ from hypothesis import given, strategies as st
 from weft_testing.evaluate import HostDevice, evaluate
 
 from weft_exec.kernels.registry import find_kernel
-from weft_exec.session import Session
-from weft_exec.tensor_arrays import TensorArrayState
-from weft_graph.builder import constant, convert_to_tensor
-from weft_graph.framework import control_dependencies
-from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_exec.resources.tensor_arrays import TensorArrayState
+from weft_exec.session.session import Session
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.framework import control_dependencies
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ops import tensor_array as ops
 from weft_graph.ops.array import placeholder, placeholder_with_default
 from weft_graph.ops.stack import stack_v2
-from weft_graph.tensor_array import TensorArray
 from weft_tensor import dtypes, errors
 
 

@@ -11,8 +11,8 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_graph.op_def import AttrDef
-from weft_graph.registry import Registry
+from weft_graph.ir.op_def import AttrDef
+from weft_graph.ir.registry import Registry
 
 
 @pytest.fixture(autouse=True)

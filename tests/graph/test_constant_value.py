@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_graph.builder import constant, out
-from weft_graph.constant_value import (
+from weft_graph.ir.builder import constant, out
+from weft_graph.ir.constant_value import (
     MAX_ELEMENTS,
     constant_value,
     constant_value_as_dims,
     partial_value,
 )
-from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ops import array, comparison, control, reduction, sequence
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes

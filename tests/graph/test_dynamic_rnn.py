@@ -9,26 +9,28 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from weft_autodiff.backprop import gradients
-from weft_exec.session import Session
-from weft_graph import initializers, nest, proto
-from weft_graph.builder import constant
+from weft_autodiff.gradients.backprop import gradients
+from weft_exec.session.session import Session
+from weft_graph import proto
 from weft_graph.control_flow.conditional import cond
 from weft_graph.control_flow.loop import while_loop
-from weft_graph.graph import Graph
-from weft_graph.nn import rnn_cell
-from weft_graph.nn.dynamic_rnn import bidirectional_dynamic_rnn, dynamic_rnn, raw_rnn
-from weft_graph.nn.static_rnn import static_rnn
-from weft_graph.node import Output
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir import nest
+from weft_graph.ir.builder import constant
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ops import array, casting, comparison, elementary, join, reduction
 from weft_graph.ops.array import placeholder
-from weft_graph.tensor_array import TensorArray
-from weft_graph.variable_scope import AUTO_REUSE, variable_scope
-from weft_graph.variables import (
+from weft_graph.rnn import cell as rnn_cell
+from weft_graph.rnn.dynamic import bidirectional_dynamic_rnn, dynamic_rnn, raw_rnn
+from weft_graph.rnn.static import static_rnn
+from weft_graph.variables import initializers
+from weft_graph.variables.reference import (
     global_variables,
     global_variables_initializer,
     trainable_variables,
 )
+from weft_graph.variables.scope import AUTO_REUSE, variable_scope
 from weft_tensor import dtypes, errors
 from weft_tensor.allocator import cpu_allocator
 from weft_tensor.shape import TensorShape

@@ -34,7 +34,7 @@ def test_scopes_and_collections_of_a_graph() -> None:
 
 @pytest.mark.parametrize("seed", ["x", [1], 1.5])
 def test_seeds_that_are_no_integers(seed: object) -> None:
-    from weft_graph.random_seed import get_seed, set_random_seed
+    from weft_graph.ir.random_seed import get_seed, set_random_seed
 
     for function in (get_seed, set_random_seed):
         with wf.Graph().as_default(), pytest.raises(InvalidTypeError, match="an integer"):

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from weft_autodiff.backprop import gradients
-from weft_exec.session import Session
-from weft_graph.builder import constant
+from weft_autodiff.gradients.backprop import gradients
+from weft_exec.session.session import Session
 from weft_graph.control_flow.conditional import cond
-from weft_graph.functional import foldl, foldr, map_fn, scan
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import SparseTensor
+from weft_graph.control_flow.functional import foldl, foldr, map_fn, scan
+from weft_graph.ir.builder import constant
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ops import array, casting, elementary, reduction, strings
 from weft_graph.ops.array import placeholder
-from weft_graph.variable_scope import get_variable, get_variable_scope, variable_scope
-from weft_graph.variables import global_variables, global_variables_initializer
+from weft_graph.variables.reference import global_variables, global_variables_initializer
+from weft_graph.variables.scope import get_variable, get_variable_scope, variable_scope
 from weft_tensor import dtypes, errors
 
 RNG = np.random.default_rng(11)

@@ -10,8 +10,8 @@ from weft_testing.evaluate import evaluate
 
 from weft_autodiff.registry import gradient_of
 from weft_graph import Graph
-from weft_graph.builder import constant, convert_to_tensor
-from weft_graph.indexed_slices import (
+from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.indexed_slices import (
     IndexedSlices,
     IndexedSlicesValue,
     SparseTensor,

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
-from weft_graph import initializers
-from weft_graph.graph import Graph
-from weft_graph.partitioned_variables import PartitionInfo
+from weft_exec.session.session import Session
+from weft_graph.ir.graph import Graph
+from weft_graph.variables import initializers
+from weft_graph.variables.partitioned import PartitionInfo
 from weft_tensor import dtypes, errors
 
 

@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_autodiff.backprop import gradients
-from weft_exec.session import Session
+from weft_autodiff.gradients.backprop import gradients
+from weft_exec.session.session import Session
 from weft_graph import layers, nn
-from weft_graph.collections_keys import GraphKeys, get_collection
-from weft_graph.graph import Graph
+from weft_graph.ir.collections_keys import GraphKeys, get_collection
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import array
 from weft_graph.ops.array import placeholder
-from weft_graph.stacks import get_default_graph
-from weft_graph.variable_scope import AUTO_REUSE, variable_scope
-from weft_graph.variables import global_variables, global_variables_initializer, trainable_variables
+from weft_graph.variables.reference import (
+    global_variables,
+    global_variables_initializer,
+    trainable_variables,
+)
+from weft_graph.variables.scope import AUTO_REUSE, variable_scope
 from weft_tensor import errors
 
 RNG = np.random.default_rng(3)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
+from weft_exec.session.session import Session
 from weft_graph import layers, losses, nn
-from weft_graph.collections_keys import GraphKeys, get_collection
-from weft_graph.graph import Graph
+from weft_graph.ir.collections_keys import GraphKeys, get_collection
+from weft_graph.ir.graph import Graph
 from weft_graph.losses import Reduction
 from weft_graph.ops.array import placeholder
 from weft_tensor import errors

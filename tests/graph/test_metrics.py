@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
+from weft_exec.session.session import Session
 from weft_graph import metrics
-from weft_graph.collections_keys import GraphKeys, get_collection
-from weft_graph.graph import Graph
+from weft_graph.ir.collections_keys import GraphKeys, get_collection
+from weft_graph.ir.graph import Graph
 from weft_graph.metrics.classes import confusion_matrix
 from weft_graph.ops.array import placeholder
-from weft_graph.variables import local_variables, local_variables_initializer
+from weft_graph.variables.reference import local_variables, local_variables_initializer
 from weft_tensor import errors
 
 RNG = np.random.default_rng(11)

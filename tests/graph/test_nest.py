@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from weft_graph import nest
-from weft_graph.builder import constant
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.nn.rnn_cell import LSTMStateTuple
-from weft_graph.variable_base import Variable
+from weft_graph.ir import nest
+from weft_graph.ir.builder import constant
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.rnn.cell import LSTMStateTuple
+from weft_graph.variables.base import Variable
 from weft_tensor import errors
 from weft_tensor.shape import TensorShape
 

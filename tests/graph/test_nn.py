@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_autodiff.backprop import gradients
-from weft_exec.session import Session
+from weft_autodiff.gradients.backprop import gradients
+from weft_exec.session.session import Session
 from weft_graph import nn
-from weft_graph.builder import constant, convert_to_tensor
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ops.array import placeholder
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_tensor import dtypes, errors
 
 RNG = np.random.default_rng(7)

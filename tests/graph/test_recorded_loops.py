@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_autodiff.backprop import gradients
-from weft_exec.session import Session
-from weft_graph import functional, nest, nn, proto
-from weft_graph.builder import constant, convert_to_tensor
+from weft_autodiff.gradients.backprop import gradients
+from weft_exec.session.session import Session
+from weft_graph import nn, proto
+from weft_graph.control_flow import functional
 from weft_graph.control_flow.conditional import cond
 from weft_graph.control_flow.loop import while_loop
-from weft_graph.graph import Graph
-from weft_graph.nn import dynamic_rnn, rnn_cell
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir import nest
+from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.graph import Graph
 from weft_graph.ops import (
     arithmetic,
     array,
@@ -34,9 +36,9 @@ from weft_graph.ops import (
     state,
 )
 from weft_graph.ops.array import placeholder
-from weft_graph.tensor_array import TensorArray
-from weft_graph.variable_scope import get_variable
-from weft_graph.variables import global_variables
+from weft_graph.rnn import cell as rnn_cell, dynamic as dynamic_rnn
+from weft_graph.variables.reference import global_variables
+from weft_graph.variables.scope import get_variable
 from weft_tensor import dtypes
 from weft_tensor.shape import TensorShape
 

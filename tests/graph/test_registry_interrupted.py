@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from weft_graph.registry import Registry
+from weft_graph.ir.registry import Registry
 
 MODULES = {
-    "__init__.py": "from weft_graph.registry import Registry\n"
+    "__init__.py": "from weft_graph.ir.registry import Registry\n"
     "things = Registry('thing', __name__)\n",
     "first.py": "from interrupted import things\nthings.register('a', 1)\n"
     "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
-from weft_graph import regularizers
-from weft_graph.builder import constant
-from weft_graph.collections_keys import GraphKeys, get_collection
-from weft_graph.graph import Graph
+from weft_exec.session.session import Session
+from weft_graph.ir.builder import constant
+from weft_graph.ir.collections_keys import GraphKeys, get_collection
+from weft_graph.ir.graph import Graph
+from weft_graph.layers import regularizers
 from weft_tensor import errors
 
 W = np.array([[1.0, -2.0], [0.0, 3.0]], np.float32)

@@ -13,21 +13,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_autodiff.backprop import gradients
-from weft_exec.session import Session
-from weft_graph import initializers, layers, nest, nn
-from weft_graph.builder import constant, convert_to_tensor
-from weft_graph.graph import Graph
-from weft_graph.nn import rnn_cell
-from weft_graph.nn.rnn_cell import steps
-from weft_graph.nn.rnn_cell.base import assert_like_rnncell
-from weft_graph.nn.static_rnn import static_bidirectional_rnn, static_rnn
+from weft_autodiff.gradients.backprop import gradients
+from weft_exec.session.session import Session
+from weft_graph import layers, nn
+from weft_graph.ir import nest
+from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import arithmetic, array, casting, elementary, join, matmul, reduction, state
 from weft_graph.ops.array import placeholder
-from weft_graph.partitioned_variables import fixed_size_partitioner
-from weft_graph.stacks import get_default_graph
-from weft_graph.variable_scope import AUTO_REUSE, get_variable, variable_scope
-from weft_graph.variables import global_variables, global_variables_initializer
+from weft_graph.rnn import cell as rnn_cell
+from weft_graph.rnn.cell import steps
+from weft_graph.rnn.cell.base import assert_like_rnncell
+from weft_graph.rnn.static import static_bidirectional_rnn, static_rnn
+from weft_graph.variables import initializers
+from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.reference import global_variables, global_variables_initializer
+from weft_graph.variables.scope import AUTO_REUSE, get_variable, variable_scope
 from weft_tensor import dtypes, errors
 
 RECURRENT = Path(__file__).parent / "recurrent"

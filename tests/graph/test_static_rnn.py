@@ -8,23 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_autodiff.backprop import gradients
-from weft_exec.session import Session
-from weft_graph import initializers, nest
-from weft_graph.builder import constant
-from weft_graph.graph import Graph
-from weft_graph.nn import rnn_cell
-from weft_graph.nn.rnn_cell import steps
-from weft_graph.nn.static_rnn import (
+from weft_autodiff.gradients.backprop import gradients
+from weft_exec.session.session import Session
+from weft_graph.ir import nest
+from weft_graph.ir.builder import constant
+from weft_graph.ir.graph import Graph
+from weft_graph.ops import array, reduction, state
+from weft_graph.ops.array import placeholder
+from weft_graph.rnn import cell as rnn_cell
+from weft_graph.rnn.cell import steps
+from weft_graph.rnn.static import (
     static_bidirectional_rnn,
     static_rnn,
     static_state_saving_rnn,
 )
-from weft_graph.ops import array, reduction, state
-from weft_graph.ops.array import placeholder
-from weft_graph.variable_base import Variable
-from weft_graph.variable_scope import AUTO_REUSE, variable_scope
-from weft_graph.variables import global_variables, global_variables_initializer
+from weft_graph.variables import initializers
+from weft_graph.variables.base import Variable
+from weft_graph.variables.reference import global_variables, global_variables_initializer
+from weft_graph.variables.scope import AUTO_REUSE, variable_scope
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_graph.builder import convert_to_tensor
-from weft_graph.graph import Graph
+from weft_graph.control_flow.tensor_array import TensorArray, rebuild
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.graph import Graph
 from weft_graph.ops import resource_state, tensor_array as ops
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.stack import stack_v2
-from weft_graph.tensor_array import TensorArray, rebuild
 from weft_tensor import dtypes, errors
 
 

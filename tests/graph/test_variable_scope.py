@@ -5,20 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
-from weft_graph import builder, initializers
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
-from weft_graph.partitioned_variables import (
+from weft_exec.session.session import Session
+from weft_graph.ir import builder
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
+from weft_graph.variables import initializers
+from weft_graph.variables.partitioned import (
     PartitionedVariable,
     create_partitioned_variables,
     fixed_size_partitioner,
     min_max_variable_partitioner,
     variable_axis_size_partitioner,
 )
-from weft_graph.resource_variable import is_resource_variable
-from weft_graph.template import make_template
-from weft_graph.variable_scope import (
+from weft_graph.variables.reference import global_variables, local_variables, trainable_variables
+from weft_graph.variables.resource import is_resource_variable
+from weft_graph.variables.scope import (
     AUTO_REUSE,
     get_local_variable,
     get_variable,
@@ -26,7 +27,7 @@ from weft_graph.variable_scope import (
     no_regularizer,
     variable_scope,
 )
-from weft_graph.variables import global_variables, local_variables, trainable_variables
+from weft_graph.variables.template import make_template
 from weft_tensor import dtypes, errors
 
 

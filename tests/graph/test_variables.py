@@ -5,14 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
-from weft_graph import builder, variables
-from weft_graph.collections_keys import GraphKeys, add_to_collection, get_collection
-from weft_graph.graph import Graph
+from weft_exec.session.session import Session
+from weft_graph.ir import builder
+from weft_graph.ir.collections_keys import GraphKeys, add_to_collection, get_collection
+from weft_graph.ir.graph import Graph
 from weft_graph.ops import state
-from weft_graph.resource_variable import ResourceVariable, is_resource_variable
-from weft_graph.variable_base import variable_creator_scope
-from weft_graph.variables import RefVariable, Variable
+from weft_graph.variables import reference as variables
+from weft_graph.variables.base import variable_creator_scope
+from weft_graph.variables.reference import RefVariable, Variable
+from weft_graph.variables.resource import ResourceVariable, is_resource_variable
 from weft_tensor import dtypes, errors
 
 BOTH = pytest.mark.parametrize("use_resource", (False, True), ids=("ref", "resource"))
@@ -98,7 +99,7 @@ def test_bad_arguments() -> None:
 
 
 def _declare() -> None:
-    from weft_graph.op_def import register_op
+    from weft_graph.ir.op_def import register_op
 
     register_op("TestOpen", outputs=("output: dtype",), attrs={"dtype": "type"})
 
@@ -304,7 +305,7 @@ def test_a_caching_device(use_resource: bool) -> None:
 
 
 def test_scatter_methods() -> None:
-    from weft_graph.indexed_slices import IndexedSlices
+    from weft_graph.ir.indexed_slices import IndexedSlices
 
     with Graph().as_default() as graph:
         variable = Variable(np.zeros((3, 2), np.float32))

@@ -29,7 +29,7 @@ import pytest
 
 import weft
 from weft import errors
-from weft_graph.tensor_array import TensorArray
+from weft_graph.control_flow.tensor_array import TensorArray
 
 if not hasattr(weft, "TensorArray"):
     weft.TensorArray = TensorArray  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import weft as wf
-from weft_graph.nn.dynamic_rnn import dynamic_rnn, raw_rnn
+from weft_graph.rnn.dynamic import dynamic_rnn, raw_rnn
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from weft_graph import proto
 from weft_io.bundle.saver_builder import BundleSaverBuilder
 from weft_io.bundle.writer import write_bundle
 from weft_io.checkpoint.writer import Item
-from weft_io.meta_graph import import_meta_graph
+from weft_io.graphs.meta_graph import import_meta_graph
 from weft_io.saved_model.builder import SavedModelBuilder, simple_save
 from weft_io.saved_model.loader import load
 from weft_io.saved_model.signature_def_utils import predict_signature_def

@@ -15,25 +15,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-import weft_io.saver
+import weft_io.saving.saver
 from weft_exec import Session
-from weft_exec.resources import VariableState
+from weft_exec.resources.resources import VariableState
 from weft_graph import Graph
 from weft_graph.ops.array import placeholder_with_default
-from weft_graph.partitioned_variables import fixed_size_partitioner
-from weft_graph.variable_scope import get_variable
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.reference import Variable, global_variables_initializer
+from weft_graph.variables.scope import get_variable
 from weft_io import (
     SaveableObject,
     Saver,
     SaveSpec,
-    background,
     get_checkpoint_state,
     latest_checkpoint,
     load_variable,
 )
 from weft_io.checkpoint import held
 from weft_io.ops.checkpoint import hold_for_save
+from weft_io.saving import background
 from weft_tensor import dtypes, errors
 
 PROGRAM = Path(__file__).parent / "programs" / "ending.py"
@@ -44,11 +44,11 @@ class Gate:
     """Stands before the writing of every checkpoint and lets it pass, or fail, when told."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._write = weft_io.saver.write_checkpoint
+        self._write = weft_io.saving.saver.write_checkpoint
         self._open = threading.Event()
         self.reached = threading.Event()
         self.failure: BaseException | None = None
-        patch.setattr(weft_io.saver, "write_checkpoint", self._pass)
+        patch.setattr(weft_io.saving.saver, "write_checkpoint", self._pass)
 
     def _pass(self, *args: Any) -> Any:
         self.reached.set()

@@ -14,7 +14,7 @@ import pytest
 from weft._commands import main
 from weft_exec import Session
 from weft_graph import Graph
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io import Saver
 from weft_io.checkpoint.writer import Item, write_checkpoint
 from weft_tensor import dtypes

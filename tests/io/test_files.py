@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from weft_exec.session import Session
-from weft_graph.graph import Graph
+from weft_exec.session.session import Session
+from weft_graph.ir.graph import Graph
 from weft_graph.ops.array import placeholder
-from weft_io import gfile
+from weft_io.files import gfile
 from weft_io.ops.files import matching_files, read_file, write_file
 from weft_tensor import dtypes, errors
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from weft_io import gfile
+from weft_io.files import gfile
 from weft_io.files.systems import translate
 from weft_tensor import errors
 

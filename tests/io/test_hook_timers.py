@@ -8,7 +8,7 @@ import time
 import pytest
 from hypothesis import given, strategies as st
 
-from weft_io.hook_timers import SecondOrStepTimer
+from weft_io.training.hook_timers import SecondOrStepTimer
 
 
 @pytest.fixture

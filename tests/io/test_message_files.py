@@ -8,7 +8,7 @@ import pytest
 
 from weft_graph import proto
 from weft_io.checkpoint.state import latest_checkpoint
-from weft_io.message_files import is_any, pack, read_message, unpack, write_message
+from weft_io.files.message_files import is_any, pack, read_message, unpack, write_message
 from weft_tensor import errors
 
 

@@ -12,24 +12,30 @@ import pytest
 from google.protobuf import text_format
 from weft_testing.recorded import BUNDLES, GRAPHS, expected, same, script
 
-from weft_autodiff.backprop import gradients
-from weft_autodiff.moving_averages import ExponentialMovingAverage
+from weft_autodiff.gradients.backprop import gradients
+from weft_autodiff.optimizers.moving_averages import ExponentialMovingAverage
 from weft_exec import Session
-from weft_graph import Graph, collection_items, proto, stacks
-from weft_graph.builder import constant
-from weft_graph.collections_keys import GraphKeys
+from weft_graph import Graph, proto
 from weft_graph.control_flow.conditional import cond
 from weft_graph.control_flow.loop import while_loop
-from weft_graph.import_graph_def import import_graph_def
-from weft_graph.node import Node
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import constant
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.node import Node
+from weft_graph.messages import collection_items
+from weft_graph.messages.import_graph_def import import_graph_def
 from weft_graph.ops.arithmetic import add, multiply
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.identity import identity
-from weft_graph.partitioned_variables import fixed_size_partitioner
-from weft_graph.variable_scope import get_variable
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.reference import Variable, global_variables_initializer
+from weft_graph.variables.scope import get_variable
 from weft_io import Saver, export_meta_graph
-from weft_io.meta_graph import import_meta_graph, import_scoped_meta_graph, read_meta_graph_file
+from weft_io.graphs.meta_graph import (
+    import_meta_graph,
+    import_scoped_meta_graph,
+    read_meta_graph_file,
+)
 from weft_tensor import dtypes, errors
 
 TRAIN = str(GRAPHS / "train.meta")

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
+from weft_exec.session.session import Session
 from weft_graph import proto
-from weft_graph.builder import constant
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import SparseTensor
+from weft_graph.ir.builder import constant
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.messages.tensor_proto import make_ndarray, make_tensor_proto
 from weft_graph.ops.array import placeholder
-from weft_graph.tensor_proto import make_ndarray, make_tensor_proto
-from weft_io.parsing import (
+from weft_io.input.parsing import (
     FixedLenFeature,
     FixedLenSequenceFeature,
     SparseFeature,

@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 from weft_testing.waiting import Recorder, in_threads, wait_until
 
-from weft_exec.cancellation import Cancellation
-from weft_exec.session import Session
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.session.session import Session
 from weft_graph import proto
-from weft_graph.graph import Graph
+from weft_graph.ir.graph import Graph
 from weft_graph.ops.array import placeholder
-from weft_io.python_io import TFRecordOptions, TFRecordWriter
-from weft_io.queue_ops import FIFOQueue
-from weft_io.queues.queue import Queue
-from weft_io.readers import (
+from weft_io.input.readers import (
     FixedLengthRecordReader,
     IdentityReader,
     ReaderBase,
@@ -26,7 +23,10 @@ from weft_io.readers import (
     TFRecordReader,
     WholeFileReader,
 )
+from weft_io.queues.queue_ops import FIFOQueue
+from weft_io.records.python_io import TFRecordOptions, TFRecordWriter
 from weft_io.records.reader_resource import ReaderResource
+from weft_io.resources.queue import Queue
 from weft_tensor import dtypes, errors
 
 STRING = dtypes.string

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft_io.retention import Retention
+from weft_io.saving.retention import Retention
 
 
 class Clock:

@@ -15,9 +15,9 @@ import pytest
 from weft_exec import Session
 from weft_graph import Graph, proto
 from weft_graph.ops import state as state_ops
-from weft_graph.partitioned_variables import fixed_size_partitioner
-from weft_graph.variable_scope import get_variable
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.reference import Variable, global_variables_initializer
+from weft_graph.variables.scope import get_variable
 from weft_io import (
     SaveableObject,
     Saver,

@@ -11,28 +11,20 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from weft_testing.workspace import ROOT, distribution, module
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ["tensor", "graph", "autodiff", "exec", "io", "weft"]
 
 # What comes along with each package, and nothing else does.
-TENSOR = {"weft-tensor", "numpy", "ml-dtypes"}
-GRAPH = TENSOR | {"weft-graph", "flatbuffers", "protobuf"}
-AUTODIFF = GRAPH | {"weft-autodiff"}
-EXEC = GRAPH | {"weft-exec", "threadpoolctl"}
-IO = AUTODIFF | EXEC | {"weft-io", "pillow", "xxhash", "fsspec", "google-crc32c"}
-WEFT = IO | {"weft", "absl-py"}
+TENSOR = {"weftml-tensor", "numpy", "ml-dtypes"}
+GRAPH = TENSOR | {"weftml-graph", "flatbuffers", "protobuf"}
+AUTODIFF = GRAPH | {"weftml-autodiff"}
+EXEC = GRAPH | {"weftml-exec", "threadpoolctl"}
+IO = AUTODIFF | EXEC | {"weftml-io", "pillow", "xxhash", "fsspec", "google-crc32c"}
+WEFT = IO | {"weftml", "absl-py"}
 BRINGS = dict(zip(PACKAGES, [TENSOR, GRAPH, AUTODIFF, EXEC, IO, WEFT], strict=True))
 
 WHEEL_LIMIT = 1_000_000  # bytes
-
-
-def distribution(package: str) -> str:
-    return package if package == "weft" else f"weft-{package}"
-
-
-def module(package: str) -> str:
-    return distribution(package).replace("-", "_")
 
 
 def call(*command: str | Path, cwd: Path | None = None) -> str:
@@ -70,7 +62,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         build = ("-m", "hatchling", "build", "-t", "wheel", "-d", str(house))
         call(sys.executable, *build, cwd=ROOT / "packages" / package)
     found = {path.name.partition("-")[0]: path for path in house.iterdir()}
-    return {package: found[module(package)] for package in PACKAGES}
+    return {package: found[distribution(package).replace("-", "_")] for package in PACKAGES}
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,11 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-
-ROOT = Path(__file__).parents[2]
-PROJECTS = sorted(ROOT.glob("packages/*/pyproject.toml"))
+from weft_testing.workspace import PACKAGES, ROOT, distribution, module, project
 
 # Import names of optional dependencies, which need not be installed here.
 OPTIONAL_MODULES = {
@@ -26,9 +23,7 @@ OPTIONAL_MODULES = {
     "llvmlite": {"llvmlite"},
 }
 
-
-def load(project: Path) -> dict[str, Any]:
-    return tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+SIBLINGS = {module(path.name): {distribution(path.name)} for path in PACKAGES}
 
 
 def names(requirements: list[str]) -> set[str]:
@@ -53,46 +48,44 @@ def imported_modules(source: Path) -> Iterator[str]:
                 yield first.value
 
 
-def distributions_used(project: Path) -> dict[str, tuple[set[str], Path]]:
+def distributions_used(package: Path) -> dict[str, tuple[set[str], Path]]:
     """Module -> (distributions that provide it, a file that imports it), without its own."""
     providers = packages_distributions()
-    own = {path.name for path in (project.parent / "src").iterdir()}
+    own = {path.name for path in (package / "src").iterdir()}
     used: dict[str, tuple[set[str], Path]] = {}
-    for source in sorted((project.parent / "src").rglob("*.py")):
-        for module in imported_modules(source):
-            top = module.partition(".")[0]
+    for source in sorted((package / "src").rglob("*.py")):
+        for imported in imported_modules(source):
+            top = imported.partition(".")[0]
             if top in sys.stdlib_module_names or top in own or top in used:
                 continue
             found = {canonicalize_name(name) for name in providers.get(top, [])}
-            used[top] = (
-                found | OPTIONAL_MODULES.get(top, set()) or {canonicalize_name(top)},
-                source,
-            )
+            found |= OPTIONAL_MODULES.get(top, set()) | SIBLINGS.get(top, set())
+            used[top] = (found or {canonicalize_name(top)}, source)
     return used
 
 
-@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.parent.name)
-def test_imports_match_declared_dependencies(project: Path) -> None:
-    table = load(project)
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_imports_match_declared_dependencies(package: Path) -> None:
+    table = project(package)
     required = names(table.get("dependencies", []))
     extras = table.get("optional-dependencies", {}).values()
     declared = required.union(*(names(extra) for extra in extras))
-    used = distributions_used(project)
+    used = distributions_used(package)
 
     missing = {
-        f"{module} (in {source.relative_to(ROOT)})"
-        for module, (providers, source) in used.items()
+        f"{imported} (in {source.relative_to(ROOT)})"
+        for imported, (providers, source) in used.items()
         if not providers & declared
     }
-    assert not missing, f"imported, but not declared in {project.relative_to(ROOT)}: {missing}"
+    assert not missing, f"imported, but not declared in {package.relative_to(ROOT)}: {missing}"
     idle = required - set().union(*(providers for providers, _ in used.values()))
-    assert not idle, f"declared in {project.relative_to(ROOT)}, but never imported: {idle}"
+    assert not idle, f"declared in {package.relative_to(ROOT)}, but never imported: {idle}"
 
 
-@pytest.mark.parametrize("project", PROJECTS, ids=lambda path: path.parent.name)
-def test_ranges_on_siblings_hold_their_versions(project: Path) -> None:
-    versions = {load(path)["name"]: load(path)["version"] for path in PROJECTS}
-    for text in load(project)["dependencies"]:
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
+def test_ranges_on_siblings_hold_their_versions(package: Path) -> None:
+    versions = {project(path)["name"]: project(path)["version"] for path in PACKAGES}
+    for text in project(package)["dependencies"]:
         requirement = Requirement(text)
         if requirement.name in versions:
             assert re.search(r"<\d", str(requirement.specifier)), f"no upper bound: {text}"
@@ -101,9 +94,9 @@ def test_ranges_on_siblings_hold_their_versions(project: Path) -> None:
 
 def test_mypy_and_the_linters_know_every_package() -> None:
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    modules = {load(path)["name"].replace("-", "_") for path in PROJECTS}
+    modules = {module(path.name) for path in PACKAGES}
     assert set(tools["importlinter"]["root_packages"]) == modules
     assert set(tools["ruff"]["lint"]["isort"]["known-first-party"]) == modules
     assert {Path(path).parent.name for path in tools["mypy"]["mypy_path"]} == {
-        path.parent.name for path in PROJECTS
+        path.name for path in PACKAGES
     }

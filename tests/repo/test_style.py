@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from weft_testing.workspace import PACKAGES, ROOT, distribution, module, project
 
-ROOT = Path(__file__).parents[2]
-PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
 SOURCES = sorted(
     path
     for path in ROOT.glob("packages/*/src/**/*.py")
@@ -83,12 +81,11 @@ def test_a_blanket_except_says_why() -> None:
 
 @pytest.mark.parametrize("package", PACKAGES, ids=lambda path: path.name)
 def test_every_package_is_complete(package: Path) -> None:
-    project = tomllib.loads((package / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    module = project["name"].replace("-", "_")
-    assert package.name == project["name"].removeprefix("weft-")
-    assert (package / "src" / module / "py.typed").is_file()
-    assert (package / "README.md").read_text(encoding="utf-8").startswith(f"# {project['name']}\n")
-    assert f"## {project['version']}" in (package / "CHANGELOG.md").read_text(encoding="utf-8")
+    table = project(package)
+    assert table["name"] == distribution(package.name)
+    assert (package / "src" / module(package.name) / "py.typed").is_file()
+    assert (package / "README.md").read_text(encoding="utf-8").startswith(f"# {table['name']}\n")
+    assert f"## {table['version']}" in (package / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["LICENSE", "hatch_build.py"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import weft as wf
 from weft_exec.executor.priority import by_priority
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
 from weft_graph.passes import StepGraph
 
 Edit = Callable[[StepGraph], int]

@@ -10,9 +10,9 @@ from weft_testing.evaluate import evaluate
 
 from weft_autodiff.grads import arithmetic, casting  # noqa: F401 - registers
 from weft_autodiff.grads.common import sum_to_shape
-from weft_graph.builder import constant, out
-from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_graph.ir.builder import constant, out
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ops import math
 from weft_tensor import dtypes
 

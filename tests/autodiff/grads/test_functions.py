@@ -18,7 +18,7 @@ import weft as wf
 from weft_graph.functions.call import call_function
 from weft_graph.functions.decorator import TensorSpec, function
 from weft_graph.functions.defun import Declare, Defun
-from weft_graph.node import Output
+from weft_graph.ir.node import Output
 from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.inline import inline_calls
 from weft_tensor import dtypes, errors

@@ -3,14 +3,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft_autodiff.backprop import gradients
-from weft_exec.session import Session
-from weft_graph import builder
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices
-from weft_graph.node import Output
+from weft_autodiff.gradients.backprop import gradients
+from weft_exec.session.session import Session
+from weft_graph.ir import builder
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Output
 from weft_graph.ops import resource_state
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_tensor import dtypes
 
 

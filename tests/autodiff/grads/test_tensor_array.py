@@ -14,16 +14,16 @@ import pytest
 from weft_testing.differentiate import directional_error, random_like
 from weft_testing.evaluate import evaluate
 
-from weft_autodiff.backprop import gradients
-from weft_exec.session import Session
-from weft_graph.builder import out
-from weft_graph.framework import control_dependencies
-from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_autodiff.gradients.backprop import gradients
+from weft_exec.session.session import Session
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir.builder import out
+from weft_graph.ir.framework import control_dependencies
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ops import tensor_array as ops
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.casting import cast
-from weft_graph.tensor_array import TensorArray
 from weft_tensor import dtypes
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from weft_testing.cases import BOOL, FLOATS, NUMBERS, STRING, Case
 
 import weft as wf
-from weft_graph.node import Output
+from weft_graph.ir.node import Output
 
 Array = np.ndarray[Any, Any]
 CASES: list[Case] = []

@@ -16,7 +16,7 @@ from weft_testing.cases import (
     normal,
 )
 
-from weft_graph.builder import out
+from weft_graph.ir.builder import out
 from weft_graph.ops import array
 
 LOOSE = {"float32": (2e-3, 2e-4), "complex64": (2e-3, 2e-4), "float64": (1e-9, 1e-10),

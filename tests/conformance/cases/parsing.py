@@ -12,7 +12,7 @@ import numpy as np
 from weft_testing.cases import UNTYPED, Array, Case, Raw
 
 from weft_graph import proto
-from weft_graph.tensor_proto import make_tensor_proto
+from weft_graph.messages.tensor_proto import make_tensor_proto
 
 
 def strings(values: Sequence[bytes]) -> Array:

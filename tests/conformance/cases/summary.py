@@ -13,7 +13,7 @@ from PIL import Image
 from weft_testing.cases import REALS, UNTYPED, Array, Case, Raw
 
 from weft_graph import proto
-from weft_graph.tensor_proto import make_ndarray
+from weft_graph.messages.tensor_proto import make_ndarray
 
 
 def _summary(*values: proto.Summary.Value) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 import weft as wf
 from weft_exec.costs import CostModel, fill_cost_graph
 from weft_exec.tracing import NodeRecord
-from weft_graph.device_spec import DeviceSpec
+from weft_graph.ir.device_spec import DeviceSpec
 
 SPEC = DeviceSpec.from_string("/job:localhost/replica:0/task:0/device:CPU:0")
 CPU: Any = SimpleNamespace(spec=SPEC, name=SPEC.to_string(), type="CPU", memory_space="host")

@@ -19,10 +19,10 @@ from weft_exec.costs import CostModel, DevicePerformance, LinkPerformance
 from weft_exec.costs.measurements import Mean, Ratio, Table
 from weft_exec.costs.performance import DEVICES, UNKNOWN_DEVICE
 from weft_exec.tracing import NodeRecord, StepTrace
-from weft_graph.builder import create
-from weft_graph.device_spec import DeviceSpec
 from weft_graph.functions.defun import Declare, Defun
-from weft_graph.node import Node
+from weft_graph.ir.builder import create
+from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.node import Node
 
 HOME = "/job:localhost/replica:0/task:0"
 
@@ -84,8 +84,8 @@ def test_a_device_may_tell_its_own_figures() -> None:
 
 def test_real_devices_of_a_session_are_understood() -> None:
     from weft_exec.config import SessionConfig
-    from weft_exec.device import make_devices
-    from weft_exec.resources import ResourceManager
+    from weft_exec.devices.device import make_devices
+    from weft_exec.resources.resources import ResourceManager
 
     config = SessionConfig(device_count={"CPU": 2})
     first, second = make_devices(ResourceManager(), config)[:2]
@@ -426,7 +426,7 @@ def traced(session: wf.Session, fetches: Any, feeds: Any, monkeypatch: Any) -> l
             traces.append(self)
 
     with monkeypatch.context() as patched:
-        patched.setattr("weft_exec.session.StepTrace", Kept)
+        patched.setattr("weft_exec.session.session.StepTrace", Kept)
         options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
         session.run(fetches, feeds, options=options, run_metadata=wf.RunMetadata())
     return traces[0].records

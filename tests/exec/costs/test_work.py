@@ -15,8 +15,8 @@ import weft as wf
 import weft_graph.ops
 from weft_exec.costs import CostModel, Work, register_work, work
 from weft_exec.costs.signature import UNLIKE
-from weft_graph.builder import create
-from weft_graph.op_def import lookup_op
+from weft_graph.ir.builder import create
+from weft_graph.ir.op_def import lookup_op
 from weft_tensor import errors
 
 F, I = wf.float32, wf.int32  # noqa: E741 - short, as the table is long

@@ -17,10 +17,10 @@ import weft as wf
 from weft import errors
 from weft_exec.config import GpuOptions, SessionConfig
 from weft_exec.costs.performance import link_between, performance_of
-from weft_exec.device import make_devices
+from weft_exec.devices.device import make_devices
 from weft_exec.gpu import discovery, residency
 from weft_exec.gpu.device import GpuDevice
-from weft_exec.resources import ResourceManager
+from weft_exec.resources.resources import ResourceManager
 
 MEGABYTES = 1 << 20
 GROWING = GpuOptions(allow_growth=True)

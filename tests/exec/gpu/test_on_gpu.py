@@ -15,9 +15,9 @@ from weft_testing.devices import build, compare, pin, unfolded
 import weft as wf
 from weft import errors
 from weft_exec.config import GpuOptions, SessionConfig
-from weft_exec.device import make_devices
+from weft_exec.devices.device import make_devices
 from weft_exec.gpu.device import GpuDevice
-from weft_exec.resources import ResourceManager
+from weft_exec.resources.resources import ResourceManager
 
 pytestmark = pytest.mark.gpu
 

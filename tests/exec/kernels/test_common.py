@@ -10,9 +10,9 @@ from weft_testing.evaluate import Evaluator, HostDevice
 
 from weft_exec.kernels import bessel, common, special
 from weft_exec.kernels.registry import find_kernel
-from weft_graph.builder import out
-from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_graph.ir.builder import out
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ops import math
 from weft_tensor import dtypes
 

@@ -13,13 +13,13 @@ from weft_testing.waiting import in_threads, wait_until
 from weft_exec.executor.context import StepContext
 from weft_exec.executor.driver import Driver
 from weft_exec.kernels.state import MutexResource
-from weft_exec.resources import NOT_READY, VariableState
-from weft_exec.session import Session
-from weft_graph import builder
-from weft_graph.graph import Graph
+from weft_exec.resources.resources import NOT_READY, VariableState
+from weft_exec.session.session import Session
+from weft_graph.ir import builder
+from weft_graph.ir.graph import Graph
 from weft_graph.ops import control, resource_state, state
 from weft_graph.proto import RunOptions
-from weft_graph.variables import RefVariable, Variable
+from weft_graph.variables.reference import RefVariable, Variable
 from weft_tensor import dtypes, errors
 
 

@@ -15,9 +15,9 @@ from weft_testing.update_rules import HYPER, REFERENCES, State, first_state
 
 from weft_exec.kernels import training
 from weft_exec.kernels.registry import find_kernel
-from weft_exec.resources import ResourceHandle, VariableState
-from weft_graph.builder import create, out
-from weft_graph.graph import Graph
+from weft_exec.resources.resources import ResourceHandle, VariableState
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.graph import Graph
 from weft_graph.ops.state import variable_op_v2
 from weft_graph.ops.training import RULES, UpdateRule, op_type
 from weft_tensor import dtypes, errors

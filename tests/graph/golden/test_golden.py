@@ -9,7 +9,7 @@ from weft_testing.graphs import assert_same_graph, looped_graph, sample_graph, s
 
 import weft as wf
 from weft_graph import serialize
-from weft_graph.graph import Graph
+from weft_graph.ir.graph import Graph
 
 FOLDER = Path(__file__).parent
 

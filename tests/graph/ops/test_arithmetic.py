@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from weft_testing.evaluate import evaluate
 
-from weft_graph.builder import constant, out
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices
-from weft_graph.node import Output
+from weft_graph.ir.builder import constant, out
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Output
 from weft_graph.ops import array, math
 from weft_tensor import dtypes, errors
 

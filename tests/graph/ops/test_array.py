@@ -10,8 +10,8 @@ import pytest
 from weft_testing.evaluate import evaluate
 
 from weft_graph import Graph
-from weft_graph.builder import constant, convert_to_tensor
-from weft_graph.node import Output
+from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.node import Output
 from weft_graph.ops import array, masks, search, sparse
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dimension, TensorShape

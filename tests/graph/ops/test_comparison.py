@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from weft_testing.evaluate import evaluate
 
-from weft_graph.builder import constant
-from weft_graph.graph import Graph
+from weft_graph.ir.builder import constant
+from weft_graph.ir.graph import Graph
 from weft_graph.ops import array, math
 from weft_tensor import errors
 

@@ -12,8 +12,8 @@ import pytest
 from weft_testing.evaluate import Evaluator, evaluate
 
 from weft_graph import Graph
-from weft_graph.builder import constant, convert_to_tensor
-from weft_graph.indexed_slices import IndexedSlices
+from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ops import array, checks, control
 from weft_tensor import dtypes, errors
 

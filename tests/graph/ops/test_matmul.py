@@ -8,9 +8,9 @@ import pytest
 from weft_testing.cases import complex_normal, normal
 from weft_testing.evaluate import evaluate
 
-from weft_graph.builder import constant, out
-from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_graph.ir.builder import constant, out
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ops import math
 from weft_tensor import dtypes, errors
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from weft_testing.evaluate import evaluate
 
-from weft_graph.builder import out
-from weft_graph.graph import Graph
+from weft_graph.ir.builder import out
+from weft_graph.ir.graph import Graph
 from weft_graph.ops import search
 from weft_tensor import dtypes, errors
 

@@ -10,9 +10,9 @@ from hypothesis import given, strategies as st
 from weft_testing.evaluate import Evaluator, evaluate
 
 import weft_graph
-from weft_graph.builder import constant, constant_of, convert_to_tensor, out
-from weft_graph.graph import Graph
-from weft_graph.node import Output
+from weft_graph.ir.builder import constant, constant_of, convert_to_tensor, out
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ops import array, slicing, state
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims

@@ -9,7 +9,7 @@ import pytest
 from weft_testing.evaluate import evaluate
 
 from weft_graph import Graph
-from weft_graph.builder import constant
+from weft_graph.ir.builder import constant
 from weft_graph.ops import array, strings
 from weft_tensor import dtypes, errors
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import weft as wf
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
 from weft_graph.passes import StepGraph, prune
 from weft_graph.passes.flow import needs_of
 from weft_graph.passes.memory import MemoryEstimate, estimate_memory, static_bytes

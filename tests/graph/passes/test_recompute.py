@@ -12,10 +12,10 @@ from hypothesis import given, settings, strategies as st
 
 import weft as wf
 from weft_exec.executor.priority import by_priority
+from weft_graph.ir.step_graph import reachable
 from weft_graph.passes import StepGraph, eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.memory import Room, estimate_memory
 from weft_graph.passes.recompute import HINT, SUFFIX, Recompute, recompute, work_of
-from weft_graph.passes.step_graph import reachable
 from weft_tensor.allocator import cpu_allocator
 
 

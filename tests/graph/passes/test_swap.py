@@ -12,11 +12,11 @@ from hypothesis import given, settings, strategies as st
 
 import weft as wf
 from weft_exec.executor.priority import by_priority
+from weft_graph.ir.step_graph import reachable
 from weft_graph.passes import StepGraph, prune
 from weft_graph.passes.flow import needs_of
 from weft_graph.passes.max_tree import MaxTree
 from weft_graph.passes.memory import Room, estimate_memory
-from weft_graph.passes.step_graph import reachable
 from weft_graph.passes.swap import swap_to_host
 
 HOST, DEVICE = "/device:CPU:0", "/device:CPU:1"

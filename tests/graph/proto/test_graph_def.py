@@ -8,10 +8,10 @@ from google.protobuf import text_format
 from weft_testing.graphs import assert_same_graph, sample_graph, source, value
 
 from weft_graph import proto
-from weft_graph.builder import create, out
-from weft_graph.func_attr import NameAttrs
-from weft_graph.graph import Graph
-from weft_graph.import_graph_def import import_graph_def
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.func_attr import NameAttrs
+from weft_graph.ir.graph import Graph
+from weft_graph.messages.import_graph_def import import_graph_def
 from weft_tensor import dtypes, errors
 
 

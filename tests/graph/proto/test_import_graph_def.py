@@ -10,11 +10,11 @@ from hypothesis import given, strategies as st
 from weft_testing.graphs import declared, sample_graph, source
 
 from weft_graph import proto
-from weft_graph.builder import create, out
-from weft_graph.graph import Graph
-from weft_graph.import_graph_def import import_graph_def
-from weft_graph.node import Node, Output
-from weft_graph.tensor_proto import Budget
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.messages.import_graph_def import import_graph_def
+from weft_graph.messages.tensor_proto import Budget
 from weft_tensor import dtypes, errors
 
 
@@ -335,7 +335,7 @@ def test_huge_claims(graph: Graph) -> None:
 
 
 def test_repeated_values_share_a_budget(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft_graph.import_graph_def.Budget", lambda: Budget(1000))
+    monkeypatch.setattr("weft_graph.messages.import_graph_def.Budget", lambda: Budget(1000))
     graph_def = proto.GraphDef()
     for i in range(5):
         node = graph_def.node.add(name=f"v{i}", op="SerValue")

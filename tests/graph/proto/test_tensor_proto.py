@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from weft_graph import proto
-from weft_graph.tensor_proto import array_to_proto, make_ndarray, make_tensor_proto
+from weft_graph.messages.tensor_proto import array_to_proto, make_ndarray, make_tensor_proto
 from weft_tensor import dtypes, errors
 
 PLAIN = [d for d in dtypes.ALL_DTYPES if d.is_numpy_compatible and d is not dtypes.string]

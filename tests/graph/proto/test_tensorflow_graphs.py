@@ -13,10 +13,10 @@ from weft_testing.graphs import assert_same_graph
 
 import weft_graph.ops  # noqa: F401  (declares the ops)
 from weft_graph import proto, serialize
-from weft_graph.builder import constant, out
-from weft_graph.graph import Graph
-from weft_graph.import_graph_def import import_graph_def
-from weft_graph.tensor_proto import make_ndarray, make_tensor_proto
+from weft_graph.ir.builder import constant, out
+from weft_graph.ir.graph import Graph
+from weft_graph.messages.import_graph_def import import_graph_def
+from weft_graph.messages.tensor_proto import make_ndarray, make_tensor_proto
 from weft_tensor import dtypes
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -16,8 +16,8 @@ from hypothesis import given, strategies as st
 from weft_testing.graphs import assert_same_graph, declared, sample_graph, source, strings, value
 
 from weft_graph import serialize
-from weft_graph.builder import create, out
-from weft_graph.graph import Graph
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.graph import Graph
 from weft_graph.schema import columns
 from weft_graph.serialize import layout
 from weft_tensor import dtypes, errors

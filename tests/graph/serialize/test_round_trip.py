@@ -22,8 +22,8 @@ from weft_testing.graphs import (
 )
 
 from weft_graph import proto, serialize
-from weft_graph.builder import create, out
-from weft_graph.graph import Graph
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.graph import Graph
 from weft_graph.serialize import layout
 from weft_tensor import dtypes, errors
 

@@ -13,9 +13,9 @@ from weft_testing.recorded import BUNDLES, same, script, tensors
 
 from weft_exec import Session
 from weft_graph import Graph
-from weft_graph.partitioned_variables import fixed_size_partitioner
-from weft_graph.variable_scope import get_variable, variable_scope
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.reference import Variable, global_variables_initializer
+from weft_graph.variables.scope import get_variable, variable_scope
 from weft_io import (
     CheckpointReader,
     Saver,
@@ -34,7 +34,7 @@ from weft_io.checkpoint.reader import Wanted, read_tensors
 from weft_io.checkpoint.regions import Region
 from weft_io.checkpoint.writer import Item
 from weft_io.ops.checkpoint import restore_v2
-from weft_io.warm_start import init_from_checkpoint
+from weft_io.saving.warm_start import init_from_checkpoint
 from weft_tensor import dtypes, errors
 
 TYPES = str(BUNDLES / "types")

@@ -15,10 +15,10 @@ from weft_testing.recorded import BUNDLES, same, script, tensors
 
 from weft_exec import Session
 from weft_graph import Graph, proto
-from weft_graph.builder import constant
-from weft_graph.partitioned_variables import fixed_size_partitioner
-from weft_graph.variable_scope import get_variable
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.ir.builder import constant
+from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.reference import Variable, global_variables_initializer
+from weft_graph.variables.scope import get_variable
 from weft_io import CheckpointReader, Saver, latest_checkpoint, list_variables, remove_checkpoint
 from weft_io.bundle import writer
 from weft_io.bundle.merging import merge_bundles

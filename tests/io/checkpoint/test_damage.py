@@ -13,7 +13,7 @@ import pytest
 
 from weft_exec import Session
 from weft_graph import Graph
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io import Saver, latest_checkpoint
 from weft_tensor import errors
 

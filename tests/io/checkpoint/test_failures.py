@@ -14,7 +14,7 @@ import pytest
 
 from weft_exec import Session
 from weft_graph import Graph
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io import Saver, get_checkpoint_state, latest_checkpoint
 from weft_io.checkpoint import journal, local
 from weft_io.checkpoint.journal import names_of

@@ -15,7 +15,7 @@ from weft_testing.object_store import Died, MovingStore, ObjectStore, register
 
 from weft_exec import Session
 from weft_graph import Graph
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io import (
     Saver,
     checkpoint_exists,

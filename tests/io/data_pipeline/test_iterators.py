@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from weft_testing.waiting import wait_until
 
-from weft_exec.session import Session
+from weft_exec.session.session import Session
 from weft_graph import proto
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
 from weft_graph.ops.casting import cast
 from weft_graph.ops.control import py_func
 from weft_io.data.dataset import Dataset
@@ -29,8 +29,8 @@ from weft_io.data.files_datasets import (
     TextLineDataset,
     TFRecordDataset,
 )
-from weft_io.python_io import TFRecordWriter
-from weft_io.saver import Saver
+from weft_io.records.python_io import TFRecordWriter
+from weft_io.saving.saver import Saver
 from weft_tensor import dtypes, errors
 
 R = Dataset.range

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from weft_exec.session import Session
-from weft_graph.builder import convert_to_tensor
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import SparseTensor
+from weft_exec.session.session import Session
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ops.arithmetic import floormod as mod
 from weft_graph.ops.array import fill, placeholder
 from weft_graph.ops.comparison import equal
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_io.data.dataset import AUTOTUNE, Dataset
 from weft_io.data.iterator import Iterator
 from weft_tensor import dtypes, errors
@@ -265,7 +265,7 @@ def test_values_from_around_are_those_of_when_it_began() -> None:
 
 
 def test_resource_variables_are_read_by_each_element() -> None:
-    from weft_graph.resource_variable import ResourceVariable
+    from weft_graph.variables.resource import ResourceVariable
 
     with Graph().as_default() as graph:
         variable = ResourceVariable(np.int64(1))

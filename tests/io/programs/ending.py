@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-import weft_io.saver
+import weft_io.saving.saver
 from weft_exec import Session
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io import Saver
 
 
@@ -35,7 +35,7 @@ def main(mode: str, directory: str) -> None:
 
     save(1)
     saver.close()
-    real = weft_io.saver.write_checkpoint
+    real = weft_io.saving.saver.write_checkpoint
 
     def slow(*arguments: Any) -> Any:
         time.sleep(3600 if mode == "hangs" else 0.3)
@@ -43,7 +43,7 @@ def main(mode: str, directory: str) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return real(*arguments)
 
-    weft_io.saver.write_checkpoint = slow
+    weft_io.saving.saver.write_checkpoint = slow
     if mode == "atexit":
         atexit.register(save, 2)
     else:

@@ -14,16 +14,16 @@ from typing import Any
 import numpy as np
 
 from weft_exec import Session
-from weft_graph.builder import constant
-from weft_graph.framework import control_dependencies
-from weft_graph.graph import Graph
+from weft_graph.ir.builder import constant
+from weft_graph.ir.framework import control_dependencies
+from weft_graph.ir.graph import Graph
 from weft_graph.ops import join
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_io import Saver, latest_checkpoint
 from weft_io.data.experimental import make_saveable_from_iterator
 from weft_io.data.files_datasets import TFRecordDataset
-from weft_io.queue_ops import FIFOQueue
-from weft_io.readers import TFRecordReader
+from weft_io.input.readers import TFRecordReader
+from weft_io.queues.queue_ops import FIFOQueue
 from weft_tensor import dtypes, errors
 
 Step = Callable[[], Any]

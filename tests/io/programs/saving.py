@@ -22,7 +22,7 @@ import numpy as np
 
 from weft_exec import Session
 from weft_graph import Graph, proto
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_io import Saver, get_checkpoint_state, latest_checkpoint
 from weft_io.bundle.saver_builder import BundleSaverBuilder
 from weft_io.checkpoint.journal import names_of
@@ -258,7 +258,7 @@ def warm_up() -> None:
     from google.protobuf import text_format
 
     from weft_exec.kernels.registry import registered_kernels
-    from weft_graph.op_def import registered_ops
+    from weft_graph.ir.op_def import registered_ops
 
     assert text_format and registered_ops() and registered_kernels()
     proto.MetaGraphDef()

@@ -11,15 +11,15 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from weft_testing.cases import COMPLEXES, FLOATS, INTEGERS
 from weft_testing.waiting import Recorder, in_threads, wait_until
 
-from weft_exec.cancellation import Cancellation
-from weft_exec.session import Session
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.session.session import Session
 from weft_graph import proto
-from weft_graph.builder import create, out
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ops.array import placeholder
-from weft_io.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
-from weft_io.queues.accumulator import DenseAccumulator, SparseAccumulator
+from weft_io.queues.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
+from weft_io.resources.accumulator import DenseAccumulator, SparseAccumulator
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
 

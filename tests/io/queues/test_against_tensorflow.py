@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
+from weft_exec.session.session import Session
 from weft_graph import proto
-from weft_graph.graph import Graph
-from weft_graph.import_graph_def import import_graph_def
-from weft_io.coordinator import Coordinator
-from weft_io.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
+from weft_graph.ir.graph import Graph
+from weft_graph.messages.import_graph_def import import_graph_def
+from weft_io.coordination.coordinator import Coordinator
+from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
 from weft_tensor import errors
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

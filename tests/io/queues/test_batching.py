@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
-from weft_graph import variables
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import SparseTensor
+from weft_exec.session.session import Session
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ops.array import expand_dims, placeholder
 from weft_graph.ops.casting import cast
 from weft_graph.ops.sequence import range as range_
-from weft_io import batching
-from weft_io.coordinator import Coordinator
-from weft_io.input_pipeline import input_producer, slice_input_producer
-from weft_io.queue_runner import start_queue_runners
-from weft_io.queues.sparse_map import SparseMap
+from weft_graph.variables import reference as variables
+from weft_io.coordination.coordinator import Coordinator
+from weft_io.coordination.queue_runner import start_queue_runners
+from weft_io.input import batching
+from weft_io.input.pipeline import input_producer, slice_input_producer
+from weft_io.resources.sparse_map import SparseMap
 from weft_tensor import dtypes, errors
 
 

@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
-from weft_graph import variables
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import SparseTensor
+from weft_exec.session.session import Session
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.casting import cast
 from weft_graph.ops.comparison import not_equal
 from weft_graph.ops.sequence import range as range_
-from weft_io.bucketing import bucket, bucket_by_sequence_length
-from weft_io.coordinator import Coordinator
-from weft_io.input_pipeline import slice_input_producer
-from weft_io.queue_runner import start_queue_runners
+from weft_graph.variables import reference as variables
+from weft_io.coordination.coordinator import Coordinator
+from weft_io.coordination.queue_runner import start_queue_runners
+from weft_io.input.bucketing import bucket, bucket_by_sequence_length
+from weft_io.input.pipeline import slice_input_producer
 from weft_tensor import dtypes, errors
 
 

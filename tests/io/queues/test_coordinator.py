@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from weft_testing.waiting import wait_until
 
-from weft_io.coordinator import Coordinator, LooperThread
+from weft_io.coordination.coordinator import Coordinator, LooperThread
 from weft_tensor import errors
 
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from weft_testing.waiting import in_threads
 
-from weft_exec.session import Session
+from weft_exec.session.session import Session
 from weft_graph import proto
-from weft_graph.builder import constant, create
-from weft_graph.graph import Graph
+from weft_graph.ir.builder import constant, create
+from weft_graph.ir.graph import Graph
 from weft_graph.ops.array import placeholder
-from weft_graph.variables import Variable
-from weft_io.critical_section import CRITICAL_SECTION_EXECUTIONS, CriticalSection
-from weft_io.queue_ops import FIFOQueue
+from weft_graph.variables.reference import Variable
+from weft_io.coordination.critical_section import CRITICAL_SECTION_EXECUTIONS, CriticalSection
+from weft_io.queues.queue_ops import FIFOQueue
 from weft_tensor import dtypes, errors
 
 

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from weft_exec.session import Session
-from weft_graph import variables
-from weft_graph.builder import convert_to_tensor
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
+from weft_exec.session.session import Session
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
 from weft_graph.ops.array import placeholder
-from weft_io.coordinator import Coordinator
-from weft_io.input_pipeline import (
+from weft_graph.variables import reference as variables
+from weft_io.coordination.coordinator import Coordinator
+from weft_io.coordination.queue_runner import start_queue_runners
+from weft_io.input.pipeline import (
     input_producer,
     limit_epochs,
     match_filenames_once,
@@ -25,7 +26,6 @@ from weft_io.input_pipeline import (
     slice_input_producer,
     string_input_producer,
 )
-from weft_io.queue_runner import start_queue_runners
 from weft_tensor import dtypes, errors
 
 

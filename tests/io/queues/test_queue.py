@@ -10,25 +10,25 @@ import numpy as np
 import pytest
 from weft_testing.waiting import Recorder, empty, in_threads, traced, wait_until
 
-from weft_exec.cancellation import Cancellation
 from weft_exec.executor.driver import Driver
-from weft_exec.session import Session
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.session.session import Session
 from weft_graph import proto
-from weft_graph.builder import constant, create
-from weft_graph.framework import control_dependencies
-from weft_graph.graph import Graph
+from weft_graph.ir.builder import constant, create
+from weft_graph.ir.framework import control_dependencies
+from weft_graph.ir.graph import Graph
 from weft_graph.ops.array import placeholder, reshape
 from weft_graph.ops.control import no_op
-from weft_graph.variables import Variable
-from weft_io.queue_ops import (
+from weft_graph.variables.reference import Variable
+from weft_io.queues.queue_ops import (
     FIFOQueue,
     PaddingFIFOQueue,
     PriorityQueue,
     QueueBase,
     RandomShuffleQueue,
 )
-from weft_io.queues.chunks import ChunkStore
-from weft_io.queues.queue import Queue
+from weft_io.resources.chunks import ChunkStore
+from weft_io.resources.queue import Queue
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
 

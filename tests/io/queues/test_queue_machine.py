@@ -10,10 +10,10 @@ from hypothesis import settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from weft_testing.waiting import Recorder, empty
 
-from weft_exec.cancellation import Cancellation
-from weft_io.queues.chunks import ChunkStore, PaddingStore
-from weft_io.queues.orders import PriorityStore, ShufflingStore
-from weft_io.queues.queue import Queue, Store
+from weft_exec.resources.cancellation import Cancellation
+from weft_io.resources.chunks import ChunkStore, PaddingStore
+from weft_io.resources.orders import PriorityStore, ShufflingStore
+from weft_io.resources.queue import Queue, Store
 from weft_tensor import dtypes, errors
 
 Row = tuple[int, int]

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from weft_testing.waiting import wait_until
 
-from weft_exec.session import Session
+from weft_exec.session.session import Session
 from weft_graph import proto
-from weft_graph.builder import constant, create
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
-from weft_graph.variables import Variable
-from weft_io.coordinator import Coordinator
-from weft_io.queue_ops import FIFOQueue
-from weft_io.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
+from weft_graph.ir.builder import constant, create
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
+from weft_graph.variables.reference import Variable
+from weft_io.coordination.coordinator import Coordinator
+from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
+from weft_io.queues.queue_ops import FIFOQueue
 from weft_tensor import dtypes, errors
 
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from weft_exec.session import Session
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import SparseTensor
+from weft_exec.session.session import Session
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ops.array import placeholder
 from weft_io.ops.sparse_map import add_sparse_to_tensors_map, take_many_sparse_from_tensors_map
-from weft_io.queues.sparse_map import SparseMap, SparseValue, rows_of_sparse
+from weft_io.resources.sparse_map import SparseMap, SparseValue, rows_of_sparse
 from weft_tensor import dtypes, errors
 
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from weft_testing.waiting import Recorder, in_threads, wait_until
 
-from weft_exec.cancellation import Cancellation
-from weft_exec.session import Session
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.session.session import Session
 from weft_graph import proto
-from weft_graph.builder import create
-from weft_graph.graph import Graph
+from weft_graph.ir.builder import create
+from weft_graph.ir.graph import Graph
 from weft_graph.ops.array import placeholder
-from weft_io.queues import staging as state
-from weft_io.staging import MapStagingArea, StagingArea
+from weft_io.queues.staging import MapStagingArea, StagingArea
+from weft_io.resources import staging as state
 from weft_tensor import dtypes, errors
 
 F32, I32, STRING = dtypes.float32, dtypes.int32, dtypes.string

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from weft_testing.waiting import empty, traced
 
-from weft_io.queues.chunks import ChunkStore, PaddingStore
-from weft_io.queues.columns import ObjectColumn, PackedColumn, column_for
-from weft_io.queues.orders import PriorityStore, ShufflingStore
+from weft_io.resources.chunks import ChunkStore, PaddingStore
+from weft_io.resources.columns import ObjectColumn, PackedColumn, column_for
+from weft_io.resources.orders import PriorityStore, ShufflingStore
 from weft_tensor import dtypes
 
 FLOAT = (dtypes.float32,)

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from weft_io.python_io import TFRecordWriter, tf_record_batches, tf_record_iterator
 from weft_io.records.fixed import FixedLengthSource
 from weft_io.records.lines import LineSource
+from weft_io.records.python_io import TFRecordWriter, tf_record_batches, tf_record_iterator
 from weft_io.records.streams import PIECE
 from weft_io.records.tfrecord import TFRecordSource, frame, masked_crc
 from weft_tensor import errors

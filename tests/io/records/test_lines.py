@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from weft_io import gfile
+from weft_io.files import gfile
 from weft_io.records.fixed import FixedLengthSource
 from weft_io.records.lines import LineSource
 from weft_io.records.streams import PIECE, open_stream

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from weft_graph import proto
-from weft_io import gfile
+from weft_io.files import gfile
 from weft_io.records.parquet import ParquetSource, parquet_batches
 from weft_io.records.reader import Reader
 from weft_tensor import errors

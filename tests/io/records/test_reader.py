@@ -13,7 +13,7 @@ import pytest
 from google_crc32c import value as crc32c
 from hypothesis import given, settings, strategies as st
 
-from weft_io.python_io import TFRecordWriter
+from weft_io.records.python_io import TFRecordWriter
 from weft_io.records.reader import Reader
 from weft_io.records.streams import PIECE
 from weft_tensor import errors
@@ -187,8 +187,7 @@ def test_a_file_that_cannot_be_opened_is_left(
 def test_a_file_that_cannot_be_reached_for_a_while(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from weft_io import gfile
-    from weft_io.files import systems
+    from weft_io.files import gfile, systems
 
     wanted = tfrecord(tmp_path / "r", [PIECE] * 5)
     gfile.copy(tmp_path / "r", "memory://away/r", overwrite=True)

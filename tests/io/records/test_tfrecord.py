@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from weft_io import gfile
-from weft_io.python_io import (
+from weft_io.files import gfile
+from weft_io.records.python_io import (
     TFRecordCompressionType,
     TFRecordOptions,
     TFRecordWriter,

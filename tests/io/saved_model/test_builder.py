@@ -12,18 +12,18 @@ from google.protobuf import text_format
 
 from weft_exec import Session
 from weft_graph import Graph, proto
-from weft_graph.builder import constant
-from weft_graph.collections_keys import GraphKeys
+from weft_graph.ir.builder import constant
+from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.control import group, no_op
 from weft_graph.ops.matmul import matmul
 from weft_graph.ops.state import assign
-from weft_graph.partitioned_variables import fixed_size_partitioner
-from weft_graph.variable_scope import get_variable
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_graph.variables.reference import Variable, global_variables_initializer
+from weft_graph.variables.scope import get_variable
 from weft_io import CheckpointReader, Saver
 from weft_io.bundle.saver_builder import BundleSaverBuilder
-from weft_io.message_files import unpack
+from weft_io.files.message_files import unpack
 from weft_io.saved_model import constants, main_op
 from weft_io.saved_model.builder import SavedModelBuilder, simple_save
 from weft_io.saved_model.files import read_saved_model

@@ -11,10 +11,10 @@ from weft_testing.recorded import SAVED_MODELS, expected
 
 from weft_exec import Session
 from weft_graph import Graph, proto
-from weft_graph.builder import constant
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.indexed_slices import SparseTensor
-from weft_io.message_files import pack, write_message
+from weft_graph.ir.builder import constant
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_io.files.message_files import pack, write_message
 from weft_io.saved_model import constants, tag_constants
 from weft_io.saved_model.files import read_saved_model
 from weft_io.saved_model.loader import (

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from weft_graph import Graph, proto
-from weft_graph.builder import constant
-from weft_graph.indexed_slices import SparseTensor
+from weft_graph.ir.builder import constant
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.messages.tensor_proto import make_ndarray
 from weft_graph.ops.array import placeholder
-from weft_graph.tensor_proto import make_ndarray
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io.saved_model import signature_constants
 from weft_io.saved_model.signature_def_utils import (
     build_signature_def,

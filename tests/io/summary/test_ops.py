@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 import weft as wf
-from weft_graph.builder import out
+from weft_graph.ir.builder import out
 from weft_io import summary
 from weft_tensor import errors
 

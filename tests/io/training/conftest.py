@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from weft_autodiff.training_util import get_or_create_global_step
+from weft_autodiff.optimizers.training_util import get_or_create_global_step
 from weft_graph import Graph
 from weft_graph.ops.array import placeholder_with_default
 from weft_graph.ops.control import group
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io.summary import FileWriterCache
 from weft_io.training import SessionRunArgs, SessionRunHook
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from weft_graph import Graph, proto
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.variables import Variable
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.variables.reference import Variable
 from weft_io.checkpoint.state import latest_checkpoint
-from weft_io.saver import Saver
+from weft_io.saving.saver import Saver
 from weft_io.summary import FileWriterCache
 from weft_io.summary.reading import summary_iterator
 from weft_io.training import (

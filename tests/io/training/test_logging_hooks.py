@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from weft_graph.ops.identity import identity
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io.training import (
     LoggingTensorHook,
     MonitoredSession,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from weft_graph import Graph, proto
-from weft_graph.builder import constant
-from weft_graph.variables import Variable
+from weft_graph.ir.builder import constant
+from weft_graph.variables.reference import Variable
 from weft_io.training import (
     ChiefSessionCreator,
     MonitoredSession,

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from weft_testing.waiting import wait_until
 
-from weft_autodiff.training_util import get_or_create_global_step
+from weft_autodiff.optimizers.training_util import get_or_create_global_step
 from weft_graph import Graph
-from weft_graph.builder import constant
-from weft_graph.collections_keys import GraphKeys
+from weft_graph.ir.builder import constant
+from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ops.control import Assert, py_func
 from weft_graph.ops.identity import identity
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
+from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.data.dataset import Dataset
-from weft_io.input_pipeline import limit_epochs
-from weft_io.queue_ops import FIFOQueue
-from weft_io.queue_runner import QueueRunner, add_queue_runner
+from weft_io.input.pipeline import limit_epochs
+from weft_io.queues.queue_ops import FIFOQueue
 from weft_io.training import MonitoredSession, MonitoredTrainingSession, SingularMonitoredSession
 from weft_tensor import dtypes, errors
 

@@ -10,7 +10,7 @@ import pytest
 
 from weft_exec import Session
 from weft_io.checkpoint.state import latest_checkpoint, load_variable
-from weft_io.saver import Saver
+from weft_io.saving.saver import Saver
 from weft_io.training import (
     CheckpointSaverHook,
     ChiefSessionCreator,

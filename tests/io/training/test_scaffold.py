@@ -8,12 +8,12 @@ import pytest
 
 from weft_exec import Session
 from weft_graph import Graph
-from weft_graph.collections_keys import GraphKeys
+from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.control import no_op
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io import summary
-from weft_io.saver import Saver
+from weft_io.saving.saver import Saver
 from weft_io.training import ChiefSessionCreator, MonitoredSession, Scaffold
 from weft_tensor import dtypes, errors
 

@@ -12,13 +12,13 @@ from weft_exec import Session
 from weft_graph import Graph
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.control import no_op
-from weft_graph.variables import (
+from weft_graph.variables.reference import (
     Variable,
     assert_variables_initialized,
     global_variables_initializer,
     report_uninitialized_variables,
 )
-from weft_io.saver import Saver
+from weft_io.saving.saver import Saver
 from weft_io.training import (
     ChiefSessionCreator,
     MonitoredSession,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from weft_graph import Graph
-from weft_graph.variables import Variable
-from weft_io.queue_ops import FIFOQueue
+from weft_graph.variables.reference import Variable
+from weft_io.queues.queue_ops import FIFOQueue
 from weft_io.training import (
     FeedFnHook,
     FinalOpsHook,

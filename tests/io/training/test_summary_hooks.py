@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from weft_graph import Graph, proto
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io import summary
 from weft_io.summary.reading import summary_iterator
 from weft_io.training import (

@@ -12,15 +12,15 @@ from weft_testing.waiting import wait_until
 
 from weft_exec import Session
 from weft_graph import Graph, proto
-from weft_graph.builder import constant
-from weft_graph.collections_keys import GraphKeys
+from weft_graph.ir.builder import constant
+from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.control import no_op
-from weft_graph.variables import Variable, global_variables_initializer
+from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_io import summary
 from weft_io.checkpoint.state import latest_checkpoint
-from weft_io.queue_ops import FIFOQueue
-from weft_io.queue_runner import QueueRunner, add_queue_runner
+from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
+from weft_io.queues.queue_ops import FIFOQueue
 from weft_io.summary.reading import summary_iterator
 from weft_io.training import Supervisor, basic_train_loop
 from weft_tensor import dtypes, errors

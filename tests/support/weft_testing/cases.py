@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.op_def import OpDef, lookup_op, register_op
+from weft_graph.ir.op_def import OpDef, lookup_op, register_op
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 import weft as wf
-from weft_autodiff.backprop import gradients
+from weft_autodiff.gradients.backprop import gradients
 from weft_autodiff.registry import gradient_of, not_differentiable
 from weft_exec.kernels.registry import kernels_of
-from weft_graph.builder import constant_of, create, out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import constant_of, create, out
+from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes
 from weft_testing.cases import Array, Case
 

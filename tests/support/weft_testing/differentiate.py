@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from weft_autodiff.registry import gradient_of
-from weft_graph.builder import out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Node, Output
 from weft_testing.evaluate import evaluate
 
 Array = np.ndarray[Any, Any]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.kernels.registry import find_kernel
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims
 
@@ -33,7 +33,7 @@ class HostDevice:
     def resources(self) -> Any:
         """The session's resource manager, made when first asked for."""
         if self._resources is None:
-            from weft_exec.resources import ResourceManager
+            from weft_exec.resources.resources import ResourceManager
 
             self._resources = ResourceManager()
         return self._resources

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph import op_def
-from weft_graph.builder import create, out
-from weft_graph.func_attr import NameAttrs
-from weft_graph.graph import Graph
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec
+from weft_graph.ir import op_def
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.func_attr import NameAttrs
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec
 from weft_tensor import dtypes
 from weft_tensor.shape import Dims, TensorShape
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft_autodiff.backprop import gradients
+from weft_autodiff.gradients.backprop import gradients
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
 
 __all__ = ["NotDifferentiable", "RegisterGradient", "gradients"]

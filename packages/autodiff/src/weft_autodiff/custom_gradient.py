@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_autodiff.registry import Gradient, register_in_graph
-from weft_graph import builder
-from weft_graph.node import Node, Output
-from weft_graph.op_def import lookup_op
-from weft_graph.stacks import get_default_graph
+from weft_graph.ir import builder
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.stacks import get_default_graph
 from weft_tensor import errors
 
 
@@ -111,7 +111,7 @@ def _variables_read(nodes: Sequence[Node], graph: Any) -> list[Any]:
 
     Those that the nodes made are among them: their initializers use them.
     """
-    from weft_graph.collections_keys import GraphKeys
+    from weft_graph.ir.collections_keys import GraphKeys
 
     owners = {}
     for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES):

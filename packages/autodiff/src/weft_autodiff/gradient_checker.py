@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from weft_autodiff.backprop import gradients
-from weft_graph import builder
-from weft_graph.indexed_slices import IndexedSlices
-from weft_graph.node import Output
-from weft_graph.stacks import session_for
+from weft_autodiff.gradients.backprop import gradients
+from weft_graph.ir import builder
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Output
+from weft_graph.ir.stacks import session_for
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from weft_autodiff.backprop import gradients
+from weft_autodiff.gradients.backprop import gradients
+from weft_autodiff.gradients.units import Level, Unit, unit_of
+from weft_autodiff.gradients.values import Grad, is_trainable
 from weft_autodiff.registry import Gradient, register_in_graph
-from weft_autodiff.units import Level, Unit, unit_of
-from weft_autodiff.values import Grad, is_trainable
-from weft_graph import builder, nest
 from weft_graph.control_flow.context import (
     CondContext,
     Conditional,
@@ -29,12 +28,13 @@ from weft_graph.control_flow.context import (
 from weft_graph.control_flow.records import records_of, restore
 from weft_graph.functions import state
 from weft_graph.functions.copying import BodyCopy
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices
-from weft_graph.node import Node, Output
-from weft_graph.op_def import lookup_op
+from weft_graph.ir import builder, nest
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.stacks import get_default_graph, tracing
 from weft_graph.ops.control_flow import ROUTING
-from weft_graph.stacks import get_default_graph, tracing
 from weft_tensor import errors
 
 _GIVEN = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"})

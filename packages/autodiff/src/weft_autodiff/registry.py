@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from weft_graph.registry import Registry
+from weft_graph.ir.registry import Registry
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_graph.graph import Graph
-    from weft_graph.node import Node
+    from weft_graph.ir.graph import Graph
+    from weft_graph.ir.node import Node
 
 GradientFunction = Callable[..., Any]
 F = TypeVar("F", bound=GradientFunction)

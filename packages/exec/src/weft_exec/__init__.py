@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from weft_exec.session import InteractiveSession, Session
+from weft_exec.session.session import InteractiveSession, Session
 
 __all__ = ["InteractiveSession", "Session"]

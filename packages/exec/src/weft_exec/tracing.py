@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from weft_graph.device_spec import parse
-from weft_graph.node import Node
+from weft_graph.ir.device_spec import parse
+from weft_graph.ir.node import Node
 
 
 class NodeRecord:

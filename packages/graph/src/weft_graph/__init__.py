@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 # The builder comes first: outputs need it for their operators, and it needs outputs.
-from weft_graph.builder import constant, convert_to_tensor, register_tensor_conversion_function
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
-from weft_graph.op_def import register_op
+from weft_graph.ir.builder import constant, convert_to_tensor, register_tensor_conversion_function
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import register_op
 
 __all__ = [
     "Graph",

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from weft_graph import proto
-from weft_graph.builder import create
 from weft_graph.functions.state import CALLS
-from weft_graph.graph_def import graph_to_def
 from weft_graph.graph_util import empty_like, extract_sub_graph, source_of
-from weft_graph.import_graph_def import import_graph_def
+from weft_graph.ir.builder import create
+from weft_graph.messages.graph_def import graph_to_def
+from weft_graph.messages.import_graph_def import import_graph_def
+from weft_graph.messages.tensor_proto import array_to_proto
 from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.prune import prune
-from weft_graph.tensor_proto import array_to_proto
 from weft_tensor import dtypes, errors
 
 if TYPE_CHECKING:
-    from weft_graph.graph import Graph
+    from weft_graph.ir.graph import Graph
 
 _REFERENCES: Final = frozenset({"Variable", "VariableV2"})
 _HANDLE: Final = "VarHandleOp"
@@ -89,7 +89,7 @@ def _carriers(graph_def: proto.GraphDef, frozen: Mapping[str, proto.NodeDef]) ->
 
 def _without_calls(graph_def: proto.GraphDef, names: Sequence[str]) -> proto.GraphDef:
     """The same with bodies in the place of calls, but for those of recursive functions."""
-    from weft_graph.graph import Graph
+    from weft_graph.ir.graph import Graph
 
     with Graph().as_default() as graph:
         import_graph_def(graph_def, name="")

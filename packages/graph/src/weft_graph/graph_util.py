@@ -10,7 +10,7 @@ from weft_tensor import errors
 from weft_tensor.shape import TensorShape
 
 if TYPE_CHECKING:
-    from weft_graph.graph import Graph
+    from weft_graph.ir.graph import Graph
 
 _TRANSPARENT: Final = frozenset({"CheckNumerics", "Identity"})
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_graph import nn, stacks
-from weft_graph.builder import convert_to_tensor, out
-from weft_graph.collections_keys import GraphKeys, add_to_collection, get_collection
+from weft_graph import nn
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.collections_keys import GraphKeys, add_to_collection, get_collection
+from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope as _scope
-from weft_graph.node import Output
+from weft_graph.nn.weights import match_ranks, required_broadcast, spread
 from weft_graph.ops import array, casting, identity
 from weft_graph.ops.reduction import reduce_sum
-from weft_graph.weights import match_ranks, required_broadcast, spread
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims, merge_dims
 

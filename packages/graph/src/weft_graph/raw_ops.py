@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft_graph.builder import create
-from weft_graph.op_def import OpDef, lookup_op, registered_ops
+from weft_graph.ir.builder import create
+from weft_graph.ir.op_def import OpDef, lookup_op, registered_ops
 from weft_tensor import errors
 
 

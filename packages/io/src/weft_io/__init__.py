@@ -15,10 +15,10 @@ from weft_io.checkpoint.state import (
     remove_checkpoint,
     update_checkpoint_state,
 )
-from weft_io.meta_graph import export_meta_graph, import_meta_graph
-from weft_io.saveables import SaveableObject, SaveSpec
-from weft_io.saver import Saver
-from weft_io.warm_start import init_from_checkpoint
+from weft_io.graphs.meta_graph import export_meta_graph, import_meta_graph
+from weft_io.saving.saveables import SaveableObject, SaveSpec
+from weft_io.saving.saver import Saver
+from weft_io.saving.warm_start import init_from_checkpoint
 
 __all__ = [
     "CheckpointReader",

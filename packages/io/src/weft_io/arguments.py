@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from typing import Any, Final
 
-from weft_graph.builder import convert_to_tensor
-from weft_graph.node import Output
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.node import Output
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims

@@ -12,11 +12,6 @@ from weft._operations import *  # noqa: F403 - the whole module under another na
 
 # Gradients
 from weft_autodiff import registry as _registry
-from weft_autodiff.backprop import (
-    AggregationMethod as AggregationMethod,
-    UnconnectedGradients as UnconnectedGradients,
-    gradients as gradients,
-)
 from weft_autodiff.clipping import (
     clip_by_average_norm as clip_by_average_norm,
     clip_by_global_norm as clip_by_global_norm,
@@ -27,6 +22,11 @@ from weft_autodiff.custom_gradient import (
     custom_gradient as custom_gradient,
     grad_pass_through as grad_pass_through,
 )
+from weft_autodiff.gradients.backprop import (
+    AggregationMethod as AggregationMethod,
+    UnconnectedGradients as UnconnectedGradients,
+    gradients as gradients,
+)
 from weft_autodiff.recompute_grad import recompute_grad as recompute_grad
 from weft_autodiff.registry import (
     NotDifferentiable as NotDifferentiable,
@@ -34,24 +34,34 @@ from weft_autodiff.registry import (
 )
 
 # Sessions
-from weft_exec.session import InteractiveSession as InteractiveSession, Session as Session
-
-# Graphs and what they hold
-from weft_graph import constant_value as _constant_value, node as _node
-from weft_graph.builder import (
-    constant as constant,
-    convert_to_tensor as convert_to_tensor,
-    register_tensor_conversion_function as register_tensor_conversion_function,
-)
-from weft_graph.collections_keys import GraphKeys as GraphKeys
+from weft_exec.session.session import InteractiveSession as InteractiveSession, Session as Session
 from weft_graph.control_flow.conditional import (
     case as case,
     cond as cond,
     switch_case as switch_case,
 )
+from weft_graph.control_flow.functional import (
+    foldl as foldl,
+    foldr as foldr,
+    map_fn as map_fn,
+    scan as scan,
+)
 from weft_graph.control_flow.loop import while_loop as while_loop
-from weft_graph.device_spec import DeviceSpec as DeviceSpec
-from weft_graph.framework import (
+from weft_graph.control_flow.tensor_array import TensorArray as TensorArray
+from weft_graph.functions.call import call_function as call_function
+from weft_graph.functions.decorator import TensorSpec as TensorSpec, function as function
+from weft_graph.functions.defun import Declare as Declare, Defun as Defun
+
+# Graphs and what they hold
+from weft_graph.ir import constant_value as _constant_value, node as _node
+from weft_graph.ir.builder import (
+    constant as constant,
+    convert_to_tensor as convert_to_tensor,
+    register_tensor_conversion_function as register_tensor_conversion_function,
+)
+from weft_graph.ir.collections_keys import GraphKeys as GraphKeys
+from weft_graph.ir.device_spec import DeviceSpec as DeviceSpec
+from weft_graph.ir.framework import (
     add_to_collection as add_to_collection,
     add_to_collections as add_to_collections,
     colocate_with as colocate_with,
@@ -78,21 +88,39 @@ from weft_graph.framework import (
     name_scope as name_scope,
     op_scope as op_scope,
 )
-from weft_graph.functional import foldl as foldl, foldr as foldr, map_fn as map_fn, scan as scan
-from weft_graph.functions.call import call_function as call_function
-from weft_graph.functions.decorator import TensorSpec as TensorSpec, function as function
-from weft_graph.functions.defun import Declare as Declare, Defun as Defun
-from weft_graph.graph import Graph as Graph
-from weft_graph.graph_def import GRAPH_DEF_VERSION as GRAPH_DEF_VERSION
-from weft_graph.import_graph_def import import_graph_def as import_graph_def
-from weft_graph.indexed_slices import (
+from weft_graph.ir.graph import Graph as Graph
+from weft_graph.ir.indexed_slices import (
     IndexedSlices as IndexedSlices,
     SparseTensor as SparseTensor,
     SparseTensorValue as SparseTensorValue,
     convert_to_tensor_or_indexed_slices as convert_to_tensor_or_indexed_slices,
     convert_to_tensor_or_sparse_tensor as convert_to_tensor_or_sparse_tensor,
 )
-from weft_graph.initializers import (
+from weft_graph.ir.random_seed import get_seed as get_seed, set_random_seed as set_random_seed
+from weft_graph.ir.stacks import (
+    get_default_graph as get_default_graph,
+    get_default_session as get_default_session,
+    reset_default_graph as reset_default_graph,
+)
+from weft_graph.ir.transfers import lossy_transfers as lossy_transfers
+from weft_graph.messages.graph_def import GRAPH_DEF_VERSION as GRAPH_DEF_VERSION
+from weft_graph.messages.import_graph_def import import_graph_def as import_graph_def
+from weft_graph.messages.tensor_proto import (
+    make_ndarray as make_ndarray,
+    make_tensor_proto as make_tensor_proto,
+)
+from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
+from weft_graph.ops import gather as _gather, layout as _layout
+from weft_graph.variables.base import (
+    Variable as Variable,
+    VariableAggregation as VariableAggregation,
+    VariableSynchronization as VariableSynchronization,
+    disable_resource_variables as disable_resource_variables,
+    enable_resource_variables as enable_resource_variables,
+    resource_variables_enabled as resource_variables_enabled,
+    variable_creator_scope as variable_creator_scope,
+)
+from weft_graph.variables.initializers import (
     constant_initializer as constant_initializer,
     glorot_normal_initializer as glorot_normal_initializer,
     glorot_uniform_initializer as glorot_uniform_initializer,
@@ -105,49 +133,15 @@ from weft_graph.initializers import (
     variance_scaling_initializer as variance_scaling_initializer,
     zeros_initializer as zeros_initializer,
 )
-from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
-from weft_graph.ops import gather as _gather, layout as _layout
 
 # Default graphs, variables and their scopes
-from weft_graph.partitioned_variables import (
+from weft_graph.variables.partitioned import (
     create_partitioned_variables as create_partitioned_variables,
     fixed_size_partitioner as fixed_size_partitioner,
     min_max_variable_partitioner as min_max_variable_partitioner,
     variable_axis_size_partitioner as variable_axis_size_partitioner,
 )
-from weft_graph.random_seed import get_seed as get_seed, set_random_seed as set_random_seed
-from weft_graph.stacks import (
-    get_default_graph as get_default_graph,
-    get_default_session as get_default_session,
-    reset_default_graph as reset_default_graph,
-)
-from weft_graph.template import make_template as make_template
-from weft_graph.tensor_array import TensorArray as TensorArray
-from weft_graph.tensor_proto import (
-    make_ndarray as make_ndarray,
-    make_tensor_proto as make_tensor_proto,
-)
-from weft_graph.transfers import lossy_transfers as lossy_transfers
-from weft_graph.variable_base import (
-    Variable as Variable,
-    VariableAggregation as VariableAggregation,
-    VariableSynchronization as VariableSynchronization,
-    disable_resource_variables as disable_resource_variables,
-    enable_resource_variables as enable_resource_variables,
-    resource_variables_enabled as resource_variables_enabled,
-    variable_creator_scope as variable_creator_scope,
-)
-from weft_graph.variable_scope import (
-    AUTO_REUSE as AUTO_REUSE,
-    VariableScope as VariableScope,
-    get_local_variable as get_local_variable,
-    get_variable as get_variable,
-    get_variable_scope as get_variable_scope,
-    no_regularizer as no_regularizer,
-    variable_op_scope as variable_op_scope,
-    variable_scope as variable_scope,
-)
-from weft_graph.variables import (
+from weft_graph.variables.reference import (
     all_variables as all_variables,
     assert_variables_initialized as assert_variables_initialized,
     global_variables as global_variables,
@@ -166,6 +160,17 @@ from weft_graph.variables import (
     trainable_variables as trainable_variables,
     variables_initializer as variables_initializer,
 )
+from weft_graph.variables.scope import (
+    AUTO_REUSE as AUTO_REUSE,
+    VariableScope as VariableScope,
+    get_local_variable as get_local_variable,
+    get_variable as get_variable,
+    get_variable_scope as get_variable_scope,
+    no_regularizer as no_regularizer,
+    variable_op_scope as variable_op_scope,
+    variable_scope as variable_scope,
+)
+from weft_graph.variables.template import make_template as make_template
 
 # Types, shapes and errors
 from weft_tensor import dtypes as _dtypes
@@ -284,20 +289,10 @@ if _typing.TYPE_CHECKING:
         SummaryMetadata as SummaryMetadata,
         TensorInfo as TensorInfo,
     )
-    from weft_io.accumulators import (
-        ConditionalAccumulator as ConditionalAccumulator,
-        ConditionalAccumulatorBase as ConditionalAccumulatorBase,
-        SparseConditionalAccumulator as SparseConditionalAccumulator,
-    )
-    from weft_io.critical_section import (
+    from weft_io.coordination.critical_section import (
         CriticalSection as CriticalSection,
     )
-    from weft_io.ops.files import (
-        matching_files as matching_files,
-        read_file as read_file,
-        write_file as write_file,
-    )
-    from weft_io.parsing import (
+    from weft_io.input.parsing import (
         FixedLenFeature as FixedLenFeature,
         FixedLenSequenceFeature as FixedLenSequenceFeature,
         SparseFeature as SparseFeature,
@@ -311,20 +306,30 @@ if _typing.TYPE_CHECKING:
         parse_tensor as parse_tensor,
         serialize_tensor as serialize_tensor,
     )
-    from weft_io.queue_ops import (
-        FIFOQueue as FIFOQueue,
-        PaddingFIFOQueue as PaddingFIFOQueue,
-        PriorityQueue as PriorityQueue,
-        QueueBase as QueueBase,
-        RandomShuffleQueue as RandomShuffleQueue,
-    )
-    from weft_io.readers import (
+    from weft_io.input.readers import (
         FixedLengthRecordReader as FixedLengthRecordReader,
         IdentityReader as IdentityReader,
         ReaderBase as ReaderBase,
         TextLineReader as TextLineReader,
         TFRecordReader as TFRecordReader,
         WholeFileReader as WholeFileReader,
+    )
+    from weft_io.ops.files import (
+        matching_files as matching_files,
+        read_file as read_file,
+        write_file as write_file,
+    )
+    from weft_io.queues.accumulators import (
+        ConditionalAccumulator as ConditionalAccumulator,
+        ConditionalAccumulatorBase as ConditionalAccumulatorBase,
+        SparseConditionalAccumulator as SparseConditionalAccumulator,
+    )
+    from weft_io.queues.queue_ops import (
+        FIFOQueue as FIFOQueue,
+        PaddingFIFOQueue as PaddingFIFOQueue,
+        PriorityQueue as PriorityQueue,
+        QueueBase as QueueBase,
+        RandomShuffleQueue as RandomShuffleQueue,
     )
 else:
     from weft import _lazy
@@ -394,12 +399,12 @@ else:
                 "SummaryMetadata",
                 "TensorInfo",
             ],
-            "weft_io.accumulators": [
+            "weft_io.queues.accumulators": [
                 "ConditionalAccumulator",
                 "ConditionalAccumulatorBase",
                 "SparseConditionalAccumulator",
             ],
-            "weft_io.critical_section": [
+            "weft_io.coordination.critical_section": [
                 "CriticalSection",
             ],
             "weft_io.ops.files": [
@@ -407,7 +412,7 @@ else:
                 "read_file",
                 "write_file",
             ],
-            "weft_io.parsing": [
+            "weft_io.input.parsing": [
                 "FixedLenFeature",
                 "FixedLenSequenceFeature",
                 "SparseFeature",
@@ -421,14 +426,14 @@ else:
                 "parse_tensor",
                 "serialize_tensor",
             ],
-            "weft_io.queue_ops": [
+            "weft_io.queues.queue_ops": [
                 "FIFOQueue",
                 "PaddingFIFOQueue",
                 "PriorityQueue",
                 "QueueBase",
                 "RandomShuffleQueue",
             ],
-            "weft_io.readers": [
+            "weft_io.input.readers": [
                 "FixedLengthRecordReader",
                 "IdentityReader",
                 "ReaderBase",

@@ -1,6 +1,6 @@
 """`wf.gfile`: files by their names, local or URLs."""
 
-from weft_io.gfile import (
+from weft_io.files.gfile import (
     Copy as Copy,
     DeleteRecursively as DeleteRecursively,
     Exists as Exists,

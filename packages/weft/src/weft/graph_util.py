@@ -6,4 +6,4 @@ from weft_graph.graph_util import (
     remove_training_nodes as remove_training_nodes,
     tensor_shape_from_node_def_name as tensor_shape_from_node_def_name,
 )
-from weft_graph.import_graph_def import import_graph_def as import_graph_def
+from weft_graph.messages.import_graph_def import import_graph_def as import_graph_def

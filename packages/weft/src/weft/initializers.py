@@ -1,7 +1,7 @@
 """`wf.initializers`: initial values of variables."""
 
-from weft_graph import variables as _variables
-from weft_graph.initializers import (
+from weft_graph.variables import reference as _variables
+from weft_graph.variables.initializers import (
     constant as constant,
     glorot_normal as glorot_normal,
     glorot_uniform as glorot_uniform,
@@ -19,7 +19,7 @@ from weft_graph.initializers import (
     variance_scaling as variance_scaling,
     zeros as zeros,
 )
-from weft_graph.variables import tables_initializer as tables_initializer
+from weft_graph.variables.reference import tables_initializer as tables_initializer
 
 global_variables = _variables.global_variables_initializer
 local_variables = _variables.local_variables_initializer

@@ -1,6 +1,6 @@
 """`wf.nest`: nested structures of tensors."""
 
-from weft_graph.nest import (
+from weft_graph.ir.nest import (
     assert_same_structure as assert_same_structure,
     flatten as flatten,
     is_nested as is_nested,

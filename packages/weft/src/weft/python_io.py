@@ -1,6 +1,6 @@
 """`wf.python_io`: records in files, outside of the graph."""
 
-from weft_io.python_io import (
+from weft_io.records.python_io import (
     TFRecordCompressionType as TFRecordCompressionType,
     TFRecordOptions as TFRecordOptions,
     TFRecordWriter as TFRecordWriter,

@@ -1,5 +1,6 @@
 """`wf.random`: random numbers."""
 
+from weft_graph.ir.random_seed import get_seed as get_seed, set_random_seed as set_random_seed
 from weft_graph.ops import random as _random
 from weft_graph.ops.candidates import (
     all_candidate_sampler as all_candidate_sampler,
@@ -14,7 +15,6 @@ from weft_graph.ops.random import (
     stateless_truncated_normal as stateless_truncated_normal,
     truncated_normal as truncated_normal,
 )
-from weft_graph.random_seed import get_seed as get_seed, set_random_seed as set_random_seed
 
 gamma = _random.random_gamma
 normal = _random.random_normal

@@ -1,6 +1,6 @@
 """`wf.sparse`: sparse tensors."""
 
-from weft_graph.indexed_slices import SparseTensor as SparseTensor
+from weft_graph.ir.indexed_slices import SparseTensor as SparseTensor
 from weft_graph.ops import segments as _segments, sparse as _sparse
 from weft_graph.ops.sparse import from_dense as from_dense
 

@@ -2,19 +2,6 @@
 
 import typing as _typing
 
-from weft_autodiff.learning_rate_decay import (
-    cosine_decay as cosine_decay,
-    cosine_decay_restarts as cosine_decay_restarts,
-    exponential_decay as exponential_decay,
-    inverse_time_decay as inverse_time_decay,
-    linear_cosine_decay as linear_cosine_decay,
-    natural_exp_decay as natural_exp_decay,
-    noisy_linear_cosine_decay as noisy_linear_cosine_decay,
-    piecewise_constant as piecewise_constant,
-    piecewise_constant_decay as piecewise_constant_decay,
-    polynomial_decay as polynomial_decay,
-)
-from weft_autodiff.moving_averages import ExponentialMovingAverage as ExponentialMovingAverage
 from weft_autodiff.optimizers.adadelta import AdadeltaOptimizer as AdadeltaOptimizer
 from weft_autodiff.optimizers.adagrad import (
     AdagradDAOptimizer as AdagradDAOptimizer,
@@ -27,29 +14,30 @@ from weft_autodiff.optimizers.gradient_descent import (
     GradientDescentOptimizer as GradientDescentOptimizer,
     ProximalGradientDescentOptimizer as ProximalGradientDescentOptimizer,
 )
+from weft_autodiff.optimizers.learning_rate_decay import (
+    cosine_decay as cosine_decay,
+    cosine_decay_restarts as cosine_decay_restarts,
+    exponential_decay as exponential_decay,
+    inverse_time_decay as inverse_time_decay,
+    linear_cosine_decay as linear_cosine_decay,
+    natural_exp_decay as natural_exp_decay,
+    noisy_linear_cosine_decay as noisy_linear_cosine_decay,
+    piecewise_constant as piecewise_constant,
+    piecewise_constant_decay as piecewise_constant_decay,
+    polynomial_decay as polynomial_decay,
+)
 from weft_autodiff.optimizers.momentum import MomentumOptimizer as MomentumOptimizer
+from weft_autodiff.optimizers.moving_averages import (
+    ExponentialMovingAverage as ExponentialMovingAverage,
+)
 from weft_autodiff.optimizers.optimizer import Optimizer as Optimizer
 from weft_autodiff.optimizers.rmsprop import RMSPropOptimizer as RMSPropOptimizer
-from weft_autodiff.training_util import (
+from weft_autodiff.optimizers.training_util import (
     assert_global_step as assert_global_step,
     create_global_step as create_global_step,
     get_global_step as get_global_step,
     get_or_create_global_step as get_or_create_global_step,
     global_step as global_step,
-)
-from weft_io.batching import (
-    batch as batch,
-    batch_join as batch_join,
-    maybe_batch as maybe_batch,
-    maybe_batch_join as maybe_batch_join,
-    maybe_shuffle_batch as maybe_shuffle_batch,
-    maybe_shuffle_batch_join as maybe_shuffle_batch_join,
-    shuffle_batch as shuffle_batch,
-    shuffle_batch_join as shuffle_batch_join,
-)
-from weft_io.bucketing import (
-    bucket as bucket,
-    bucket_by_sequence_length as bucket_by_sequence_length,
 )
 from weft_io.bundle.saver_builder import BundleSaverBuilder as BundleSaverBuilder
 from weft_io.checkpoint import reader as _reader
@@ -65,15 +53,35 @@ from weft_io.checkpoint.state import (
     remove_checkpoint as remove_checkpoint,
     update_checkpoint_state as update_checkpoint_state,
 )
-from weft_io.coordinator import (
+from weft_io.coordination.coordinator import (
     Coordinator as Coordinator,
     LooperThread as LooperThread,
 )
-from weft_io.graph_io import write_graph as write_graph
-from weft_io.hook_timers import (
-    SecondOrStepTimer as SecondOrStepTimer,
+from weft_io.coordination.queue_runner import (
+    QueueRunner as QueueRunner,
+    add_queue_runner as add_queue_runner,
+    start_queue_runners as start_queue_runners,
 )
-from weft_io.input_pipeline import (
+from weft_io.graphs.graph_io import write_graph as write_graph
+from weft_io.graphs.meta_graph import (
+    export_meta_graph as export_meta_graph,
+    import_meta_graph as import_meta_graph,
+)
+from weft_io.input.batching import (
+    batch as batch,
+    batch_join as batch_join,
+    maybe_batch as maybe_batch,
+    maybe_batch_join as maybe_batch_join,
+    maybe_shuffle_batch as maybe_shuffle_batch,
+    maybe_shuffle_batch_join as maybe_shuffle_batch_join,
+    shuffle_batch as shuffle_batch,
+    shuffle_batch_join as shuffle_batch_join,
+)
+from weft_io.input.bucketing import (
+    bucket as bucket,
+    bucket_by_sequence_length as bucket_by_sequence_length,
+)
+from weft_io.input.pipeline import (
     input_producer as input_producer,
     limit_epochs as limit_epochs,
     match_filenames_once as match_filenames_once,
@@ -81,21 +89,15 @@ from weft_io.input_pipeline import (
     slice_input_producer as slice_input_producer,
     string_input_producer as string_input_producer,
 )
-from weft_io.meta_graph import (
-    export_meta_graph as export_meta_graph,
-    import_meta_graph as import_meta_graph,
+from weft_io.saving.saver import Saver as Saver
+from weft_io.saving.warm_start import (
+    init_from_checkpoint as init_from_checkpoint,
 )
-from weft_io.queue_runner import (
-    QueueRunner as QueueRunner,
-    add_queue_runner as add_queue_runner,
-    start_queue_runners as start_queue_runners,
-)
-from weft_io.saver import Saver as Saver
 from weft_io.summary.reading import (
     summary_iterator as summary_iterator,
 )
-from weft_io.warm_start import (
-    init_from_checkpoint as init_from_checkpoint,
+from weft_io.training.hook_timers import (
+    SecondOrStepTimer as SecondOrStepTimer,
 )
 
 NewCheckpointReader = _reader.CheckpointReader

@@ -10,9 +10,9 @@ from weft_accelerator.array import DeviceArray
 from weft_accelerator.hardware import Accelerator, accelerator
 from weft_accelerator.memory import stays
 from weft_exec.config import SessionConfig
-from weft_exec.device import Device, register_device
-from weft_exec.resources import Done, ResourceManager
-from weft_graph.device_spec import DeviceSpec
+from weft_exec.devices.device import Device, register_device
+from weft_exec.resources.resources import Done, ResourceManager
+from weft_graph.ir.device_spec import DeviceSpec
 
 TYPE = "ACCEL"
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft_accelerator.memory import DeviceMemory
 from weft_accelerator.worker import Worker
-from weft_exec.resources import Done
+from weft_exec.resources.resources import Done
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ import numpy as np
 from weft_accelerator.device import TYPE, AccelDevice
 from weft_accelerator.memory import DeviceMemory, stays
 from weft_accelerator.variables import DeviceVariable
-from weft_exec.device import Device
+from weft_exec.devices.device import Device
 from weft_exec.executor.context import StepContext
+from weft_exec.kernels.random_counters import here, run_at
 from weft_exec.kernels.registry import (
     Kernel,
     KernelFunction,
@@ -26,10 +27,9 @@ from weft_exec.kernels.registry import (
     kernels_of,
     registered_kernels,
 )
-from weft_exec.random_counters import here, run_at
-from weft_exec.resources import Done, ResourceHandle
-from weft_graph.node import Node
-from weft_graph.op_def import OpDef, lookup_op
+from weft_exec.resources.resources import Done, ResourceHandle
+from weft_graph.ir.node import Node
+from weft_graph.ir.op_def import OpDef, lookup_op
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import compatible_dims, format_dims

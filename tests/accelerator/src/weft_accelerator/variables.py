@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from weft_accelerator.memory import DeviceMemory, stays
-from weft_exec.resources import VariableState
+from weft_exec.resources.resources import VariableState
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from weft_autodiff.training_util import get_or_create_global_step
+from weft_autodiff.optimizers.training_util import get_or_create_global_step
 from weft_graph.ops.control import group
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
 from weft_io.training import MonitoredTrainingSession, StopAtStepHook
 
 

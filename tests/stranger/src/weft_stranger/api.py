@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_graph.builder import out
-from weft_graph.node import Output
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Output
 
 
 def hypot(x: Any, y: Any, name: str | None = None) -> Output:

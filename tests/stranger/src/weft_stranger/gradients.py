@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 
 
 @RegisterGradient("StrangerHypot")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_tensor.shape import Dims, broadcast_dims
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft_exec.cancellation import Cancellation
-from weft_exec.resources import NOT_READY, Done, Resource, Waiters
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
 from weft_tensor import errors
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from weft_autodiff.grads.common import like_shape, sum_to_shape
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
-from weft_graph.builder import constant_of, out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import constant_of, out
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops.array import rank
 
 for _op in (

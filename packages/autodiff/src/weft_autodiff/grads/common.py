@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.builder import constant_of, create, out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import constant_of, create, out
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops.shape_rules import constant_array, normal_axes
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
 
 for _op in ("NoOp", "Assert", "PrintV2", "Timestamp", "PyFunc", "PyFuncStateless"):
     NotDifferentiable(_op)

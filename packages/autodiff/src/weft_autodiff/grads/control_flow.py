@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft_autodiff.gradients.units import made_by_hand
+from weft_autodiff.gradients.values import zeros_for
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
-from weft_autodiff.units import made_by_hand
-from weft_autodiff.values import zeros_for
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
 from weft_graph.ops import control_flow as primitives
 
 for _op in ("LoopCond", "ControlTrigger", "Abort"):

@@ -6,8 +6,8 @@ from typing import Any
 
 from weft_autodiff.grads.common import shape_of
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.builder import out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Node, Output
 
 
 def _register(forward: str, by_input: str, by_filter: str, typed_sizes: bool = False) -> None:

@@ -11,13 +11,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_autodiff.functions import GradientFunction, gradient_function, kinds_of
+from weft_autodiff.gradients.functions import GradientFunction, gradient_function, kinds_of
+from weft_autodiff.gradients.values import (
+    Grad,
+    as_dense,
+    is_trainable,
+    needs_zeros,
+    shape_for,
+    zeros_for,
+)
 from weft_autodiff.registry import RegisterGradient
-from weft_autodiff.values import Grad, as_dense, is_trainable, needs_zeros, shape_for, zeros_for
 from weft_graph.functions.call import call_node
 from weft_graph.functions.function import Function
-from weft_graph.indexed_slices import IndexedSlices
-from weft_graph.node import Node, Output
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Node, Output
 from weft_graph.passes.inline import function_of
 
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from weft_autodiff.grads.common import ints, like_shape
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
-from weft_graph.builder import constant_of, create, out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import constant_of, create, out
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops.shape_rules import constant_array, constant_int
 from weft_tensor import dtypes
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from weft_autodiff.grads.common import conj, matrix_transpose, scalar_like, zeros_like
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.builder import constant_of, out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import constant_of, out
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import linalg
 from weft_tensor import errors
 

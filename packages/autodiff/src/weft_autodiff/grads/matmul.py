@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from weft_autodiff.grads.common import conj, sum_to_shape
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.builder import out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Node, Output
 
 Pair = list[Output | None]
 

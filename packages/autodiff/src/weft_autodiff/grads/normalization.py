@@ -6,8 +6,8 @@ from typing import Any
 
 from weft_autodiff.grads.common import ints, scalar_like
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.builder import create, out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops.windows import channel_axis
 
 Grads = list[Output | None]
@@ -127,7 +127,7 @@ def _backward(node: Node, *grads: Output | None) -> Grads:
 
     The statistics in the reserved inputs count as functions of x in training, as they are.
     """
-    from weft_autodiff.backprop import gradients
+    from weft_autodiff.gradients.backprop import gradients
 
     # Through identities, so that inputs that depend on each other are told apart.
     inputs = [out("Identity", [source]) for source in node.inputs[:5]]
@@ -187,7 +187,7 @@ def _lrn(node: Node, grad: Output) -> Output:
 @RegisterGradient("LRNGrad")
 def _lrn_grad(node: Node, grad: Output) -> Grads:
     """The gradient's gradient, from its formula written as a composition."""
-    from weft_autodiff.backprop import gradients
+    from weft_autodiff.gradients.backprop import gradients
 
     # Through identities, since y depends on x.
     upstream, x, y = sources = [out("Identity", [source]) for source in node.inputs]

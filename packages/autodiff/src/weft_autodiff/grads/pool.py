@@ -6,8 +6,8 @@ from typing import Any
 
 from weft_autodiff.grads.common import scalar_like, shape_of
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.builder import out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Node, Output
 
 
 def _attrs(node: Node, *left_out: str) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any
 from weft_autodiff.grads.common import conj, ints, scalar_like
 from weft_autodiff.grads.reduction import scalar_int
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.builder import out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes
 
 Gradients = list[Output | None]

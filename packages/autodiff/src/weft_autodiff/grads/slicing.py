@@ -6,8 +6,8 @@ import numpy as np
 
 from weft_autodiff.grads.common import sum_to_shape
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
-from weft_graph.builder import constant_of, out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import constant_of, out
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops.shape_rules import constant_array
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType

@@ -5,8 +5,8 @@ from __future__ import annotations
 from weft_autodiff.grads.array import all_axes
 from weft_autodiff.grads.common import conj, ints, matrix_transpose
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.builder import create, out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
 
 
 @RegisterGradient("SparseToDense")

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient
-from weft_graph.builder import convert_to_tensor, out
-from weft_graph.indexed_slices import IndexedSlices
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import resource_state
 from weft_tensor import dtypes
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft_autodiff.registry import NotDifferentiable, RegisterGradient, gradient_source
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import tensor_array as ops
 
 NotDifferentiable("TensorArrayV3")

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_autodiff.optimizers.update_rule import UpdateRuleOptimizer, as_step
-from weft_graph import builder
-from weft_graph.node import Output
+from weft_graph.ir import builder
+from weft_graph.ir.node import Output
 from weft_tensor import dtypes, errors
 
 

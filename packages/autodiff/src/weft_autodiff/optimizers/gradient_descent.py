@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from weft_autodiff.optimizers.update_rule import UpdateRuleOptimizer, cast
-from weft_graph.indexed_slices import IndexedSlices
-from weft_graph.node import Node, Output
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import resource_state, training
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
-from weft_autodiff import slot_creator
-from weft_autodiff.backprop import gradients
-from weft_graph import builder
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices, convert_to_tensor_or_indexed_slices
-from weft_graph.node import Node, Output
+from weft_autodiff.gradients.backprop import gradients
+from weft_autodiff.optimizers import slot_creator
+from weft_graph.ir import builder
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices, convert_to_tensor_or_indexed_slices
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.stacks import get_default_graph, graph_for
 from weft_graph.ops import control, state
-from weft_graph.resource_variable import is_resource_variable
-from weft_graph.stacks import get_default_graph, graph_for
-from weft_graph.variables import Variable, trainable_variables
+from weft_graph.variables.reference import Variable, trainable_variables
+from weft_graph.variables.resource import is_resource_variable
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft_autodiff.optimizers.optimizer import Optimizer
-from weft_graph import builder
-from weft_graph.indexed_slices import IndexedSlices
-from weft_graph.node import Node, Output
+from weft_graph.ir import builder
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import training
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType

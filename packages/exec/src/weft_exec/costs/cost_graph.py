@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from weft_exec.costs.model import CostModel
 from weft_exec.costs.performance import performance_of
-from weft_exec.device import Device
-from weft_graph.node import Node
+from weft_exec.devices.device import Device
+from weft_graph.ir.node import Node
 
 if TYPE_CHECKING:
     from weft_graph import proto

@@ -26,12 +26,12 @@ from weft_exec.costs.signature import (
     signature_of,
 )
 from weft_exec.costs.work import Work
-from weft_exec.device import Device
+from weft_exec.devices.device import Device
 from weft_exec.tracing import NodeRecord
-from weft_graph.device_spec import parse
 from weft_graph.functions.function import Function
 from weft_graph.functions.state import CALLS, callee
-from weft_graph.node import Node, Output
+from weft_graph.ir.device_spec import parse
+from weft_graph.ir.node import Node, Output
 
 ASSUMED_SIZE: Final = 32
 """What a size that is not known statically is taken for, until some have been measured."""

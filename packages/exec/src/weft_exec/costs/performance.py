@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Final, NamedTuple
 
-from weft_exec.device import Device
+from weft_exec.devices.device import Device
 
 
 class DevicePerformance(NamedTuple):

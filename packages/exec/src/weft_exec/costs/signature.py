@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from weft_exec.costs.sizes import words
 from weft_exec.costs.work import Work, work_of
 from weft_graph.functions.state import CALLS
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple, TypeAlias
 
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
 from weft_tensor import dtypes
 
 Dims: TypeAlias = tuple[int, ...]

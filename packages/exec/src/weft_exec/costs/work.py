@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from weft_exec.costs import elements, movement, products
 from weft_exec.costs.sizes import Rule, Sizes
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
 from weft_tensor import errors
 
 _FLOPS: dict[str, Rule] = {**elements.FLOPS, **products.FLOPS, **movement.FLOPS}

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.linear import Gather, Segment, Slots, check_predicate
-from weft_exec.random_counters import current, iteration_tag
+from weft_exec.kernels.random_counters import current, iteration_tag
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.executor.linear import Check, Trace
-    from weft_graph.node import Node
+    from weft_graph.ir.node import Node
 
 
 class Choice:

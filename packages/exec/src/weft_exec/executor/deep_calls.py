@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_exec.executor.quiet import quietly
-from weft_exec.random_counters import here, run_at
+from weft_exec.kernels.random_counters import here, run_at
 from weft_tensor import errors
 
 DEEPEST = 10_000

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from weft_exec.device import Device
+from weft_exec.devices.device import Device
 from weft_exec.executor.entries import ORDER, RECEIVE, SEND, WHOLE, Item, Need, group
 from weft_exec.executor.executable import Executable, Fetch
 from weft_exec.executor.frames import StepPlan
+from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.layout import in_line
 from weft_exec.executor.linear import Segment, Slots, gather
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import updates, variable_of
-from weft_exec.kernel_errors import located, raise_located
 from weft_exec.kernels.registry import Kernel
-from weft_graph.node import Node, Output
-from weft_graph.passes.step_graph import StepGraph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import StepGraph
 from weft_tensor import errors
 
 Placement = Callable[[Node], tuple[Device, Kernel]]

@@ -10,9 +10,9 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.flow_derivation import FlowDerivation, isolate_fetches
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import by_priority
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
+from weft_graph.ir.step_graph import StepGraph
 from weft_graph.passes.flow import Flow, has_control_flow, ordered_by
-from weft_graph.passes.step_graph import StepGraph
 
 
 def derive(

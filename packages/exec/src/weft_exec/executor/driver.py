@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from weft_exec.executor.context import Completion, StepContext
 from weft_exec.executor.entries import RECEIVE, SEND, Entry
 from weft_exec.executor.executable import Executable
+from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.pool import Task, ThreadPool
 from weft_exec.executor.rendezvous import DEAD, Arrival, HandedOver, key_of
 from weft_exec.executor.step import Iteration, StepMachine, Token
-from weft_exec.kernel_errors import located, raise_located
-from weft_exec.random_counters import Executions, needs_counters, run_at
-from weft_exec.resources import Done
-from weft_graph.node import Node
+from weft_exec.kernels.random_counters import Executions, needs_counters, run_at
+from weft_exec.resources.resources import Done
+from weft_graph.ir.node import Node
 from weft_tensor import errors
 
 if TYPE_CHECKING:

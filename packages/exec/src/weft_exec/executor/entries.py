@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.linear import Gather, Instruction, Segment, Slots, slot_range
 from weft_exec.kernels.registry import may_wait
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
 from weft_graph.passes.flow import ALWAYS, Frame, Guard
 from weft_graph.passes.partition import DEPTH
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.resources import Done
+    from weft_exec.resources.resources import Done
 
 Work = tuple[Callable[..., Any], Gather, "int | slice", Sequence[int], Sequence[int], Node]
 """A call, what takes its arguments, where its results go, the slots used and made, and the node."""

@@ -11,8 +11,8 @@ import numpy as np
 
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.step import StepMachine
-from weft_exec.random_counters import in_new_step
-from weft_graph.node import Output
+from weft_exec.kernels.random_counters import in_new_step
+from weft_graph.ir.node import Output
 from weft_tensor import errors
 
 if TYPE_CHECKING:

@@ -32,10 +32,10 @@ from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import updates
 from weft_exec.executor.regions import Regions
 from weft_exec.kernels.registry import Kernel
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import StepGraph, is_back_edge
 from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, ROUTING, SWITCHES
 from weft_graph.passes.flow import Flow, Frame, exclusive
-from weft_graph.passes.step_graph import StepGraph, is_back_edge
 from weft_graph.passes.structure import Structurer
 from weft_tensor import errors
 

@@ -13,9 +13,9 @@ from typing import Any
 from weft_exec.executor.blocks import Choice, WhileLoop, whole
 from weft_exec.executor.entries import Item, Work
 from weft_exec.executor.linear import Gather, Instruction, Segment, gather
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.passes.flow import Frame
-from weft_graph.passes.step_graph import is_back_edge
 from weft_graph.passes.structure import Block, Branch, Loop, Step
 
 Located = tuple[Work, str]

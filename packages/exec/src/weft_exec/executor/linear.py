@@ -13,12 +13,12 @@ from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.kernel_errors import located, raise_located
-from weft_exec.random_counters import needs_counters
+from weft_exec.executor.kernel_errors import located, raise_located
+from weft_exec.kernels.random_counters import needs_counters
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_graph.node import Node
+    from weft_graph.ir.node import Node
 
 Slots = list[Any]
 Gather = Callable[[Slots], Sequence[Any]]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from weft_exec.device import HOST, Device
+from weft_exec.devices.device import HOST, Device
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.derive import derive
 from weft_exec.executor.entries import RECEIVE, Entry
@@ -16,8 +16,8 @@ from weft_exec.executor.linear import Slots
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.step import StepMachine, Token
 from weft_exec.kernels.registry import Kernel, find_kernel
-from weft_exec.resources import Done
-from weft_graph.node import Node
+from weft_exec.resources.resources import Done
+from weft_graph.ir.node import Node
 from weft_graph.passes.partition import Part
 from weft_tensor import errors
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import ordered_by
 

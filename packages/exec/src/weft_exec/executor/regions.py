@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from weft_exec.executor.overlap import Overlap
 from weft_exec.kernels.registry import Kernel
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
 from weft_graph.passes.flow import Flow, Frame
 
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from weft_exec.cancellation import Cancellation
-from weft_exec.resources import Done
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.resources import Done
 from weft_tensor import errors
 
 if TYPE_CHECKING:

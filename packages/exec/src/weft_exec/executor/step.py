@@ -33,7 +33,7 @@ from weft_exec.executor.entries import (
 )
 from weft_exec.executor.frames import FramePlan, StepPlan
 from weft_exec.executor.linear import Slots, check_predicate
-from weft_exec.random_counters import iteration_tag
+from weft_exec.kernels.random_counters import iteration_tag
 from weft_tensor import errors
 
 _ALIVE = -1

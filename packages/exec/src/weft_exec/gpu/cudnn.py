@@ -20,7 +20,7 @@ import numpy as np
 from weft_graph.ops.windows import channel_axis
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
     from weft_exec.kernels.conv import _Convolution
 
 _log = logging.getLogger("weft")

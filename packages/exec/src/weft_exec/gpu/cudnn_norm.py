@@ -16,7 +16,7 @@ from weft_exec.gpu.cudnn import Cudnn, Sizes, element_type, library_of
 from weft_graph.ops.windows import channel_axis
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
 
 _FLOAT = np.dtype(np.float32)
 

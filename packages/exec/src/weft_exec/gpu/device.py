@@ -6,9 +6,9 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from weft_exec.config import SessionConfig
-from weft_exec.device import Device, register_device
-from weft_exec.resources import Done, ResourceManager
-from weft_graph.device_spec import DeviceSpec
+from weft_exec.devices.device import Device, register_device
+from weft_exec.resources.resources import Done, ResourceManager
+from weft_graph.ir.device_spec import DeviceSpec
 from weft_tensor import errors
 
 TYPE: Final = "GPU"

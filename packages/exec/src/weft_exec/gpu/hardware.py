@@ -26,7 +26,7 @@ import numpy as np
 
 from weft_exec.gpu.allocator import GpuAllocator
 from weft_exec.gpu.worker import Worker
-from weft_exec.resources import Done
+from weft_exec.resources.resources import Done
 
 
 class _Held:

@@ -23,13 +23,13 @@ from weft_exec.kernels.registry import (
     kernel,
     kernels_of,
 )
-from weft_graph.op_def import OpDef, lookup_op
+from weft_graph.ir.op_def import OpDef, lookup_op
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 F = TypeVar("F", bound=Callable[..., Any])
 Types = Mapping[str, Sequence[str]]

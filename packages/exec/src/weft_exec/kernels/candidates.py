@@ -12,12 +12,12 @@ import numpy as np
 from weft_exec.kernels import philox
 from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources import Resource
+from weft_exec.resources.resources import Resource
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 Array = np.ndarray[Any, Any]
 

@@ -19,8 +19,8 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import num_elements
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node, Output
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node, Output
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]

@@ -14,14 +14,14 @@ import numpy as np
 
 from weft_exec.kernels.printing import summarize
 from weft_exec.kernels.registry import ANY_DEVICE, KernelFunction, kernel
-from weft_exec.resources import Resource
+from weft_exec.resources.resources import Resource
 from weft_graph.ops.control import py_function_of
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _log = logging.getLogger("weft")
 
@@ -190,7 +190,7 @@ def _from_python(value: Any, dtype: DType, position: int) -> Any:
             )
         # A copy, because the function may keep the array and write to it later.
         return np.array(value)
-    from weft_graph.constants import to_array
+    from weft_graph.ir.constants import to_array
 
     return to_array(value, dtype)
 

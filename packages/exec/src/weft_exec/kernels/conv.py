@@ -35,8 +35,8 @@ from weft_graph.ops.windows import pairs, slide, spatial_axes, window_extent
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 
 class _Convolution:

@@ -11,8 +11,8 @@ from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 
 def _filled(function: Function) -> KernelFactory:

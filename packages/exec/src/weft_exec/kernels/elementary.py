@@ -23,8 +23,8 @@ from weft_exec.kernels.common import (
 from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _NUMPY: dict[str, Function] = {
     "Exp": np.exp,

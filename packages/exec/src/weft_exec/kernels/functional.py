@@ -15,22 +15,22 @@ from weft_exec.executor import deep_calls
 from weft_exec.executor.derive import derive
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
+from weft_exec.kernels.random_counters import in_call
 from weft_exec.kernels.registry import Kernel, KernelFunction, find_kernel, kernel
 from weft_exec.passes.fold import fold_constants
-from weft_exec.random_counters import in_call
-from weft_graph.device_spec import DeviceSpec
 from weft_graph.functions.function import Function
 from weft_graph.functions.state import CALLS
-from weft_graph.graph import Graph
+from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.graph import Graph
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.inline import function_of, inline_calls
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
     from weft_exec.executor.linear import Check, Segment, Trace
-    from weft_graph.node import Node
+    from weft_graph.ir.node import Node
 
 
 class Body:

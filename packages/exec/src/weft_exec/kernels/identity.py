@@ -12,8 +12,8 @@ from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 
 @kernel(

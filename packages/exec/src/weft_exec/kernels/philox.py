@@ -7,7 +7,7 @@ op reads the 64-bit words w[0], w[1], ... that `Philox(key, counter=(0, 0, e, t)
 gives: NumPy increments the counter before each block, so w[4j .. 4j+3] is the block of the counter
 (j + 1, 0, e, t). The tag t is 0 outside of loops, i in iteration i of a loop, and in a loop within
 a loop t' · 0x9E3779B97F4A7C15 + i mod 2⁶⁴, where t' is the tag around; see
-`weft_exec.random_counters`. A stateless op has the key `seed` and e = t = 0.
+`weft_exec.kernels.random_counters`. A stateless op has the key `seed` and e = t = 0.
 
 From words to numbers, n of them:
 
@@ -37,8 +37,8 @@ from typing import Any
 
 import numpy as np
 
-from weft_exec.random_counters import next_counter
-from weft_exec.resources import Resource
+from weft_exec.kernels.random_counters import next_counter
+from weft_exec.resources.resources import Resource
 from weft_tensor import dtypes, errors
 
 Array = np.ndarray[Any, Any]

@@ -22,8 +22,8 @@ from weft_graph.ops.windows import slide
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _BLOCK_BYTES = 1 << 20
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from weft_graph.registry import Registry
+from weft_graph.ir.registry import Registry
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 ANY_DEVICE: Final = "*"
 """In place of a device type: for kernels that hand values on without looking at them."""

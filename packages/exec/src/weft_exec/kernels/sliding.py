@@ -12,7 +12,7 @@ from weft_exec.kernels.common import new_array
 from weft_graph.ops.windows import channel_axis
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
 
 Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources import ResourceHandle
-from weft_exec.tensor_arrays import BoundedStack, Stack
+from weft_exec.resources.resources import ResourceHandle
+from weft_exec.resources.tensor_arrays import BoundedStack, Stack
 from weft_graph.ops.stack import producer
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _DEVICES = ("CPU", "GPU")
 

@@ -12,7 +12,7 @@ import numpy as np
 from weft_exec.kernels import scatter
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources import (
+from weft_exec.resources.resources import (
     NOT_READY,
     Done,
     Resource,
@@ -24,9 +24,9 @@ from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims, is_fully_defined
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
     from weft_exec.executor.context import StepContext
-    from weft_graph.node import Node
+    from weft_graph.ir.node import Node
 
 Array = np.ndarray[Any, Any]
 _DEVICES = ("CPU", "GPU")

@@ -9,15 +9,15 @@ import numpy as np
 
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources import ResourceHandle
-from weft_exec.tensor_arrays import TensorArrayState
+from weft_exec.resources.resources import ResourceHandle
+from weft_exec.resources.tensor_arrays import TensorArrayState
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims, is_fully_defined, merge_dims
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _DEVICES = ("CPU", "GPU")
 

@@ -15,13 +15,13 @@ import numpy as np
 
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
-from weft_exec.resources import ResourceHandle, VariableState
+from weft_exec.resources.resources import ResourceHandle, VariableState
 from weft_graph.ops.training import UpdateRule, op_type, op_types
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 Array = Any
 """An array of the device's module, flat, of the variable's element type."""

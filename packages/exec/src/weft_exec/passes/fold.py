@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from weft_exec.device import Device
+from weft_exec.devices.device import Device
 from weft_exec.executor.quiet import quietly
 from weft_exec.kernels.registry import find_kernel
-from weft_graph.device_spec import DeviceSpec
-from weft_graph.node import Node
-from weft_graph.op_def import lookup_op
+from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.node import Node
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ops.control_flow import ROUTING
-from weft_graph.passes.step_graph import StepGraph
 from weft_tensor.dtypes import string
 from weft_tensor.shape import num_elements
 

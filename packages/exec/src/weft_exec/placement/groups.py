@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from weft_exec.config import SessionConfig
-from weft_exec.device import Device
+from weft_exec.devices.device import Device
 from weft_exec.kernels.registry import find_kernel, kernels_of
-from weft_graph.device_spec import DeviceSpec
 from weft_graph.functions.state import CALLS
-from weft_graph.node import Node, Output
+from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops.control_flow import ROUTING
 from weft_tensor import dtypes, errors
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from weft_exec.config import SessionConfig
-from weft_exec.device import Device
+from weft_exec.devices.device import Device
 from weft_exec.kernels.registry import Kernel, find_kernel
 from weft_exec.placement.groups import Groups
 from weft_exec.placement.report import PlacementReport
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 
 if TYPE_CHECKING:

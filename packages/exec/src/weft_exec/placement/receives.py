@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from weft_exec.placement.simulation import Crossing
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import Flow
 from weft_graph.passes.waiting import MayWait, Waiting

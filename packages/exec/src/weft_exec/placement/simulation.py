@@ -19,15 +19,15 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from weft_exec.costs import CostModel
-from weft_exec.device import Device
+from weft_exec.devices.device import Device
 from weft_exec.placement import report as why
 from weft_exec.placement.groups import Group, Groups
 from weft_exec.placement.report import NodePlacement, PlacementReport
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ops.control_flow import ENTERS, EXITS
 from weft_graph.passes.flow import needs_of
 from weft_graph.passes.partition import goes_along, is_anywhere
-from weft_graph.passes.step_graph import is_back_edge
 from weft_tensor import errors
 
 _GRAIN: Final = 4

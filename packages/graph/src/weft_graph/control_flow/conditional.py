@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft_graph import nest
-from weft_graph.builder import convert_to_tensor
 from weft_graph.control_flow.context import CondContext, Conditional, current_context
 from weft_graph.control_flow.structure import Rebuild, check_arrays, flatten, unpacked
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.stacks import graph_for
 from weft_graph.ops import (
     casting,
     comparison,
@@ -19,7 +20,6 @@ from weft_graph.ops import (
     identity,
     reduction,
 )
-from weft_graph.stacks import graph_for
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims
 

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import control_flow as primitives
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_graph.graph import Graph
+    from weft_graph.ir.graph import Graph
 
 Recall = Callable[["ControlFlowContext", Output], "Output | None"]
 
@@ -333,7 +333,7 @@ class WhileContext(ControlFlowContext):
     def _bring_in_control(self, node: Node) -> Node:
         found = self._controls.get(node)
         if found is None:
-            from weft_graph.builder import constant
+            from weft_graph.ir.builder import constant
 
             with self.outside(self.graph.scopes.name_prefix):
                 around = self.outer.capture_control(node) if self.outer is not None else node

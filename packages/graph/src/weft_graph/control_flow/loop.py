@@ -6,15 +6,15 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_graph import nest
-from weft_graph.builder import convert_to_tensor
 from weft_graph.control_flow.context import WhileContext, current_context
 from weft_graph.control_flow.structure import check_arrays, flatten, unpacked
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.node import Output
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.ir.node import Output
 from weft_graph.ops import array, comparison, control_flow as primitives, identity
-from weft_graph.tensor_array import TensorArray
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
 
@@ -109,7 +109,7 @@ def _positive(parallel_iterations: Any) -> int:
 
 
 def _graph_of(structure: Any) -> Graph:
-    from weft_graph.stacks import get_default_graph, graph_for
+    from weft_graph.ir.stacks import get_default_graph, graph_for
 
     for leaf in nest.flatten(structure):
         graph = getattr(leaf, "graph", None)

@@ -18,12 +18,12 @@ from weft_graph.control_flow.context import (
     WhileContext,
     is_constant_enter,
 )
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_graph.graph import Graph
+    from weft_graph.ir.graph import Graph
 
 LOOP, LOWER, UPPER = range(3)
 """Kinds of contexts: a loop, and the branches taken when False and when True."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_graph import nest
-from weft_graph.builder import convert_to_tensor
-from weft_graph.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.node import Output
+from weft_graph.control_flow.tensor_array import TensorArray, rebuild
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.ir.node import Output
 from weft_graph.ops import identity
-from weft_graph.tensor_array import TensorArray, rebuild
 from weft_tensor import errors
 
 Rebuild = Callable[[Sequence[Output]], Any]

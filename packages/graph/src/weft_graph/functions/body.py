@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from weft_graph import builder, stacks
-from weft_graph.collections_keys import GraphKeys
 from weft_graph.functions.state import is_handle, origin
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
-from weft_graph.op_def import lookup_op
-from weft_graph.scopes import BuildScopes, ControlScope
+from weft_graph.ir import builder, stacks
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.scopes import BuildScopes, ControlScope
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
 if TYPE_CHECKING:
-    from weft_graph.op_def import ArgDef, OpDef
+    from weft_graph.ir.op_def import ArgDef, OpDef
 
 _OF_VARIABLES = frozenset(
     {
@@ -101,7 +101,7 @@ class FunctionGraph(Graph):
             self._share_with(outer)
 
     def _share_with(self, outer: Graph) -> None:
-        from weft_graph.variable_scope import _stores_of
+        from weft_graph.variables.scope import _stores_of
 
         self.seed = outer.seed
         self.functions = outer.functions

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph import builder, stacks
 from weft_graph.control_flow.context import check_visible, current_context
-from weft_graph.func_attr import NameAttrs
 from weft_graph.functions import saved, state
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.copying import BodyCopy
 from weft_graph.functions.function import Declaration, Function, scope_name
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
+from weft_graph.ir import builder, stacks
+from weft_graph.ir.func_attr import NameAttrs
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import identity
 from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims

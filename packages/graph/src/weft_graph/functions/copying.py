@@ -7,15 +7,15 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from weft_graph import builder
 from weft_graph.control_flow.context import ControlFlowContext, current_context
 from weft_graph.control_flow.records import records_of, restore
-from weft_graph.device_spec import parse
 from weft_graph.functions.function import Function
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
+from weft_graph.ir import builder
+from weft_graph.ir.device_spec import parse
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import ordered
 from weft_graph.ops.control_flow import MERGES
-from weft_graph.passes.step_graph import ordered
 
 Stand = Callable[[Node, Sequence[Output]], "Sequence[Output] | None"]
 """From a node and its inputs in the copy: what stands for its outputs there, or None for a copy."""

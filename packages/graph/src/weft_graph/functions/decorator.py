@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph import builder, nest, stacks
+from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import add_call, can_be_called_in
 from weft_graph.functions.function import Function
 from weft_graph.functions.trace import ArgumentSpec, Package, placeholders, trace
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.node import Output
-from weft_graph.tensor_array import TensorArray
-from weft_graph.variable_base import Variable
+from weft_graph.ir import builder, nest, stacks
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.variables.base import Variable
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, format_dims
 

@@ -6,15 +6,15 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_graph import stacks
-from weft_graph.builder import convert_to_tensor
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import add_call, call_node
 from weft_graph.functions.decorator import _name_of
 from weft_graph.functions.function import Declaration, Function
 from weft_graph.functions.trace import Package, trace
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.func_attr import NameAttrs
 from weft_graph.functions import state
-from weft_graph.node import Node, Output
-from weft_graph.passes.step_graph import ordered, reachable
+from weft_graph.ir.func_attr import NameAttrs
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import ordered, reachable
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
@@ -262,7 +262,7 @@ class Function:
     @cached_property
     def definition(self) -> Any:
         """The function as a `FunctionDef` message."""
-        from weft_graph.functions.writer import function_to_def
+        from weft_graph.messages.function_writer import function_to_def
 
         return function_to_def(self)
 

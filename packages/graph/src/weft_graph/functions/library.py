@@ -50,7 +50,7 @@ class Library(dict[str, Any]):
         return self[name] if name in self else default  # noqa: SIM401 - entries are read here
 
     def _read(self, name: str, definition: Any) -> Function:
-        from weft_graph.functions.reader import function_from_def
+        from weft_graph.messages.function_reader import function_from_def
 
         if name in self._reading:
             raise errors.InternalError(f"the function {name!r} is being read already")

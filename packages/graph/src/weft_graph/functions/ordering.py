@@ -11,8 +11,8 @@ from collections.abc import Hashable, Sequence
 
 from weft_graph.control_flow.context import CondContext, ControlFlowContext, WhileContext, home_of
 from weft_graph.functions import state
-from weft_graph.graph import Graph
-from weft_graph.node import Node
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node
 from weft_graph.ops import control_flow as primitives
 
 _WORLD = "world"

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from weft_graph.builder import constant_of
-from weft_graph.constants import to_array
 from weft_graph.control_flow.context import CondContext, context_of
 from weft_graph.functions import state
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import constant_of
+from weft_graph.ir.constants import to_array
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import control_flow as primitives, identity
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops.control_flow import ROUTING
 from weft_tensor import dtypes
 

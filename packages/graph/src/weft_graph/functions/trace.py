@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_graph import builder, nest, stacks
 from weft_graph.control_flow.context import context_of
 from weft_graph.control_flow.structure import like
+from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.functions import saved
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import why_not_a_node
 from weft_graph.functions.function import Function
 from weft_graph.functions.ordering import ends_of_effects, order_effects
-from weft_graph.graph import Graph
-from weft_graph.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.node import Node, Output
+from weft_graph.ir import builder, nest, stacks
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import identity
-from weft_graph.tensor_array import TensorArray
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims

@@ -8,16 +8,16 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft_graph import nest, stacks
-from weft_graph.builder import convert_to_tensor
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.node import Output
-from weft_graph.variable_scope import VariableScope, get_variable, variable_scope
+from weft_graph.ir import nest, stacks
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.node import Output
+from weft_graph.variables.scope import VariableScope, get_variable, variable_scope
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
 
 if TYPE_CHECKING:
-    from weft_graph.graph import Graph
+    from weft_graph.ir.graph import Graph
 
 _numbers: weakref.WeakKeyDictionary[Graph, dict[str, int]] = weakref.WeakKeyDictionary()
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_graph import nn
-from weft_graph.builder import out
-from weft_graph.initializers import zeros_initializer
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer, layout_of, padding_of, sizes
-from weft_graph.node import Output
 from weft_graph.ops import array
 from weft_graph.ops.windows import channel_axis, slide, spatial_axes, window_extent
+from weft_graph.variables.initializers import zeros_initializer
 from weft_tensor import errors
 from weft_tensor.shape import TensorShape, as_dims, format_dims
 

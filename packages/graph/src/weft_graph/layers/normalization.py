@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_graph import nn, stacks
-from weft_graph.builder import convert_to_tensor, out
-from weft_graph.initializers import ones_initializer, zeros_initializer
+from weft_graph import nn
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.layers.core import smart_cond, static_bool
-from weft_graph.node import Output
 from weft_graph.ops import array, casting
 from weft_graph.ops.shape_rules import normal_axes
+from weft_graph.variables.initializers import ones_initializer, zeros_initializer
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape, as_dims, format_dims
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from weft_graph import stacks
-from weft_graph.builder import convert_to_tensor, out
-from weft_graph.collections_keys import GraphKeys, add_to_collections
-from weft_graph.node import Output
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.collections_keys import GraphKeys, add_to_collections
+from weft_graph.ir.node import Output
+from weft_graph.nn.weights import match_ranks, required_broadcast, spread
 from weft_graph.ops import array, casting, identity, state
 from weft_graph.ops.reduction import reduce_sum
-from weft_graph.variable_scope import variable_scope
-from weft_graph.variables import Variable
-from weft_graph.weights import match_ranks, required_broadcast, spread
+from weft_graph.variables.reference import Variable
+from weft_graph.variables.scope import variable_scope
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims, merge_dims
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_graph import stacks
-from weft_graph.builder import convert_to_tensor, out
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
 from weft_graph.metrics.base import (
     Metric,
     accumulate,
@@ -15,12 +16,11 @@ from weft_graph.metrics.base import (
     weighted,
 )
 from weft_graph.metrics.counts import share
-from weft_graph.node import Output
+from weft_graph.nn.weights import match_ranks
 from weft_graph.ops import array, casting, linalg
 from weft_graph.ops.reduction import reduce_any, reduce_max, reduce_sum
 from weft_graph.ops.search import top_k
-from weft_graph.variable_scope import variable_scope
-from weft_graph.weights import match_ranks
+from weft_graph.variables.scope import variable_scope
 from weft_tensor import dtypes, errors
 
 

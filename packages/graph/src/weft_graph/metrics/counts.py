@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft_graph.builder import out
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Output
 from weft_graph.metrics.base import (
     Metric,
     accumulate,
@@ -15,10 +16,9 @@ from weft_graph.metrics.base import (
     metric_variable,
     weighted,
 )
-from weft_graph.node import Output
 from weft_graph.ops import casting
 from weft_graph.ops.reduction import reduce_sum
-from weft_graph.variable_scope import variable_scope
+from weft_graph.variables.scope import variable_scope
 from weft_tensor import dtypes
 
 

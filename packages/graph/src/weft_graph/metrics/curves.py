@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, out
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
 from weft_graph.metrics.base import Metric, accumulate, collect, current, metric_variable, weighted
 from weft_graph.metrics.counts import share
-from weft_graph.node import Output
 from weft_graph.ops import array, casting
 from weft_graph.ops.reduction import argmax, argmin, reduce_sum
-from weft_graph.variable_scope import variable_scope
-from weft_graph.variables import Variable
+from weft_graph.variables.reference import Variable
+from weft_graph.variables.scope import variable_scope
 from weft_tensor import dtypes, errors
 
 _KINDS = {

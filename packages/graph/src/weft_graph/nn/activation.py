@@ -5,9 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, out
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope, static_number
-from weft_graph.node import Output
 from weft_graph.ops import array, casting, elementary, nn, reduction
 from weft_tensor import dtypes, errors
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, out
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
-from weft_graph.node import Output
 from weft_graph.ops import array, conv, layout, pool
 from weft_graph.ops.conv import expand
 from weft_graph.ops.windows import channel_axis, spatial_axes

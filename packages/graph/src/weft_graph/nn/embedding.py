@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from weft_graph import stacks
-from weft_graph.builder import convert_to_tensor, create, out
-from weft_graph.indexed_slices import SparseTensor
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
-from weft_graph.node import Output
 from weft_graph.ops import array, casting, gather, reduction, segments
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import merge_dims

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, out
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
 from weft_graph.nn.cross_entropy import sigmoid_cross_entropy_with_logits
 from weft_graph.nn.embedding import embedding_lookup
 from weft_graph.nn.scope import scope
-from weft_graph.node import Output
 from weft_graph.ops import array, candidates, casting, identity, nn, reduction
 from weft_tensor import dtypes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from weft_graph import stacks
+from weft_graph.ir import stacks
 
 
 def scope(name: str | None, default: str) -> AbstractContextManager[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.builder import (
+from weft_graph.ir.builder import (
     constant as constant,
     constant_of,
     convert_to_tensor,
@@ -19,9 +19,9 @@ from weft_graph.builder import (
     out,
     register_tensor_conversion_function,
 )
-from weft_graph.constant_value import constant_value_as_dims, partial_value
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.constant_value import constant_value_as_dims, partial_value
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.gather import (
     batch_gather as batch_gather,
     dynamic_partition as dynamic_partition,
@@ -441,7 +441,7 @@ def shape_internal(
     input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32
 ) -> Output:
     """`shape`; with `optimize` a static shape gives a constant."""
-    from weft_graph.indexed_slices import is_sparse
+    from weft_graph.ir.indexed_slices import is_sparse
 
     wanted = dtypes.as_dtype(out_type)
     if is_sparse(input):
@@ -461,7 +461,7 @@ def shape_n(
 
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Output:
     """The number of elements: an integer of rank 0, a constant where the shape is static."""
-    from weft_graph.indexed_slices import is_sparse
+    from weft_graph.ir.indexed_slices import is_sparse
 
     wanted = dtypes.as_dtype(out_type)
     if is_sparse(input):
@@ -476,7 +476,7 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> O
 
 def rank(input: Any, name: str | None = None) -> Output:
     """The rank: int32, rank 0, a constant where it is static."""
-    from weft_graph.indexed_slices import is_sparse
+    from weft_graph.ir.indexed_slices import is_sparse
 
     if is_sparse(input):
         return out("Size", [input.dense_shape], {"out_type": dtypes.int32}, name)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from weft_graph.builder import create
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import create
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.random_seed import get_seed
 from weft_graph.ops.shape_rules import merge_size, with_rank
-from weft_graph.random_seed import get_seed
 from weft_tensor import errors
 from weft_tensor.shape import Dims
 

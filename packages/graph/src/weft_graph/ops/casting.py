@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.builder import convert_to_tensor, out
-from weft_graph.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops import shape_rules
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType

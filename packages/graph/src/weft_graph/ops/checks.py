@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.builder import constant_of, convert_to_tensor, out
-from weft_graph.constant_value import constant_value
-from weft_graph.indexed_slices import SparseTensor
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import constant_of, convert_to_tensor, out
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import array, control
 from weft_graph.ops.identity import ensure_shape as ensure_shape
-from weft_graph.stacks import get_default_graph
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dimension, format_dims

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.builder import constant_of, convert_to_tensor, out
-from weft_graph.node import Output
+from weft_graph.ir.builder import constant_of, convert_to_tensor, out
+from weft_graph.ir.node import Output
 from weft_graph.ops import shape_rules
 from weft_graph.ops.arithmetic import pair
 from weft_tensor import errors

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from weft_graph import stacks
-from weft_graph.builder import convert_to_tensor, create, out
-from weft_graph.indexed_slices import (
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.indexed_slices import (
     IndexedSlices,
     SparseTensor,
     convert_to_tensor_or_indexed_slices,
 )
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import scalar, unchanged
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims

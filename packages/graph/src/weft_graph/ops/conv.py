@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, out
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.windows import (
     channel_axis,
     check_attrs,
@@ -67,7 +67,7 @@ def _conv_rule(op: str, depthwise: bool = False) -> Any:
 
 
 def _sizes(value: Output) -> Dims:
-    from weft_graph.constant_value import constant_value_as_dims
+    from weft_graph.ir.constant_value import constant_value_as_dims
 
     return constant_value_as_dims(value)
 

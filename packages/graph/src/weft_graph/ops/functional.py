@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph import stacks
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir import stacks
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_tensor import errors
 from weft_tensor.shape import Dims
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, create, out
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops.shape_rules import unchanged
-from weft_graph.stacks import get_default_graph
 from weft_tensor.shape import Dims, merge_dims
 
 # ------------------------------------------------------------------------------ shape rules
@@ -68,7 +68,7 @@ register_op(
 
 
 def _dense(value: Any) -> Any:
-    from weft_graph.indexed_slices import IndexedSlices
+    from weft_graph.ir.indexed_slices import IndexedSlices
 
     return convert_to_tensor(value) if isinstance(value, IndexedSlices) else value
 

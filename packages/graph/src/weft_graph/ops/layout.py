@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.builder import constant_of, convert_to_tensor, out
-from weft_graph.constant_value import partial_value
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import constant_of, convert_to_tensor, out
+from weft_graph.ir.constant_value import partial_value
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import (
     constant_array,
     merge_size,

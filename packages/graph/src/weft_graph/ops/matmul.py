@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, out
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops import shape_rules
 from weft_graph.ops.arithmetic import pair
 from weft_graph.ops.contraction import einsum as einsum, tensordot as tensordot

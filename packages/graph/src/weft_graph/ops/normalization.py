@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, create, out
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import merge_size, merged, with_rank
 from weft_graph.ops.windows import channel_axis
 from weft_tensor import errors
@@ -163,7 +163,7 @@ def fused_batch_norm(
     if mean is None or variance is None:
         import numpy as np
 
-        from weft_graph.builder import constant_of
+        from weft_graph.ir.builder import constant_of
 
         empty = constant_of(np.empty(0, scale.dtype.base_dtype.numpy))
     node = create(

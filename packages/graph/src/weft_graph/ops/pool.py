@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, create, out
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.conv import expand
 from weft_graph.ops.windows import require_rank, slide_dims
 from weft_tensor import errors
@@ -77,7 +77,7 @@ def _avg_grad_rule(op: str) -> Any:
     """Inputs (orig_input_shape, grad) to that shape."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
-        from weft_graph.constant_value import constant_value_as_dims
+        from weft_graph.ir.constant_value import constant_value_as_dims
 
         rank = len(node.attrs["data_format"])
         sizes = constant_value_as_dims(node.inputs[0])

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from weft_graph import stacks
-from weft_graph.builder import convert_to_tensor, out
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.random_seed import get_seed
 from weft_graph.ops.shape_rules import unchanged, with_rank
-from weft_graph.random_seed import get_seed
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims
 
@@ -23,7 +23,7 @@ from weft_tensor.shape import Dims, TensorShape, as_dims
 
 
 def _from_shape(node: NodeSpec) -> Sequence[Dims]:
-    from weft_graph.constant_value import constant_value_as_dims
+    from weft_graph.ir.constant_value import constant_value_as_dims
 
     return (constant_value_as_dims(node.inputs[0]),)
 

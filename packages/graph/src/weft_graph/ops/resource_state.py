@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, create, out
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import scalar
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -349,7 +349,7 @@ def current_container(container: str | None = None) -> str:
     """`container`, or else that of the innermost `Graph.container` block; "" for the default."""
     if container:
         return container
-    from weft_graph import stacks
+    from weft_graph.ir import stacks
 
     return getattr(stacks.get_default_graph().scopes, "container", "")
 

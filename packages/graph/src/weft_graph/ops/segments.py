@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import out
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops import shape_rules
 from weft_tensor import errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims
@@ -208,7 +208,7 @@ def unsorted_segment_min(
 
 def _sizes(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Output, Output, Output]:
     """Data, sums of the segments, and how many elements each has, at least 1."""
-    from weft_graph.builder import convert_to_tensor
+    from weft_graph.ir.builder import convert_to_tensor
 
     value, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
     total = out("UnsortedSegmentSum", [value, ids, num_segments])

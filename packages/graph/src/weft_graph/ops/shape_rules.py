@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, ShapeRule
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, ShapeRule
 from weft_tensor import errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
 
@@ -202,7 +202,7 @@ def constant_array(value: Output) -> Array | None:
     if value.node.type == "Const":
         array: Array = value.node.attrs["value"]
         return array
-    from weft_graph.constant_value import constant_value
+    from weft_graph.ir.constant_value import constant_value
 
     return constant_value(value)
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft_graph.builder import constant_of, convert_to_tensor, create, out
-from weft_graph.constant_value import constant_value_as_dims, partial_value
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.ir.constant_value import constant_value_as_dims, partial_value
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dimension, Dims, compatible_dims, format_dims
 

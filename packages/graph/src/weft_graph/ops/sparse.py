@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.builder import constant_of, convert_to_tensor, create, out
-from weft_graph.constant_value import constant_value_as_dims
-from weft_graph.indexed_slices import SparseTensor
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.ir.constant_value import constant_value_as_dims
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import check_inner, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, as_dims, format_dims, merge_dims

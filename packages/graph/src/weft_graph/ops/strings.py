@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, create, out
-from weft_graph.indexed_slices import SparseTensor
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import constant_array, normal_axes, scalar, unchanged, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims

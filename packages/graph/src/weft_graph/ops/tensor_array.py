@@ -1,4 +1,4 @@
-"""Arrays of tensors that one step writes and reads; `weft_graph.tensor_array` is their public face.
+"""Arrays that one step writes and reads; `weft_graph.control_flow.tensor_array` shows them.
 
 Each op that changes an array or looks at it takes the `flow` that the last change gave, a float32
 of rank 0 whose value means nothing: it is what puts them in order.
@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import create, out
-from weft_graph.constant_value import constant_value_as_dims
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.constant_value import constant_value_as_dims
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import (
     constant_array,
     constant_int,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from weft_graph.builder import create
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, ShapeRule, register_op
+from weft_graph.ir.builder import create
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, ShapeRule, register_op
 from weft_graph.ops.resource_state import checked_dims
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims

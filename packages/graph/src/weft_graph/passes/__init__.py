@@ -5,9 +5,9 @@ copy with a reason for each change, keeps names and semantics, and takes time ne
 number of nodes.
 """
 
+from weft_graph.ir.step_graph import StepGraph
 from weft_graph.passes.cse import eliminate_common_subexpressions
 from weft_graph.passes.prune import prune
 from weft_graph.passes.simplify import simplify
-from weft_graph.passes.step_graph import StepGraph
 
 __all__ = ["StepGraph", "eliminate_common_subexpressions", "prune", "simplify"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft_graph.device_spec import DeviceSpec
-from weft_graph.node import Output
-from weft_graph.op_def import register_op
-from weft_graph.transfers import LOSSY
+from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import register_op
+from weft_graph.ir.transfers import LOSSY
 from weft_tensor import dtypes
 
 TRUNCATE = "_TruncateMantissa"

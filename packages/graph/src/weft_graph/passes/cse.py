@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.node import Node
-from weft_graph.passes.step_graph import StepGraph
+from weft_graph.ir.node import Node
+from weft_graph.ir.step_graph import StepGraph
 
 _LARGEST_COMPARED = 1 << 16
 

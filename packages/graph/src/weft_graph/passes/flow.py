@@ -12,7 +12,8 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ops.control_flow import (
     ENTERS,
     EXITS,
@@ -21,7 +22,6 @@ from weft_graph.ops.control_flow import (
     ROUTING,
     SWITCHES,
 )
-from weft_graph.passes.step_graph import is_back_edge
 from weft_tensor import errors
 
 Atom = tuple[Any, int]

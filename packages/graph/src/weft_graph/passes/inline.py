@@ -15,16 +15,16 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from weft_graph.device_spec import parse
 from weft_graph.functions.function import Function
 from weft_graph.functions.state import CALLS, is_private
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
-from weft_graph.op_def import lookup_op
+from weft_graph.ir.device_spec import parse
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.step_graph import StepGraph, ordered, reachable
 from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, SWITCHES
 from weft_graph.passes.flow import Flow, has_control_flow, is_free
 from weft_graph.passes.keeping import Keeping, Waits
-from weft_graph.passes.step_graph import StepGraph, ordered, reachable
 from weft_tensor import errors
 
 

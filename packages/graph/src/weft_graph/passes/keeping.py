@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from weft_graph.functions import state
 from weft_graph.functions.function import Function
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
 
 LARGE_BODY = 200
 """Nodes, those of functions that it calls included; smaller bodies always take the calls' place."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes
 
 BytesOf = Callable[[Output], int]

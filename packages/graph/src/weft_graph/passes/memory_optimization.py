@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
+from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.passes.flow import Flow
 from weft_graph.passes.memory import BytesOf, Room, estimate_memory, static_bytes
 from weft_graph.passes.memory_order import ordered_for_memory
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.recompute import Recompute, recompute
-from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_tensor import errors
 
 _RECOMPUTES = frozenset({"MANUAL", "HEURISTICS", "RECOMPUTATION_HEURISTICS"})

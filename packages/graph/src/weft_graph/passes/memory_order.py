@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Sequence
 
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.passes.flow import has_control_flow, needs_of
 from weft_graph.passes.memory import BytesOf, MemoryEstimate, Values, estimate_memory, static_bytes
 

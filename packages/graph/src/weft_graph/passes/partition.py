@@ -15,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
-from weft_graph.op_def import lookup_op, register_op
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import lookup_op, register_op
+from weft_graph.ir.step_graph import StepGraph, is_back_edge
 from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, ROUTING
 from weft_graph.passes.compression import EXTEND, TRUNCATE, Lossy, nothing_is_lossy
 from weft_graph.passes.flow import GUARD, Flow, Frame, Guard, is_free, needs_of, ordered_by
-from weft_graph.passes.step_graph import StepGraph, is_back_edge
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft_graph.control_flow.context import context_of
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
-from weft_graph.op_def import lookup_op
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.step_graph import StepGraph, ordered, reachable
 from weft_graph.ops.control_flow import MERGES
-from weft_graph.passes.step_graph import StepGraph, ordered, reachable
 from weft_tensor import errors
 
 

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import or_
 
-from weft_graph.node import Node
-from weft_graph.op_def import lookup_op
+from weft_graph.ir.node import Node
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.memory import BytesOf, Room, Values, static_bytes
 from weft_graph.passes.partition import Assignment
-from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.passes.waiting import MayWait, Waiting, never
 
 

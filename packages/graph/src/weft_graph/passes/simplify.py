@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from weft_graph.node import Node, Output
-from weft_graph.passes.step_graph import StepGraph
-from weft_graph.transfers import LOSSY
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import StepGraph
+from weft_graph.ir.transfers import LOSSY
 
 
 def simplify(step: StepGraph) -> int:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Sequence
 
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ops.control_flow import ENTERS, EXITS, NEXT_ITERATIONS
 from weft_graph.passes.flow import Atom, Flow, Frame, is_free, needs_of
-from weft_graph.passes.step_graph import is_back_edge
 
 Path = tuple[Atom, ...]
 

@@ -18,13 +18,13 @@ from heapq import heappop, heappush
 from itertools import pairwise
 from typing import NamedTuple
 
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.max_tree import MaxTree
 from weft_graph.passes.memory import BytesOf, Room, Values, shown, static_bytes, takes_memory
 from weft_graph.passes.partition import Assignment
-from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.passes.waiting import MayWait, Waiting, never
 
 _SMALL = 4096

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from weft_graph.functions.state import has_effect, origin
-from weft_graph.node import Node
+from weft_graph.ir.node import Node
 from weft_graph.passes.flow import needs_of
 from weft_tensor import dtypes
 

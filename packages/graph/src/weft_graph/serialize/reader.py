@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from weft_graph.checks import Signature, check_attrs, check_name, infer_shapes
 from weft_graph.control_flow.records import ContextRecord, restore
-from weft_graph.device_spec import DeviceSpec
-from weft_graph.gc_pause import paused_gc
-from weft_graph.graph import Graph, _wait
-from weft_graph.node import Node, Output
-from weft_graph.op_def import OpDef, lookup_op
+from weft_graph.ir.checks import Signature, check_attrs, check_name, infer_shapes
+from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.graph import Graph, _wait
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import OpDef, lookup_op
 from weft_graph.ops.control_flow import ENTERS, MERGES, NEXT_ITERATIONS
 from weft_graph.schema.columns import Columns
 from weft_graph.serialize.layout import (

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from weft_graph.func_attr import NameAttrs
+from weft_graph.ir.func_attr import NameAttrs
+from weft_graph.messages.tensor_proto import check_bool_bytes, little_endian
 from weft_graph.schema.columns import Columns
 from weft_graph.serialize.layout import Kind, aligned
 from weft_graph.serialize.source import Source
-from weft_graph.tensor_proto import check_bool_bytes, little_endian
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape

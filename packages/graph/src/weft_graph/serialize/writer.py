@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from weft_graph.attr_value import kind_of, tensor_dtype
 from weft_graph.control_flow.records import records_of
-from weft_graph.func_attr import NameAttrs, as_name_attrs
+from weft_graph.ir.func_attr import NameAttrs, as_name_attrs
+from weft_graph.messages.attr_value import kind_of, tensor_dtype
+from weft_graph.messages.tensor_proto import little_endian
 from weft_graph.schema import columns
 from weft_graph.serialize.layout import (
     ALIGNMENT,
@@ -24,14 +25,13 @@ from weft_graph.serialize.layout import (
     aligned,
     pack_header,
 )
-from weft_graph.tensor_proto import little_endian
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims
 
 if TYPE_CHECKING:
-    from weft_graph.graph import Graph
-    from weft_graph.node import Node
-    from weft_graph.op_def import OpDef
+    from weft_graph.ir.graph import Graph
+    from weft_graph.ir.node import Node
+    from weft_graph.ir.op_def import OpDef
 
 _INLINE_ALIGNMENT = 8
 _DOUBLE = struct.Struct("<d")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft_graph import builder
-from weft_graph.builder import constant
-from weft_graph.node import Output
+from weft_graph.ir import builder
+from weft_graph.ir.builder import constant
+from weft_graph.ir.node import Output
 from weft_graph.ops.strings import string_join
 from weft_io.bundle.merging import temporary_place
 from weft_io.ops.bundle import merge_v2_checkpoints, sharded_filename
 from weft_io.ops.checkpoint import save_v2
-from weft_io.saveables import SaveableObject
-from weft_io.saver_builder import SaverBuilder
+from weft_io.saving.saveables import SaveableObject
+from weft_io.saving.saver_builder import SaverBuilder
 
 
 class BundleSaverBuilder(SaverBuilder):

@@ -32,7 +32,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
-from weft_graph.gc_pause import paused_gc
+from weft_graph.ir.gc_pause import paused_gc
 from weft_io.checkpoint import checksums, encoding, regions
 from weft_io.checkpoint.regions import Region, Shape
 from weft_tensor import dtypes, errors

@@ -1,1 +1,1 @@
-"""What weft-io adds to the `weft` command."""
+"""What weftml-io adds to the `weft` command."""

@@ -34,7 +34,7 @@ from weft_io.data.streams import (
     saved,
     shape_of,
 )
-from weft_io.gfile import exists, remove, rename
+from weft_io.files.gfile import exists, remove, rename
 from weft_io.records.tfrecord import TFRecordSource, TFRecordWriter
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape, compatible_dims

@@ -16,15 +16,15 @@ from weft_exec.executor.pool import ThreadPool, shared_pool
 from weft_exec.executor.quiet import quietly
 from weft_exec.passes.fold import fold_constants
 from weft_exec.placement import Placer
-from weft_graph.func_attr import NameAttrs
-from weft_graph.gc_pause import paused_gc
-from weft_graph.node import Node
+from weft_graph.ir.func_attr import NameAttrs
+from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.node import Node
 from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.inline import inline_calls
 from weft_io.data.streams import Call, Element, component, graph_value
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
     from weft_graph.functions.function import Function
 
 

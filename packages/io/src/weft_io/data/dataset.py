@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft_graph import nest, stacks
-from weft_graph.builder import convert_to_tensor, create
-from weft_graph.node import Output
+from weft_graph.ir import nest, stacks
+from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.node import Output
+from weft_graph.ir.random_seed import get_seed
 from weft_graph.ops.control import hold_function
-from weft_graph.random_seed import get_seed
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.functions import Traced, traced
@@ -529,7 +529,7 @@ def _common(a: Dims, b: Dims) -> Dims:
 
 def _static_rows(batch_size: Any, drop_remainder: Any) -> int | None:
     """The size of every batch, where it is known."""
-    from weft_graph.constant_value import constant_value
+    from weft_graph.ir.constant_value import constant_value
 
     size, drop = (
         constant_value(each) if isinstance(each, Output) else each

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import create, out
-from weft_graph.node import Node, Output
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
 from weft_io.data.iterator import Iterator
 from weft_io.data.prefetching import AUTOTUNE as AUTOTUNE
-from weft_io.saveables import SaveableObject, SaveSpec
+from weft_io.saving.saveables import SaveableObject, SaveSpec
 from weft_tensor import dtypes, errors
 
 

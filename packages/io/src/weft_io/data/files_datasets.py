@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, create
-from weft_graph.node import Output
+from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.node import Output
 from weft_io import arguments
 from weft_io.data.dataset import Dataset
 from weft_io.data.prefetching import AUTOTUNE

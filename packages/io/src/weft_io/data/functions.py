@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from weft_graph.func_attr import NameAttrs
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.trace import trace
-from weft_graph.graph import Graph
-from weft_graph.node import Node, Output
-from weft_graph.passes.step_graph import ordered, reachable
+from weft_graph.ir.func_attr import NameAttrs
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import ordered, reachable
 from weft_io.arguments import function as checked
 from weft_io.data import specs
 from weft_tensor import errors
@@ -83,7 +83,7 @@ def factory_of(dataset: Output) -> NameAttrs:
     _check_copied(nodes)
 
     def body() -> list[Output]:
-        from weft_graph import stacks
+        from weft_graph.ir import stacks
 
         graph = stacks.get_default_graph()
         copies: dict[Output, Output] = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_graph import nest
-from weft_graph.builder import create, out
-from weft_graph.node import Node, Output
+from weft_graph.ir import nest
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
 from weft_io.arguments import scalar
 from weft_io.data import specs
 from weft_tensor import dtypes, errors

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph import nest
-from weft_graph.builder import convert_to_tensor
-from weft_graph.constant_value import constant_value
-from weft_graph.node import Output
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Output
 from weft_io.arguments import INT64_MAX, scalar
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, as_dims

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from weft_exec.resources import NOT_READY
+from weft_exec.resources.resources import NOT_READY
 from weft_io.data.failures import failure_of, saved_failure
 from weft_io.data.streams import (
     Element,

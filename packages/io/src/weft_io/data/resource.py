@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_exec.cancellation import Cancellation
-from weft_exec.resources import NOT_READY, Done, Resource, Waiters
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
 from weft_io.data import state as form
 from weft_io.data.prefetching import PrefetchStream
 from weft_io.data.streams import Element, Root, Source, Stream, resume, saved

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft_graph import nest
-from weft_graph.builder import convert_to_tensor
-from weft_graph.indexed_slices import SparseTensor, SparseTensorValue
-from weft_graph.node import Output
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
+from weft_graph.ir.node import Output
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims

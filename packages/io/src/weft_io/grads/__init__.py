@@ -1,1 +1,1 @@
-"""Gradients of weft-io's ops."""
+"""Gradients of weftml-io's ops."""

@@ -1,1 +1,1 @@
-"""Kernels of weft-io's ops."""
+"""Kernels of weftml-io's ops."""

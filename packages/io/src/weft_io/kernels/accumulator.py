@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources import Done
-from weft_io.queues.accumulator import DenseAccumulator, SparseAccumulator
-from weft_io.queues.handles import holder, resource_of
-from weft_io.queues.values import keeper, number_of
+from weft_exec.resources.resources import Done
+from weft_io.resources.accumulator import DenseAccumulator, SparseAccumulator
+from weft_io.resources.handles import holder, resource_of
+from weft_io.resources.values import keeper, number_of
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
     from weft_exec.executor.context import StepContext
-    from weft_graph.node import Node
+    from weft_graph.ir.node import Node
 
 _Kinds = type[DenseAccumulator] | type[SparseAccumulator]
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources import Done
-from weft_io.queues.barrier import Barrier
-from weft_io.queues.handles import allocator, deadline_in, holder, resource_of
-from weft_io.queues.values import items_of, keeper, number_of
+from weft_exec.resources.resources import Done
+from weft_io.resources.barrier import Barrier
+from weft_io.resources.handles import allocator, deadline_in, holder, resource_of
+from weft_io.resources.values import items_of, keeper, number_of
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
     from weft_exec.executor.context import StepContext
-    from weft_graph.node import Node
+    from weft_graph.ir.node import Node
 
 
 @kernel("Barrier")

@@ -9,8 +9,8 @@ import numpy as np
 from weft_exec.kernels.registry import KernelFunction, kernel
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 
 @kernel("ShardedFilename")

@@ -18,8 +18,8 @@ from weft_tensor import errors
 from weft_tensor.shape import Dims
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node, Output
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node, Output
 
 
 @kernel("SaveV2", heavy=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources import Done
+from weft_exec.resources.resources import Done
 from weft_graph.ops.control import py_function_of
 from weft_io.data import batches, files, generators, mapping, parallel, passing, sources
 from weft_io.data.caching import MemoryCacheSource
@@ -19,17 +19,17 @@ from weft_io.data.resource import IteratorResource
 from weft_io.data.shuffling import ShuffleSource
 from weft_io.data.specs import Part
 from weft_io.data.streams import Source, graph_value
-from weft_io.queues.handles import allocator, holder, resource_of
 from weft_io.records.fixed import FixedLengthSource
 from weft_io.records.lines import LineSource
 from weft_io.records.options import TFRecordOptions
 from weft_io.records.tfrecord import TFRecordSource
+from weft_io.resources.handles import allocator, holder, resource_of
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
     from weft_exec.executor.context import StepContext
-    from weft_graph.node import Node
+    from weft_graph.ir.node import Node
 
 # ------------------------------------------------------------------------------ values
 
@@ -353,7 +353,7 @@ def _to_string(node: Node, device: Device) -> KernelFunction:
 
 @kernel("IteratorFromStringHandleV2")
 def _from_string(node: Node, device: Device) -> KernelFunction:
-    from weft_exec.resources import ResourceHandle
+    from weft_exec.resources.resources import ResourceHandle
 
     types = tuple(node.attrs["output_types"])
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_io import gfile
+from weft_io.files import gfile
 from weft_io.records.columns import strings_of
 from weft_io.records.whole import read_file
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 
 @kernel("ReadFile", heavy=True)

@@ -10,20 +10,20 @@ import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph import proto
-from weft_graph.tensor_proto import array_to_proto, make_ndarray
-from weft_io.queues.handles import allocator
-from weft_io.queues.values import row_of
+from weft_graph.messages.tensor_proto import array_to_proto, make_ndarray
 from weft_io.records.columns import Empty, strings_of
 from weft_io.records.csv import CsvDecoder
 from weft_io.records.examples import ExampleParser
 from weft_io.records.sequences import Features, Parsed, SequenceParser
+from weft_io.resources.handles import allocator
+from weft_io.resources.values import row_of
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 Array = np.ndarray[Any, Any]
 Triples = Sequence[tuple[Array, Array, Array]]

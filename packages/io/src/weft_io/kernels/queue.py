@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources import Done
-from weft_io.queues.chunks import ChunkStore, PaddingStore
-from weft_io.queues.handles import allocator, deadline_in, holder, resource_of
-from weft_io.queues.orders import PriorityStore, ShufflingStore
-from weft_io.queues.queue import UNBOUNDED, Queue, Store
-from weft_io.queues.values import Unpacked, keeper, number_of
+from weft_exec.resources.resources import Done
+from weft_io.resources.chunks import ChunkStore, PaddingStore
+from weft_io.resources.handles import allocator, deadline_in, holder, resource_of
+from weft_io.resources.orders import PriorityStore, ShufflingStore
+from weft_io.resources.queue import UNBOUNDED, Queue, Store
+from weft_io.resources.values import Unpacked, keeper, number_of
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims, is_fully_defined
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
     from weft_exec.executor.context import StepContext
-    from weft_graph.node import Node
+    from weft_graph.ir.node import Node
 
 # --------------------------------------------------------------------------- holders
 

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.resources import Done
-from weft_io.queues.handles import holder, resource_of
-from weft_io.queues.queue import Queue
-from weft_io.queues.values import items_of, number_of, shape_of
+from weft_exec.resources.resources import Done
 from weft_io.records.columns import strings_of
 from weft_io.records.reader import Reader
 from weft_io.records.reader_resource import ReaderResource
+from weft_io.resources.handles import holder, resource_of
+from weft_io.resources.queue import Queue
+from weft_io.resources.values import items_of, number_of, shape_of
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
+    from weft_exec.devices.device import Device
     from weft_exec.executor.context import StepContext
-    from weft_graph.node import Node
+    from weft_graph.ir.node import Node
 
 # --------------------------------------------------------------------------- holders
 

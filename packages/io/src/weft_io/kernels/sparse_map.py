@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_io.queues.handles import find
-from weft_io.queues.sparse_map import SparseMap, SparseValue, rows_of_sparse
-from weft_io.queues.values import items_of, keeper
+from weft_io.resources.handles import find
+from weft_io.resources.sparse_map import SparseMap, SparseValue, rows_of_sparse
+from weft_io.resources.values import items_of, keeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 
 def _map(node: Node, device: Device) -> Callable[[], SparseMap]:

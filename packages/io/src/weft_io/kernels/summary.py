@@ -12,9 +12,9 @@ import numpy as np
 from weft_exec.kernels.common import constant_input
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph import proto
-from weft_graph.tensor_proto import MAX_BYTES, array_to_proto, little_endian
-from weft_io.images import encode_png, scale_to_bytes
+from weft_graph.messages.tensor_proto import MAX_BYTES, array_to_proto, little_endian
 from weft_io.summary.buckets import histogram_of
+from weft_io.summary.images import encode_png, scale_to_bytes
 from weft_io.summary.messages import decode_error
 from weft_io.summary.wave import encode_wav
 from weft_tensor import dtypes, errors
@@ -22,8 +22,8 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 Array = np.ndarray[Any, Any]
 

@@ -1,1 +1,1 @@
-"""Declarations of weft-io's ops."""
+"""Declarations of weftml-io's ops."""

@@ -1,7 +1,7 @@
 """Accumulators of gradients, for steps that wait until enough replicas have contributed.
 
 Each op comes twice, as in TensorFlow: over a reference, and with the prefix "Resource" over a
-handle. The classes of `weft_io.accumulators` are what programs use.
+handle. The classes of `weft_io.queues.accumulators` are what programs use.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import create, out
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import fixed, merge_size, scalar, with_rank, with_rank_at_least
 from weft_tensor.shape import Dims
 

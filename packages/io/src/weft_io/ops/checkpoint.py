@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import create
-from weft_graph.constant_value import constant_value
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import create
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import with_rank
 from weft_io.checkpoint.regions import parse_spec
 from weft_tensor import dtypes, errors

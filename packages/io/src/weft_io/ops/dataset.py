@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import scalar, with_rank
 from weft_tensor.shape import Dims
 

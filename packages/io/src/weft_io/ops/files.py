@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import create, out
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import with_rank
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims
@@ -89,6 +89,6 @@ def matching_files(pattern: Any, name: str | None = None) -> Output:
     """The files whose names match a pattern: string, shape (n,), sorted.
 
     Args:
-      pattern: string, shape () or (k,): see `weft_io.gfile.glob`.
+      pattern: string, shape () or (k,): see `weft_io.files.gfile.glob`.
     """
     return out("MatchingFiles", [pattern], None, name)

@@ -1,6 +1,6 @@
 """Bytes of known formats to tensors: examples, CSV, JSON, compressed data, tensors.
 
-`weft_io.parsing` has the functions that take dictionaries of features; here are the nodes.
+`weft_io.input.parsing` has the functions that take dictionaries of features; here are the nodes.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import convert_to_tensor, create, out
-from weft_graph.node import Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import scalar, unchanged, unknown, with_rank
 from weft_io.arguments import integer, listed
 from weft_tensor import dtypes, errors

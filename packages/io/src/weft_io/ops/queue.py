@@ -1,6 +1,6 @@
 """Queues: elements that steps put in and take out, and that they wait for (paper, section 4.6).
 
-The classes of `weft_io.queue_ops` are what programs use; here are the nodes they make.
+The classes of `weft_io.queues.queue_ops` are what programs use; here are the nodes they make.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import create, out
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import constant_int, scalar, with_rank
 from weft_tensor import errors
 from weft_tensor.shape import Dims

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.builder import create, out
-from weft_graph.node import Node, Output
-from weft_graph.op_def import NodeSpec, register_op
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.shape_rules import fixed, scalar, with_rank
 from weft_tensor.shape import Dims
 

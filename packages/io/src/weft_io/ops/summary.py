@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_graph import stacks
-from weft_graph.builder import convert_to_tensor, out
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.framework import name_scope
-from weft_graph.node import Output
-from weft_graph.op_def import lookup_op, register_op
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.framework import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import lookup_op, register_op
 from weft_graph.ops.shape_rules import scalar as scalar_shape
 from weft_tensor import dtypes, errors
 

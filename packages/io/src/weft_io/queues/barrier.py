@@ -1,241 +1,143 @@
-"""A barrier: the components of an element come one by one, and it leaves when all are there."""
+"""Barriers as programs use them."""
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from weft_exec.cancellation import Cancellation
-from weft_exec.resources import NOT_READY, Done, Resource, Waiters
-from weft_io.queues.chunks import place_row
-from weft_io.queues.values import Array, Empty, row_of, shape_of
-from weft_tensor import errors
-from weft_tensor.dtypes import DType
-from weft_tensor.shape import Dims, compatible_dims, format_dims
-
-_FIRST_INDEX: Final = -(2**63)
-_MISSING: Final = object()
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.node import Node, Output
+from weft_io.ops import barrier as ops
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape
 
 
-class _Element:
-    """A key, the number of the batch that brought it, and its components so far."""
+class BarrierTaken(NamedTuple):
+    """What `Barrier.take_many` gives."""
 
-    __slots__ = ("index", "key", "missing", "values")
+    indices: Output
+    """int64, shape (n,): the number of the batch that brought the key, from -2⁶³ on."""
+    keys: Output
+    """string, shape (n,)."""
+    values: list[Output]
+    """A batch per component, shape (n, S)."""
 
-    def __init__(self, key: bytes, index: int, components: int) -> None:
-        self.key = key
-        self.index = index
-        self.values: list[Any] = [_MISSING] * components
-        self.missing = components
 
-
-class Barrier(Resource):
-    """Elements by key, complete or not.
+class Barrier:
+    """Elements by key, whose components come one by one, and which leave when they are complete.
 
     Args:
-      name: for messages.
-      types: element type of each component.
-      shapes: static shape of each component; empty for any.
-    Attributes:
-      is_closed: whether no new keys are accepted.
+      types: element type of each component, or the one of the only component.
+      shapes: static shape of each component; None for any, but then the elements of one
+        `take_many` must have equal ones.
+      shared_name: the name it is shared under among sessions.
+      name: of its node.
+    Raises: InvalidArgumentError: there are not as many shapes as types.
     """
 
-    kind = "barrier"
+    def __init__(
+        self,
+        types: Any,
+        shapes: Any = None,
+        shared_name: str | None = None,
+        name: str = "barrier",
+    ) -> None:
+        given = types if isinstance(types, list | tuple) else [types]
+        self._types = [dtypes.as_dtype(dtype).base_dtype for dtype in given]
+        if shapes is None:
+            self._shapes = [TensorShape(None)] * len(self._types)
+        else:
+            self._shapes = [TensorShape(shape) for shape in shapes]
+            if len(self._shapes) != len(self._types):
+                raise errors.InvalidArgumentError(
+                    f"Barrier shapes must have the same length as types, received "
+                    f"len(shapes)={len(self._shapes)}, len(types)={len(self._types)}"
+                )
+            if any(not shape.is_fully_defined() for shape in self._shapes):
+                raise errors.InvalidArgumentError(
+                    f"Barrier shapes must be fully defined: {self._shapes}"
+                )
+        known = [] if shapes is None else self._shapes
+        self._barrier_ref = ops.barrier(self._types, known, shared_name, name)
+        self._name = self._barrier_ref.op.name.rpartition("/")[2]
 
-    def __init__(self, name: str, types: Sequence[DType], shapes: Sequence[Dims]) -> None:
-        super().__init__(name)
-        self.types = tuple(types)
-        self.shapes = tuple(shapes)
-        self.is_closed = False
-        self._dropped = False
-        self._incomplete: dict[bytes, _Element] = {}
-        self._ready: list[tuple[int, int, _Element]] = []
-        self._batches = 0
-        self._completed = 0
-        self._takes = Waiters()
-        self._lock = self._takes.lock
+    @property
+    def barrier_ref(self) -> Output:
+        """The reference."""
+        return self._barrier_ref
 
-    def ready_size(self) -> int:
-        """How many elements are complete."""
-        return len(self._ready)
+    @property
+    def name(self) -> str:
+        """The name of its node, without scopes."""
+        return self._name
 
-    def incomplete_size(self) -> int:
-        """How many elements lack a component."""
-        return len(self._incomplete)
-
-    def pending(self) -> int:
-        """How many wait to take elements."""
-        return len(self._takes)
-
-    # ------------------------------------------------------------------ putting in
-
-    def insert_many(self, component: int, keys: Sequence[bytes], values: Array) -> None:
-        """Give elements one of their components.
+    def insert_many(
+        self, component_index: int, keys: Any, values: Any, name: str | None = None
+    ) -> Node:
+        """Give elements one of their components; unknown keys begin a new element.
 
         Args:
-          keys: of the elements; unknown ones begin a new element, as does one that comes again
-            when the barrier has but one component.
-          values: a row per key; the barrier keeps them.
-        Raises (and nothing was inserted):
-          InvalidArgumentError: shapes do not fit, or an element has the component already.
+          component_index: which component.
+          keys: string, shape (n,).
+          values: of the component's type and shape, with a first axis of n.
+        Raises: InvalidArgumentError: there is no such component, or the shapes do not fit.
+        Raises (when it runs), and nothing was inserted:
+          InvalidArgumentError: an element has the component already.
           CancelledError: the barrier is closed, and a key is unknown.
         """
-        self._check_rows(component, keys, values)
-        with self._lock:
-            new = self._count_new(component, keys)
-            index = _FIRST_INDEX + self._batches
-            self._batches += bool(new)
-            for row, key in enumerate(keys):
-                self._insert(component, key, index, _alone(row_of(values, row)))
-        self._takes.wake()
-
-    def _insert(self, component: int, key: bytes, index: int, value: Any) -> None:
-        element = self._incomplete.get(key)
-        if element is None:
-            element = self._incomplete[key] = _Element(key, index, len(self.types))
-        element.values[component] = value
-        element.missing -= 1
-        if not element.missing:
-            del self._incomplete[key]
-            heapq.heappush(self._ready, (element.index, self._completed, element))
-            self._completed += 1
-
-    def _check_rows(self, component: int, keys: Sequence[bytes], values: Array) -> None:
-        if not 0 <= component < len(self.types):
+        if not 0 <= component_index < len(self._types):
             raise errors.InvalidArgumentError(
-                f"the component index {component} is not in [0, {len(self.types)})"
+                f"the component index {component_index} is not in [0, {len(self._types)})"
             )
-        shape = shape_of(values)
-        dims = self.shapes[component] if self.shapes else None
-        if not shape or shape[0] != len(keys) or not compatible_dims(dims, shape[1:]):
-            wanted = "any" if dims is None else format_dims((len(keys), *dims))
-            raise errors.InvalidArgumentError(
-                f"Shape mismatch in tuple component {component}. Expected {wanted} for "
-                f"{len(keys)} keys, got {format_dims(shape)}"
-            )
-
-    def _count_new(self, component: int, keys: Sequence[bytes]) -> int:
-        """How many elements the keys begin; raises what forbids one of them."""
-        new = 0
-        missing: dict[bytes, int] = {}  # what elements lack after the rows before
-        for key in keys:
-            element = self._incomplete.get(key)
-            if missing.get(key) if key in missing else _has(element, component):
-                raise errors.InvalidArgumentError(
-                    f"Key {key!r} already has a value for component {component} in barrier "
-                    f"{self.name!r}"
-                )
-            begins = element is None or key in missing
-            if begins and self.is_closed:
-                raise errors.CancelledError(
-                    f"Barrier {self.name!r} is closed, but attempted to insert a brand new key: "
-                    f"{key!r}.  Number of incomplete keys: {len(self._incomplete)}."
-                )
-            new += begins
-            missing[key] = (len(self.types) if begins or element is None else element.missing) - 1
-        return new
-
-    # ------------------------------------------------------------------ taking out
+        tensor = convert_to_tensor(values, self._types[component_index])
+        rows = TensorShape([None]).concatenate(self._shapes[component_index])
+        tensor.shape.assert_is_compatible_with(rows)
+        name = name or f"{self._name}_BarrierInsertMany"
+        return ops.barrier_insert_many(self._barrier_ref, component_index, keys, tensor, name)
 
     def take_many(
         self,
-        count: int,
-        small: bool,
-        empty: Empty,
-        done: Done,
-        cancellation: Cancellation | None = None,
-        deadline: float | None = None,
-    ) -> None:
-        """Take complete elements, those first that came into the barrier first.
+        num_elements: Any,
+        allow_small_batch: bool = False,
+        timeout: int | None = None,
+        name: str | None = None,
+    ) -> BarrierTaken:
+        """Wait until so many elements are complete, and take them, the oldest keys first.
 
         Args:
-          count: how many.
-          small: whether fewer, but at least one, will do when the barrier is closed.
-          empty: makes the arrays.
-        Answers: indices (n,), keys (n,), and a batch per component.
-        Raises: InvalidArgumentError: `count` is negative.
-        Fails with: OutOfRangeError: the barrier is closed and has too few, incomplete ones inc.
+          num_elements: int32, shape ().
+          allow_small_batch: whether fewer, but at least one, will do when the barrier is closed;
+            elements that are not complete are waited for.
+          timeout: milliseconds that it may wait.
+        Raises (when it runs):
+          OutOfRangeError: the barrier is closed and has too few elements.
+          DeadlineExceededError: it waited longer than `timeout`.
         """
-        if count < 0:
-            raise errors.InvalidArgumentError(
-                f"the number of elements must not be negative, got {count}"
-            )
+        outputs = ops.barrier_take_many(
+            self._barrier_ref,
+            num_elements,
+            self._types,
+            allow_small_batch,
+            -1 if timeout is None else timeout,
+            name or f"{self._name}_BarrierTakeMany",
+        )
+        return BarrierTaken(outputs[0], outputs[1], list(outputs[2:]))
 
-        def attempt() -> Any:
-            wanted = count
-            if self.is_closed and len(self._ready) < count:
-                possible = len(self._ready) + len(self._incomplete)
-                if possible < count and (not small or not possible):
-                    raise errors.OutOfRangeError(
-                        f"Barrier {self.name!r} is closed and has insufficient elements "
-                        f"(requested {count}, total size {possible})"
-                    )
-                wanted = min(count, possible)
-            if len(self._ready) < wanted:
-                return NOT_READY
-            return self._taken(wanted, empty)
-
-        self._takes.wait(attempt, done, cancellation, deadline)
-
-    def _taken(self, count: int, empty: Empty) -> tuple[Array, ...]:
-        first = heapq.nsmallest(count, self._ready)
-        elements = [element for _, _, element in first]
-        batches = [self._batch(i, elements, empty) for i in range(len(self.types))]
-        for _ in first:
-            heapq.heappop(self._ready)
-        indices = np.array([element.index for element in elements], np.int64)
-        keys = np.empty(count, object)
-        keys[:] = [element.key for element in elements]
-        return indices, keys, *batches
-
-    def _batch(self, component: int, elements: Sequence[_Element], empty: Empty) -> Array:
-        rows = [element.values[component] for element in elements]
-        dims = self.shapes[component] if self.shapes else None
-        shapes = {shape_of(row) for row in rows} or {tuple([size or 0 for size in dims or ()])}
-        if len(shapes) > 1:
-            raise errors.InvalidArgumentError(
-                f"component {component} of barrier {self.name!r} has elements of different "
-                f"shapes: {', '.join(map(format_dims, sorted(shapes)))}; take them one by one"
-            )
-        target = empty((len(rows), *shapes.pop()), self.types[component].numpy)
-        for i, row in enumerate(rows):
-            place_row(target, i, row)
-        return target
-
-    # ------------------------------------------------------------------ the end
-
-    def close_barrier(self, cancel_pending: bool) -> None:
-        """Accept no new keys; incomplete elements may still be completed.
+    def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Node:
+        """Accept no new keys; elements may still be completed.
 
         Args:
-          cancel_pending: drop the incomplete ones.
-        Raises: CancelledError: it is closed already, and there is nothing more to drop.
+          cancel_pending_enqueues: drop elements that are not complete.
+        Raises (when it runs): CancelledError: it is closed already, and there is nothing more to
+          drop.
         """
-        with self._lock:
-            if self.is_closed and (self._dropped or not cancel_pending):
-                raise errors.CancelledError(f"Barrier {self.name!r} is already closed.")
-            self.is_closed = True
-            if cancel_pending:
-                self._dropped = True
-                self._incomplete.clear()
-        self._takes.wake()
+        name = name or f"{self._name}_BarrierClose"
+        return ops.barrier_close(self._barrier_ref, cancel_pending_enqueues, name)
 
-    def close(self) -> None:
-        """Fail all who wait and drop the elements: the barrier was deleted."""
-        super().close()
-        self._takes.close(errors.CancelledError(f"the barrier {self.name!r} was deleted"))
-        with self._lock:
-            self._incomplete.clear()
-            self._ready.clear()
+    def ready_size(self, name: str | None = None) -> Output:
+        """The number of complete elements: int32, shape ()."""
+        return ops.barrier_ready_size(self._barrier_ref, name or f"{self._name}_BarrierReadySize")
 
-
-def _has(element: _Element | None, component: int) -> bool:
-    return element is not None and element.values[component] is not _MISSING
-
-
-def _alone(row: Any) -> Any:
-    """A row that does not keep its batch alive."""
-    return row.copy() if isinstance(row, np.ndarray) else row
+    def incomplete_size(self, name: str | None = None) -> Output:
+        """The number of elements that lack a component: int32, shape ()."""
+        name = name or f"{self._name}_BarrierIncompleteSize"
+        return ops.barrier_incomplete_size(self._barrier_ref, name)

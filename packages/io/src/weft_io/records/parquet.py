@@ -183,7 +183,7 @@ def _pyarrow_parquet() -> Any:
         from pyarrow import parquet
     except ImportError as cause:
         raise errors.UnimplementedError(
-            "Parquet files want pyarrow: pip install 'weft-io[parquet]'"
+            "Parquet files want pyarrow: pip install 'weftml-io[parquet]'"
         ) from cause
     return parquet
 

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from weft_exec.cancellation import Cancellation
-from weft_exec.resources import NOT_READY, Done, Resource, Waiters
-from weft_io.queues.queue import Queue
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
 from weft_io.records.reader import Reader
+from weft_io.resources.queue import Queue
 from weft_tensor import dtypes, errors
 
 T = TypeVar("T")

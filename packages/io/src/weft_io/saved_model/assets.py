@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.node import Output
-from weft_io import gfile
-from weft_io.message_files import pack, unpack
+from weft_graph.ir.node import Output
+from weft_io.files import gfile
+from weft_io.files.message_files import pack, unpack
 from weft_io.saved_model import constants
 from weft_io.saved_model.files import asset_path
 from weft_tensor import dtypes, errors

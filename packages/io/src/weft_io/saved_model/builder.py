@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft_graph import stacks
-from weft_graph.node import Node, Output
-from weft_io import gfile
+from weft_graph.ir import stacks
+from weft_graph.ir.node import Node, Output
 from weft_io.checkpoint import files
-from weft_io.message_files import write_message
+from weft_io.files import gfile
+from weft_io.files.message_files import write_message
 from weft_io.saved_model import constants
 from weft_io.saved_model.assets import AssetFiles
 from weft_io.saved_model.files import saved_model_path, variables_prefix
@@ -213,7 +213,7 @@ def _first(main_op: Node | None, legacy_init_op: Node | None) -> Node | None:
 
 def _bundle_saver() -> Any:
     from weft_io.bundle.saver_builder import BundleSaverBuilder
-    from weft_io.saver import Saver
+    from weft_io.saving.saver import Saver
 
     return Saver(sharded=True, allow_empty=True, builder=BundleSaverBuilder())
 
@@ -255,7 +255,7 @@ def simple_save(
       legacy_init_op: what to run when the model was loaded.
     Raises: SavedModelError: there is something in the directory.
     """
-    from weft_graph.collections_keys import GraphKeys
+    from weft_graph.ir.collections_keys import GraphKeys
     from weft_io.saved_model import signature_constants, tag_constants
     from weft_io.saved_model.signature_def_utils import predict_signature_def
 

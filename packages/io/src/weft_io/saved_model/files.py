@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft_io.checkpoint import files
-from weft_io.message_files import read_message
+from weft_io.files.message_files import read_message
 from weft_io.saved_model import constants
 from weft_tensor import errors
 

@@ -6,20 +6,20 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from weft_graph import stacks
+from weft_graph.ir import stacks
 from weft_io.checkpoint import files
-from weft_io.meta_graph import import_scoped_meta_graph, saver_of
-from weft_io.saveables import all_saveable_objects
+from weft_io.graphs.meta_graph import import_scoped_meta_graph, saver_of
 from weft_io.saved_model import constants
 from weft_io.saved_model.assets import asset_feeds
 from weft_io.saved_model.files import read_saved_model, saved_model_path, variables_prefix
 from weft_io.saved_model.signature_def_utils import load_op_from_signature_def
+from weft_io.saving.saveables import all_saveable_objects
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_graph import proto
-    from weft_graph.graph import Graph
-    from weft_graph.node import Node, Output
+    from weft_graph.ir.graph import Graph
+    from weft_graph.ir.node import Node, Output
 
 _log = logging.getLogger("weft")
 

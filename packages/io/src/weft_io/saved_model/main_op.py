@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_graph import stacks
-from weft_graph.node import Node
+from weft_graph.ir import stacks
+from weft_graph.ir.node import Node
 from weft_graph.ops.control import group
-from weft_graph.variables import (
+from weft_graph.variables.reference import (
     global_variables_initializer,
     local_variables_initializer,
     tables_initializer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from weft_io.message_files import write_message
+from weft_io.files.message_files import write_message
 from weft_io.saved_model.files import read_saved_model, saved_model_path
 from weft_tensor import errors
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.node import Node, Output
-from weft_graph.tensor_proto import make_tensor_proto
+from weft_graph.ir.node import Node, Output
+from weft_graph.messages.tensor_proto import make_tensor_proto
 from weft_io.saved_model import signature_constants as names
 from weft_io.saved_model.method_name_updater import MethodNameUpdater
 from weft_io.saved_model.utils import (

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft_graph import stacks
-from weft_graph.attr_value import shape_to_proto
-from weft_graph.indexed_slices import SparseTensor
-from weft_graph.node import Node, Output
-from weft_graph.variable_base import Variable
+from weft_graph.ir import stacks
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Node, Output
+from weft_graph.messages.attr_value import shape_to_proto
+from weft_graph.variables.base import Variable
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_graph import proto
-    from weft_graph.graph import Graph
+    from weft_graph.ir.graph import Graph
 
 
 def build_tensor_info(tensor: Any) -> proto.TensorInfo:

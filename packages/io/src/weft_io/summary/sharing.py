@@ -6,7 +6,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from weft_graph import stacks
+from weft_graph.ir import stacks
 from weft_io.files.systems import PathLike, as_path
 from weft_io.summary.event_writer import EventFileWriter
 

@@ -7,12 +7,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.stacks import get_default_graph
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.stacks import get_default_graph
 from weft_io.arguments import listed, text
-from weft_io.coordinator import Coordinator
+from weft_io.coordination.coordinator import Coordinator
 from weft_io.files.systems import PathLike, as_path
-from weft_io.graph_io import write_graph
+from weft_io.graphs.graph_io import write_graph
 from weft_io.training.hook import (
     SessionRunArgs,
     SessionRunContext,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from weft_io.coordinator import Coordinator
+from weft_io.coordination.coordinator import Coordinator
 
 
 class SessionRunArgs(NamedTuple):

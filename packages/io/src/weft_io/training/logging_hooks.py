@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph import stacks
+from weft_graph.ir import stacks
 from weft_io.arguments import function, integer, listed
 from weft_io.training.hook import (
     SessionRunArgs,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from weft_graph.stacks import get_default_graph
+from weft_graph.ir.stacks import get_default_graph
 from weft_io.arguments import function, listed, number
 from weft_io.files.systems import PathLike
 from weft_io.training.hook import SessionRunHook

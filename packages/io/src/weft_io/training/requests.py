@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft_graph.graph import Graph
+from weft_graph.ir.graph import Graph
 from weft_io.training.hook import SessionRunArgs, SessionRunContext, SessionRunHook
 from weft_tensor import errors
 

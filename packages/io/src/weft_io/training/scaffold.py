@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft_graph import variables
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.node import Node, Output
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops.control import group
-from weft_graph.stacks import get_default_graph
+from weft_graph.variables import reference as variables
 from weft_io.arguments import function
 from weft_tensor import errors
 
@@ -195,7 +195,7 @@ def _default_summary_op() -> Output | None:
 
 
 def _default_saver() -> Any:
-    from weft_io.saver import Saver
+    from weft_io.saving.saver import Saver
 
     return Saver(sharded=True, allow_empty=True)
 

@@ -6,8 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any
 
-from weft_autodiff.training_util import global_step as value_of_step
-from weft_io.coordinator import LooperThread
+from weft_autodiff.optimizers.training_util import global_step as value_of_step
+from weft_io.coordination.coordinator import LooperThread
 
 if TYPE_CHECKING:
     from weft_io.training.supervisor import Supervisor

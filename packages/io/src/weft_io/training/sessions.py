@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
-from weft_io.coordinator import Coordinator
-from weft_io.queue_runner import start_queue_runners
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
+from weft_io.coordination.coordinator import Coordinator
+from weft_io.coordination.queue_runner import start_queue_runners
 from weft_io.training.hook import (
     SessionRunArgs,
     SessionRunContext,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft_io.arguments import function, integer
-from weft_io.coordinator import Coordinator
+from weft_io.coordination.coordinator import Coordinator
 from weft_io.training.hook import (
     SessionRunArgs,
     SessionRunContext,

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from weft_autodiff.training_util import get_global_step
-from weft_graph import variables
-from weft_graph.collections_keys import GraphKeys
+from weft_autodiff.optimizers.training_util import get_global_step
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops.control import group
-from weft_graph.stacks import get_default_graph
+from weft_graph.variables import reference as variables
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -64,7 +64,7 @@ def _local_init_op() -> Any:
 
 
 def _saver() -> Any:
-    from weft_io.saver import Saver
+    from weft_io.saving.saver import Saver
 
     return Saver() if variables.global_variables() else None
 

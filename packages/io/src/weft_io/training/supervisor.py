@@ -9,15 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
-from weft_autodiff.training_util import global_step as value_of_step
-from weft_exec.session import Session
-from weft_graph.collections_keys import GraphKeys
-from weft_graph.graph import Graph
-from weft_graph.stacks import get_default_graph
+from weft_autodiff.optimizers.training_util import global_step as value_of_step
+from weft_exec.session.session import Session
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.stacks import get_default_graph
 from weft_io.arguments import number, text
-from weft_io.coordinator import Coordinator, LooperThread
+from weft_io.coordination.coordinator import Coordinator, LooperThread
 from weft_io.files.systems import PathLike, as_path
-from weft_io.graph_io import write_graph
+from weft_io.graphs.graph_io import write_graph
 from weft_io.training.services import CheckpointThread, StepCounterThread, SummaryThread
 from weft_io.training.session_manager import SessionManager
 from weft_io.training.supervised import SupervisedNodes
@@ -418,7 +418,7 @@ class Supervisor:
             message = self._graph.as_graph_def(add_shapes=True)
             write_graph(message, self._logdir, "graph.pbtxt")
         if self._writer is not None and not self._graph_is_written:
-            from weft_io.meta_graph import export_meta_graph
+            from weft_io.graphs.meta_graph import export_meta_graph
 
             saver = self.saver
             saver_def = None if saver is None else saver.as_saver_def()

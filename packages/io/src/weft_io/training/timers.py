@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from weft_autodiff.training_util import get_global_step
-from weft_graph.graph import Graph
+from weft_autodiff.optimizers.training_util import get_global_step
+from weft_graph.ir.graph import Graph
 from weft_io.arguments import integer, number
-from weft_io.hook_timers import SecondOrStepTimer
+from weft_io.training.hook_timers import SecondOrStepTimer
 from weft_tensor import errors
 
 

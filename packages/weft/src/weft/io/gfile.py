@@ -1,6 +1,6 @@
 """`wf.io.gfile`: files by their names, local or URLs."""
 
-from weft_io.gfile import (
+from weft_io.files.gfile import (
     GFile as GFile,
     copy as copy,
     exists as exists,

@@ -1,6 +1,6 @@
 """`wf.nn.rnn_cell`: the cells of recurrent networks."""
 
-from weft_graph.nn.rnn_cell import (
+from weft_graph.rnn.cell import (
     BasicLSTMCell as BasicLSTMCell,
     BasicRNNCell as BasicRNNCell,
     DeviceWrapper as DeviceWrapper,

@@ -21,8 +21,8 @@ from weft_exec.kernels.registry import KernelFunction
 from weft_graph.ops.windows import channel_axis
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 Sizes = tuple[int, ...]
 

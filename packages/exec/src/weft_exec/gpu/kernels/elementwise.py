@@ -13,8 +13,8 @@ from weft_exec.kernels.registry import KernelFactory, KernelFunction
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 Compute = Callable[..., Any]
 """`compute(xp, *inputs)`: an array of the module `xp`."""

@@ -14,8 +14,8 @@ from weft_exec.kernels.registry import KernelFactory, KernelFunction
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _ANY: Final = Source("relu", T=(*REAL, *INTEGERS))
 _INEXACT: Final = Source("activation", T=REAL)

@@ -16,8 +16,8 @@ from weft_graph.ops.windows import channel_axis
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _TYPES: Final = {"T": REAL, "U": REAL}
 _FORWARD: Final = Source("batch_norm", T=REAL, U=REAL[1:])

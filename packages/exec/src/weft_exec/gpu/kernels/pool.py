@@ -13,8 +13,8 @@ from weft_exec.kernels.pool import _Fit, _Pool
 from weft_exec.kernels.registry import KernelFunction
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _MAX: Final = Source("max_pool", T=(*REAL, *INTEGERS))
 _AVG: Final = Source("avg_pool", T=REAL)

@@ -18,8 +18,8 @@ from weft_exec.kernels.registry import KernelFunction
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _MASK = 2**64 - 1
 _THREADS: Final = 256

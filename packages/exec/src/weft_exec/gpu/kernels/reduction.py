@@ -13,8 +13,8 @@ from weft_graph.ops.shape_rules import normal_axes, normal_axis
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 Axes = tuple[int, ...]
 Reduce = Callable[[Any, Any, Axes, bool], Any]

@@ -16,15 +16,15 @@ from weft_exec.gpu.kernels.scatter import add_rows, combine_rows, rows_of_points
 from weft_exec.gpu.registration import NUMBERS, adopt, of_counters, on_gpu, on_host_variable
 from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel, registered_kernels
 from weft_exec.kernels.slicing import _store, key_of
-from weft_exec.resources import VariableState
-from weft_graph.op_def import lookup_op
+from weft_exec.resources.resources import VariableState
+from weft_graph.ir.op_def import lookup_op
 from weft_graph.ops.slicing import masks_of
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _ALL: Final = range(16)
 """Positions of all inputs; those that are no arrays are left as they are."""

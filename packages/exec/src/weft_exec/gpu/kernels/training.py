@@ -12,13 +12,13 @@ from weft_exec.gpu.generated import Source
 from weft_exec.gpu.registration import REAL
 from weft_exec.kernels import training
 from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernels_of
-from weft_exec.resources import VariableState
+from weft_exec.resources.resources import VariableState
 from weft_graph.ops.training import UpdateRule, op_type, op_types
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_exec.device import Device
-    from weft_graph.node import Node
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
 
 _SOURCE: Final = Source("update", T=REAL)
 _NAMES: Final = {

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import RunOrder, StepGraph
 from weft_graph.ops.control_flow import ROUTING
 from weft_graph.passes.flow import ALWAYS, Flow, has_control_flow, needs_of
 from weft_graph.passes.memory import BytesOf, Room, Values, on_devices, peaks
-from weft_graph.passes.step_graph import RunOrder, StepGraph
 
 HINT = "_recompute_hint"
 """Attribute of nodes that the program wants to be computed again."""

@@ -14,11 +14,11 @@ Source: T. Chen, B. Xu, C. Zhang, C. Guestrin, Training Deep Nets with Sublinear
 
 from __future__ import annotations
 
-from weft_graph.node import Node, Output
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.passes.memory import BytesOf, Room, static_bytes
 from weft_graph.passes.recompute.analysis import Analysis, Group, Plan
 from weft_graph.passes.recompute.plans import Recompute, chosen
-from weft_graph.passes.step_graph import RunOrder, StepGraph, place_new_nodes
 
 SUFFIX = "/recomputed"
 """What is added to the name of a node for that of its copy."""

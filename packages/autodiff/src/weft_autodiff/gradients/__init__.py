@@ -1,0 +1,1 @@
+"""Gradients of a graph: the walk back through nodes, conditionals and loops."""

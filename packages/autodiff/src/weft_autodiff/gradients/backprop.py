@@ -1,0 +1,152 @@
+"""Symbolic gradients: the chain rule, written into the graph (paper, section 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Any
+
+from weft_autodiff.gradients.values import Grad, is_trainable, zeros_for, zeros_like
+from weft_autodiff.gradients.walk import Walk
+from weft_autodiff.registry import naming_calls
+from weft_graph.control_flow.context import check_visible, current_context
+from weft_graph.ir import builder
+from weft_graph.ir.gc_pause import paused_gc
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Output, check_same_graph
+from weft_graph.ir.stacks import get_default_graph, tracing
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import compatible_dims
+
+
+class UnconnectedGradients(Enum):
+    """What `gradients` returns for an x that no y depends on: None, or zeros of its shape."""
+
+    NONE = "none"
+    ZERO = "zero"
+
+
+class AggregationMethod:
+    """How partial gradients are summed, in TensorFlow; here the sum is one AddN for all of them."""
+
+    ADD_N = 0
+    DEFAULT = ADD_N
+    EXPERIMENTAL_TREE = 1
+    EXPERIMENTAL_ACCUMULATE_N = 2
+
+
+def gradients(
+    ys: Any,
+    xs: Any,
+    grad_ys: Any = None,
+    name: str = "gradients",
+    colocate_gradients_with_ops: bool = False,
+    gate_gradients: bool = False,
+    aggregation_method: Any = None,
+    stop_gradients: Any = None,
+    unconnected_gradients: UnconnectedGradients | str = UnconnectedGradients.NONE,
+) -> list[Grad | None]:
+    """Add nodes that compute the derivatives of the sum of `ys` with respect to each of `xs`.
+
+    Args:
+      ys: output or list of outputs, floating or complex, any shape.
+      xs: output, variable, or list of these, in the graph of `ys`.
+      grad_ys: gradients to start from, each of the shape of its y; ones by default.
+      name: name scope of the new nodes.
+      colocate_gradients_with_ops: request the forward node's device for its gradient.
+      gate_gradients: let no gradient of a node be used before all of them are computed.
+      aggregation_method: accepted for TensorFlow's sake; sums are always one AddN.
+      stop_gradients: outputs through which nothing flows back, taken as constants.
+      unconnected_gradients: "none" or "zero" (or `UnconnectedGradients`): what stands for xs
+        that ys do not depend on.
+    Returns: one per x, with its shape and dtype; IndexedSlices where only some rows are touched;
+      as for one that ys do not depend on, where x is neither floating nor complex.
+    Raises:
+      InvalidTypeError: a y is neither floating nor complex.
+      InvalidArgumentError: `grad_ys` do not fit `ys`, ys and xs are not in one graph, or one of
+        them is inside a loop that gradients are not taken in.
+      NotFoundError: a node on the way has no registered gradient; the message names it.
+    Source: paper, section 4.1.
+    """
+    mode = getattr(unconnected_gradients, "value", unconnected_gradients)
+    if mode not in ("none", "zero"):
+        raise errors.InvalidArgumentError(
+            f"unconnected_gradients must be 'none' or 'zero', got {unconnected_gradients!r}"
+        )
+    targets = [builder.convert_to_tensor(y) for y in _as_list(ys)]
+    sources = [_source(x) for x in _as_list(xs)]
+    starts = _as_list(grad_ys) if grad_ys is not None else [None] * len(targets)
+    if len(starts) != len(targets):
+        raise errors.InvalidArgumentError(
+            f"grad_ys must have one entry per y: required {len(targets)}, got {len(starts)}"
+        )
+    if not targets:
+        return [None] * len(sources)
+    graph = targets[0].graph
+    _check(targets)
+    check_same_graph([*targets, *sources])
+    stops = {_source(s) for s in _as_list(stop_gradients or [])}
+    with (
+        paused_gc(),
+        graph.as_default(),
+        graph.name_scope(name or "gradients") as scope,
+        naming_calls(scope),
+        graph.under_construction(),
+    ):
+        level = current_context(graph)
+        for output in (*targets, *sources):
+            if output.node.context is not None:
+                check_visible(output, level)
+        walk = Walk(graph, level, colocate=colocate_gradients_with_ops, gate=gate_gradients)
+        for y, start in zip(targets, starts, strict=True):
+            walk.receive(y, _start(y, start))
+        walk.back(targets, [x for x in sources if is_trainable(x)], stops)
+        return [_final(walk, x, mode) for x in sources]
+
+
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _source(x: Any) -> Output:
+    """The output that stands for x: for a variable its reference or handle, not a snapshot."""
+    handle = getattr(x, "handle", None)
+    convert = getattr(x, "_as_output", None)
+    if isinstance(handle, Output):
+        output = handle
+    elif convert is not None:
+        output = convert(True)
+    else:
+        output = builder.convert_to_tensor(x)
+    return get_default_graph().capture(output) if tracing() else output
+
+
+def _check(targets: Iterable[Output]) -> None:
+    for output in targets:
+        if not is_trainable(output):
+            raise errors.InvalidTypeError(
+                f"gradients requires each y to be floating or complex, got {output!r}",
+                op=output.node.type,
+                node=output.node.name,
+                line=output.node.line,
+            )
+
+
+def _start(y: Output, grad: Any) -> Grad:
+    if grad is None:
+        from weft_graph.ops import array
+
+        return array.ones_like(y, optimize=True)
+    if isinstance(grad, IndexedSlices):
+        return grad
+    given = builder.convert_to_tensor(grad, y.dtype.base_dtype)
+    if not compatible_dims(given.dims, y.dims):
+        raise errors.InvalidArgumentError(f"grad_ys: {given!r} does not have the shape of {y!r}")
+    return given
+
+
+def _final(walk: Walk, x: Output, mode: str) -> Grad | None:
+    grad = walk.total(x)
+    if grad is None and mode == "zero":
+        return zeros_for(x) if x.dtype is dtypes.resource else zeros_like(x)
+    return grad

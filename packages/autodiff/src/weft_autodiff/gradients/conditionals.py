@@ -1,0 +1,149 @@
+"""The gradient of a conditional: one on the same predicate, which follows the branch taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from weft_autodiff.gradients.units import captured
+from weft_autodiff.gradients.values import (
+    Grad,
+    as_dense,
+    empty_slices,
+    is_trainable,
+    shape_for,
+    zeros_for,
+)
+from weft_autodiff.gradients.walk import Path, Pushed, Walk
+from weft_graph.control_flow.conditional import branch_results, merge_results, open_conditional
+from weft_graph.control_flow.context import (
+    CondContext,
+    Conditional,
+    Recall,
+    current_context,
+    is_inside,
+)
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Output
+from weft_tensor import dtypes
+
+Totals = dict[Output, Grad]
+
+
+def differentiate_conditional(
+    walk: Walk, conditional: Conditional, outputs: Sequence[Output], path: Path
+) -> None:
+    """Let gradients of a conditional's outputs flow back to what its branches use.
+
+    Args:
+      walk: the pass over the level that the conditional is in.
+      outputs: of the conditional, on the way to targets; values inside a branch may be among them.
+      path: of that level.
+    """
+    graph = walk.graph
+    context = current_context(graph)
+    pred = conditional.pred if context is None else context.capture(conditional.pred)
+    scope = graph.scopes.name_prefix
+    backward = open_conditional(graph, pred, scope)
+    grads = {output: walk.total(output) for output in outputs}
+    totals: list[Totals] = []
+    for branch, forward in zip(backward.branches, conditional.branches, strict=True):
+        branch.forward = forward
+        branch.recall = None if context is None else _recall_around(walk)
+        with branch.open():
+            totals.append(_walk_branch(walk, forward, grads, path))
+    shared = dict.fromkeys(value for each in totals for value in each)
+    merged = [value for value in shared if not _is_passed_on(walk, value, conditional, totals)]
+    _merge(walk, backward, merged, totals)
+
+
+def _recall_around(walk: Walk) -> Recall | None:
+    return None if walk.loop is None else walk.loop.context.recall
+
+
+def _walk_branch(
+    walk: Walk, forward: CondContext, grads: Mapping[Output, Grad | None], path: Path
+) -> Totals:
+    """The gradients of what a branch uses, given those of what it gives."""
+    pushed: list[Pushed] = [
+        (push, handle)
+        for push, handle in walk.pushed
+        if push.context is not None and push.context.is_inside(forward)
+    ]
+    inner = walk.inner(forward, walk.loop, pushed)
+    targets = []
+    for output, grad in grads.items():
+        target = _inside(output, forward)
+        if grad is not None and target is not None:
+            inner.receive(target, grad)
+            targets.append(target)
+    uses = {v: i for v, i in captured(forward).items() if is_trainable(v) and path.leads_to(v)}
+    uses.update({source: source for source in path.sources_in(forward)})
+    inner.back(targets, list(uses.values()), set(captured(forward).values()))
+    found = {value: inner.total(inside) for value, inside in uses.items()}
+    return {value: grad for value, grad in found.items() if grad is not None}
+
+
+def _inside(output: Output, branch: CondContext) -> Output | None:
+    """What an output of a conditional is in one of its branches: a result, itself, or nothing."""
+    if is_inside(output, branch):
+        return output
+    for position, source in enumerate(output.node.inputs):
+        if source in branch.results and branch.conditional.branches[position] is branch:
+            return source
+    return None
+
+
+def _is_passed_on(
+    walk: Walk, value: Output, conditional: Conditional, totals: Sequence[Totals]
+) -> bool:
+    """Whether a gradient needs no join, since its value is only there in one branch; it flows on.
+
+    These are values inside the branch, or inside the one of which it is the gradient, and stacks.
+    """
+    grads = [each[value] for each in totals if value in each]
+    places = [place for each in conditional.branches for place in (each, each.forward) if place]
+    if any(is_inside(value, place) for place in places) or any(_is_stack(grad) for grad in grads):
+        for grad in grads:
+            walk.receive(value, grad)
+        return True
+    return False
+
+
+def _is_stack(grad: Grad) -> bool:
+    return isinstance(grad, Output) and grad.dtype is dtypes.resource
+
+
+def _merge(
+    walk: Walk, backward: Conditional, values: Sequence[Output], totals: Sequence[Totals]
+) -> None:
+    """Join the gradients of both branches, zeros where one has none."""
+    sparse = {
+        value: next(each[value] for each in totals if value in each)
+        for value in values
+        if all(isinstance(each[value], IndexedSlices) for each in totals if value in each)
+    }
+    for branch, each in zip(backward.branches, totals, strict=True):
+        with branch.open():
+            results: list[Output] = []
+            for value in values:
+                like = sparse.get(value)
+                results += _parts(value, each.get(value), like)
+            branch_results(branch, results)
+    outputs = iter(merge_results(backward))
+    for value in values:
+        if value in sparse:
+            slices = IndexedSlices(next(outputs), next(outputs), shape_for(value))
+            walk.receive(value, slices)
+        else:
+            walk.receive(value, next(outputs))
+
+
+def _parts(value: Output, grad: Grad | None, like: Grad | None) -> list[Output]:
+    """The gradient of a value in one branch, as outputs."""
+    if isinstance(like, IndexedSlices):
+        slices = empty_slices(value, like) if grad is None else grad
+        assert isinstance(slices, IndexedSlices)
+        return [slices.values, slices.indices]
+    dense = zeros_for(value) if grad is None else as_dense(grad)
+    assert dense is not None
+    return [dense]

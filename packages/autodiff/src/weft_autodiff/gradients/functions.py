@@ -1,0 +1,391 @@
+"""Functions that compute the gradients of calls of other functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from weft_autodiff.gradients.backprop import gradients
+from weft_autodiff.gradients.values import (
+    Grad,
+    as_dense,
+    is_trainable,
+    needs_zeros,
+    shape_for,
+    zeros_for,
+)
+from weft_autodiff.registry import Gradient, gradient_of, register_in_graph
+from weft_graph.functions import saved, state
+from weft_graph.functions.body import FunctionGraph, is_variable
+from weft_graph.functions.copying import BodyCopy
+from weft_graph.functions.function import Declaration, Function, scope_name
+from weft_graph.functions.trace import save_state
+from weft_graph.ir import builder, stacks
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import reachable
+from weft_graph.ops import identity
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+Kind = str
+"""What flows back into an output: "" for nothing, "dense", or the type of the indices of slices."""
+
+
+class Source(NamedTuple):
+    """Where an input of a gradient's function comes from.
+
+    Attributes:
+      what: "input" or "output" of the call, "grad", "values" and "indices" of what flows back into
+        an output, or "captured".
+      place: which.
+      value: what was captured.
+    """
+
+    what: str
+    place: int
+    value: Output | None = None
+
+    def of(self, op: Node, grads: Sequence[Grad | None], graph: Graph) -> Output:
+        """The input, for one call."""
+        if self.what == "input":
+            return op.inputs[self.place]
+        if self.what == "output":
+            return op.outputs[self.place]
+        if self.what == "captured":
+            assert self.value is not None
+            return graph.capture(self.value) if stacks.tracing() else self.value
+        grad = grads[self.place]
+        if self.what == "grad":
+            dense = as_dense(grad)
+            assert dense is not None
+            return dense
+        assert isinstance(grad, IndexedSlices)
+        return grad.values if self.what == "values" else grad.indices
+
+
+class GradientFunction:
+    """A function that computes the gradient of calls of another one.
+
+    Attributes:
+      function: the function.
+      takes: where its inputs come from.
+      gives: for each input of the call, Output, IndexedSlices, or None where nothing flows back.
+    """
+
+    def __init__(self, function: Function, takes: Sequence[Source], gives: Sequence[Any]) -> None:
+        self.function = function
+        self.takes = tuple(takes)
+        self.gives = tuple(gives)
+
+
+def kinds_of(op: Node, grads: Sequence[Grad | None]) -> tuple[Kind, ...]:
+    """What flows back into each output of a call."""
+    return tuple([_kind(output, grad) for output, grad in zip(op.outputs, grads, strict=True)])
+
+
+def _kind(output: Output, grad: Grad | None) -> Kind:
+    if grad is None or not is_trainable(output):
+        return ""
+    return grad.indices.dtype.name if isinstance(grad, IndexedSlices) else "dense"
+
+
+def gradient_function(function: Function, kinds: tuple[Kind, ...]) -> GradientFunction:
+    """The gradient of calls into whose outputs such gradients flow back; built once."""
+    found: GradientFunction | None = function.gradients.get(kinds)
+    if found is None:
+        library = function.graph.functions
+        with library.reserved(f"{function.name}_grad") as name:
+            try:
+                found = _Builder(function, kinds, name).build()
+            finally:
+                function.gradients.pop(kinds, None)
+        library.add(found.function)
+        function.gradients[kinds] = found
+    return found
+
+
+class _Builder:
+    """Builds one gradient's function: a copy of the body, and what flows back through it."""
+
+    def __init__(self, function: Function, kinds: tuple[Kind, ...], name: str) -> None:
+        self._function = function
+        self._kinds = kinds
+        self._graph = FunctionGraph(name, function.graph.outer)
+        self._graph.functions = function.graph.functions
+        self._takes: list[Source] = []
+        self._again: list[Node] = []
+        self._pending: _Pending | None = None
+
+    def build(self) -> GradientFunction:
+        """The gradient's function."""
+        function, graph = self._function, self._graph
+        with stacks.building_body(graph):
+            arguments = [self._input(like, i) for i, like in enumerate(function.inputs)]
+            self._known = self._saved_inputs()
+            given = [self._start(i, kind) for i, kind in enumerate(self._kinds)]
+            self._await_recursion()
+            copies = self._copy(arguments)
+            graph.sources[function.graph] = copies.outputs
+            pairs = [
+                (copies.outputs[output], start)
+                for output, start in zip(function.outputs, given, strict=True)
+                if start is not None
+            ]
+            ys = [y for y, _ in pairs]
+            starts = [_with_shape(start, y) for y, start in pairs]
+            grads = gradients(ys, arguments, starts, name=scope_name(graph.name))
+            results, gives = self._results(arguments, grads)
+        self._take_from_inputs(copies)
+        return self._finish([self._resolved(result) for result in results], gives)
+
+    # ------------------------------------------------------------------ inputs
+
+    def _input(self, like: Output, place: int) -> Output:
+        self._takes.append(Source("input", place))
+        return self._graph.add_input_like(like, _last(like.node.name))
+
+    def _saved_inputs(self) -> dict[Output, Output]:
+        """For values that come from state, the inputs that give them."""
+        function = self._function
+        places = saved.places_of(function.outputs)
+        found: dict[Output, Output] = {}
+        for value in saved.values_from_state(function.graph.nodes):
+            if value in places:
+                self._takes.append(Source("output", places[value]))
+                dtype = value.dtype.base_dtype
+                found[value] = self._graph.add_input(dtype, value.dims, _last(value.node.name))
+        return found
+
+    def _start(self, place: int, kind: Kind) -> Grad | None:
+        """What flows back into an output."""
+        like = self._function.outputs[place]
+        dtype, dims = like.dtype.base_dtype, like.dims
+        if not kind:
+            return None
+        add = self._graph.add_input
+        if kind == "dense":
+            self._takes.append(Source("grad", place))
+            return add(dtype, dims, f"grad_{place}")
+        self._takes += [Source("values", place), Source("indices", place)]
+        rows = None if dims is None else (None, *dims[1:])
+        return IndexedSlices(
+            add(dtype, rows, f"grad_{place}_values"),
+            add(dtypes.as_dtype(kind), (None,), f"grad_{place}_indices"),
+        )
+
+    def _await_recursion(self) -> None:
+        """Let the gradient of a recursive function call itself."""
+        function = self._function
+        if not function.is_recursive:
+            return
+        gives = [Output if _may_give(like) else None for like in function.inputs]
+        types = [
+            _type_of(like)
+            for like, given in zip(function.inputs, gives, strict=True)
+            if given is not None
+        ]
+        taken = [given.dtype for given in self._graph.inputs]
+        declared = Declaration(self._graph.name, taken, types, function.stateful)
+        self._pending = _Pending(declared, self._takes, gives)
+        function.gradients[self._kinds] = self._pending
+
+    # ------------------------------------------------------------------ the body once more
+
+    def _copy(self, arguments: Sequence[Output]) -> BodyCopy:
+        function = self._function
+        effects = state.Effects()
+        copies = BodyCopy(
+            self._graph,
+            function,
+            arguments,
+            stand=self._stand,
+            keeps=lambda _, other: not (state.gives_state(other) or effects.reach(other)),
+        )
+        for node in function.graph.nodes:
+            twin = copies.nodes.get(node)
+            if twin is not None and twin.context is not None and self._is_known(node):
+                with twin.context.open():
+                    found = self._given(node, twin.inputs)
+                for output, other in zip(node.outputs, found, strict=True):
+                    self._graph.replace_uses(copies.outputs[output], other, reason="given")
+                    copies.outputs[output] = other
+        return copies
+
+    def _is_known(self, node: Node) -> bool:
+        return bool(node.outputs) and all(output in self._known for output in node.outputs)
+
+    def _stand(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output] | None:
+        return self._given(node, inputs) if self._is_known(node) else None
+
+    def _given(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output]:
+        """What stands for a node whose values are given: they, with its gradient behind them.
+
+        That of the node flows back into its inputs, which are therefore inputs here, too. The
+        stand-ins themselves go when all gradients are there.
+        """
+        values = [self._known[output] for output in node.outputs]
+        name = self._graph.unique_name("Given")
+        count = len(values)
+
+        def backward(op: Node, *grads: Grad | None) -> list[Any]:
+            twin = Node(
+                op.graph, node.name, node.op_def, op.inputs[count:], (), node.attrs, "", None, 0
+            )
+            twin.outputs = op.inputs[:count]
+            twin.context = op.context
+            return [None] * count + list(_apply(twin, grads[:count]))
+
+        register_in_graph(self._graph, name, Gradient(backward, True, True))
+        with self._graph.gradient_override_map({"IdentityN": name}):
+            again = builder.create("IdentityN", [[*values, *inputs]], None, node.name)
+        self._again.append(again)
+        return again.outputs[:count]
+
+    def _take_from_inputs(self, copies: BodyCopy) -> None:
+        """Let the users of values that are given take them directly."""
+        instead: dict[Output, Output] = {}
+        for again in self._again:
+            for output, value in zip(again.outputs, again.inputs, strict=True):
+                self._graph.replace_uses(output, value, reason="given")
+                instead[output] = value
+        self._instead = instead
+        for output, copy in copies.outputs.items():
+            copies.outputs[output] = self._resolved(copy)
+
+    def _resolved(self, output: Output) -> Output:
+        while output in self._instead:
+            output = self._instead[output]
+        return output
+
+    # ------------------------------------------------------------------ results
+
+    def _results(
+        self, arguments: Sequence[Output], grads: Sequence[Grad | None]
+    ) -> tuple[list[Output], list[Any]]:
+        """The outputs of the function, and what they are."""
+        pending = self._pending
+        if pending is not None and pending.used:
+            for x, grad, given in zip(arguments, grads, pending.gives, strict=True):
+                if given is None and grad is not None:
+                    raise errors.UnimplementedError(
+                        f"the gradient of the recursive function {self._function.name!r} for "
+                        f"{x!r} cannot be had, since it is not known what the handle is of"
+                    )
+            dense = [
+                None if given is None else zeros_for(x) if grad is None else as_dense(grad)
+                for x, grad, given in zip(arguments, grads, pending.gives, strict=True)
+            ]
+            return [value for value in dense if value is not None], list(pending.gives)
+        results: list[Output] = []
+        gives: list[Any] = []
+        for grad in grads:
+            if grad is None:
+                gives.append(None)
+            elif isinstance(grad, IndexedSlices):
+                gives.append(IndexedSlices)
+                results += [grad.values, grad.indices]
+            else:
+                gives.append(Output)
+                results.append(grad)
+        return results, gives
+
+    def _finish(self, results: Sequence[Output], gives: Sequence[Any]) -> GradientFunction:
+        graph, pending = self._graph, self._pending
+        with stacks.building_body(graph):
+            inputs = set(graph.inputs)
+            outputs = [identity.identity(r) if r in inputs else r for r in results]
+        captured = list(graph.captures)
+        takes = [*self._takes, *[Source("captured", 0, value) for value in captured]]
+        used = reachable([output.node for output in outputs])
+        pairs = list(zip(graph.inputs, takes, strict=True))
+        if pending is not None and pending.used:
+            if captured:
+                raise errors.UnimplementedError(
+                    f"the gradient of the recursive function {self._function.name!r} uses values "
+                    f"from outside that the function does not use: {captured}"
+                )
+        else:
+            pairs = [pair for pair in pairs if pair[0].node in used]
+        made = Function(graph.name, graph, [given for given, _ in pairs], outputs)
+        self._refuse_repetition(made)
+        save_state(made)
+        return GradientFunction(made, [take for _, take in pairs], gives)
+
+    def _refuse_repetition(self, made: Function) -> None:
+        graph = self._graph
+        changed = {graph.inputs[i] for i in self._function.updates}
+        for node in made.nodes:
+            if node.type in state.CALLS and node.attrs["f"].name == made.name:
+                continue
+            if state.has_effect(node) or (
+                state.gives_state(node)
+                and not (state.is_repeatable(node) and changed.isdisjoint(state.resources(node)))
+            ):
+                raise errors.UnimplementedError(
+                    f"the gradient of the function {self._function.name!r} would run "
+                    f"{node.name!r} ({node.type}) a second time, with other results; its calls do "
+                    "not give what it gave, since the function "
+                    + ("is recursive" if self._function.is_recursive else "was read from a file"),
+                    op=node.type,
+                    node=node.name,
+                    line=node.line or None,
+                )
+
+
+class _Pending:
+    """The gradient of a recursive function while it is built.
+
+    Attributes:
+      used: whether it calls itself.
+    """
+
+    def __init__(
+        self, function: Declaration, takes: Sequence[Source], gives: Sequence[Any]
+    ) -> None:
+        self._function = function
+        self.takes = tuple(takes)
+        self.gives = tuple(gives)
+        self.used = False
+
+    @property
+    def function(self) -> Declaration:
+        """What a call needs of it."""
+        self.used = True
+        return self._function
+
+
+def _apply(node: Node, grads: Sequence[Grad | None]) -> Sequence[Any]:
+    """What flows back into the inputs of a node."""
+    entry = gradient_of(node)
+    given = list(grads)
+    if not entry.accepts_none:
+        given = [
+            zeros_for(output) if grad is None and needs_zeros(output) else grad
+            for output, grad in zip(node.outputs, given, strict=True)
+        ]
+    if not entry.accepts_sparse:
+        given = [as_dense(grad) for grad in given]
+    results = entry.function(node, *given)
+    return results if isinstance(results, list | tuple) else [results]
+
+
+def _with_shape(start: Grad, like: Output) -> Grad:
+    if isinstance(start, IndexedSlices):
+        return IndexedSlices(start.values, start.indices, shape_for(like))
+    return start
+
+
+def _may_give(like: Output) -> bool:
+    return is_trainable(like) and (like.dtype is not dtypes.resource or is_variable(like))
+
+
+def _type_of(like: Output) -> DType:
+    if like.dtype is dtypes.resource:
+        return like.node.attrs["dtype"]  # type: ignore[no-any-return]
+    return like.dtype.base_dtype
+
+
+def _last(name: str) -> str:
+    return name.rpartition("/")[2]

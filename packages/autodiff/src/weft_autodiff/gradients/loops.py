@@ -1,0 +1,325 @@
+"""The gradient of a loop: a loop that runs as many iterations back (paper, section 4.4).
+
+A loop is differentiated as a whole.  Its body is walked once, inside the body of a new loop whose
+variables are the gradients of the old one's, and sums for what does not change.  Values of the
+forward body that are needed come off stacks (`history.py`).  Gradients of what was taken off a
+stack are put onto one themselves, so the same code differentiates its own result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from weft_autodiff.gradients.history import History, new_stack, pop, waiting_for
+from weft_autodiff.gradients.units import initial_value, push_of
+from weft_autodiff.gradients.values import Grad, as_dense, is_trainable, shape_for, zeros_for
+from weft_autodiff.gradients.walk import Path, Pushed, Walk
+from weft_graph.control_flow.context import ControlFlowContext, WhileContext, current_context
+from weft_graph.control_flow.loop import LoopBuilder, fits
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir.builder import out
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import comparison, identity, stack
+from weft_tensor import dtypes
+from weft_tensor.shape import Dims, merge_dims
+
+
+def differentiate_loop(
+    walk: Walk, loop: WhileContext, outputs: Sequence[Output], path: Path
+) -> None:
+    """Let gradients of a loop's outputs flow back to its inputs.
+
+    Args:
+      walk: the pass over the level that the loop is in.
+      outputs: of the loop, on the way to targets.
+      path: of that level.
+    """
+    if not loop.back_prop:
+        return
+    pushed = [
+        (push, handle)
+        for push, handle in walk.pushed
+        if push.context is not None and push.context.is_inside(loop)
+    ]
+    for output in outputs:
+        handle = walk.total(output)
+        if output.dtype is dtypes.resource and isinstance(handle, Output):
+            push = push_of(output)
+            assert push is not None
+            pushed.append((push, handle))
+    BackwardLoop(walk, loop, pushed, path).build()
+
+
+class BackwardLoop:
+    """The loop that computes the gradient of another one.
+
+    Attributes:
+      forward: the loop that is differentiated.
+      context: the new loop.
+    """
+
+    def __init__(
+        self, walk: Walk, forward: WhileContext, pushed: Sequence[Pushed], path: Path
+    ) -> None:
+        self.forward = forward
+        self._walk = walk
+        self._path = path
+        self._pushed = list(pushed)
+        self._graph = walk.graph
+        self._stacked: list[Node] = []
+        count = len(forward.merges)
+        self._following = [node.inputs[0] for node in forward.next_values[:count]]
+        self._invariants = {
+            around: inside
+            for around, inside in forward.invariants.items()
+            if is_trainable(around) and path.leads_to(around)
+        }
+        self._exit_grads = [as_dense(walk.total(e.outputs[0])) for e in forward.exits[:count]]
+        self._active = self._active_variables()
+
+    # ------------------------------------------------------------------ activity
+
+    def _parameters(self, positions: Iterable[int]) -> list[Output]:
+        """What the body sees of loop variables; it may look at what the condition sees, too."""
+        forward = self.forward
+        return [
+            output
+            for i in positions
+            for output in (forward.switches[i].outputs[1], forward.merges[i].outputs[0])
+        ]
+
+    def _body_path(self, targets: Sequence[Output], varied: Iterable[int]) -> Path:
+        sources = [*self._parameters(varied), *self._invariants.values()]
+        return Path(self._graph, self.forward, targets, sources, self._stops())
+
+    def _stops(self) -> set[Output]:
+        every = range(len(self.forward.merges))
+        return {*self._parameters(every), *self.forward.invariants.values()}
+
+    def _active_variables(self) -> list[int]:
+        """The variables that depend on sources, and that outputs with gradients depend on."""
+        forward = self.forward
+        everything = [i for i, m in enumerate(forward.merges) if is_trainable(m.outputs[0])]
+        varied = {i for i in everything if self._path.leads_to(initial_value(forward.merges[i]))}
+        while True:
+            path = self._body_path([self._following[i] for i in everything], varied)
+            more = {i for i in everything if path.leads_to(self._following[i])} - varied
+            if not more:
+                break
+            varied |= more
+        useful = {i for i in everything if self._exit_grads[i] is not None}
+        pushed = [push.inputs[1] for push, _ in self._pushed if push.context is forward]
+        while True:
+            path = self._body_path([*[self._following[i] for i in useful], *pushed], varied)
+            more = {
+                i for i in everything if any(path.meets(o) for o in self._parameters([i]))
+            } - useful
+            if not more:
+                break
+            useful |= more
+        return sorted(varied & useful)
+
+    # ------------------------------------------------------------------ building
+
+    def build(self) -> None:
+        """Build the loop and let its results flow on."""
+        if not self._active and not self._invariants:
+            return
+        forward, graph = self.forward, self._graph
+        self._history = History(forward, again=_runs_again(forward, current_context(graph)))
+        starts = [self._start(i) for i in self._active]
+        context = self.context = WhileContext(
+            graph,
+            graph.unique_name("while_context"),
+            current_context(graph),
+            forward.parallel_iterations,
+            forward.back_prop,
+            forward.swap_memory,
+        )
+        context.forward = forward
+        context.recall = lambda inner, output: self._history.recall(inner, output, self._stacked)
+        self._builder = LoopBuilder(context)
+        with context.open():
+            counter = self._builder.variable(self._history.count, ())
+            variables = [
+                self._builder.variable(start, forward.merges[i].outputs[0].dims)
+                for start, i in zip(starts, self._active, strict=True)
+            ]
+            self._builder.condition(
+                comparison.greater_equal(self._builder.merged(counter), 1, name="b_count_more")
+            )
+            sums = self._body(variables)
+            with graph.control_dependencies(waiting_for(self._stacked)):
+                left = self._builder.inside(counter) - 1
+            self._close(left, sums)
+            results = [self._builder.leave(i) for i in range(len(context.merges))]
+        self._history.close()
+        self._flow_on(results, variables, sums)
+
+    def _start(self, position: int) -> Output:
+        grad = self._exit_grads[position]
+        exit_value = self.forward.exits[position].outputs[0]
+        return zeros_for(exit_value) if grad is None else grad
+
+    def _body(self, variables: Sequence[int]) -> list[_Sum]:
+        """Walk the body back; the sums that it adds to, and the next values of all of them."""
+        forward = self.forward
+        walk = self._walk.inner(forward, self, self._pushed)
+        for i, position in zip(self._active, variables, strict=True):
+            walk.receive(self._following[i], self._builder.inside(position))
+        sources = [*self._parameters(self._active), *self._invariants.values()]
+        walk.back([self._following[i] for i in self._active], sources, self._stops())
+        self._next = [self._next_grad(walk, i) for i in self._active]
+        sums = []
+        for around, inside in self._invariants.items():
+            total = walk.total(inside)
+            if total is not None:
+                sums.append(_Sum(self, around, total))
+        return sums
+
+    def _next_grad(self, walk: Walk, position: int) -> Output:
+        parts = [as_dense(walk.total(o)) for o in self._parameters([position])]
+        present = [part for part in parts if part is not None]
+        dims = self.forward.merges[position].outputs[0].dims
+        if not present:
+            return _of_shape(zeros_for(self.forward.switches[position].outputs[1]), dims)
+        grad = present[0] if len(present) == 1 else out("AddN", [present])
+        return _of_shape(grad, dims)
+
+    def _close(self, left: Output, sums: Sequence[_Sum]) -> None:
+        following = [left, *self._next]
+        for each in sums:
+            following += each.following
+        for position, value in enumerate(following):
+            self._builder.close(position, value)
+
+    def _flow_on(
+        self, results: Sequence[Output], variables: Sequence[int], sums: Sequence[_Sum]
+    ) -> None:
+        for i, position in zip(self._active, variables, strict=True):
+            self._walk.receive(initial_value(self.forward.merges[i]), results[position])
+        for each in sums:
+            self._walk.receive(each.around, each.result(results))
+
+    # ------------------------------------------------------------------ sums and stacks
+
+    def variable(self, initial: Output, dims: Dims) -> int:
+        """Add a variable to the new loop while its body is being built."""
+        with self.context.open():
+            return self._builder.variable(initial, dims)
+
+    def inside(self, position: int) -> Output:
+        """What the body sees of a variable."""
+        return self._builder.inside(position)
+
+    def left(self) -> Output:
+        """The number of iterations that are left, this one included: int32, rank 0."""
+        return self._builder.inside(0)
+
+    def pop(self, handle: Output, like: Output) -> Output:
+        """The gradient, of this iteration, of a value that the forward loop pushed."""
+        context = current_context(self._graph)
+        assert context is not None
+        popped = pop(context, handle, like)
+        self._stacked.append(popped.node)
+        return popped
+
+    def push(self, grad: Output) -> Output:
+        """Keep a gradient for the loop that pushed what the forward loop popped; its stack."""
+        handle = new_stack(self.context, grad, "b_acc")
+        with self._graph.control_dependencies([self._builder.inside(0).node]):
+            pushed = stack.stack_push_v2(handle, grad, self.forward.swap_memory)
+        self._stacked.append(pushed.node)
+        return handle
+
+
+class _Sum:
+    """The gradient of something that does not change, summed over all iterations.
+
+    Dense gradients are added up; slices are collected and joined after the loop; the stack of
+    gradients of a stack is handed on when all of them are there.
+
+    Attributes:
+      around: what it is the gradient of, outside of the forward loop.
+      following: the next values of the variables that it needs.
+    """
+
+    def __init__(self, loop: BackwardLoop, around: Output, total: Grad) -> None:
+        self.around = around
+        self._total = total
+        self.following: list[Output] = []
+        self._positions: list[int] = []
+        self._arrays: list[TensorArray] = []
+        if isinstance(total, IndexedSlices):
+            self._collect(loop, total)
+        elif total.dtype is not dtypes.resource:
+            self._add(loop, total)
+
+    def _add(self, loop: BackwardLoop, total: Output) -> None:
+        with loop.context.outside():
+            zeros = zeros_for(self.around)
+        dims = zeros.dims
+        position = loop.variable(zeros, dims)
+        self._positions = [position]
+        self.following = [_of_shape(loop.inside(position) + total, dims)]
+
+    def _collect(self, loop: BackwardLoop, total: IndexedSlices) -> None:
+        for part in (total.values, total.indices):
+            inner = None if part.dims is None else part.dims[1:]
+            with loop.context.outside():
+                count = loop.context.merges[0].inputs[0].node.inputs[0]
+                array = TensorArray(
+                    part.dtype,
+                    size=count,
+                    element_shape=None if inner is None else [None, *inner],
+                    infer_shape=False,
+                )
+            position = loop.variable(array.flow, ())
+            array = _with_flow(array, loop.inside(position)).write(loop.left() - 1, part)
+            self._arrays.append(array)
+            self._positions.append(position)
+            self.following.append(array.flow)
+
+    def result(self, results: Sequence[Output]) -> Grad:
+        """The sum, from the results of the loop."""
+        total = self._total
+        if isinstance(total, IndexedSlices):
+            values, indices = [
+                _with_flow(array, results[position]).concat()
+                for array, position in zip(self._arrays, self._positions, strict=True)
+            ]
+            return IndexedSlices(values, indices, shape_for(self.around))
+        if self._positions:
+            return results[self._positions[0]]
+        with total.graph.control_dependencies([results[0].node]):
+            return identity.identity(total)
+
+
+def _runs_again(forward: WhileContext, context: ControlFlowContext | None) -> bool:
+    """Whether a loop made in `context` runs several times for each run of the forward loop."""
+    around: list[ControlFlowContext] = []
+    outer = forward.outer
+    while outer is not None:
+        around.append(outer)
+        outer = outer.outer
+    while context is not None and context not in around:
+        if isinstance(context, WhileContext) and context.forward not in around:
+            return True
+        context = context.outer
+    return False
+
+
+def _with_flow(array: TensorArray, flow: Output) -> TensorArray:
+    from weft_graph.control_flow.tensor_array import rebuild
+
+    return rebuild(array, flow)
+
+
+def _of_shape(value: Output, dims: Dims) -> Output:
+    """`value`, known to have the shape that its variable keeps."""
+    if fits(value.dims, dims):
+        return value
+    same = identity.identity(value)
+    same.dims = merge_dims(value.dims, dims)
+    return same

@@ -1,0 +1,115 @@
+"""What is differentiated as one: a node, a loop, or a conditional with both of its branches."""
+
+from __future__ import annotations
+
+from weft_graph.control_flow.context import (
+    CondContext,
+    Conditional,
+    ControlFlowContext,
+    WhileContext,
+    is_constant_enter,
+)
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops.control_flow import EXITS, MERGES, SWITCHES
+from weft_tensor import errors
+
+Unit = Node | WhileContext | Conditional
+Level = ControlFlowContext | None
+
+
+def unit_of(output: Output, level: Level) -> Unit:
+    """What gives an output, seen from a level: the branch or loop body that is walked, or None.
+
+    The handle of a stack is given by the loop that pushes onto it: gradients of what is popped flow
+    back along it.
+    """
+    node = output.node
+    if node.type == "StackV2":
+        push = push_of(output)
+        node = node if push is None else push
+    elif node.context is None:
+        return conditional_of(node) or node if node.type in MERGES else node
+    around = _shared(node.context, level)
+    if node.type in EXITS and node.context is not None and node.context.outer is around:
+        assert isinstance(node.context, WhileContext)
+        return node.context
+    if node.type in MERGES and node.context is around:
+        return conditional_of(node) or node
+    inner = node.context
+    while inner is not None and inner.outer is not around:
+        inner = inner.outer
+    if inner is None or node.context is around:
+        return node
+    if isinstance(inner, WhileContext):
+        return inner
+    assert isinstance(inner, CondContext)
+    return inner.conditional
+
+
+def _shared(context: ControlFlowContext | None, level: Level) -> Level:
+    """The innermost context that is or is around both."""
+    around = level
+    while around is not None and (context is None or not context.is_inside(around)):
+        around = around.outer
+    return around
+
+
+def conditional_of(merge: Node) -> Conditional | None:
+    """The conditional that a Merge gives a result of, or None."""
+    context = merge.inputs[0].node.context
+    if isinstance(context, CondContext) and merge.inputs[0] in context.results:
+        return context.conditional
+    return None
+
+
+def inputs_of(unit: Unit) -> list[Output]:
+    """What a unit takes from around it."""
+    if isinstance(unit, Node):
+        return list(unit.inputs)
+    if isinstance(unit, WhileContext):
+        return [initial_value(merge) for merge in unit.merges] + list(unit.invariants)
+    found: dict[Output, None] = {}
+    for branch in unit.branches:
+        found.update(dict.fromkeys(captured(branch)))
+    return list(found)
+
+
+def initial_value(merge: Node) -> Output:
+    """What a loop variable is at first, in the context around."""
+    return merge.inputs[0].node.inputs[0]
+
+
+def captured(branch: CondContext) -> dict[Output, Output]:
+    """Values from around a branch, and what stands for each inside."""
+    return {
+        inside.node.inputs[0]: inside
+        for inside in branch.captures.values()
+        if inside.node.context is branch and inside.node.type in SWITCHES
+    }
+
+
+def push_of(handle: Output) -> Node | None:
+    """The push onto a stack, which may be in a loop or a branch of one."""
+    stack = [handle]
+    while stack:
+        output = stack.pop()
+        for user in output.consumers():
+            if user.type == "StackPushV2" and user.inputs[0] is output:
+                return user
+            if is_constant_enter(user):
+                stack.append(user.outputs[0])
+            elif user.type in SWITCHES:
+                stack.extend(user.outputs)
+    return None
+
+
+def made_by_hand(node: Node) -> errors.UnimplementedError:
+    """The error where a loop has no context, from which its gradient is built."""
+    return errors.UnimplementedError(
+        f"the gradient of {node.name!r} requires the structure that cond and while_loop give; its "
+        "primitives were put together by hand, or come from a GraphDef, which does not say it (a "
+        "MetaGraph does)",
+        op=node.type,
+        node=node.name,
+        line=node.line or None,
+    )

@@ -1,0 +1,316 @@
+"""Learning rates that depend on the global step.
+
+Every function takes the initial rate as a Python number or a floating scalar, and the global step
+as an integer scalar, a variable or a Python number; it returns a scalar of the rate's dtype.
+Without a global step, or with ill-matched lists, it raises InvalidArgumentError.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.ir.stacks import get_default_graph
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+
+def exponential_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Output:
+    """`learning_rate * decay_rate ** (global_step / decay_steps)`.
+
+    Args:
+      decay_steps: positive scalar.
+      decay_rate: scalar.
+      staircase: round the exponent down.
+    """
+    with _Schedule(name, "ExponentialDecay", learning_rate, global_step) as s:
+        power = s.passed(decay_steps, staircase)
+        return s.finish(out("Pow", [s.of(decay_rate), power]))
+
+
+def natural_exp_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Output:
+    """`learning_rate * exp(-decay_rate * global_step / decay_steps)`.
+
+    Args: as `exponential_decay`.
+    """
+    with _Schedule(name, "NaturalExpDecay", learning_rate, global_step) as s:
+        exponent = -s.of(decay_rate) * s.passed(decay_steps, staircase)
+        return s.finish(out("Exp", [exponent]))
+
+
+def inverse_time_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    decay_rate: Any,
+    staircase: bool = False,
+    name: str | None = None,
+) -> Output:
+    """`learning_rate / (1 + decay_rate * global_step / decay_steps)`.
+
+    Args: as `exponential_decay`.
+    """
+    with _Schedule(name, "InverseTimeDecay", learning_rate, global_step) as s:
+        divisor = s.of(decay_rate) * s.passed(decay_steps, staircase) + 1.0
+        return out("RealDiv", [s.rate, divisor], name=s.scope)
+
+
+def polynomial_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    end_learning_rate: Any = 0.0001,
+    power: Any = 1.0,
+    cycle: bool = False,
+    name: str | None = None,
+) -> Output:
+    """`(learning_rate - end) * (1 - step / decay_steps) ** power + end`, step at most decay_steps.
+
+    Args:
+      decay_steps: positive scalar.
+      end_learning_rate: scalar, reached after `decay_steps`.
+      power: scalar.
+      cycle: go on with the next multiple of `decay_steps` instead of staying at the end.
+    """
+    with _Schedule(name, "PolynomialDecay", learning_rate, global_step) as s:
+        end, steps, step = s.of(end_learning_rate), s.of(decay_steps), s.step
+        if cycle:
+            periods = out("Ceil", [step / steps])
+            periods = out("Maximum", [periods, s.of(1.0)])
+            steps = steps * periods
+        else:
+            step = out("Minimum", [step, steps])
+        left = out("Pow", [1.0 - step / steps, s.of(power)])
+        return out("AddV2", [(s.rate - end) * left, end], name=s.scope)
+
+
+def cosine_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    alpha: Any = 0.0,
+    name: str | None = None,
+) -> Output:
+    """Half a cosine wave from `learning_rate` down to `alpha * learning_rate`.
+
+    Args:
+      decay_steps: positive scalar.
+      alpha: scalar, the last rate as a part of the first.
+    Source: Loshchilov and Hutter 2016, "SGDR", without restarts.
+    """
+    with _Schedule(name, "CosineDecay", learning_rate, global_step) as s:
+        steps = s.of(decay_steps)
+        done = out("Minimum", [s.step, steps]) / steps
+        return s.finish(s.lifted(s.cosine(done), alpha))
+
+
+def cosine_decay_restarts(
+    learning_rate: Any,
+    global_step: Any,
+    first_decay_steps: Any,
+    t_mul: Any = 2.0,
+    m_mul: Any = 1.0,
+    alpha: Any = 0.0,
+    name: str | None = None,
+) -> Output:
+    """Half cosine waves, each `t_mul` times as long and `m_mul` times as high as the one before.
+
+    Args:
+      first_decay_steps: positive scalar, the length of the first.
+      t_mul, m_mul: scalars.
+      alpha: scalar, the lowest rate as a part of the first.
+    Source: Loshchilov and Hutter 2016, "SGDR: stochastic gradient descent with warm restarts".
+    """
+    with _Schedule(name, "SGDRDecay", learning_rate, global_step) as s:
+        done = s.step / s.of(first_decay_steps)
+        if isinstance(t_mul, int | float):
+            restarts, done = s.geometric(done, t_mul) if t_mul != 1 else s.arithmetic(done)
+        else:
+            restarts, done = s.either(done, s.of(t_mul))
+        height = out("Pow", [s.of(m_mul), restarts])
+        return s.finish(s.lifted(height * s.cosine(done), alpha))
+
+
+def linear_cosine_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    num_periods: Any = 0.5,
+    alpha: Any = 0.0,
+    beta: Any = 0.001,
+    name: str | None = None,
+) -> Output:
+    """`learning_rate * ((alpha + linear) * cosine + beta)`.
+
+    Here linear falls from 1 to 0 over `decay_steps`, and cosine runs through `num_periods` waves.
+
+    Args:
+      decay_steps: positive scalar.
+      num_periods, alpha, beta: scalars.
+    Source: Bello et al. 2017, "Neural optimizer search with reinforcement learning".
+    """
+    with _Schedule(name, "LinearCosineDecay", learning_rate, global_step) as s:
+        return _linear_cosine(s, decay_steps, num_periods, alpha, beta, None)
+
+
+def noisy_linear_cosine_decay(
+    learning_rate: Any,
+    global_step: Any,
+    decay_steps: Any,
+    initial_variance: Any = 1.0,
+    variance_decay: Any = 0.55,
+    num_periods: Any = 0.5,
+    alpha: Any = 0.0,
+    beta: Any = 0.001,
+    name: str | None = None,
+) -> Output:
+    """`linear_cosine_decay` with normal noise on the linear part.
+
+    Args:
+      decay_steps: positive scalar.
+      initial_variance, variance_decay: of the noise, whose variance is
+        `initial_variance / (1 + global_step) ** variance_decay`.
+      num_periods, alpha, beta: scalars.
+    """
+    with _Schedule(name, "NoisyLinearCosineDecay", learning_rate, global_step) as s:
+        step = out("Minimum", [s.step, s.of(decay_steps)])
+        fall = out("Pow", [step + 1.0, s.of(variance_decay)])
+        deviation = out("Sqrt", [s.of(initial_variance) / fall])
+        shape = convert_to_tensor([], "int32")
+        noise = out("RandomStandardNormal", [shape], {"dtype": s.dtype}) * deviation
+        return _linear_cosine(s, decay_steps, num_periods, alpha, beta, noise)
+
+
+def _linear_cosine(
+    s: _Schedule, decay_steps: Any, num_periods: Any, alpha: Any, beta: Any, noise: Output | None
+) -> Output:
+    steps = s.of(decay_steps)
+    step = out("Minimum", [s.step, steps])
+    linear = (steps - step) / steps
+    if noise is not None:
+        linear = linear + noise
+    wave = s.cosine(2.0 * s.of(num_periods) * (step / steps))
+    return s.finish((s.of(alpha) + linear) * wave + s.of(beta))
+
+
+def piecewise_constant(
+    x: Any, boundaries: Sequence[Any], values: Sequence[Any], name: str | None = None
+) -> Output:
+    """`values[i]`, where i is the number of boundaries below `x`.
+
+    Args:
+      x: integer or floating scalar, usually the global step.
+      boundaries: N increasing numbers or scalars of the dtype of `x`.
+      values: N + 1 numbers or scalars of one dtype.
+    Returns: a scalar of the dtype of `values`.
+    Raises:
+      InvalidArgumentError: there is not one value more than there are boundaries.
+      InvalidTypeError: a boundary does not have the dtype of `x`.
+    """
+    if len(boundaries) != len(values) - 1:
+        raise errors.InvalidArgumentError(
+            "piecewise_constant requires one value more than boundaries, "
+            f"got {len(boundaries)} boundaries and {len(values)} values"
+        )
+    with get_default_graph().name_scope(name or "PiecewiseConstant"):
+        chosen = convert_to_tensor(x)
+        table = convert_to_tensor(list(values))
+        edges = convert_to_tensor([_boundary(edge, chosen) for edge in boundaries], chosen.dtype)
+        below = out("Cast", [out("Less", [edges, chosen])], {"DstT": "int32"})
+        return out("GatherV2", [table, out("Sum", [below, [0]]), 0])
+
+
+def _boundary(edge: Any, x: Output) -> Any:
+    if isinstance(edge, Output) and edge.dtype.name == "int32" and x.dtype.name == "int64":
+        return out("Cast", [edge], {"DstT": x.dtype.base_dtype})
+    return edge
+
+
+piecewise_constant_decay = piecewise_constant
+
+
+class _Schedule:
+    """The name scope, the rate and the step of one schedule."""
+
+    def __init__(self, name: str | None, default: str, rate: Any, step: Any) -> None:
+        if step is None:
+            raise errors.InvalidArgumentError(f"global_step is required for {default}, got None")
+        self._names = get_default_graph().name_scope(name or default)
+        self._inputs = (rate, step)
+        self.scope = ""
+
+    def __enter__(self) -> _Schedule:
+        self.scope = self._names.__enter__()
+        rate, step = self._inputs
+        self.rate = convert_to_tensor(rate, name="learning_rate")
+        self.dtype: DType = self.rate.dtype.base_dtype
+        self.step = self.of(step)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self._names.__exit__(*exc)
+
+    def of(self, value: Any) -> Output:
+        """`value` in the rate's dtype."""
+        if isinstance(value, int | float):
+            return convert_to_tensor(value, self.dtype)
+        found = convert_to_tensor(value)
+        if found.dtype.base_dtype is self.dtype:
+            return found
+        return out("Cast", [found], {"DstT": self.dtype})
+
+    def passed(self, decay_steps: Any, staircase: bool) -> Output:
+        """How many times `decay_steps` have passed."""
+        count = self.step / self.of(decay_steps)
+        return out("Floor", [count]) if staircase else count
+
+    def cosine(self, done: Output) -> Output:
+        """From 1 to 0 along half a wave while `done` goes from 0 to 1."""
+        return (out("Cos", [done * math.pi]) + 1.0) * 0.5
+
+    def lifted(self, part: Output, alpha: Any) -> Output:
+        """`part` of the way from `alpha` to 1."""
+        low = self.of(alpha)
+        return (1.0 - low) * part + low
+
+    def arithmetic(self, done: Output) -> tuple[Output, Output]:
+        """Restarts so far and the part of the current period, all periods of one length."""
+        restarts = out("Floor", [done])
+        return restarts, done - restarts
+
+    def geometric(self, done: Output, t_mul: Any) -> tuple[Output, Output]:
+        """The same with each period `t_mul` times as long as the one before."""
+        factor = self.of(t_mul)
+        grown = out("Log", [1.0 - done * (1.0 - factor)]) / out("Log", [factor])
+        restarts = out("Floor", [grown])
+        length = out("Pow", [factor, restarts])
+        start = (1.0 - length) / (1.0 - factor)
+        return restarts, (done - start) / length
+
+    def either(self, done: Output, t_mul: Output) -> tuple[Output, Output]:
+        """`arithmetic` where `t_mul` turns out to be 1, else `geometric`."""
+        is_one = out("Equal", [t_mul, self.of(1.0)])
+        pairs = zip(self.arithmetic(done), self.geometric(done, t_mul), strict=True)
+        restarts, part = [out("SelectV2", [is_one, a, b]) for a, b in pairs]
+        return restarts, part
+
+    def finish(self, factor: Output) -> Output:
+        """The rate times `factor`, named after the scope."""
+        return out("Mul", [self.rate, factor], name=self.scope)

@@ -1,0 +1,138 @@
+"""Slots: variables that accompany another variable, named and placed after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir import builder
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.node import Output
+from weft_graph.variables.resource import is_resource_variable
+from weft_graph.variables.scope import (
+    AUTO_REUSE,
+    get_variable,
+    get_variable_scope,
+    variable_scope,
+)
+from weft_tensor import dtypes
+from weft_tensor.shape import TensorShape, is_fully_defined
+
+Initializer = Callable[..., Output]
+
+_SMALL = 1000
+"""Initial values of fewer elements are constants; larger ones are filled when they are needed."""
+
+
+def create_slot(primary: Any, val: Any, name: str, colocate_with_primary: bool = True) -> Any:
+    """A slot for `primary` with the initial value `val`.
+
+    Args:
+      primary: a variable or an output.
+      val: what converts to a tensor of known shape.
+      name: of the slot; the variable is called "<primary>/<name>".
+      colocate_with_primary: request the device of `primary`.
+    Returns: a variable, not trainable, of the same kind as `primary`.
+    """
+    initial = builder.convert_to_tensor(val)
+    with _place(primary, name, colocate_with_primary):
+        known = is_fully_defined(initial.dims)
+        return _variable(primary, initial, None, None, validate_shape=known)
+
+
+def create_slot_with_initializer(
+    primary: Any,
+    initializer: Initializer,
+    shape: Any,
+    dtype: Any,
+    name: str,
+    colocate_with_primary: bool = True,
+) -> Any:
+    """A slot for `primary` whose initial value is `initializer(shape, dtype=dtype)`.
+
+    Args:
+      shape: fully known.
+      dtype: element type of the slot.
+      primary, name, colocate_with_primary: as `create_slot`.
+    Returns: a variable, not trainable, of the same kind as `primary`.
+    """
+    with _place(primary, name, colocate_with_primary):
+        return _variable(primary, initializer, TensorShape(shape), dtype, validate_shape=True)
+
+
+def create_zeros_slot(
+    primary: Any, name: str, dtype: Any = None, colocate_with_primary: bool = True
+) -> Any:
+    """A slot for `primary` of its shape that starts at zero.
+
+    Args:
+      dtype: that of `primary` by default.
+      primary, name, colocate_with_primary: as `create_slot`.
+    """
+    return create_constant_slot(primary, 0.0, name, dtype, colocate_with_primary)
+
+
+def create_constant_slot(
+    primary: Any, value: float, name: str, dtype: Any = None, colocate_with_primary: bool = True
+) -> Any:
+    """A slot for `primary` of its shape that starts with `value` everywhere.
+
+    Args: as `create_zeros_slot`.
+    """
+    element = dtypes.as_dtype(dtype or primary.dtype).base_dtype
+    shape = primary.get_shape()
+    if shape.is_fully_defined():
+        initializer = constant_initializer(value)
+        return create_slot_with_initializer(
+            primary, initializer, shape, element, name, colocate_with_primary
+        )
+    known = getattr(primary, "initialized_value", None)
+    current = builder.convert_to_tensor(primary) if known is None else known()
+    fill = builder.convert_to_tensor(value, element)
+    val = builder.out("Fill", [builder.out("Shape", [current]), fill])
+    return create_slot(primary, val, name, colocate_with_primary)
+
+
+def constant_initializer(value: float) -> Initializer:
+    """An initializer that fills the shape with `value`."""
+
+    def initialize(shape: Any, dtype: Any = dtypes.float32, partition_info: Any = None) -> Output:
+        sizes = [int(size) for size in TensorShape(shape)]
+        if math.prod(sizes) < _SMALL:
+            return builder.constant_of(np.full(sizes, value, dtypes.as_dtype(dtype).numpy))
+        fill = builder.convert_to_tensor(value, dtype)
+        return builder.out("Fill", [builder.convert_to_tensor(sizes, dtypes.int32), fill])
+
+    return initialize
+
+
+@contextmanager
+def _place(primary: Any, name: str, colocate: bool) -> Iterator[None]:
+    """The variable scope and the colocation of a slot."""
+    near = primary.op.graph.colocate_with(primary.op) if colocate else nullcontext()
+    with variable_scope(None, f"{primary.op.name}/{name}"), near:
+        yield
+
+
+def _variable(primary: Any, initial: Any, shape: Any, dtype: Any, *, validate_shape: bool) -> Any:
+    """The variable in the current scope, whose name is the scope's own."""
+    scope = get_variable_scope()
+    # What the program asks of its own variables is not meant for slots.
+    scope.set_partitioner(None)
+    scope.set_regularizer(None)
+    if scope.reuse is True:
+        scope.reuse = AUTO_REUSE
+    return get_variable(
+        "",
+        shape=shape,
+        dtype=dtype,
+        initializer=initial,
+        trainable=False,
+        collections=[GraphKeys.GLOBAL_VARIABLES],
+        use_resource=is_resource_variable(primary),
+        validate_shape=validate_shape,
+    )

@@ -1,0 +1,98 @@
+"""The global step: the integer variable that counts updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph.ir import builder
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
+from weft_graph.ir.stacks import get_default_graph
+from weft_graph.variables.scope import get_variable
+from weft_tensor import dtypes, errors
+
+
+def global_step(sess: Any, global_step_tensor: Any) -> int:
+    """The value of the global step in a session.
+
+    Args:
+      sess: a session over the step's graph.
+      global_step_tensor: the variable or tensor.
+    """
+    return int(sess.run(global_step_tensor))
+
+
+def get_global_step(graph: Graph | None = None) -> Any:
+    """The global step of a graph, or None when it has none.
+
+    Found in the collection GLOBAL_STEP, or as the tensor "global_step:0".
+
+    Raises:
+      InvalidTypeError: it is no integer scalar.
+      InvalidArgumentError: the collection has more than one.
+    """
+    graph = graph or get_default_graph()
+    found = graph.get_collection(GraphKeys.GLOBAL_STEP)
+    if len(found) > 1:
+        raise errors.InvalidArgumentError(
+            f"the collection {GraphKeys.GLOBAL_STEP} must have one item, got {found}"
+        )
+    if found:
+        step = found[0]
+    else:
+        try:
+            step = graph.get_tensor_by_name("global_step:0")
+        except errors.NotFoundError:
+            return None
+    assert_global_step(step)
+    return step
+
+
+def create_global_step(graph: Graph | None = None) -> Any:
+    """Make the global step: an int64 variable "global_step", 0 at first, not trainable.
+
+    Raises: InvalidArgumentError: the graph has one already.
+    """
+    graph = graph or get_default_graph()
+    if get_global_step(graph) is not None:
+        raise errors.InvalidArgumentError('"global_step" already exists.')
+    with graph.as_default(), graph.name_scope(None):
+        return get_variable(
+            "global_step",
+            shape=[],
+            dtype=dtypes.int64,
+            initializer=_zeros,
+            trainable=False,
+            collections=[GraphKeys.GLOBAL_VARIABLES, GraphKeys.GLOBAL_STEP],
+        )
+
+
+def _zeros(shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+    return builder.constant(0, dtype, shape)
+
+
+def get_or_create_global_step(graph: Graph | None = None) -> Any:
+    """The global step of a graph, made where it has none."""
+    graph = graph or get_default_graph()
+    step = get_global_step(graph)
+    return create_global_step(graph) if step is None else step
+
+
+def assert_global_step(global_step_tensor: Any) -> None:
+    """Check that something may be a global step.
+
+    Raises: InvalidTypeError: it is no tensor or variable, no integer, or no scalar.
+    """
+    dtype = getattr(global_step_tensor, "dtype", None)
+    if not isinstance(dtype, dtypes.DType) or not hasattr(global_step_tensor, "op"):
+        raise errors.InvalidTypeError(
+            f"the global step must be a tensor or a variable, got {global_step_tensor!r}"
+        )
+    if not dtype.base_dtype.is_integer:
+        raise errors.InvalidTypeError(
+            f'Existing "global_step" does not have integer type: {dtype.base_dtype.name}'
+        )
+    shape = global_step_tensor.get_shape()
+    if shape.ndims not in (0, None):
+        raise errors.InvalidTypeError(f'Existing "global_step" is not scalar: {shape}')

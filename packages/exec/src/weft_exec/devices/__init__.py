@@ -1,0 +1,1 @@
+"""Devices: what they are, and how they are found."""

@@ -1,0 +1,188 @@
+"""Devices: a name, an array module, an allocator, and the state that kernels see.
+
+Other packages add device types through the entry-point group `weft_exec.devices`; an entry is a
+module that calls `register_device`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.config import SessionConfig
+from weft_exec.resources.resources import Done, ResourceManager
+from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.registry import Registry
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_tensor.allocator import AllocatorStatistics
+
+_log = logging.getLogger("weft")
+
+HOST: Final = "host"
+"""The memory space of this process's processors."""
+
+
+class Device:
+    """One device of a session.
+
+    A device with memory of its own says so in `memory_space`, has kernels whose values are there,
+    and brings values in and out by `from_host` and `to_host`, or from other devices by `receive`.
+
+    Attributes:
+      name: `/job:localhost/replica:0/task:0/device:CPU:0`.
+      spec: the same, parsed.
+      type: "CPU".
+      xp: the array module of its values, numpy or cupy.
+      memory_space: where its values are; devices of one space share them without a copy.
+      allocator: where results over 64 KB come from; has `empty(shape, dtype)`.
+      resources: the session's variables, queues and counters.
+      config: the session's options.
+    """
+
+    xp: Any = np
+    memory_space: str = HOST
+
+    def __init__(
+        self,
+        spec: DeviceSpec,
+        allocator: Any,
+        resources: ResourceManager,
+        config: SessionConfig,
+    ) -> None:
+        self.spec = spec
+        self.name = spec.to_string()
+        self.type = spec.device_type or ""
+        self.allocator = allocator
+        self.resources = resources
+        self.config = config
+        self.empty: Callable[[tuple[int, ...], Any], Any] = allocator.empty
+
+    @property
+    def memory_limit(self) -> int:
+        """Bytes its allocator may hold; 0 for no limit."""
+        return self.allocator.statistics().bytes_limit or 0
+
+    def to_host(self, value: Any) -> Any:
+        """A value of this device as an array or NumPy scalar in the host's memory."""
+        return value
+
+    def from_host(self, value: Any) -> Any:
+        """A value in the host's memory as one of this device.
+
+        Small integers and bools, such as shapes and predicates, may stay where they are: kernels of
+        the device take them from there.
+        Raises: ResourceExhaustedError: it does not fit into the device's memory.
+        """
+        return value
+
+    def send(self, value: Any, done: Done) -> None:
+        """Take a value out to the host's memory, and call `done(value)`, or `done.fail(error)`.
+
+        It may return before, and be called from any thread.
+        """
+        done(self.to_host(value))
+
+    def receive(self, value: Any, source: Device, done: Done) -> None:
+        """Bring in a value of another device, and call `done(value)`, or `done.fail(error)`.
+
+        It may return before, and be called from any thread. Never called within one memory space.
+        By default the value goes through the host's memory, as soon as `source` has sent it there.
+        """
+        source.send(value, _BringIn(self, done))
+
+    def __repr__(self) -> str:
+        return f"<Device {self.name}>"
+
+
+class _BringIn:
+    """Takes a value in the host's memory, and hands it on as one of a device."""
+
+    __slots__ = ("_device", "_done")
+
+    def __init__(self, device: Device, done: Done) -> None:
+        self._device = device
+        self._done = done
+
+    def __call__(self, value: Any = None) -> None:
+        try:
+            value = self._device.from_host(value)
+        except Exception as raised:  # because a device may raise anything; the receiver locates it
+            self._done.fail(raised)
+        else:
+            self._done(value)
+
+    def fail(self, error: BaseException) -> None:
+        self._done.fail(error)
+
+
+class DeviceAttributes:
+    """What `Session.list_devices` says of a device."""
+
+    __slots__ = ("_allocator", "device_type", "incarnation", "memory_limit_bytes", "name")
+
+    def __init__(self, device: Device) -> None:
+        self.name = device.name
+        self.device_type = device.type
+        self.memory_limit_bytes = device.memory_limit
+        self.incarnation = id(device)
+        self._allocator = device.allocator
+
+    @property
+    def statistics(self) -> AllocatorStatistics:
+        """What its pool holds now: bytes in use, the most there were, and more."""
+        found: AllocatorStatistics = self._allocator.statistics()
+        return found
+
+    def __repr__(self) -> str:
+        return f"_DeviceAttributes({self.name}, {self.device_type}, {self.memory_limit_bytes})"
+
+
+DeviceFactory = Callable[[ResourceManager, SessionConfig], Sequence[Device]]
+
+_factories: Registry[DeviceFactory] = Registry("device type", group="weft_exec.devices")
+_unknown: set[str] = set()
+"""Types of devices that nobody has, and that were warned of."""
+
+
+def register_device(device_type: str, factory: DeviceFactory) -> None:
+    """Register what makes the devices of a type for a session.
+
+    Args:
+      device_type: "GPU".
+      factory: from resources and options to devices; none where the hardware is missing.
+    Raises: AlreadyExistsError: the type is registered already.
+    """
+    _factories.register(device_type, factory)
+
+
+def make_devices(resources: ResourceManager, config: SessionConfig) -> list[Device]:
+    """The devices of a new session, CPUs first."""
+    types = sorted(_factories.keys(), key=lambda t: (t != "CPU", t))
+    for kind in sorted(config.device_count.keys() - set(types) - _unknown):
+        _unknown.add(kind)
+        _log.warning(
+            "device_count names %r, for which no package has devices; there are %s",
+            kind,
+            ", ".join(types),
+        )
+    return [d for t in types for d in _factories.lookup(t)(resources, config)]
+
+
+def _cpus(resources: ResourceManager, config: SessionConfig) -> list[Device]:
+    from weft_exec.devices.virtual import cpu_allocators
+
+    count = config.device_count.get("CPU")
+    if count is not None and count < 1:
+        raise errors.InvalidArgumentError(f"a session needs a CPU, got device_count CPU: {count}")
+    return [
+        Device(DeviceSpec("localhost", 0, 0, "CPU", i), allocator, resources, config)
+        for i, allocator in enumerate(cpu_allocators(count))
+    ]
+
+
+register_device("CPU", _cpus)

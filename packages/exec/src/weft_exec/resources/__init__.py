@@ -1,0 +1,1 @@
+"""Resources and containers: what outlives a step."""

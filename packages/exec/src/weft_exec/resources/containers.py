@@ -1,0 +1,77 @@
+"""Which sessions share state: private, named and per-target containers (paper, section 4.7)."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable
+
+from weft_exec.resources.resources import R, ResourceManager
+
+_named = ResourceManager()
+_targets: dict[str, ResourceManager] = {}
+_lock = threading.Lock()
+_sessions = itertools.count()
+
+
+class SessionResources(ResourceManager):
+    """The resources of one local session: its own, and the process's named containers."""
+
+    def __init__(self) -> None:
+        super().__init__(f"session_{next(_sessions)}")
+
+    @property
+    def epoch(self) -> int:
+        """Grows when something is deleted here or in a named container."""
+        return self._epoch + _named.epoch
+
+    def _owner(self, container: str) -> ResourceManager:
+        private = not container or container == self.default_container
+        return super() if private else _named  # type: ignore[return-value]
+
+    def lookup_or_create(
+        self, container: str, name: str, cls: type[R], factory: Callable[[], R]
+    ) -> R:
+        """As the base's, in the container's own manager."""
+        return self._owner(container).lookup_or_create(container, name, cls, factory)
+
+    def lookup(self, container: str, name: str, cls: type[R]) -> R:
+        """As the base's, in the container's own manager."""
+        return self._owner(container).lookup(container, name, cls)
+
+    def delete(self, container: str, name: str) -> None:
+        """As the base's, in the container's own manager."""
+        self._owner(container).delete(container, name)
+
+    def clear(self, containers: Iterable[str] | None = None) -> None:
+        """Clear the named containers given; without any, only the session's own."""
+        if containers is None:
+            super().clear()
+        else:
+            for container in containers:
+                self._owner(container).clear([container])
+
+    def resources(self, cls: type[R], container: str | None = None) -> list[R]:
+        """As the base's; without a container, the session's own and all named ones."""
+        if container is None:
+            return [*super().resources(cls), *_named.resources(cls)]
+        return self._owner(container).resources(cls, container)
+
+
+def resources_for(target: str) -> ResourceManager:
+    """The manager of a session on `target`: a private one for "", the target's own otherwise."""
+    if not target:
+        return SessionResources()
+    with _lock:
+        return _targets.setdefault(target, ResourceManager())
+
+
+def reset(target: str, containers: Iterable[str] | None) -> None:
+    """Drop the state that sessions on `target` share."""
+    if target:
+        with _lock:
+            manager = _targets.get(target)
+        if manager is not None:
+            manager.clear(containers)
+    else:
+        _named.clear(containers)

@@ -1,0 +1,594 @@
+"""State that outlives a step: containers of named resources, variables, and lines of waiters."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from sys import getrefcount
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+
+from weft_exec.resources.cancellation import Cancellation, Timer, call_at
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, compatible_dims, format_dims
+
+DEFAULT_CONTAINER: Final = "localhost"
+
+R = TypeVar("R", bound="Resource")
+
+
+class Resource:
+    """Something with state, kept in a container under a name.
+
+    Attributes:
+      name: unique within the container.
+      container: where it is kept.
+      closed: whether it was deleted; holders of a closed resource look it up again.
+    """
+
+    kind = "resource"
+
+    def __init__(self, name: str, container: str = DEFAULT_CONTAINER) -> None:
+        self.name = name
+        self.container = container
+        self.closed = False
+
+    def close(self) -> None:
+        """Release what it holds; waiters fail. Closing twice does nothing."""
+        self.closed = True
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.container}/{self.name}>"
+
+
+class ResourceHandle:
+    """The value on a resource edge.
+
+    Attributes:
+      device: name of the device that owns the resource.
+      container, name: where it is kept.
+      resource: the resource itself, in the owner's process; None elsewhere.
+    """
+
+    __slots__ = ("container", "device", "name", "resource")
+
+    shape: tuple[int, ...] = ()
+    ndim = 0
+
+    def __init__(self, device: str, container: str, name: str, resource: Any = None) -> None:
+        self.device = device
+        self.container = container
+        self.name = name
+        self.resource = resource
+
+    def __getitem__(self, index: tuple[()]) -> ResourceHandle:
+        return self  # as any value of rank 0, so that handles can be stacked and chosen from
+
+    def __repr__(self) -> str:
+        return f"<ResourceHandle {self.container}/{self.name} on {self.device}>"
+
+
+class ResourceManager:
+    """The resources of one session or server: container, then name.
+
+    Attributes:
+      default_container: where resources go that name no container.
+    """
+
+    def __init__(self, default_container: str = DEFAULT_CONTAINER) -> None:
+        self.default_container = default_container
+        self._epoch = 0
+        self._containers: dict[str, dict[str, Resource]] = {}
+        self._lock = threading.RLock()
+
+    @property
+    def epoch(self) -> int:
+        """A number that grows when resources are deleted, so that holders look them up again."""
+        return self._epoch
+
+    def lookup_or_create(
+        self, container: str, name: str, cls: type[R], factory: Callable[[], R]
+    ) -> R:
+        """The resource of that name; `factory()` makes it when there is none.
+
+        Args:
+          container: "" for the default one.
+          cls: class that it must have.
+          factory: called with the manager locked; must not wait for other threads.
+        Raises: InvalidArgumentError: the name belongs to a resource of another class.
+        """
+        container = container or self.default_container
+        with self._lock:
+            resources = self._containers.setdefault(container, {})
+            found = resources.get(name)
+            if found is None or found.closed:
+                found = resources[name] = factory()
+                found.container = container
+        return _checked(found, cls)
+
+    def lookup(self, container: str, name: str, cls: type[R]) -> R:
+        """The resource of that name.
+
+        Raises:
+          NotFoundError: there is none.
+          InvalidArgumentError: it has another class.
+        """
+        container = container or self.default_container
+        with self._lock:
+            found = self._containers.get(container, {}).get(name)
+        if found is None or found.closed:
+            raise errors.NotFoundError(f"container {container!r} has no {cls.kind} named {name!r}")
+        return _checked(found, cls)
+
+    def delete(self, container: str, name: str) -> None:
+        """Remove one resource and close it.
+
+        Raises: NotFoundError: there is none of that name.
+        """
+        container = container or self.default_container
+        with self._lock:
+            found = self._containers.get(container, {}).pop(name, None)
+            self._epoch += 1
+        if found is None:
+            raise errors.NotFoundError(f"container {container!r} has no resource named {name!r}")
+        found.close()
+
+    def advance_epoch(self) -> None:
+        """Let sessions look again before they use what they derived."""
+        with self._lock:
+            self._epoch += 1
+
+    def clear(self, containers: Iterable[str] | None = None) -> None:
+        """Remove and close everything in `containers`, or in all of them."""
+        with self._lock:
+            self._epoch += 1
+            names = list(self._containers) if containers is None else list(containers)
+            doomed = [
+                resource
+                for name in names
+                for resource in self._containers.pop(name or self.default_container, {}).values()
+            ]
+        for resource in doomed:
+            resource.close()
+
+    def resources(self, cls: type[R], container: str | None = None) -> list[R]:
+        """All resources of a class, in one container or in all, in the order they were made."""
+        with self._lock:
+            tables = [
+                table
+                for name, table in self._containers.items()
+                if container is None or name == (container or self.default_container)
+            ]
+            return [r for table in tables for r in table.values() if isinstance(r, cls)]
+
+
+def _checked(found: Resource, cls: type[R]) -> R:
+    if not isinstance(found, cls):
+        raise errors.InvalidArgumentError(
+            f"{found.container}/{found.name} is a {found.kind}, but a {cls.kind} was wanted"
+        )
+    return found
+
+
+# --------------------------------------------------------------------------- variables
+
+
+class _Busy:
+    """What `VariableState._value` holds while an update writes into the array."""
+
+    __slots__ = ()
+
+
+_BUSY: Final = _Busy()
+
+
+def _sole_count() -> int:
+    """What getrefcount says of an array that one local variable holds (2, or 1 from 3.14 on)."""
+    holder: list[Any] = [np.empty(1)]
+    value = holder[0]
+    holder[0] = _BUSY
+    return getrefcount(value)
+
+
+_SOLE: Final = _sole_count()
+
+Update = Callable[..., Any]
+
+
+class VariableState(Resource):
+    """The value of one variable.
+
+    `read` hands out the array itself as a snapshot and takes no lock. An update writes into that
+    array only when nobody else holds it, and otherwise into a copy that it swaps in; so a snapshot
+    never changes. Rank-0 values are kept as NumPy scalars, which cannot change at all.
+
+    Args:
+      name: for messages, the variable's.
+      dtype: element type.
+      dims: declared static shape; None where unknown.
+      container: where it is kept.
+      xp: array module of the device.
+      empty: `empty(shape, numpy dtype)`, the allocator; `xp.empty` by default.
+    """
+
+    kind = "variable"
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        dims: Dims = None,
+        container: str = DEFAULT_CONTAINER,
+        xp: Any = np,
+        empty: Callable[[tuple[int, ...], np.dtype[Any]], Any] | None = None,
+    ) -> None:
+        super().__init__(name, container)
+        self.dtype = dtype.base_dtype
+        self.dims = dims
+        self._numpy = self.dtype.numpy
+        self._xp = xp
+        self._empty = empty or xp.empty
+        self._lock = threading.Lock()
+        self._value: Any = None
+
+    @property
+    def is_initialized(self) -> bool:
+        """Whether it has a value."""
+        return self._value is not None
+
+    def read(self) -> Any:
+        """The value now, which stays as it is whatever happens to the variable.
+
+        Returns: an array that the caller may read but not write; a NumPy scalar for rank 0.
+        Raises: FailedPreconditionError: it has no value yet.
+        """
+        value = self._value
+        if value is None or value is _BUSY:
+            with self._lock:
+                value = self._value
+            if value is None:
+                raise self._uninitialized()
+        return value
+
+    def assign(self, value: Any, validate_shape: bool = True) -> None:
+        """Store a copy of `value`.
+
+        Args:
+          value: array or NumPy scalar of the variable's dtype; it stays the caller's.
+          validate_shape: require the shape of the current value, or the declared one before that.
+        Raises: InvalidArgumentError: dtype or shape do not fit; the variable is unchanged.
+        """
+        if value.dtype != self._numpy:
+            raise errors.InvalidArgumentError(
+                f"variable {self.name} holds {self.dtype.name}, got a value of {value.dtype}"
+            )
+        with self._lock:
+            old = self._value
+            if validate_shape:
+                self._check_shape(old, value.shape)
+            if value.shape == () and self._numpy.kind != "O" and self._xp is np:
+                self._value = value[()]
+                return
+            self._value = _BUSY
+            try:
+                if not (
+                    type(old) is self._xp.ndarray
+                    and getrefcount(old) <= _SOLE
+                    and type(old.base) is not np.ndarray
+                    and old.shape == value.shape
+                ):
+                    old = self._restore_and_allocate(old, value.shape)
+                self._xp.copyto(old, value)
+            finally:
+                self._value = old
+
+    def _restore_and_allocate(self, old: Any, shape: tuple[int, ...]) -> Any:
+        self._value = old
+        return self._empty(shape, self._numpy)
+
+    def update(self, fn: Update, *args: Any) -> None:
+        """Run `fn(array, *args)`, which changes the array in place.
+
+        In place only while nobody else holds the value, else on a copy that replaces it. `fn` must
+        check its arguments before it writes: what it raises leaves the old value when it has not
+        written yet (or works on a copy). It must not use the same variable.
+
+        Raises: FailedPreconditionError: the variable has no value yet.
+        """
+        with self._lock:
+            value = self._value
+            if value is None:
+                raise self._uninitialized()
+            if type(value) is not self._xp.ndarray:
+                target = np.array(value)
+                fn(target, *args)
+                self._value = target[()]
+                return
+            self._value = _BUSY
+            try:
+                if getrefcount(value) <= _SOLE and type(value.base) is not np.ndarray:
+                    fn(value, *args)
+                else:
+                    target = self._copy(value)
+                    fn(target, *args)
+                    value = target
+            finally:
+                self._value = value
+
+    def replace(self, fn: Callable[..., Any], *args: Any) -> None:
+        """Store `fn(value, *args)`, a new array or scalar of the same dtype that is given up.
+
+        Raises: FailedPreconditionError: the variable has no value yet.
+        """
+        with self._lock:
+            if self._value is None:
+                raise self._uninitialized()
+            self._value = fn(self._value, *args)
+
+    @staticmethod
+    def update_all(states: tuple[VariableState, ...], fn: Update, *args: Any) -> None:
+        """Run `fn(*arrays, *args)` over several different variables at once, as `update` does.
+
+        The locks are taken in one order for all callers, so that two updates cannot wait for each
+        other.
+
+        Raises:
+          FailedPreconditionError: one has no value yet.
+          InvalidArgumentError: a variable occurs twice.
+        """
+        if len(set(map(id, states))) != len(states):
+            names = ", ".join(state.name for state in states)
+            raise errors.InvalidArgumentError(f"one update got the same variable twice: {names}")
+        ordered = sorted(states, key=id)
+        for state in ordered:
+            state._lock.acquire()
+        taken: list[tuple[VariableState, Any]] = []
+        try:
+            for state in states:
+                taken.append((state, state._take()))
+            targets = [state._writable(old) for state, old in taken]
+            fn(*targets, *args)
+            for i, (state, old) in enumerate(taken):
+                scalar = type(old) is not state._xp.ndarray
+                taken[i] = (state, targets[i][()] if scalar else targets[i])
+        finally:
+            for state, value in taken:
+                state._value = value
+            for state in ordered:
+                state._lock.release()
+
+    def _take(self) -> Any:
+        value = self._value
+        if value is None:
+            raise self._uninitialized()
+        self._value = _BUSY
+        return value
+
+    def _writable(self, value: Any) -> Any:
+        """`value` itself if only the (state, value) pair of `update_all` holds it, else a copy."""
+        if type(value) is not self._xp.ndarray:
+            return np.array(value)
+        if getrefcount(value) <= _SOLE_IN_PAIR and type(value.base) is not np.ndarray:
+            return value
+        return self._copy(value)
+
+    def _copy(self, value: Any) -> Any:
+        target = self._empty(value.shape, self._numpy)
+        self._xp.copyto(target, value)
+        return target
+
+    def close(self) -> None:
+        """Drop the value."""
+        super().close()
+        with self._lock:
+            self._value = None
+
+    def _uninitialized(self) -> errors.FailedPreconditionError:
+        return errors.FailedPreconditionError(f"Attempting to use uninitialized value {self.name}")
+
+    def _check_shape(self, old: Any, shape: tuple[int, ...]) -> None:
+        wanted = self.dims if old is None else old.shape
+        if not compatible_dims(wanted, shape):
+            raise errors.InvalidArgumentError(
+                f"variable {self.name} has shape {format_dims(wanted)}, got a value of shape "
+                f"{format_dims(shape)}; pass validate_shape=False to change the shape"
+            )
+
+
+def _sole_in_pair() -> int:
+    """What getrefcount says in `_writable` of an array that only a (state, value) pair holds."""
+
+    def measure(value: Any) -> int:
+        return getrefcount(value)
+
+    taken = [(0, np.empty(1))]
+    counts = [measure(old) for _, old in taken]
+    return counts[0]
+
+
+_SOLE_IN_PAIR: Final = _sole_in_pair()
+
+
+# --------------------------------------------------------------------------- waiting
+
+
+class Done(Protocol):
+    """The completion of an asynchronous kernel: called once, from any thread."""
+
+    def __call__(self, value: Any = None) -> None:
+        """The result."""
+        ...
+
+    def fail(self, error: BaseException) -> None:
+        """The failure."""
+        ...
+
+
+class _NotReady:
+    __slots__ = ()
+
+
+NOT_READY: Final = _NotReady()
+"""What an attempt returns when it has to go on waiting."""
+
+Attempt = Callable[[], Any]
+
+
+class _Waiter:
+    __slots__ = ("attempt", "cancellation", "done", "timer", "token")
+
+    def __init__(self, attempt: Attempt, done: Done, cancellation: Cancellation | None) -> None:
+        self.attempt = attempt
+        self.done: Done | None = done
+        self.cancellation = cancellation
+        self.token: int | None = None
+        self.timer: Timer | None = None
+
+    def forget(self) -> None:
+        """Leave nothing of the waiter with those who would have ended its waiting."""
+        if self.cancellation is not None and self.token is not None:
+            self.cancellation.deregister(self.token)
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class Waiters:
+    """A line of operations that wait for a resource, served first come, first served.
+
+    An operation is an attempt: a function that runs with the lock held and returns its result, or
+    `NOT_READY` and has changed nothing. A waiter holds no thread; it is completed exactly once: by
+    a successful attempt, the error an attempt raised, cancellation, its deadline, or `close`.
+    After that nothing here refers to it. Errors that several waiters get are copied for each.
+
+    Lines that feed one another (of a queue's enqueues and dequeues) share one lock, and are woken
+    by `wake_all`.
+
+    Args:
+      lock: reentrant; what the resource's own state is guarded with.
+    """
+
+    def __init__(self, lock: Any = None) -> None:
+        self.lock: Any = lock or threading.RLock()
+        self._line: OrderedDict[_Waiter, None] = OrderedDict()
+        self._closed: errors.OpError | None = None
+
+    def __len__(self) -> int:
+        with self.lock:
+            return len(self._line)
+
+    def wait(
+        self,
+        attempt: Attempt,
+        done: Done,
+        cancellation: Cancellation | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """Join the line; the attempt runs at once when nobody is before it.
+
+        Args:
+          attempt: result or NOT_READY; what it raises is the waiter's failure.
+          done: told the result or the failure, never with the lock held.
+          cancellation: of the step; its error is passed on.
+          deadline: in `time.monotonic()`; none when the step's driver cancels at its deadline.
+        """
+        waiter = _Waiter(attempt, done, cancellation)
+        with self.lock:
+            if self._closed is not None:
+                waiter.attempt = _failing(self._closed)
+            self._line[waiter] = None
+            finished = self._advance()
+            waits = waiter.done is not None
+        _complete(finished)
+        if not waits:
+            return
+        if cancellation is not None:
+            waiter.token = cancellation.register(lambda error: self._cancel(waiter, error))
+        if deadline is not None and waiter.done is not None:
+            waiter.timer = call_at(deadline, lambda: self._cancel(waiter, _late()))
+        if waiter.done is None:  # completed by another thread, perhaps before there was a token
+            waiter.forget()
+
+    def wake(self) -> int:
+        """Attempt again from the head of the line on; returns how many went."""
+        with self.lock:
+            finished = self._advance()
+        _complete(finished)
+        return len(finished)
+
+    @staticmethod
+    def wake_all(*lines: Waiters) -> None:
+        """Wake lines that feed one another until none can go on."""
+        while sum([line.wake() for line in lines]):
+            pass
+
+    def fail_all(self, error: errors.OpError) -> None:
+        """Fail everyone in the line now; later comers wait as usual."""
+        with self.lock:
+            finished = [
+                (waiter, waiter.done, error.copy(), True)
+                for waiter in self._line
+                if waiter.done is not None
+            ]
+            for waiter in self._line:
+                waiter.done = None
+            self._line.clear()
+        _complete(finished)
+
+    def close(self, error: errors.OpError) -> None:
+        """Fail everyone in the line and all later comers with `error`."""
+        with self.lock:
+            self._closed = self._closed or error
+        self.fail_all(error)
+
+    def _advance(self) -> list[_Finished]:
+        finished: list[_Finished] = []
+        line = self._line
+        while line:
+            waiter = next(iter(line))
+            failed = False
+            try:
+                result = waiter.attempt()
+            except Exception as error:  # because those who finished before it must be told
+                result, failed = error, True
+            if result is NOT_READY:
+                break
+            if waiter.done is not None:
+                finished.append((waiter, waiter.done, result, failed))
+                waiter.done = None
+            line.pop(waiter, None)
+        return finished
+
+    def _cancel(self, waiter: _Waiter, error: errors.OpError) -> None:
+        with self.lock:
+            done, waiter.done = waiter.done, None
+            self._line.pop(waiter, None)
+        if done is not None:
+            waiter.forget()
+            done.fail(error.copy())
+            self.wake()
+
+
+_Finished = tuple[_Waiter, Done, Any, bool]
+
+
+def _complete(finished: Iterable[_Finished]) -> None:
+    for waiter, done, result, failed in finished:
+        waiter.forget()
+        if failed:
+            done.fail(result)
+        else:
+            done(result)
+
+
+def _failing(error: errors.OpError) -> Attempt:
+    def attempt() -> Any:
+        raise error.copy()
+
+    return attempt
+
+
+def _late() -> errors.OpError:
+    return errors.DeadlineExceededError("the deadline passed while the operation waited")

@@ -1,0 +1,396 @@
+"""What is behind the handles of TensorArrays and stacks: plain objects of one step.
+
+They are in no container: whoever holds the handle keeps them alive. All ops on one of them run in
+the thread that drives the step, in the order that flows and control inputs give. Elements are kept
+as they are, not copied: nobody writes into the inputs of kernels.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_exec.resources.resources import ResourceHandle
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, compatible_dims, format_dims, is_fully_defined, merge_dims
+
+Shape = tuple[int, ...]
+Empty = Callable[[Shape, Any], Any]
+
+
+class Stack(list[Any]):
+    """A stack of any number of values: a list, so that push and pop are its `append` and `pop`.
+
+    Attributes:
+      name: for messages.
+      dtype: element type.
+    """
+
+    __slots__ = ("dtype", "name")
+
+    def __init__(self, name: str, dtype: DType) -> None:
+        self.name = name
+        self.dtype = dtype
+
+    def empty_error(self) -> errors.InvalidArgumentError:
+        """What a pop says when there is nothing left."""
+        return errors.InvalidArgumentError(f"the stack {self.name!r} is empty: nothing to pop")
+
+
+class BoundedStack(Stack):
+    """A stack of at most `max_size` values."""
+
+    __slots__ = ("max_size",)
+
+    def __init__(self, name: str, dtype: DType, max_size: int) -> None:
+        super().__init__(name, dtype)
+        self.max_size = max_size
+
+    def append(self, value: Any) -> None:
+        """Push a value.
+
+        Raises: InvalidArgumentError: there are `max_size` already.
+        """
+        if len(self) >= self.max_size:
+            raise errors.InvalidArgumentError(
+                f"the stack {self.name!r} is full: its max_size is {self.max_size}"
+            )
+        list.append(self, value)
+
+
+class TensorArrayState:
+    """The elements of one TensorArray.
+
+    A place holds None while it was never written, and the shape of its element, a tuple, once that
+    was read and cleared.
+
+    Args:
+      name: for messages.
+      dtype: element type.
+      size: number of elements.
+      dims: what the shapes of all elements must fit.
+      dynamic: whether writes beyond the end make it longer.
+      clear: whether a read takes the element out.
+      identical: whether all elements must have one shape.
+      device: name of the device that the values are on.
+      xp: array module of that device.
+      empty: its allocator: `empty(shape, numpy dtype)`.
+    Attributes:
+      places: one for each element.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dtype: DType,
+        size: int,
+        dims: Dims = None,
+        *,
+        dynamic: bool = False,
+        clear: bool = True,
+        identical: bool = False,
+        device: str = "",
+        xp: Any = np,
+        empty: Empty = np.empty,
+    ) -> None:
+        self.name = name
+        self.dtype = dtype
+        self.places: list[Any] = [None] * size
+        self.dims = dims
+        self.dynamic = dynamic
+        self.clear = clear
+        self.identical = identical
+        self.closed = False
+        self._device = device
+        self._xp = xp
+        self._empty = empty
+        self._shape: Shape | None = None
+        self._zeroed: set[int] = set()
+        self._gradients: dict[str, ResourceHandle] = {}
+        self._lock = threading.Lock()
+        self._know(dims)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name} of {len(self.places)} {self.dtype.name}>"
+
+    @property
+    def size(self) -> int:
+        """The number of elements, written or not.
+
+        Raises: InvalidArgumentError: it is closed.
+        """
+        self._check_open()
+        return len(self.places)
+
+    # ------------------------------------------------------------------ writing
+
+    def write(self, index: int, value: Any) -> None:
+        """Store an element.
+
+        Raises: InvalidArgumentError: `index` is out of range or was used before, the shape does not
+          fit, or it is closed.
+        """
+        places = self.places
+        if not 0 <= index < len(places):
+            self._grow(index)
+        if value.shape != self._shape:
+            self._fit(index, value.shape)
+        if places[index] is not None:
+            raise self._used(index)
+        places[index] = value
+
+    def scatter(self, indices: Sequence[int], values: Sequence[Any]) -> None:
+        """Store several elements; errors as `write`."""
+        for index, value in zip(indices, values, strict=True):
+            self.write(index, value)
+
+    def resize_for(self, count: int) -> None:
+        """Make room for exactly `count` elements.
+
+        Raises: InvalidArgumentError: the size is another one, and cannot grow to it.
+        """
+        size = self.size
+        if count > size and self.dynamic:
+            self.places.extend([None] * (count - size))
+        elif count != size:
+            raise errors.InvalidArgumentError(
+                f"lengths must have one entry for each element of the TensorArray {self.name!r}, "
+                f"which has {size}, got {count}"
+            )
+
+    def refine(self, dims: Dims) -> None:
+        """Add to what is known of the shape of all elements.
+
+        Raises: InvalidArgumentError: it contradicts what is known.
+        """
+        if dims is None or dims == self.dims:
+            return
+        if not compatible_dims(self.dims, dims):
+            raise errors.InvalidArgumentError(
+                f"the elements of the TensorArray {self.name!r} have shape "
+                f"{format_dims(self.dims)}, got element_shape {format_dims(dims)}"
+            )
+        self._know(merge_dims(self.dims, dims))
+
+    def close(self) -> None:
+        """Drop all elements and gradients; closing twice does nothing."""
+        self.closed = True
+        self.places = []
+        self._gradients = {}
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, index: int) -> Any:
+        """An element, the very array that was written.
+
+        Raises: InvalidArgumentError: `index` is out of range; the element was cleared by an earlier
+          read; it was never written and its shape is not known; or it is closed.
+        """
+        places = self.places
+        if not 0 <= index < len(places):
+            raise self._out_of_range(index)
+        value = places[index]
+        if value is None or type(value) is tuple:
+            return self._missing(index, value)
+        if self.clear:
+            places[index] = value.shape
+        return value
+
+    def gather(self, indices: Sequence[int]) -> list[Any]:
+        """Several elements; errors as `read`."""
+        self._check_open()
+        return [self.read(index) for index in indices]
+
+    def _missing(self, index: int, shape: Shape | None) -> Any:
+        """Zeros for an element that was never written."""
+        if shape is not None:
+            raise errors.InvalidArgumentError(
+                f"element {index} of the TensorArray {self.name!r} cannot be read twice: the first "
+                "read cleared it; pass clear_after_read=False to keep elements"
+            )
+        wanted = self.shape_of(index)
+        if wanted is None:
+            raise errors.InvalidArgumentError(
+                f"element {index} of the TensorArray {self.name!r} was never written, and zeros "
+                f"cannot stand for it, since its shape is not fully known: "
+                f"{format_dims(self.dims)}; give element_shape if they should"
+            )
+        zeros = self._zeros(wanted)
+        self._zeroed.add(index)
+        self.places[index] = wanted if self.clear else zeros
+        return zeros
+
+    def _zeros(self, shape: Shape) -> Any:
+        numpy = self.dtype.numpy
+        if numpy.kind == "O":
+            return np.full(shape, b"", object)
+        if not shape and self._xp is np:
+            return numpy.type(0)
+        zeros = self._empty(shape, numpy)
+        zeros.fill(0)
+        return zeros
+
+    def shape_of(self, index: int) -> Shape | None:
+        """The shape of an element, written or not; None while it is not known."""
+        place = self.places[index]
+        if place is None:
+            return self._shape
+        return place if type(place) is tuple else place.shape
+
+    # ------------------------------------------------------------------ gradients
+
+    def gradient(self, source: str, prepend: Shape = ()) -> ResourceHandle:
+        """The handle of the array for gradients from `source`, made when there is none yet.
+
+        Args:
+          prepend: sizes that come before the shape of each element.
+        """
+        self._check_open()
+        with self._lock:
+            found = self._gradients.get(source)
+            if found is None:
+                self.dynamic = False
+                state = self._new_gradient(f"{self.name}@{source}", prepend)
+                found = ResourceHandle(self._device, "", state.name, state)
+                self._gradients[source] = found
+        return found
+
+    def _new_gradient(self, name: str, prepend: Shape) -> GradientArrayState:
+        shapes = [self.shape_of(index) for index in range(len(self.places))]
+        return GradientArrayState(
+            name,
+            self.dtype,
+            [None if shape is None else (*prepend, *shape) for shape in shapes],
+            None if self.dims is None else (*prepend, *self.dims),
+            # An element that several writes made has several readers of its gradient.
+            clear=not isinstance(self, GradientArrayState),
+            identical=self.identical,
+            device=self._device,
+            xp=self._xp,
+            empty=self._empty,
+        )
+
+    # ------------------------------------------------------------------ slow paths
+
+    def _know(self, dims: Dims) -> None:
+        self.dims = dims
+        self._shape = dims if is_fully_defined(dims) else None  # type: ignore[assignment]
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise errors.InvalidArgumentError(f"the TensorArray {self.name!r} has been closed")
+
+    def _grow(self, index: int) -> None:
+        """Make room for `index`."""
+        self._check_open()
+        size = len(self.places)
+        if index < 0 or not self.dynamic:
+            growth = "may grow" if self.dynamic else "cannot grow; pass dynamic_size=True to let it"
+            raise errors.InvalidArgumentError(
+                f"index {index} to write to is not in [0, {size}), the range of the TensorArray "
+                f"{self.name!r}, which {growth}"
+            )
+        self.places.extend([None] * (index + 1 - size))
+
+    def _fit(self, index: int, shape: Shape) -> None:
+        """Check a shape that is not the one that all have."""
+        if not compatible_dims(self.dims, shape):
+            hint = "; pass infer_shape=False to allow several" if self.identical else ""
+            raise errors.InvalidArgumentError(
+                f"element {index} of the TensorArray {self.name!r} must have shape "
+                f"{format_dims(self.dims)}, got {format_dims(shape)}{hint}"
+            )
+        if self.identical:
+            self._know(shape)
+
+    def _used(self, index: int) -> errors.InvalidArgumentError:
+        read = type(self.places[index]) is tuple or index in self._zeroed
+        return errors.InvalidArgumentError(
+            f"element {index} of the TensorArray {self.name!r} has been "
+            f"{'read' if read else 'written'} already; each can be written once, and not after a "
+            "read"
+        )
+
+    def _out_of_range(self, index: int) -> errors.InvalidArgumentError:
+        self._check_open()
+        return errors.InvalidArgumentError(
+            f"index {index} to read is not in [0, {len(self.places)}), the range of the "
+            f"TensorArray {self.name!r}"
+        )
+
+
+class GradientArrayState(TensorArrayState):
+    """The gradients of the elements of another TensorArray: what is written to one place adds up.
+
+    Args:
+      shapes: of the elements of that array, where they are known.
+    """
+
+    def __init__(
+        self, name: str, dtype: DType, shapes: list[Shape | None], dims: Dims, **options: Any
+    ) -> None:
+        super().__init__(name, dtype, len(shapes), dims, **options)
+        self._shapes = shapes
+        self._sums: set[int] = set()
+        self._seen: set[int] = set()
+
+    def write(self, index: int, value: Any) -> None:
+        """Add to an element.
+
+        Raises: InvalidArgumentError: `index` is out of range or was read before, the shape is not
+          that of the forward element, or it is closed.
+        """
+        places = self.places
+        if not 0 <= index < len(places):
+            self._grow(index)
+        wanted = self._shapes[index]
+        if wanted is None:
+            if value.shape != self._shape:
+                self._fit(index, value.shape)
+            self._shapes[index] = value.shape
+        elif value.shape != wanted:
+            raise errors.InvalidArgumentError(
+                f"the gradient of element {index} of the TensorArray {self.name!r} must have shape "
+                f"{format_dims(wanted)}, got {format_dims(value.shape)}"
+            )
+        with self._lock:
+            old = places[index]
+            if type(old) is tuple or index in self._seen:
+                raise self._used(index)
+            places[index] = value if old is None else self._sum(index, old, value)
+
+    def read(self, index: int) -> Any:
+        """An element, zeros where nothing was written; errors as for other arrays."""
+        value = super().read(index)
+        if not self.clear:
+            self._seen.add(index)
+        return value
+
+    def shape_of(self, index: int) -> Shape | None:
+        """The shape of an element, written or not; None while it is not known."""
+        known = self._shapes[index]
+        return super().shape_of(index) if known is None else known
+
+    def _sum(self, index: int, old: Any, value: Any) -> Any:
+        """The sum, in memory of its own from the first time on, and in place after that."""
+        if self.dtype.numpy.kind in "Ob":
+            raise errors.InvalidTypeError(
+                f"values of type {self.dtype.name} cannot be added up in the TensorArray "
+                f"{self.name!r}"
+            )
+        if old.shape == () and self._xp is np:
+            return old + value
+        if index in self._sums:
+            return self._xp.add(old, value, out=old)
+        self._sums.add(index)
+        return self._xp.add(old, value, out=self._empty(old.shape, self.dtype.numpy))
+
+    def _used(self, index: int) -> errors.InvalidArgumentError:
+        return errors.InvalidArgumentError(
+            f"nothing can be added to element {index} of the TensorArray {self.name!r}: it has "
+            "been read already"
+        )

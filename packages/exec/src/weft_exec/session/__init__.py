@@ -1,0 +1,1 @@
+"""Session: what is fed and fetched, and how a step is planned."""

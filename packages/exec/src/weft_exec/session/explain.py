@@ -1,0 +1,92 @@
+"""`Session.explain`: what becomes of a step, as text and as a picture."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from weft_exec.placement import PlacementReport
+from weft_exec.placement.picture import timeline
+from weft_graph.ir.node import Node
+from weft_graph.ir.step_graph import StepGraph
+from weft_graph.passes.partition import Part
+
+
+class StepReport:
+    """The stages of a step's plan.
+
+    Attributes:
+      stages: the graph as a `GraphDef` after each stage: "pruned", "inlined" where calls were,
+        "optimized", "with less memory" where values are computed again or moved, and one for the
+        part of each device where there are several.
+      changes: what the passes did, by reason.
+      placement: where each node goes and why.
+    """
+
+    def __init__(self) -> None:
+        self.stages: dict[str, Any] = {}
+        self.changes: Counter[str] = Counter()
+        self.placement = PlacementReport((), ())
+        self._devices: list[str] = []
+
+    def parts(self) -> list[Any]:
+        """What the devices do, as `GraphDef`s: one for each, or the last stage of the whole."""
+        return [self.stages[name] for name in self._devices] or list(self.stages.values())[-1:]
+
+    def add_stage(self, name: str, step: StepGraph) -> None:
+        """Note the graph after a stage."""
+        self.stages[name] = _graph_def(step, step.live_nodes())
+        self.changes = Counter(step.changes)
+
+    def add_part(self, device: str, part: Part) -> None:
+        """Note what one device does."""
+        self._devices.append(device)
+        self.stages[device] = _graph_def(part.step, part.nodes)
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {len(stage.node)} nodes" for name, stage in self.stages.items()]
+        lines += [f"{reason}: {count}" for reason, count in self.changes.most_common()]
+        micros, crossings = self.placement.seconds * 1e6, len(self.placement.transfers)
+        lines.append(f"simulated: {micros:.1f} µs, {crossings} transfers")
+        return "\n".join([*lines, "", str(self.placement)])
+
+    def svg(self) -> str:
+        """The simulated run as a picture: what each device does when, and what it waits for."""
+        return timeline(self.placement)
+
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
+    def save(self, directory: str | os.PathLike[str]) -> list[str]:
+        """Write everything to a directory, which is made if it is missing.
+
+        Returns: the paths: the stages in order as `GraphDef`s in text form, which TensorBoard
+          shows, `placement.txt`, `placement.svg`.
+        Raises: OSError: the file system refuses.
+        """
+        place = Path(directory)
+        place.mkdir(parents=True, exist_ok=True)
+        texts = {
+            f"{i}-{_file_name(name)}.pbtxt": str(stage)
+            for i, (name, stage) in enumerate(self.stages.items())
+        }
+        texts |= {"placement.txt": f"{self}\n", "placement.svg": self.svg()}
+        for name, text in texts.items():
+            (place / name).write_text(text, encoding="utf-8")
+        return [str(place / name) for name in texts]
+
+
+def _graph_def(step: StepGraph, nodes: Any) -> Any:
+    live: set[Node] = set(nodes)
+    message = step.graph.as_graph_def(add_shapes=True)
+    names = {node.name for node in live}
+    kept = [node for node in message.node if node.name in names]
+    del message.node[:]
+    message.node.extend(kept)
+    return message
+
+
+def _file_name(stage: str) -> str:
+    return stage.rpartition("/")[2].replace(":", "-")

@@ -1,0 +1,129 @@
+"""Checking and converting what the caller feeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.node import Output
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import format_dims
+from weft_tensor.values import to_array
+
+Converter = Callable[[Any], Any]
+
+
+def converter(output: Output) -> Converter:
+    """What turns a fed value into the value of `output`.
+
+    An array of the right element type is borrowed as it is.  Anything else is converted by the
+    rules of constants; numbers may widen or round, but change their kind only without loss.
+
+    Raises (the converter): InvalidTypeError, InvalidArgumentError: required and got.
+    """
+    dtype = output.dtype.base_dtype
+    if dtype is dtypes.resource or dtype is dtypes.variant:
+        return lambda value: value
+    if output.dims == () and dtype is not dtypes.string:
+        return _scalar_converter(output)
+    return _array_converter(output)
+
+
+def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
+    """What the sizes that some feeds do not know statically are about; 0 if all are known.
+
+    Of one feed the geometric mean, and the largest of those.
+    """
+    found = 0
+    for feed, value in zip(feeds, values, strict=False):
+        dims, shape = feed.dims, getattr(value, "shape", None)
+        if dims is None or None not in dims or not isinstance(shape, tuple):
+            continue
+        sizes = [size for known, size in zip(dims, shape, strict=False) if known is None]
+        found = max(found, round(math.prod(sizes) ** (1 / len(sizes)) if sizes else 0))
+    return found
+
+
+def _scalar_converter(output: Output) -> Converter:
+    dtype = output.dtype.base_dtype
+    kind = dtype.numpy.type
+    exact = {kind}
+    if dtype.is_floating:
+        exact |= {float, int}
+    elif dtype.is_complex:
+        exact |= {float, int, complex}
+
+    def convert(value: Any) -> Any:
+        if type(value) in exact:
+            try:
+                return kind(value)
+            except OverflowError as cause:
+                raise errors.InvalidArgumentError(
+                    f"{output.name} is fed an integer that {dtype.name} does not hold",
+                    node=output.node.name,
+                    op=output.node.type,
+                    line=output.node.line,
+                ) from cause
+        array = _general(output, value)
+        if array.ndim:
+            raise _wrong_shape(output, array.shape)
+        return array[()]
+
+    return convert
+
+
+def _array_converter(output: Output) -> Converter:
+    dtype = output.dtype.base_dtype
+    numpy_dtype = dtype.numpy
+    dims = output.dims
+    static = None if dims is None or None in dims else dims
+    check_bytes = dtype is dtypes.string
+
+    def convert(value: Any) -> Any:
+        if type(value) is not np.ndarray or value.dtype is not numpy_dtype or check_bytes:
+            value = _general(output, value)
+        shape = value.shape
+        if shape == static or dims is None:
+            return value
+        if len(shape) != len(dims):
+            raise _wrong_shape(output, shape)
+        for want, got in zip(dims, shape, strict=True):
+            if want is not None and want != got:
+                raise _wrong_shape(output, shape)
+        return value
+
+    return convert
+
+
+def _general(output: Output, value: Any) -> np.ndarray:
+    dtype = output.dtype.base_dtype
+    if isinstance(value, Output) or hasattr(value, "_as_output"):
+        raise errors.InvalidTypeError(
+            f"{output.name} is fed {value!r}, which is itself part of a graph; feed its value"
+        )
+    if isinstance(value, np.ndarray) and value.dtype == dtype.numpy and not value.dtype.hasobject:
+        return np.asarray(value)
+    if value is None:
+        raise errors.InvalidTypeError(f"{output.name} is fed None")
+    try:
+        return np.asarray(to_array(value, dtype))
+    except errors.OpError as error:
+        raise type(error)(
+            f"{output.name} is fed a value that does not fit: {error.message}",
+            node=output.node.name,
+            op=output.node.type,
+            line=output.node.line,
+        ) from error
+
+
+def _wrong_shape(output: Output, shape: tuple[int, ...]) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        f"{output.name} requires shape {format_dims(output.dims)}, "
+        f"but is fed a value of shape {format_dims(shape)}",
+        node=output.node.name,
+        op=output.node.type,
+        line=output.node.line,
+    )

@@ -1,0 +1,147 @@
+"""Structures of fetches and feeds: what to run, and how to give the results their structure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Hashable, Mapping, MutableMapping, Sequence
+from typing import Any
+
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import (
+    IndexedSlices,
+    IndexedSlicesValue,
+    SparseTensor,
+    SparseTensorValue,
+)
+from weft_graph.ir.node import Node, Output
+from weft_tensor import errors
+
+Rebuild = Callable[[Sequence[Any]], Any]
+
+
+def structure_key(fetches: Any) -> Hashable:
+    """A key equal for equal structures, types included, of the same fetches."""
+    kind: Any = type(fetches)
+    if kind is Output or kind is Node:
+        return fetches  # type: ignore[no-any-return]
+    if isinstance(fetches, list | tuple):
+        return (kind, *[structure_key(item) for item in fetches])
+    if isinstance(fetches, Mapping):
+        keys = tuple([(type(key), key) for key in fetches])
+        return (kind, keys, *[structure_key(item) for item in fetches.values()])
+    try:
+        hash(fetches)
+    except TypeError:
+        raise errors.InvalidTypeError(f"{fetches!r} cannot be fetched") from None
+    return (kind, fetches)
+
+
+class FetchPlan:
+    """The outputs and nodes that a structure of fetches stands for.
+
+    Attributes:
+      outputs: each output once, in the order met.
+      targets: nodes fetched for their effects.
+    """
+
+    def __init__(self, graph: Graph, fetches: Any) -> None:
+        self._graph = graph
+        self._positions: dict[Output, int] = {}
+        self.targets: list[Node] = []
+        self._rebuild = self._plan(fetches)
+
+    @property
+    def outputs(self) -> list[Output]:
+        """The outputs to fetch."""
+        return list(self._positions)
+
+    def rebuild(self, values: Sequence[Any]) -> Any:
+        """The caller's structure with the values in it; None stands for nodes."""
+        return self._rebuild(values)
+
+    def _plan(self, fetch: Any) -> Rebuild:
+        if isinstance(fetch, list | tuple) and not hasattr(fetch, "_as_output"):
+            return self._plan_sequence(fetch)
+        if isinstance(fetch, Mapping):
+            return self._plan_mapping(fetch)
+        if isinstance(fetch, IndexedSlices):
+            return self._plan_parts((fetch.values, fetch.indices, fetch.dense_shape), _slices)
+        if isinstance(fetch, SparseTensor):
+            parts = (fetch.indices, fetch.values, fetch.dense_shape)
+            return self._plan_parts(parts, SparseTensorValue)
+        if fetch is None:
+            raise errors.InvalidTypeError("None cannot be fetched")
+        try:
+            element = self._graph.as_graph_element(fetch)
+        except errors.OpError as error:
+            raise type(error)(f"fetch {fetch!r}: {error.message}") from error
+        if isinstance(element, Node):
+            self.targets.append(element)
+            return lambda values: None
+        position = self._positions.setdefault(element, len(self._positions))
+        return lambda values: values[position]
+
+    def _plan_sequence(self, fetch: Any) -> Rebuild:
+        parts = [self._plan(item) for item in fetch]
+        kind = type(fetch)
+        if kind is list:
+            return lambda values: [part(values) for part in parts]
+        if hasattr(kind, "_make"):
+            return lambda values: kind._make([part(values) for part in parts])
+        return lambda values: kind([part(values) for part in parts])
+
+    def _plan_mapping(self, fetch: Mapping[Any, Any]) -> Rebuild:
+        parts = {key: self._plan(item) for key, item in fetch.items()}
+        kind: Any = type(fetch)
+        if kind is dict:
+            return lambda values: {key: part(values) for key, part in parts.items()}
+        if isinstance(fetch, MutableMapping):
+            empty = copy.copy(fetch)
+
+            def fill(values: Sequence[Any]) -> Any:
+                result = copy.copy(empty)
+                for key, part in parts.items():
+                    result[key] = part(values)
+                return result
+
+            return fill
+        return lambda values: kind({key: part(values) for key, part in parts.items()})
+
+    def _plan_parts(self, parts: Sequence[Any], make: Callable[..., Any]) -> Rebuild:
+        plans = [None if part is None else self._plan(part) for part in parts]
+        return lambda values: make(*[None if plan is None else plan(values) for plan in plans])
+
+
+def _slices(values: Any, indices: Any, dense_shape: Any) -> IndexedSlicesValue:
+    return IndexedSlicesValue(values, indices, dense_shape)
+
+
+def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
+    """The (output, value) pairs that one entry of a feed dictionary stands for.
+
+    Raises:
+      InvalidTypeError: the key is nothing that can be fed.
+      InvalidArgumentError: it is of another graph, or may not be fed.
+      NotFoundError: the name is unknown.
+    """
+    if isinstance(key, SparseTensor):
+        indices, values, shape = value
+        parts = [(key.indices, indices), (key.values, values), (key.dense_shape, shape)]
+        return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
+    if isinstance(key, IndexedSlices):
+        parts = [(key.values, value[0]), (key.indices, value[1])]
+        if key.dense_shape is not None:
+            parts.append((key.dense_shape, value[2]))
+        return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
+    if isinstance(key, tuple | list):
+        if not isinstance(value, Collection) or len(key) != len(value):
+            raise errors.InvalidArgumentError(f"{key!r} takes {len(key)} values, got {value!r}")
+        return [p for k, v in zip(key, value, strict=True) for p in expand_feed(graph, k, v)]
+    try:
+        output = graph.as_graph_element(key, allow_operation=False)
+    except errors.OpError as error:
+        raise type(error)(f"feed {key!r}: {error.message}") from error
+    assert isinstance(output, Output)
+    if not graph.is_feedable(output):
+        raise errors.InvalidArgumentError(f"{output!r} may not be fed")
+    return [(output, value)]

@@ -1,0 +1,36 @@
+"""Noticing programs that add nodes between Runs, the classic leak."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from weft_graph.ir.node import Node
+
+_log = logging.getLogger("weft")
+_SUSPICIOUS = 10
+
+
+class GrowthWatch:
+    """Counts, for each line of the program, how often it added nodes between two Runs."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+        self._said = False
+
+    def extended(self, nodes: Sequence[Node], before: int) -> None:
+        """Note that the graph has grown since it had `before` nodes; warn once of a pattern."""
+        if not before or self._said:
+            return
+        line = nodes[before].line
+        count = self._seen[line] = self._seen.get(line, 0) + 1
+        if count >= _SUSPICIOUS:
+            self._said = True
+            _log.warning(
+                "the graph grows between runs: %s has added nodes before %d runs, so every run is "
+                "planned anew and the graph now has %d nodes; build the graph once, and feed what "
+                "changes",
+                line,
+                count,
+                len(nodes),
+            )

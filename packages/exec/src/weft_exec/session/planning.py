@@ -1,0 +1,262 @@
+"""From a signature of Run to an executable: the passes in their order, placement, partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from weft_exec.config import SessionConfig
+from weft_exec.devices.device import HOST, Device
+from weft_exec.executor.derive import derive
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.parts import derive_parts, placing_on
+from weft_exec.executor.priority import by_priority
+from weft_exec.kernels.registry import kernels_of, may_wait
+from weft_exec.passes.fold import fold_constants
+from weft_exec.placement import Assigned, Placer
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import StepGraph
+from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
+from weft_graph.passes.compression import EXTEND, TRUNCATE, lossy_where_asked
+from weft_graph.passes.inline import inline_calls
+from weft_graph.passes.partition import Part, partition
+
+if TYPE_CHECKING:
+    from weft_exec.costs import CostModel
+    from weft_exec.session.explain import StepReport
+    from weft_graph.passes.memory_optimization import MemoryOptions
+
+_GAPS = 16
+"""Which part of a device's memory may be lost in gaps between blocks that are in use."""
+
+_ON_ITS_WAY = 4
+"""Which part of the rest is for what is copied just then, where values wait on the host."""
+
+Watch = Callable[[str, StepGraph], None]
+"""Told of the graph after each stage."""
+
+
+def _ignore(stage: str, step: StepGraph) -> None:
+    pass
+
+
+class Planner:
+    """Plans the steps of one session.
+
+    Args:
+      devices: of the session, the host's first.
+      overlap: what may run side by side.
+    Attributes:
+      limited: whether some device has a limit of memory.
+    """
+
+    def __init__(self, devices: Sequence[Device], config: SessionConfig, overlap: Overlap) -> None:
+        self._devices = {device.name: device for device in devices}
+        self._host = devices[0]
+        self._away = [device.name for device in devices if device.memory_space != HOST]
+        self._config = config
+        self._optimize = config.optimize
+        self._overlap = overlap
+        self._lossy = lossy_where_asked(config.lossy_transfers, self._can_compress)
+        self._placer = Placer(devices, config, lambda: self.costs)
+        self.limited = any(device.memory_limit for device in devices)
+        self._spaces = {device.name: device.memory_space for device in devices}
+
+    @cached_property
+    def costs(self) -> CostModel:
+        """What placement simulates with."""
+        from weft_exec.costs import CostModel
+
+        return CostModel()
+
+    def extend(self, nodes: Sequence[Node]) -> None:
+        """Take note of new nodes of the session's graph."""
+        self._placer.extend(nodes)
+
+    def plan(
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        size: int = 0,
+    ) -> Executable:
+        """The executable of one signature.
+
+        Args:
+          size: what unknown sizes are about in the steps that it is for; 0 where nobody knows.
+        Raises: OpError: a node has no place, or its kernel refuses its attributes.
+        """
+        self._assume(size)
+        step = self._prepare(feeds, outputs, targets, _ignore)
+        if len(self._devices) == 1:
+            self._limit_run_ahead(step, None)
+            nodes = by_priority(step.live_nodes())
+            return derive(step, self._placer.place, self._overlap, nodes)
+        nodes, assigned = self._assign(step)
+        parts = self._parts(step, nodes, assigned)
+        if parts is None:
+            device = self._devices[next(iter(assigned.places.values()), self._host.name)]
+            return derive(step, placing_on(device), self._overlap, nodes)
+        return derive_parts(parts, self._devices, self._overlap, len(step.feeds), len(step.fetches))
+
+    def explain(
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        size: int = 0,
+    ) -> StepReport:
+        """What becomes of a step, stage by stage; arguments as of `plan`."""
+        from weft_exec.session.explain import StepReport
+
+        self._assume(size)
+        report = StepReport()
+        step = self._prepare(feeds, outputs, targets, report.add_stage)
+        nodes, assigned = self._assign(step)
+        report.placement = assigned.report()
+        for name, part in (self._parts(step, nodes, assigned) or {}).items():
+            report.add_part(name, part)
+        return report
+
+    def _assume(self, size: int) -> None:
+        if self.limited or len(self._devices) > 1:
+            self.costs.assume(size)
+
+    def _prepare(
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        watch: Watch,
+    ) -> StepGraph:
+        """The graph of a step, optimised."""
+        step = prune(feeds, outputs, targets)
+        watch("pruned", step)
+        if inline_calls(step, self._placer.may_wait):
+            self._placer.note(step.graph.nodes)
+            watch("inlined", step)
+        if self._optimize:
+            simplify(step)
+            fold_constants(step, self._host)
+            eliminate_common_subexpressions(step)
+            watch("optimized", step)
+            if self._spare_memory(step):
+                watch("with less memory", step)
+        return step
+
+    def _spare_memory(self, step: StepGraph) -> int:
+        """Let a step need less memory, as the options or a device's limit ask for."""
+        mode = self._config.memory_optimization
+        if mode == "NO_MEM_OPT" or (mode == "DEFAULT_MEM_OPT" and not self.limited):
+            return 0
+        from weft_graph.passes.memory_optimization import optimize_memory
+
+        places = None
+        if self.limited and len(self._devices) > 1:
+            nodes = by_priority(step.live_nodes())
+            places = self._placer.assign(nodes, crowded=False).places
+        return optimize_memory(step, self._memory_options(places))
+
+    def _memory_options(self, places: Mapping[Node, str] | None) -> MemoryOptions:
+        """What is done about memory, with nodes on some devices, or all on the only one."""
+        from weft_graph.passes.memory_optimization import MemoryOptions
+
+        rooms = self._rooms()
+        if rooms and places is None:
+            rooms = {"": rooms[self._host.name]}
+        return MemoryOptions(
+            mode=self._config.memory_optimization,
+            scope=self._config.gradient_scope,
+            limits=rooms,
+            bytes_of=self.costs.nbytes,
+            device_of=None if places is None else places.__getitem__,
+            spaces=self._spaces,
+            host=self._host.name,
+            run_order=by_priority,
+        )
+
+    def _rooms(self) -> dict[str, int]:
+        """The bytes of devices with a limit that variables do not take, nor gaps."""
+        kept = self._placer.kept_bytes()
+        limits = {d.name: d.memory_limit for d in self._devices.values() if d.memory_limit}
+        return {name: max(0, limit - limit // _GAPS - kept[name]) for name, limit in limits.items()}
+
+    def _assign(self, step: StepGraph) -> tuple[list[Node], Assigned]:
+        """The places of a step's nodes, and these in the order in which they should run."""
+        nodes = by_priority(step.live_nodes())
+        assigned = self._placer.assign(nodes)
+        if self._optimize and self._swap(step, assigned):
+            nodes = by_priority(step.live_nodes())
+            assigned = self._placer.assign(nodes)
+        if self._limit_run_ahead(step, assigned):
+            nodes = by_priority(step.live_nodes())
+            assigned = self._placer.assign(nodes)
+        return nodes, assigned
+
+    def _limit_run_ahead(self, step: StepGraph, assigned: Assigned | None) -> int:
+        """Let nodes wait for earlier ones where a device might have too little room for them."""
+        if not self.limited or (assigned is None and self._overlap is Overlap.NOTHING):
+            return 0
+        from weft_graph.passes.memory import Room
+        from weft_graph.passes.run_ahead import limit_run_ahead
+
+        options = self._memory_options(None if assigned is None else assigned.places)
+        room = Room(options.limits, options.device_of, options.spaces)
+        return limit_run_ahead(
+            step,
+            room,
+            options.host,
+            bytes_of=options.bytes_of,
+            run_order=by_priority,
+            may_wait=may_wait,
+        )
+
+    def _swap(self, step: StepGraph, assigned: Assigned) -> int:
+        """Let values wait on the host that do not fit into the memory of the device they are on."""
+        if not any(device.memory_limit for device in map(self._devices.__getitem__, self._away)):
+            return 0
+        from weft_graph.passes.memory import Room
+        from weft_graph.passes.swap import swap_to_host
+
+        options = self._memory_options(assigned.places)
+        if not options.swaps:
+            return 0
+        limits = {n: room - room // _ON_ITS_WAY for n, room in options.limits.items()}
+        room = Room(
+            {name: limits[name] for name in self._away if name in limits},
+            options.device_of,
+            options.spaces,
+        )
+        return swap_to_host(
+            step,
+            room,
+            options.host,
+            bytes_of=options.bytes_of,
+            run_order=by_priority,
+            may_wait=may_wait,
+        )
+
+    def _parts(
+        self, step: StepGraph, nodes: Sequence[Node], assigned: Assigned
+    ) -> dict[str, Part] | None:
+        """The parts by device; None where one device has it all."""
+        late: dict[tuple[Output, str], Node] = {}
+        if self._optimize:
+            small = [name for name in self._away if self._devices[name].memory_limit]
+            held = small if step.changes["run ahead"] else []
+            late = {**assigned.delays(), **assigned.turns(held, may_wait)}
+        return partition(
+            step,
+            nodes,
+            assigned.places.__getitem__,
+            self._host.name,
+            self._away,
+            late,
+            self._lossy,
+        )
+
+    def _can_compress(self, device: str) -> bool:
+        kind = self._devices[device].type
+        return all(kernels_of(op, kind) for op in (TRUNCATE, EXTEND))

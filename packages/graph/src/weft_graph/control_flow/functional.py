@@ -1,0 +1,290 @@
+"""Functions over the rows of tensors: `map_fn`, `foldl`, `foldr` and `scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft_graph.control_flow.loop import while_loop
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir import nest
+from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.framework import name_scope
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.ops import array
+from weft_graph.variables.scope import get_variable_scope
+from weft_tensor import dtypes, errors
+
+Function = Callable[..., Any]
+
+
+def map_fn(
+    fn: Function,
+    elems: Any,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    name: str | None = None,
+) -> Any:
+    """`fn` of every row, the results along a new first axis.
+
+    Args:
+      fn: takes a row of `elems`, in its structure.
+      elems: tensors of shape (N, ...), in any structure.
+      dtype: the element types of what `fn` returns, in its structure; those of `elems` by default.
+      parallel_iterations: how many rows may be worked on at a time; 10 by default.
+      back_prop: whether gradients may flow through it.
+      swap_memory: whether what gradients need may be kept on the host.
+      infer_shape: require all results of one call's output to have one shape.
+    Returns: tensors of shape (N, ...) in the structure of `dtype`.
+    Raises:
+      InvalidTypeError: `fn` is not callable, elements are sparse, or `fn` returns other types.
+      InvalidArgumentError: a tensor has rank 0, numbers of rows differ, or `fn` returns another
+        structure.
+    """
+    _refuse_sparse(elems)
+    with _rows(fn, elems, name, "map") as rows:
+        structure = rows.dtypes if dtype is None else dtype
+        results = [
+            TensorArray(each, size=rows.count, dynamic_size=False, infer_shape=infer_shape)
+            for each in nest.flatten(structure)
+        ]
+
+        def body(i: Output, arrays: list[TensorArray]) -> tuple[Output, list[TensorArray]]:
+            values = fn(rows.read(i))
+            nest.assert_same_structure(structure, values)
+            return i + 1, _written(arrays, i, nest.flatten(values))
+
+        _, results = while_loop(
+            lambda i, _: i < rows.count,
+            body,
+            (_index(0), results),
+            parallel_iterations=parallel_iterations or 10,
+            back_prop=back_prop,
+            swap_memory=swap_memory,
+        )
+        return nest.pack_sequence_as(structure, [each.stack() for each in results])
+
+
+def foldl(
+    fn: Function,
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """`fn(... fn(fn(initializer, first), second) ..., last)` over the rows of `elems`.
+
+    Args:
+      fn: takes the value so far and a row, in the structure of `elems`, and returns the next value.
+      elems: tensors of shape (N, ...), in any structure.
+      initializer: the first value, in any structure; the first row by default.
+      parallel_iterations, back_prop, swap_memory: as for `while_loop`.
+    Returns: the last value.
+    Raises:
+      InvalidTypeError: `fn` is not callable, or changes the value's type.
+      InvalidArgumentError: a tensor has rank 0, or `fn` changes the value's structure or shape; or,
+        when it runs, there are neither rows nor an initializer.
+    """
+    with _rows(fn, elems, name, "foldl") as rows:
+        first = rows.read(0) if initializer is None else initializer
+        start = _index(1 if initializer is None else 0)
+        _, result = while_loop(
+            lambda i, _: i < rows.count,
+            lambda i, value: [i + 1, fn(value, rows.read(i))],
+            [start, first],
+            parallel_iterations=parallel_iterations,
+            back_prop=back_prop,
+            swap_memory=swap_memory,
+        )
+        return result
+
+
+def foldr(
+    fn: Function,
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    name: str | None = None,
+) -> Any:
+    """`foldl` from the last row to the first, where the last row is the first value by default."""
+    with _rows(fn, elems, name, "foldr") as rows:
+        start = rows.count if initializer is not None else rows.count - 1
+        first = rows.read(start) if initializer is None else initializer
+
+        def body(i: Output, value: Any) -> list[Any]:
+            i = i - 1
+            return [i, fn(value, rows.read(i))]
+
+        _, result = while_loop(
+            lambda i, _: i > 0,
+            body,
+            [_index(start), first],
+            parallel_iterations=parallel_iterations,
+            back_prop=back_prop,
+            swap_memory=swap_memory,
+        )
+        return result
+
+
+def scan(
+    fn: Function,
+    elems: Any,
+    initializer: Any = None,
+    parallel_iterations: int = 10,
+    back_prop: bool = True,
+    swap_memory: bool = False,
+    infer_shape: bool = True,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Any:
+    """All values that `foldl` passes through, along a new first axis.
+
+    Args:
+      fn: takes the value so far and a row, in the structure of `elems`, and returns the next value.
+      elems: tensors of shape (N, ...), in any structure.
+      initializer: the value before the first row, in any structure; by default the first row is the
+        first value.
+      parallel_iterations, back_prop, swap_memory: as for `while_loop`.
+      infer_shape: require all values to have one shape.
+      reverse: go over the rows from the last to the first; each value is still at its row's place.
+    Returns: tensors of shape (N, ...) in the structure of the values.
+    Raises: InvalidTypeError, InvalidArgumentError: as `foldl`; or numbers of rows differ.
+    """
+    with _rows(fn, elems, name, "scan") as rows:
+        last = rows.count - 1
+        begin = last if reverse else 0
+        if initializer is None:
+            structure, first = elems, nest.flatten(rows.read(begin))
+        else:
+            structure = initializer
+            first = [convert_to_tensor(each) for each in nest.flatten(initializer)]
+        results = [
+            TensorArray(
+                each.dtype.base_dtype,
+                size=rows.count,
+                dynamic_size=False,
+                element_shape=each.dims if infer_shape else None,
+                infer_shape=infer_shape,
+            )
+            for each in first
+        ]
+        if initializer is None:
+            results = _written(results, begin, first)
+            begin = last - 1 if reverse else 1
+
+        def body(i: Output, values: list[Any], arrays: list[TensorArray]) -> Any:
+            before = nest.pack_sequence_as(structure, values)
+            after = fn(before, rows.read(i))
+            nest.assert_same_structure(structure, after)
+            found = [
+                convert_to_tensor(new, preferred_dtype=old.dtype)
+                for new, old in zip(nest.flatten(after), values, strict=True)
+            ]
+            return i - 1 if reverse else i + 1, found, _written(arrays, i, found)
+
+        _, _, results = while_loop(
+            (lambda i, *_: i >= 0) if reverse else (lambda i, *_: i < rows.count),
+            body,
+            (_index(begin), first, results),
+            parallel_iterations=parallel_iterations,
+            back_prop=back_prop,
+            swap_memory=swap_memory,
+        )
+        return nest.pack_sequence_as(structure, [each.stack() for each in results])
+
+
+# ------------------------------------------------------------------------------------ rows
+
+
+class _Rows:
+    """The rows of tensors in a structure, each read once.
+
+    Attributes:
+      dtypes: the element types, in the structure.
+      count: the number of rows: an integer where it is known, else int32 of rank 0.
+    """
+
+    def __init__(self, elems: Any) -> None:
+        leaves = [convert_to_tensor(each, name="elem") for each in nest.flatten(elems)]
+        if not leaves:
+            raise errors.InvalidArgumentError("elems must have at least one tensor, got none")
+        count: int | None = None
+        for leaf in leaves:
+            if leaf.dims == ():
+                raise errors.InvalidArgumentError(
+                    f"elems must have tensors of rank at least 1, got {leaf!r}"
+                )
+            count = _merged(count, leaf)
+        self._structure = elems
+        self.dtypes = nest.pack_sequence_as(elems, [leaf.dtype.base_dtype for leaf in leaves])
+        self.count: Any = array.shape(leaves[0])[0] if count is None else count
+        self._arrays = [
+            TensorArray(leaf.dtype, size=self.count, dynamic_size=False, infer_shape=True).unstack(
+                leaf
+            )
+            for leaf in leaves
+        ]
+
+    def read(self, index: Any) -> Any:
+        """A row, in the structure."""
+        return nest.pack_sequence_as(self._structure, [each.read(index) for each in self._arrays])
+
+
+def _merged(count: int | None, leaf: Output) -> int | None:
+    """The number of rows that is known, `leaf` included."""
+    own = leaf.dims[0] if leaf.dims else None
+    if count is not None and own not in (None, count):
+        raise errors.InvalidArgumentError(
+            f"elems must have tensors with equally many rows, got {count} and {own} in {leaf!r}"
+        )
+    return own if count is None else count
+
+
+@contextmanager
+def _rows(fn: Any, elems: Any, name: str | None, default: str) -> Iterator[_Rows]:
+    """A scope for a function over rows, and the rows."""
+    if not callable(fn):
+        raise errors.InvalidTypeError(f"fn must be callable, got {fn!r}")
+    with name_scope(name, default, nest.flatten(elems)), _reads_cached():
+        yield _Rows(elems)
+
+
+@contextmanager
+def _reads_cached() -> Iterator[None]:
+    """Let variables that are made inside be read once, not once a row."""
+    from weft_graph.rnn.cell.steps import cache_reads
+
+    scope = get_variable_scope()
+    before = scope.caching_device
+    cache_reads(scope)
+    try:
+        yield
+    finally:
+        scope.set_caching_device(before)
+
+
+def _refuse_sparse(elems: Any) -> None:
+    for each in nest.flatten(elems):
+        if isinstance(each, SparseTensor):
+            raise errors.InvalidTypeError(
+                f"elems must be dense, got {each!r}; to map the values of a sparse tensor, make "
+                "one of its indices, fn(its values) and its dense_shape"
+            )
+
+
+def _index(value: Any) -> Output:
+    """A row's number to begin with: int32, rank 0."""
+    return value if isinstance(value, Output) else constant(value, dtypes.int32)
+
+
+def _written(arrays: list[TensorArray], index: Any, values: list[Any]) -> list[TensorArray]:
+    return [each.write(index, value) for each, value in zip(arrays, values, strict=True)]

@@ -1,0 +1,417 @@
+"""TensorArray: a list of tensors inside a graph, written and read by index.
+
+A TensorArray is a handle to an array that the running step makes, and a flow that puts the changes
+in order: `write` and its kin return a new TensorArray with a new flow, and what is read from that
+one sees the change.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant_of, convert_to_tensor, out
+from weft_graph.ir.framework import name_scope
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import tensor_array as ops
+from weft_graph.ops.casting import cast
+from weft_graph.ops.identity import identity
+from weft_graph.ops.sequence import range as range_of
+from weft_graph.ops.shape_rules import constant_int
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, format_dims, merge_dims
+
+_LARGEST_CONSTANT = 1 << 12
+"""Ranges up to this length are constants; longer ones are made when they are needed."""
+
+
+class _Shared:
+    """What all TensorArrays of one handle know together.
+
+    Attributes:
+      dims: the static shape of the elements.
+      infer_shape: whether each write adds to what is known of it.
+      size: the number of elements where it is given and cannot change.
+      first_write: the node of the first value written, which the writes are placed with; None until
+        then.
+      colocate: whether they are.
+    """
+
+    __slots__ = ("colocate", "dims", "first_write", "infer_shape", "size")
+
+    def __init__(self, dims: Dims, infer_shape: bool, size: Output | None, colocate: bool) -> None:
+        self.dims = dims
+        self.infer_shape = infer_shape
+        self.size = size
+        self.colocate = colocate
+        self.first_write: Node | None = None
+
+
+class TensorArray:
+    """A list of tensors of one type that a step writes and reads by index, also inside loops.
+
+    Each element is written once, and by default read once, which takes it out of the array; the
+    gradient of a read is a write to an array of gradients. An element that was never written reads
+    as zeros where the shape of elements is fully known.
+
+    Args:
+      dtype: element type.
+      size: int32, rank 0: the number of elements.
+      dynamic_size: let writes beyond the end make it longer; False by default.
+      clear_after_read: let a read take the element out, so that its memory is free and it cannot be
+        read again; True by default.
+      tensor_array_name: for messages.
+      handle: of an existing array, instead of making one; needs `flow`, and forbids the arguments
+        before it, and `element_shape`.
+      flow: float32, rank 0: what the first use has to wait for.
+      infer_shape: require all elements to have one shape, found out while the graph is built as far
+        as possible.
+      element_shape: what the shapes of all elements must fit.
+      colocate_with_first_write_call: place the array with the first value written, instead of by
+        the device scope here.
+      name: of the nodes.
+    Raises:
+      InvalidArgumentError: arguments exclude each other, or `size` is missing or negative.
+      InvalidTypeError: `handle` is no output.
+    """
+
+    def __init__(
+        self,
+        dtype: Any,
+        size: Any = None,
+        dynamic_size: bool | None = None,
+        clear_after_read: bool | None = None,
+        tensor_array_name: str | None = None,
+        handle: Output | None = None,
+        flow: Output | None = None,
+        infer_shape: bool = True,
+        element_shape: Any = None,
+        colocate_with_first_write_call: bool = True,
+        name: str | None = None,
+    ) -> None:
+        _check_arguments(
+            handle,
+            flow,
+            size=size,
+            element_shape=element_shape,
+            dynamic_size=dynamic_size,
+            clear_after_read=clear_after_read,
+            tensor_array_name=tensor_array_name,
+        )
+        self._dtype = dtypes.as_dtype(dtype).base_dtype
+        self._dynamic_size = bool(dynamic_size)
+        dims = as_dims(element_shape)
+        known_size: Output | None = None
+        if handle is not None and flow is not None:
+            self._handle, self._flow = handle, convert_to_tensor(flow, dtypes.float32)
+        else:
+            with name_scope(name, "TensorArray", [size]) as scope, ExitStack() as stack:
+                if colocate_with_first_write_call:
+                    _anywhere(stack)
+                self._handle, self._flow = ops.tensor_array_v3(
+                    size,
+                    self._dtype,
+                    dims,
+                    self._dynamic_size,
+                    clear_after_read is not False,
+                    bool(infer_shape),
+                    tensor_array_name or "",
+                    name=scope,
+                )
+            known_size = None if self._dynamic_size else self._handle.node.inputs[0]
+        colocate = colocate_with_first_write_call and handle is None
+        self._shared = _Shared(dims, bool(infer_shape), known_size, colocate)
+
+    # ------------------------------------------------------------------ properties
+
+    @property
+    def flow(self) -> Output:
+        """What puts the uses in order: float32, shape ()."""
+        return self._flow
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self._dtype
+
+    @property
+    def handle(self) -> Output:
+        """The handle to the array: resource, shape ()."""
+        return self._handle
+
+    @property
+    def dynamic_size(self) -> bool:
+        """Whether writes beyond the end make it longer."""
+        return self._dynamic_size
+
+    @property
+    def element_shape(self) -> TensorShape:
+        """What is known of the shape of the elements."""
+        return TensorShape(self._shared.dims)
+
+    def __repr__(self) -> str:
+        dims, dtype = format_dims(self._shared.dims), self._dtype.name
+        return f"<weft.TensorArray '{self._handle.name}' element_shape={dims} dtype={dtype}>"
+
+    # ------------------------------------------------------------------ whole arrays
+
+    def identity(self) -> TensorArray:
+        """The same array, with a flow that waits for the control dependencies here."""
+        return rebuild(self, identity(self._flow))
+
+    def grad(self, source: str, flow: Output | None = None, name: str | None = None) -> TensorArray:
+        """The array that gradients of this one's elements go to.
+
+        Its writes add up, and elements that nobody wrote are zeros. From when it is made on, this
+        array cannot grow.
+
+        Args:
+          source: tells the gradients of several calls of `gradients` apart.
+          flow: what has to be written to this array before; its own flow by default.
+        """
+        before = self._flow if flow is None else flow
+        with name_scope(name, "TensorArrayGrad", [self._handle]), self._placed():
+            handle, after = ops.tensor_array_grad_v3(self._handle, before, source)
+        found = TensorArray(
+            self._dtype, handle=handle, flow=after, infer_shape=self._shared.infer_shape
+        )
+        found._shared.dims = self._shared.dims
+        return found
+
+    def size(self, name: str | None = None) -> Output:
+        """The number of elements, written or not: int32, shape ()."""
+        if self._shared.size is not None:
+            return self._shared.size
+        with self._placed():
+            return ops.tensor_array_size_v3(self._handle, self._flow, name)
+
+    def close(self, name: str | None = None) -> Node:
+        """Drop what the array holds; later uses are errors."""
+        with self._placed():
+            return ops.tensor_array_close_v3(self._handle, name)
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, index: Any, name: str | None = None) -> Output:
+        """An element.
+
+        Args:
+          index: int32, rank 0.
+        Raises (when it runs): InvalidArgumentError: `index` is out of range; the element was
+          cleared by an earlier read; or it was never written and its shape is not known.
+        """
+        with self._placed():
+            value = ops.tensor_array_read_v3(self._handle, index, self._flow, self._dtype, name)
+        value.set_shape(self._shared.dims)
+        return value
+
+    def stack(self, name: str | None = None) -> Output:
+        """All elements, which must have one shape, along a new first axis: (size, …).
+
+        Raises (when it runs): InvalidArgumentError: as `read`; shapes differ; or there is no
+          element and their shape is not known.
+        """
+        with name_scope(name, "TensorArrayStack", [self._handle]):
+            return self.gather(_indices(self.size()), name)
+
+    def gather(self, indices: Any, name: str | None = None) -> Output:
+        """Some elements, which must have one shape, along a new first axis.
+
+        Args:
+          indices: int32, shape (N,).
+        Returns: shape (N, …).
+        Raises (when it runs): InvalidArgumentError: as `stack`.
+        """
+        with self._placed():
+            return ops.tensor_array_gather_v3(
+                self._handle, indices, self._flow, self._dtype, self._shared.dims, name
+            )
+
+    def concat(self, name: str | None = None) -> Output:
+        """All elements joined along their first axis.
+
+        Raises:
+          InvalidArgumentError: elements have rank 0; or (when it runs) as `read`, or shapes differ
+            in the other axes.
+        """
+        dims, size = self._shared.dims, self._shared.size
+        if dims == ():
+            raise errors.InvalidArgumentError(
+                "elements of rank 0 cannot be concatenated; stack puts them together"
+            )
+        rest = None if dims is None else dims[1:]
+        with self._placed():
+            value, _ = ops.tensor_array_concat_v3(self._handle, self._flow, self._dtype, rest, name)
+        count = None if size is None else constant_int(size)
+        if dims is not None and dims[0] is not None and count is not None:
+            value.set_shape((count * dims[0], *dims[1:]))
+        return value
+
+    # ------------------------------------------------------------------ writing
+
+    def write(self, index: Any, value: Any, name: str | None = None) -> TensorArray:
+        """The array after an element was stored.
+
+        Args:
+          index: int32, rank 0.
+          value: the array's type and element shape.
+        Raises: InvalidArgumentError: the shape does not fit; or (when it runs) `index` is out of
+          range or was written before.
+        """
+        with name_scope(name, "TensorArrayWrite", [self._handle, index, value]):
+            element = self._element(value)
+            self._learn(element.dims)
+            with self._placed(element):
+                flow = ops.tensor_array_write_v3(self._handle, index, element, self._flow, name)
+        return rebuild(self, flow)
+
+    def unstack(self, value: Any, name: str | None = None) -> TensorArray:
+        """The array after the rows of a value were stored as the elements 0, 1, ….
+
+        Args:
+          value: rank R ≥ 1; its rows have rank R - 1.
+        Raises: InvalidArgumentError: as `write`.
+        """
+        with name_scope(name, "TensorArrayUnstack", [self._handle, value]):
+            rows = self._element(value)
+            return self.scatter(_row_numbers(rows), rows, name)
+
+    def scatter(self, indices: Any, value: Any, name: str | None = None) -> TensorArray:
+        """The array after the rows of a value were stored as some elements.
+
+        Args:
+          indices: int32, shape (N,).
+          value: shape (N, …).
+        Raises: InvalidArgumentError: as `write`; or there are not as many rows as indices.
+        """
+        with name_scope(name, "TensorArrayScatter", [self._handle, value, indices]):
+            rows = self._element(value)
+            self._learn(rows.dims[1:] if rows.dims else None)
+            with self._placed(rows):
+                flow = ops.tensor_array_scatter_v3(self._handle, indices, rows, self._flow, name)
+        return rebuild(self, flow)
+
+    def split(self, value: Any, lengths: Any, name: str | None = None) -> TensorArray:
+        """The array after pieces of a value were stored as the elements 0, 1, ….
+
+        Args:
+          value: rank at least 1, cut along its first axis.
+          lengths: integers, shape (size,); they add up to the first size of the value.
+        Raises: InvalidArgumentError: as `write`; or `lengths` do not fit.
+        """
+        with name_scope(name, "TensorArraySplit", [self._handle, value, lengths]):
+            whole = self._element(value)
+            sizes = cast(lengths, dtypes.int64)
+            self._learn_pieces(whole.dims, sizes)
+            with self._placed(whole):
+                flow = ops.tensor_array_split_v3(self._handle, whole, sizes, self._flow, name)
+        return rebuild(self, flow)
+
+    # ------------------------------------------------------------------ helpers
+
+    def _element(self, value: Any) -> Output:
+        found = convert_to_tensor(value, name="value", preferred_dtype=self._dtype)
+        if found.dtype.base_dtype is not self._dtype:
+            raise errors.InvalidTypeError(
+                f"{self!r} takes values of {self._dtype.name}, got {found!r}"
+            )
+        return found
+
+    def _learn(self, dims: Dims) -> None:
+        """Check a value's shape, and add it to what is known where shapes are inferred."""
+        shared = self._shared
+        if not compatible_dims(shared.dims, dims):
+            hint = "; pass infer_shape=False to allow several" if shared.infer_shape else ""
+            raise errors.InvalidArgumentError(
+                f"the elements of {self!r} must have shape {format_dims(shared.dims)}, "
+                f"got {format_dims(dims)}{hint}"
+            )
+        if shared.infer_shape:
+            shared.dims = merge_dims(shared.dims, dims)
+
+    def _learn_pieces(self, dims: Dims, lengths: Output) -> None:
+        if not dims:
+            return
+        known = ops.piece_sizes(dims, lengths)
+        for size in [None] if known is None else dict.fromkeys(known):
+            self._learn((size, *dims[1:]))
+
+    def _placed(self, value: Output | None = None) -> AbstractContextManager[Any]:
+        """Place nodes with the array; writes, if asked for, with the first value written."""
+        graph = self._handle.graph
+        stack = ExitStack()
+        stack.enter_context(graph.colocate_with(self._handle))
+        shared = self._shared
+        if shared.colocate and value is not None:
+            shared.first_write = shared.first_write or value.node
+            stack.enter_context(graph.colocate_with(shared.first_write))
+        return stack
+
+
+def rebuild(ta: TensorArray, flow: Output) -> TensorArray:
+    """The same TensorArray after what `flow` waits for.
+
+    Args:
+      ta: whose handle, type and knowledge of shapes it has.
+      flow: float32, rank 0.
+    """
+    found = TensorArray.__new__(TensorArray)
+    found._dtype = ta._dtype
+    found._dynamic_size = ta._dynamic_size
+    found._handle = ta._handle
+    found._flow = flow
+    found._shared = ta._shared
+    return found
+
+
+def _check_arguments(handle: Any, flow: Any, **others: Any) -> None:
+    """Check which arguments are given beside `handle`.
+
+    Raises:
+      InvalidArgumentError: they exclude each other, or size or flow is missing.
+      InvalidTypeError: the handle is no output.
+    """
+    if handle is None:
+        if others["size"] is None:
+            raise errors.InvalidArgumentError("a TensorArray requires a size, or a handle")
+        return
+    for name, value in others.items():
+        if value is not None:
+            raise errors.InvalidArgumentError(
+                f"a TensorArray takes either a handle or {name}, got both"
+            )
+    if not isinstance(handle, Output):
+        raise errors.InvalidTypeError(f"handle must be an output, got {handle!r}")
+    if flow is None:
+        raise errors.InvalidArgumentError("a TensorArray with a handle requires a flow")
+
+
+def _anywhere(stack: ExitStack) -> None:
+    """Leave the device and colocation scopes, so that the first write decides on the place."""
+    from weft_graph.ir.stacks import get_default_graph
+
+    graph = get_default_graph()
+    stack.enter_context(graph.colocate_with(None, ignore_existing=True))
+    stack.enter_context(graph.device(None))
+
+
+def _indices(size: Output) -> Output:
+    """0, 1, …, size - 1 as int32."""
+    count = constant_int(size)
+    if count is not None and count <= _LARGEST_CONSTANT:
+        return constant_of(np.arange(count, dtype=np.int32), name="range")
+    return range_of(0, size)
+
+
+def _row_numbers(value: Output) -> Output:
+    """0, 1, …, one less than the number of rows, as int32."""
+    dims = value.dims
+    if dims is not None and not dims:
+        raise errors.InvalidArgumentError(f"unstack requires rank at least 1, got {value!r}")
+    if dims is not None and dims[0] is not None and dims[0] <= _LARGEST_CONSTANT:
+        return constant_of(np.arange(dims[0], dtype=np.int32), name="range")
+    rows = out("StridedSlice", [out("Shape", [value]), [0], [1], [1]], {"shrink_axis_mask": 1})
+    return range_of(0, rows)

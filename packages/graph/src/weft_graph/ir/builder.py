@@ -1,0 +1,486 @@
+"""Making nodes: conversion of Python values, inference of attributes, checks, shape rules.
+
+`create` is the one way to add a node.  Its budget is about ten microseconds, so the common case
+(every input is an output already, one type attribute) takes no detours.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_graph.ir import stacks
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import REQUIRED, ArgDef, NodeSpec, OpDef, _parsed, lookup_op
+from weft_graph.ir.scopes import check_scope_name
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_graph.ir.graph import Graph
+
+_WEFT_PACKAGES = frozenset(
+    f"weft{suffix}"
+    for suffix in ("", "_tensor", "_graph", "_autodiff", "_exec", "_io", "_distrib", "_lite")
+)
+_is_ours: dict[str, bool] = {}
+
+
+def create(
+    op: str,
+    inputs: Sequence[Any] = (),
+    attrs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Node:
+    """Add a node to the default graph, or to the graph of its inputs.
+
+    Args:
+      op: op type.
+      inputs: one item per argument of the op; outputs, or values that convert to constants of the
+        type that the other inputs imply; a list for a list argument.
+      attrs: attributes that the inputs do not imply; defaults are filled in.
+      name: under the current name scope; the op type by default; exact when it ends in "/".
+    Raises:
+      NotFoundError: no such op.
+      InvalidTypeError: an input has an element type that the op does not take.
+      InvalidArgumentError: shapes or attributes do not fit, or graphs are mixed.
+    """
+    op_def = _parsed.get(op) or lookup_op(op)
+    code, line = _user_line()
+    naming = _Naming(op, name)
+    try:
+        given = dict(attrs) if attrs else {}
+        if stacks.tracing():
+            inputs = stacks.get_default_graph().capture_inputs(op_def, inputs)
+        values, known = _resolve_inputs(op_def, inputs, given, naming)
+        graph = values[0].graph if values else stacks.get_default_graph()
+        for value in values:
+            if value.node.graph is not graph:
+                raise _mixed(values[0], value)
+        _fill_attrs(op_def, known)
+        types = _output_types(op_def, known)
+        rule = op_def.shape_rule
+        shapes = None if rule is None else rule(NodeSpec(values, known))
+    except errors.OpError as error:
+        raise error.with_context(
+            op=op, node=_wanted_name(op, name), line=_format_line(code, line)
+        ) from error.__cause__
+    full_name = naming.full or _node_name(graph, op, name)
+    return graph.add_node(op_def, full_name, values, known, types, shapes, code, line)
+
+
+def out(
+    op: str,
+    inputs: Sequence[Any] = (),
+    attrs: Mapping[str, Any] | None = None,
+    name: str | None = None,
+) -> Output:
+    """`create`, for ops with one output: that output."""
+    return create(op, inputs, attrs, name).outputs[0]
+
+
+def _node_name(graph: Graph, op: str, name: str | None) -> str:
+    if not name:
+        return graph.unique_name(op)
+    if name[-1] == "/":
+        return graph.exact_name(name[:-1])
+    if not (name.isidentifier() and name.isascii() and name[0] != "_"):
+        check_scope_name(name, top=not graph.scopes.name_prefix)
+    return graph.unique_name(name)
+
+
+class _Naming:
+    """The name of a node that is being made: settled early when constants are made for it.
+
+    These are named after it, "add/y", as in TensorFlow, and go into the graph of its inputs.
+    """
+
+    __slots__ = ("_name", "_op", "full")
+
+    def __init__(self, op: str, name: str | None) -> None:
+        self._op = op
+        self._name = name
+        self.full: str | None = None
+
+    def enter(self, inputs: Iterable[Any]) -> Callable[[], None]:
+        """Go where the constants among `inputs` are made; returns what leads back."""
+        graph = next((v.graph for v in inputs if type(v) is Output), stacks.get_default_graph())
+        if self.full is None:
+            self.full = _node_name(graph, self._op, self._name)
+        scopes = graph.scopes
+        before = scopes.name_prefix
+        scopes.name_prefix = self.full + "/"
+        stacks.push_graph(graph)
+
+        def leave() -> None:
+            stacks.pop_graph(graph)
+            scopes.name_prefix = before
+
+        return leave
+
+
+def _wanted_name(op: str, name: str | None) -> str:
+    return (stacks.get_default_graph().scopes.name_prefix + (name or op)).rstrip("/")
+
+
+def _mixed(a: Output, b: Output) -> errors.InvalidArgumentError:
+    for value in (a, b):
+        function = getattr(value.graph, "name", None)
+        if function is not None:
+            return errors.InvalidArgumentError(
+                f"{value!r} is inside the function {function!r} and has no value outside of its "
+                "calls: return it, or make it outside; initial values may be given as functions"
+            )
+    return errors.InvalidArgumentError(
+        f"inputs of one node must be in one graph: {a!r} and {b!r} are not"
+    )
+
+
+# ------------------------------------------------------------------------ the user's line
+
+
+def _user_line() -> tuple[CodeType | None, int]:
+    """The first frame outside weft, as (code object, line number)."""
+    frame = sys._getframe(2)
+    while True:
+        file = frame.f_code.co_filename
+        ours = _is_ours.get(file)
+        if ours is None:
+            package = frame.f_globals.get("__name__", "").partition(".")[0]
+            ours = package in _WEFT_PACKAGES or file.startswith("<frozen") or "contextlib" in file
+            _is_ours[file] = ours
+        if not ours:
+            return frame.f_code, frame.f_lineno
+        if frame.f_back is None:
+            return None, 0
+        frame = frame.f_back
+
+
+def _format_line(code: CodeType | None, line: int) -> str | None:
+    return None if code is None else f"{code.co_filename}:{line} in {code.co_qualname}"
+
+
+# ---------------------------------------------------------------------------- inputs
+
+
+def _resolve_inputs(
+    op_def: OpDef, inputs: Sequence[Any], known: dict[str, Any], naming: _Naming
+) -> tuple[tuple[Output, ...], dict[str, Any]]:
+    args = op_def.inputs
+    if len(inputs) != len(args):
+        names = ", ".join(arg.name for arg in args)
+        raise errors.InvalidArgumentError(
+            f"{op_def.name} takes {len(args)} inputs ({names}), got {len(inputs)}"
+        )
+    for key in known:
+        if key not in op_def.attrs:
+            if not key.startswith("_"):
+                raise errors.InvalidArgumentError(
+                    f"{op_def.name} has no attribute {key!r}; it has {sorted(op_def.attrs)}"
+                )
+        elif known[key] is None and op_def.attrs[key].type != "shape":
+            raise errors.InvalidArgumentError(f"attribute {key} of {op_def.name} is None")
+    for key, value in known.items():
+        attr = op_def.attrs.get(key)
+        if attr is not None:
+            known[key] = attr.check(value)
+    if not op_def.simple:
+        return _resolve_lists(op_def, inputs, known, naming)
+    values = list(inputs)
+    pending: list[int] | None = None
+    for i, arg in enumerate(args):
+        value = values[i]
+        if type(value) is not Output:
+            converted = _as_output(value)
+            if converted is None:
+                pending = [i] if pending is None else [*pending, i]
+                continue
+            values[i] = value = converted
+        _check_type(op_def, arg, value, known)
+    if pending is not None:
+        leave = naming.enter(values)
+        try:
+            for i in pending:
+                values[i] = _convert_for(op_def, args[i], values[i], known)
+        finally:
+            leave()
+    return tuple(values), known
+
+
+def _check_type(op_def: OpDef, arg: ArgDef, value: Output, known: dict[str, Any]) -> None:
+    got = value.dtype
+    if got.is_ref:
+        got = got.base_dtype
+    elif arg.is_ref:
+        raise errors.InvalidTypeError(
+            f"{op_def.name} requires {arg.name} to be a reference to a variable, got {value!r}"
+        )
+    attr = arg.type_attr
+    if attr is None:
+        if arg.list_attr is None and got is not arg.dtype:
+            assert arg.dtype is not None
+            raise errors.InvalidTypeError(
+                f"{op_def.name} requires {arg.name} to be {arg.dtype.name}, got {value!r}"
+            )
+        return
+    want = known.get(attr)
+    if want is None:
+        allowed = op_def.attrs[attr].allowed
+        if allowed is not None and got not in allowed:
+            names = ", ".join(sorted(d.name for d in allowed))
+            raise errors.InvalidTypeError(
+                f"{op_def.name} requires {arg.name} to be one of {{{names}}}, got {value!r}"
+            )
+        known[attr] = got
+    elif want is not got:
+        raise errors.InvalidTypeError(
+            f"{op_def.name} requires {arg.name} to be {want.name}, as {attr} is that already, "
+            f"got {value!r}"
+        )
+
+
+def _convert_for(op_def: OpDef, arg: ArgDef, value: Any, known: dict[str, Any]) -> Output:
+    if arg.is_ref:
+        raise errors.InvalidTypeError(
+            f"{op_def.name} requires {arg.name} to be a reference to a variable, got {value!r}"
+        )
+    wanted = arg.dtype or known.get(arg.type_attr or "")
+    preferred = None
+    if wanted is None and arg.type_attr is not None:
+        default = op_def.attrs[arg.type_attr].default
+        preferred = None if default is REQUIRED else default
+    try:
+        converted = convert_to_tensor(value, wanted, arg.name, preferred_dtype=preferred)
+    except errors.OpError as error:
+        raise type(error)(f"{op_def.name}, input {arg.name}: {error.message}") from error
+    _check_type(op_def, arg, converted, known)
+    return converted
+
+
+def _resolve_lists(
+    op_def: OpDef, inputs: Sequence[Any], known: dict[str, Any], naming: _Naming
+) -> tuple[tuple[Output, ...], dict[str, Any]]:
+    groups: list[list[Any]] = []
+    for arg, item in zip(op_def.inputs, inputs, strict=True):
+        if arg.is_list and not isinstance(item, list | tuple):
+            raise errors.InvalidTypeError(
+                f"{op_def.name} requires {arg.name} to be a list of tensors, got {item!r}"
+            )
+        members = list(item) if arg.is_list else [item]
+        found = [_as_output(m, arg.is_ref) for m in members]
+        groups.append([m if f is None else f for m, f in zip(members, found, strict=True)])
+        if arg.number_attr is not None:
+            _know_number(op_def, arg, len(members), known)
+    for arg, members in zip(op_def.inputs, groups, strict=True):
+        for member in members:
+            if isinstance(member, Output):
+                _check_type(op_def, arg, member, known)
+    flat = [member for members in groups for member in members]
+    plain = all([type(member) is Output for member in flat])
+    leave = None if plain else naming.enter(flat)
+    try:
+        for arg, members in zip(op_def.inputs, groups, strict=True):
+            _convert_members(op_def, arg, members, known)
+    finally:
+        if leave is not None:
+            leave()
+    return tuple([member for members in groups for member in members]), known
+
+
+def _convert_members(op_def: OpDef, arg: ArgDef, members: list[Any], known: dict[str, Any]) -> None:
+    wanted = known.get(arg.list_attr) if arg.list_attr else None
+    for i, member in enumerate(members):
+        if not isinstance(member, Output):
+            if wanted is not None and i < len(wanted):
+                members[i] = convert_to_tensor(member, wanted[i], arg.name)
+            else:
+                members[i] = _convert_for(op_def, arg, member, known)
+    if arg.list_attr is not None:
+        _know_list(op_def, arg, members, known)
+
+
+def _know_number(op_def: OpDef, arg: ArgDef, count: int, known: dict[str, Any]) -> None:
+    assert arg.number_attr is not None
+    want = known.setdefault(arg.number_attr, count)
+    if want != count:
+        raise errors.InvalidArgumentError(
+            f"{op_def.name} requires {want} tensors for {arg.name}, got {count}"
+        )
+    op_def.attrs[arg.number_attr].check(count)
+
+
+def _know_list(op_def: OpDef, arg: ArgDef, members: list[Output], known: dict[str, Any]) -> None:
+    assert arg.list_attr is not None
+    types = tuple([member.dtype.base_dtype for member in members])
+    want = known.setdefault(arg.list_attr, types)
+    if tuple(want) != types:
+        raise errors.InvalidTypeError(
+            f"{op_def.name} requires {arg.name} to be {[t.name for t in want]}, "
+            f"got {[t.name for t in types]}"
+        )
+    op_def.attrs[arg.list_attr].check(types)
+
+
+def _fill_attrs(op_def: OpDef, known: dict[str, Any]) -> None:
+    attrs = op_def.attrs
+    if known.keys() >= attrs.keys():
+        return
+    for key, attr in attrs.items():
+        if key not in known:
+            if attr.default is REQUIRED:
+                raise errors.InvalidArgumentError(
+                    f"{op_def.name} requires the attribute {key} ({attr.type})"
+                )
+            known[key] = attr.default
+
+
+def _output_types(op_def: OpDef, known: dict[str, Any]) -> list[DType]:
+    types: list[DType] = []
+    for arg in op_def.outputs:
+        if arg.list_attr is not None:
+            types.extend(known[arg.list_attr])
+            continue
+        dtype: DType = arg.dtype or known[arg.type_attr or ""]
+        if arg.is_ref:
+            dtype = dtype.as_ref
+        if arg.number_attr is not None:
+            types.extend([dtype] * known[arg.number_attr])
+        else:
+            types.append(dtype)
+    return types
+
+
+# ------------------------------------------------------------------------ conversion
+
+Converter = Callable[..., Any]
+_converters: list[tuple[int, Any, Converter]] = []
+
+
+def register_tensor_conversion_function(
+    base_type: Any, conversion_func: Converter, priority: int = 100
+) -> None:
+    """Convert instances of `base_type` with `conversion_func(value, dtype, name, as_ref)`.
+
+    Args:
+      base_type: a class or tuple of classes.
+      conversion_func: returns an Output, or NotImplemented to pass.
+      priority: lower ones are asked first.
+    """
+    _converters.append((priority, base_type, conversion_func))
+    _converters.sort(key=lambda entry: entry[0])
+
+
+def _as_output(value: Any, as_ref: bool = False) -> Output | None:
+    """The output that a graph object stands for; None for plain Python and NumPy values."""
+    if isinstance(value, Output):
+        return value
+    convert = getattr(value, "_as_output", None)
+    if convert is not None:
+        result: Output = convert(as_ref)
+        return result
+    return None
+
+
+def convert_to_tensor(
+    value: Any,
+    dtype: Any = None,
+    name: str | None = None,
+    preferred_dtype: Any = None,
+    dtype_hint: Any = None,
+) -> Output:
+    """`value` as an output: itself, a constant, a stack of outputs, or what a converter makes.
+
+    Args:
+      value: an output, a variable, a number, a string, a nested list of these, or an array.
+      dtype: element type; that of the value by default.
+      name: of the constant, if one is made.
+      preferred_dtype: used where it fits when `dtype` is not given; `dtype_hint` is its newer
+        name.
+    Raises: InvalidTypeError: the value does not fit `dtype`, or does not convert at all.
+    """
+    wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
+    found = _as_output(value)
+    if found is not None:
+        if stacks.tracing():
+            found = stacks.get_default_graph().capture(found)
+        if wanted is not None and found.dtype.base_dtype is not wanted:
+            raise errors.InvalidTypeError(f"requires {wanted.name}, got {found!r}")
+        return found
+    for _, base_type, convert in _converters:
+        if isinstance(value, base_type):
+            result = convert(value, dtype=wanted, name=name, as_ref=False)
+            if result is not NotImplemented:
+                return result  # type: ignore[no-any-return]
+    if isinstance(value, list | tuple) and _holds_outputs(value):
+        return _stack_list(value, wanted, name)
+    preferred = preferred_dtype if dtype_hint is None else dtype_hint
+    if preferred is not None and wanted is None:
+        try:
+            return constant(value, preferred, name=name or "Const")
+        except errors.InvalidTypeError:
+            pass
+    return constant(value, wanted, name=name or "Const")
+
+
+def _holds_outputs(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_holds_outputs(item) for item in value)
+    return isinstance(value, Output) or hasattr(value, "_as_output")
+
+
+def _stack_list(values: Sequence[Any], dtype: DType | None, name: str | None) -> Output:
+    if dtype is None:
+        for item in values:
+            found = _stack_list(item, None, name) if _is_nested(item) else _as_output(item)
+            if found is not None:
+                dtype = found.dtype.base_dtype
+                break
+    return out("Pack", [[convert_to_tensor(v, dtype) for v in values]], {"axis": 0}, name)
+
+
+def _is_nested(item: Any) -> bool:
+    return isinstance(item, list | tuple) and _holds_outputs(item)
+
+
+def constant(
+    value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    name: str = "Const",
+    verify_shape: bool = False,
+) -> Output:
+    """A constant.
+
+    Args:
+      value: number, string, nested list or array.
+      dtype: float32, int32, bool, string, complex128 for Python values by default; an array's own.
+      shape: with fewer values than elements the last value is repeated.
+      verify_shape: require `value` to have `shape` already.
+    Returns: shape of `value`, or `shape`.
+    Raises:
+      InvalidTypeError: the value does not fit `dtype` without loss of kind.
+      InvalidArgumentError: the value does not fit `shape`.
+    """
+    from weft_graph.ir.constants import to_array
+
+    wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
+    array = to_array(value, wanted, shape, verify_shape)
+    return constant_of(array, wanted, name)
+
+
+def constant_of(array: np.ndarray, dtype: DType | None = None, name: str = "Const") -> Output:
+    """A constant that takes over `array`, which nobody may write to afterwards."""
+    array.flags.writeable = False
+    element = dtype or dtypes.from_numpy(array.dtype)
+    code, line = _user_line()
+    graph = stacks.get_default_graph()
+    attrs = {"value": array, "dtype": element}
+    op_def = _parsed.get("Const") or lookup_op("Const")
+    full = _node_name(graph, "Const", name)
+    return graph.add_node(op_def, full, (), attrs, (element,), (array.shape,), code, line).outputs[
+        0
+    ]

@@ -1,0 +1,165 @@
+"""What a node read from a file must satisfy before it may join a graph."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_graph.ir.builder import _output_types
+from weft_graph.ir.op_def import ArgDef, NodeSpec, OpDef
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+if TYPE_CHECKING:
+    from weft_graph.ir.node import Output
+
+NODE_NAME: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
+
+MAX_OUTPUTS: Final = 1_000_000
+"""More outputs than any node has; attributes of hostile files ask for any number."""
+
+
+class Signature:
+    """The types that a node of some op with some attributes takes and gives.
+
+    Attributes:
+      inputs: element types without references, list arguments laid flat.
+      refs: for each input whether it must be a reference.
+      outputs: element types.
+    """
+
+    __slots__ = ("inputs", "outputs", "refs")
+
+    def __init__(self, op_def: OpDef, attrs: dict[str, Any]) -> None:
+        _check_count(op_def.inputs, attrs, "inputs")
+        _check_count(op_def.outputs, attrs, "outputs")
+        inputs: list[DType] = []
+        refs: list[bool] = []
+        for arg in op_def.inputs:
+            types = _types(arg, attrs)
+            inputs += types
+            refs += [arg.is_ref] * len(types)
+        self.inputs = tuple(inputs)
+        self.refs = tuple(refs)
+        self.outputs = tuple(_output_types(op_def, attrs))
+
+    def check(self, inputs: Sequence[Output], op: str, node: str) -> None:
+        """Refuse inputs that the node does not take.
+
+        Raises:
+          InvalidArgumentError: too many or too few.
+          InvalidTypeError: an element type differs, or a reference is required.
+        """
+        if len(inputs) != len(self.inputs):
+            raise errors.InvalidArgumentError(
+                f"{op} takes {len(self.inputs)} inputs "
+                f"({', '.join(dtype.name for dtype in self.inputs)}), got {len(inputs)}",
+                op=op,
+                node=node,
+            )
+        for i, source in enumerate(inputs):
+            got, want = source.dtype, self.inputs[i]
+            if got is not want and got.base_dtype is not want:
+                raise errors.InvalidTypeError(
+                    f"input {i} of {op} must be {want.name}, got {source.name} of {got.name}",
+                    op=op,
+                    node=node,
+                )
+            if self.refs[i] and not got.is_ref:
+                raise errors.InvalidTypeError(
+                    f"input {i} of {op} must be a reference to a variable, got {source.name}",
+                    op=op,
+                    node=node,
+                )
+
+
+def _types(arg: ArgDef, attrs: dict[str, Any]) -> list[DType]:
+    if arg.list_attr is not None:
+        return list(attrs[arg.list_attr])
+    dtype: Any = attrs[arg.type_attr] if arg.type_attr is not None else arg.dtype
+    return [dtype] * (1 if arg.number_attr is None else attrs[arg.number_attr])
+
+
+def _check_count(args: Iterable[ArgDef], attrs: dict[str, Any], what: str) -> None:
+    for arg in args:
+        number = 0 if arg.number_attr is None else attrs[arg.number_attr]
+        if not 0 <= number <= MAX_OUTPUTS:
+            raise errors.InvalidArgumentError(
+                f"the attribute {arg.number_attr} asks for {number} {what}; "
+                f"0 to {MAX_OUTPUTS} are possible"
+            )
+
+
+def check_attrs(op_def: OpDef, attrs: dict[str, Any]) -> dict[str, Any]:
+    """The canonical form of a node's attributes, checked against the declaration.
+
+    Raises:
+      InvalidArgumentError: one is missing, not declared, or has a value it may not have.
+    """
+    declared = op_def.attrs
+    for name in declared:
+        if name not in attrs:
+            raise errors.InvalidArgumentError(f"{op_def.name} requires the attribute {name}")
+    checked: dict[str, Any] = {}
+    for name, value in attrs.items():
+        attr = declared.get(name)
+        if attr is None and not name.startswith("_"):
+            raise errors.InvalidArgumentError(
+                f"{op_def.name} has no attribute {name!r}; it has {sorted(declared)}"
+            )
+        if attr is not None and attr.type.endswith(("type", "type)")):
+            _check_types(name, value if isinstance(value, tuple) else (value,))
+        checked[name] = value if attr is None else attr.check(value)
+    return checked
+
+
+def _check_types(name: str, values: tuple[Any, ...]) -> None:
+    """Refuse names and numbers of element types, which programs may give and files do not."""
+    for value in values:
+        if not isinstance(value, DType):
+            raise errors.InvalidArgumentError(
+                f"attribute {name} must be of element types, got {value!r}"
+            )
+
+
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of a node.
+
+    Raises: InvalidArgumentError: it cannot.
+    """
+    if NODE_NAME.fullmatch(name) is None:
+        raise errors.InvalidArgumentError(
+            f"{name!r} is not a valid name of a node: it must start with a letter, digit or dot "
+            "and go on with letters, digits and _ . / > -"
+        )
+
+
+def infer_shapes(
+    op_def: OpDef, inputs: tuple[Output, ...], attrs: dict[str, Any], node: str
+) -> Sequence[Dims]:
+    """What the op's shape rule says of a node; the op must have one.
+
+    Rules are written for nodes that programs build; attributes of hostile files may lead them to
+    places that they do not check.
+
+    Raises: InvalidArgumentError: the rule refuses the node, or cannot handle it.
+    """
+    rule = op_def.shape_rule
+    assert rule is not None
+    try:
+        return rule(NodeSpec(inputs, attrs))
+    except errors.OpError as error:
+        raise error.with_context(op=op_def.name, node=node) from error.__cause__
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+        MemoryError,
+    ) as cause:
+        raise errors.InvalidArgumentError(
+            f"the shapes of the outputs cannot be inferred: {cause!r}", op=op_def.name, node=node
+        ) from cause

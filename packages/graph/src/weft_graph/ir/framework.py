@@ -1,0 +1,166 @@
+"""Functions over the default graph: scopes, collections, and the switches of later TensorFlows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+from weft_graph.ir.graph import DeviceRequest
+from weft_graph.ir.node import Output
+from weft_graph.ir.scopes import ControlScope
+from weft_graph.ir.stacks import get_default_graph, graph_for
+from weft_tensor import errors
+
+
+class name_scope:  # noqa: N801 - TensorFlow's public name
+    """Prefix the names of nodes made inside; used as a context manager that yields the scope.
+
+    Args:
+      name: the scope; None with `default_name` given takes that.
+      default_name: used when `name` is None.
+      values: tensors of the graph to build in; the default graph without any.
+    Raises: InvalidArgumentError: the name is not valid.
+    """
+
+    def __init__(
+        self, name: str | None, default_name: str | None = None, values: Iterable[Any] | None = None
+    ) -> None:
+        self._name = default_name if name is None else name
+        if not isinstance(self._name, str | None):
+            raise errors.InvalidTypeError(f"name must be text or None, got {self._name!r}")
+        self._graph = next(
+            (graph_for(v) for v in values or () if isinstance(v, Output)), get_default_graph()
+        )
+        self._scopes: list[AbstractContextManager[Any]] = []
+
+    @property
+    def name(self) -> str | None:
+        """The name asked for."""
+        return self._name
+
+    def __enter__(self) -> str:
+        scope = self._graph.name_scope(self._name)
+        self._scopes.append(scope)
+        self._scopes.append(self._graph.as_default())
+        entered = self._scopes[-2].__enter__()
+        self._scopes[-1].__enter__()
+        return entered  # type: ignore[no-any-return]
+
+    def __exit__(self, *exception: Any) -> None:
+        self._scopes.pop().__exit__(None, None, None)
+        self._scopes.pop().__exit__(None, None, None)
+
+
+@contextmanager
+def op_scope(
+    values: Iterable[Any], name: str | None, default_name: str | None = None
+) -> Iterator[str]:
+    """`name_scope` with TensorFlow's older order of arguments."""
+    with name_scope(name, default_name, values) as scope:
+        yield scope
+
+
+def device(device_name_or_function: DeviceRequest) -> AbstractContextManager[None]:
+    """Request a device, in full or in part, for nodes made inside."""
+    return get_default_graph().device(device_name_or_function)
+
+
+def container(container_name: str) -> AbstractContextManager[None]:
+    """Keep the resources of nodes made inside in the container of that name."""
+    return get_default_graph().container(container_name)
+
+
+def control_dependencies(
+    control_inputs: Iterable[Any] | None,
+) -> AbstractContextManager[ControlScope | None]:
+    """Make nodes created inside wait for `control_inputs`; None lifts the outer ones."""
+    return get_default_graph().control_dependencies(control_inputs)
+
+
+def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
+    """Place nodes made inside on the device of `op`."""
+    return get_default_graph().colocate_with(op, ignore_existing)
+
+
+@contextmanager
+def init_scope() -> Iterator[None]:
+    """Lift control inputs and name scopes, for nodes that initialise."""
+    graph = get_default_graph()
+    with graph.control_dependencies(None), graph.name_scope(None):
+        yield
+
+
+def add_to_collection(name: Any, value: Any) -> None:
+    """Append to a collection of the default graph."""
+    get_default_graph().add_to_collection(name, value)
+
+
+def add_to_collections(names: Any, value: Any) -> None:
+    """Append to several collections of the default graph."""
+    get_default_graph().add_to_collections(names, value)
+
+
+def get_collection(key: Any, scope: str | None = None) -> list[Any]:
+    """A copy of a collection of the default graph."""
+    return get_default_graph().get_collection(key, scope)
+
+
+def get_collection_ref(key: Any) -> list[Any]:
+    """A collection of the default graph itself."""
+    return get_default_graph().get_collection_ref(key)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is an output, a variable, or a composite of outputs."""
+    from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+
+    return isinstance(x, Output | IndexedSlices | SparseTensor) or hasattr(x, "_as_output")
+
+
+is_symbolic_tensor = is_tensor
+
+
+def executing_eagerly() -> bool:
+    """False: weft always builds graphs."""
+    return False
+
+
+def control_flow_v2_enabled() -> bool:
+    """False: loops and conditionals are nodes of the graph they are built in."""
+    return False
+
+
+def _already_so() -> None:
+    """Nothing: weft behaves so already."""
+
+
+disable_eager_execution: Callable[[], None] = _already_so
+disable_v2_behavior: Callable[[], None] = _already_so
+disable_v2_tensorshape: Callable[[], None] = _already_so
+disable_tensor_equality: Callable[[], None] = _already_so
+disable_control_flow_v2: Callable[[], None] = _already_so
+
+
+def enable_eager_execution(*_: Any, **__: Any) -> None:
+    """Refuse.
+
+    Raises: UnimplementedError: weft builds graphs only.
+    """
+    raise errors.UnimplementedError("weft builds graphs and runs them in sessions only")
+
+
+def _only_as_in_1() -> None:
+    """Refuse.
+
+    Raises: UnimplementedError: weft behaves as TensorFlow 1 does.
+    """
+    raise errors.UnimplementedError(
+        "weft behaves as TensorFlow 1 does; what TensorFlow 2 changed cannot be switched on"
+    )
+
+
+enable_v2_behavior: Callable[[], None] = _only_as_in_1
+enable_v2_tensorshape: Callable[[], None] = _only_as_in_1
+enable_tensor_equality: Callable[[], None] = _only_as_in_1
+enable_control_flow_v2: Callable[[], None] = _only_as_in_1

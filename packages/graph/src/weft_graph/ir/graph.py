@@ -1,0 +1,612 @@
+"""The graph: nodes by name, scopes that apply to new nodes, collections, and edits.
+
+A graph only grows while programs build it.  The edits at the end of the class serve passes, which
+work on graphs of their own; a node that a session already runs refuses them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.functions.library import Library
+from weft_graph.ir import stacks
+from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.scopes import BuildScopes, ControlScope, check_scope_name
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+if TYPE_CHECKING:
+    from weft_graph.control_flow.context import ControlFlowContext
+    from weft_graph.ir.op_def import OpDef
+
+DeviceRequest = str | DeviceSpec | Callable[[Node], Any] | None
+
+
+class Graph:
+    """A dataflow graph.
+
+    Attributes:
+      nodes: all nodes in the order of construction; append-only for callers.
+      scopes: name, device, control and colocation scopes of the thread that is building.
+      seed: the graph-level random seed, or None.
+      functions: the library of named subgraphs.
+      contexts: the branches and loops, by name, outer ones first.
+      has_contexts: whether any node is in a branch or a loop.
+      gradient_functions: gradients that live and die with the graph, by the name that nodes refer
+        to them with; weft_autodiff's.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.scopes = BuildScopes()
+        self.seed: int | None = None
+        self.functions = Library()
+        self.gradient_functions: dict[str, Any] = {}
+        self._by_name: dict[str, Node] = {}
+        self._names: dict[str, int] = {}
+        self._collections: dict[Any, list[Any]] = {}
+        self._unfeedable: set[Output] = set()
+        self._lock = threading.RLock()
+        self._finalized = False
+        self._extended = 0
+        self.contexts: dict[str, ControlFlowContext] = {}
+        self.has_contexts = False
+        self._open: list[int] = []
+
+    # ------------------------------------------------------------------ nodes
+
+    @property
+    def version(self) -> int:
+        """A number that grows with every node added."""
+        return len(self.nodes)
+
+    @property
+    def complete(self) -> int:
+        """The number of nodes that nobody is still building on; a session runs only these."""
+        with self._lock:
+            return min([len(self.nodes), *self._open])
+
+    @contextmanager
+    def under_construction(self) -> Iterator[None]:
+        """Keep the nodes made inside the block from sessions until it ends.
+
+        A loop is not whole before its back edges are there, and closing them edits nodes.
+        """
+        with self._lock:
+            start = len(self.nodes)
+            self._open.append(start)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open.remove(start)
+
+    @property
+    def finalized(self) -> bool:
+        """Whether nodes may still be added."""
+        return self._finalized
+
+    def finalize(self) -> None:
+        """Refuse further nodes."""
+        self._finalized = True
+
+    def unfinalize(self) -> None:
+        """Take further nodes again: whoever finalized it has no more use for that."""
+        self._finalized = False
+
+    def add_node(
+        self,
+        op_def: OpDef,
+        name: str,
+        inputs: tuple[Output, ...],
+        attrs: dict[str, Any],
+        types: Sequence[DType],
+        shapes: Sequence[Dims] | None,
+        code: CodeType | None = None,
+        line: int = 0,
+    ) -> Node:
+        """Append a checked node; `weft_graph.ir.builder.create` is the caller's way in.
+
+        Args:
+          name: unique already.
+          inputs: outputs of this graph.
+          types: one per output.
+          shapes: one per output; None for shapes that are all unknown.
+        Raises: FailedPreconditionError: the graph is finalized.
+        """
+        if self._finalized:
+            raise errors.FailedPreconditionError(
+                f"the graph is finalized, so {op_def.name} {name!r} cannot be added"
+            )
+        scopes = self.scopes
+        controls = scopes.control_inputs(inputs) if scopes.controls else ()
+        context = scopes.context
+        if context is not None:
+            inputs, controls, context = context.admit(op_def.name, name, inputs, controls)
+        elif self.has_contexts:
+            _check_visible(inputs, controls)
+        node = Node(self, name, op_def, inputs, controls, attrs, "", code, line)
+        if shapes is None:
+            node.outputs = tuple([Output(node, i, t, None) for i, t in enumerate(types)])
+        elif len(types) == 1:
+            node.outputs = (Output(node, 0, types[0], shapes[0]),)
+        else:
+            node.outputs = tuple(
+                [Output(node, i, t, s) for i, (t, s) in enumerate(zip(types, shapes, strict=True))]
+            )
+        if scopes.attrs or scopes.colocations or scopes.overrides or scopes.container:
+            scopes.apply_attrs(node)
+        if scopes.devices:
+            node.device = scopes.device_for(node)
+        if scopes.colocations:
+            node.device = scopes.colocated_device(node.device)
+        if context is not None:
+            node.context = context
+            self.has_contexts = True
+        with self._lock:
+            for source in inputs:
+                source._add_use(node)
+            for control in controls:
+                _wait(control, node)
+            node.index = len(self.nodes)
+            self.nodes.append(node)
+            self._by_name[name] = node
+        if scopes.controls:
+            scopes.saw(node)
+        return node
+
+    def unique_name(self, name: str, mark_as_used: bool = True) -> str:
+        """`name` under the current name scope, made unique by a suffix."""
+        prefix = self.scopes.name_prefix
+        full = prefix + name if prefix else name
+        return self._unique(full, mark_as_used)
+
+    def exact_name(self, full: str) -> str:
+        """`full` itself, for a node that takes the name of a scope.
+
+        Raises:
+          AlreadyExistsError: a node has it.
+          InvalidArgumentError: it may not name a node.
+        """
+        check_scope_name(full, top=False)
+        if full in self._by_name:
+            raise errors.AlreadyExistsError(f"the graph has a node named {full!r} already")
+        with self._lock:
+            self._names.setdefault(full.lower(), 1)
+        return full
+
+    def reserve_name(self, full: str) -> None:
+        """Keep `unique_name` from giving a name out, which a frame has."""
+        with self._lock:
+            self._names.setdefault(full.lower(), 1)
+
+    def _unique(self, full: str, mark_as_used: bool = True) -> str:
+        key = full.lower()
+        names = self._names
+        with self._lock:
+            count = names.get(key, 0)
+            if mark_as_used:
+                names[key] = count + 1
+            if not count:
+                return full
+            while True:
+                candidate = f"{full}_{count}"
+                key_candidate = candidate.lower()
+                if key_candidate not in names:
+                    break
+                count += 1
+            if mark_as_used:
+                names[key] = count + 1
+                names[key_candidate] = 1
+            return candidate
+
+    def get_operations(self) -> list[Node]:
+        """All nodes in the order of construction."""
+        return list(self.nodes)
+
+    def get_operation_by_name(self, name: str) -> Node:
+        """The node of that name.
+
+        Raises:
+          InvalidTypeError: the name is no string.
+          NotFoundError: there is none.
+        """
+        _check_string(name)
+        node = self._by_name.get(name)
+        if node is None:
+            raise errors.NotFoundError(self._missing_node(name))
+        return node
+
+    def find_node(self, name: str) -> Node | None:
+        """The node of that name, or None."""
+        return self._by_name.get(name)
+
+    def get_tensor_by_name(self, name: str) -> Output:
+        """The output called `node:port`.
+
+        Raises:
+          InvalidTypeError: the name is no string.
+          InvalidArgumentError: the name has no port.
+          NotFoundError: there is no such node or port.
+        """
+        _check_string(name)
+        node_name, colon, port = name.rpartition(":")
+        if not colon or not port.isdigit():
+            raise errors.InvalidArgumentError(
+                f"a tensor is named node:port, for example {name}:0; got {name!r}"
+            )
+        node = self.get_operation_by_name(node_name)
+        if int(port) >= len(node.outputs):
+            raise errors.NotFoundError(
+                f"{name!r}: node {node_name!r} ({node.type}) has {len(node.outputs)} outputs"
+            )
+        return node.outputs[int(port)]
+
+    def as_graph_element(
+        self, obj: Any, allow_tensor: bool = True, allow_operation: bool = True
+    ) -> Output | Node:
+        """The output or node that `obj` stands for: itself, a name, or an object that converts.
+
+        Raises:
+          InvalidTypeError: it stands for nothing in a graph, or for the wrong kind.
+          InvalidArgumentError: it belongs to another graph.
+          NotFoundError: the name is unknown.
+        """
+        if isinstance(obj, bytes):
+            obj = obj.decode()
+        if isinstance(obj, str):
+            element: Any = self._element_by_name(obj, allow_tensor, allow_operation)
+        else:
+            convert = getattr(obj, "_as_graph_element", None)
+            element = convert() if convert is not None else obj
+        kind_ok = (allow_tensor and isinstance(element, Output)) or (
+            allow_operation and isinstance(element, Node)
+        )
+        if not kind_ok:
+            wanted = [
+                w for w, ok in (("tensor", allow_tensor), ("operation", allow_operation)) if ok
+            ]
+            raise errors.InvalidTypeError(
+                f"{obj!r} of type {type(obj).__name__} is not a {' or '.join(wanted)} of a graph"
+            )
+        if element.graph is not self:
+            raise errors.InvalidArgumentError(f"{element!r} belongs to a different graph")
+        return element  # type: ignore[no-any-return]
+
+    def _element_by_name(self, name: str, tensor: bool, operation: bool) -> Output | Node:
+        if ":" in name and tensor:
+            return self.get_tensor_by_name(name)
+        if not operation:
+            return self.get_tensor_by_name(name)
+        return self.get_operation_by_name(name)
+
+    def _missing_node(self, name: str) -> str:
+        import difflib
+
+        near = difflib.get_close_matches(name, self._by_name, n=3)
+        hint = f"; near misses: {', '.join(near)}" if near else ""
+        return f"the graph has no node named {name!r}{hint}"
+
+    def is_feedable(self, tensor: Output) -> bool:
+        """Whether Run may replace the output by a fed value."""
+        return tensor not in self._unfeedable
+
+    def prevent_feeding(self, tensor: Output) -> None:
+        """Make feeding the output an error."""
+        self._unfeedable.add(tensor)
+
+    @property
+    def outermost(self) -> Graph:
+        """The graph around all bodies of functions: itself, unless it is a body."""
+        return self
+
+    def capture(self, output: Output) -> Output:
+        """What stands for `output` in nodes of this graph: in a function its argument."""
+        return output
+
+    def capture_inputs(self, op_def: OpDef, inputs: Sequence[Any]) -> Sequence[Any]:
+        """`inputs` of a new node, with what stands for those from outside; they convert later."""
+        return inputs
+
+    # ----------------------------------------------------------------- scopes
+
+    def as_default(self) -> AbstractContextManager[Graph]:
+        """Make it this thread's default graph inside the block."""
+        return stacks.graph_as_default(self)
+
+    @contextmanager
+    def name_scope(self, name: str | None) -> Iterator[str]:
+        """Prefix the names of nodes made inside; a name that ends in "/" is taken as it is.
+
+        Yields: the scope's name with its closing slash, or "" at the top.
+        """
+        scopes = self.scopes
+        before = scopes.name_prefix
+        if not name:
+            prefix = ""
+        elif name.endswith("/"):
+            check_scope_name(name, top=False)
+            prefix = name
+        else:
+            check_scope_name(name, top=not before)
+            prefix = self.unique_name(name) + "/"
+        scopes.name_prefix = prefix
+        try:
+            yield prefix
+        finally:
+            scopes.name_prefix = before
+
+    def get_name_scope(self) -> str:
+        """The name scope that is open, without its closing slash."""
+        return self.scopes.name_prefix.rstrip("/")
+
+    def device(self, device_name_or_function: DeviceRequest) -> AbstractContextManager[None]:
+        """Request a device, in full or in part, for nodes made inside; None lifts the requests.
+
+        Args:
+          device_name_or_function: a name, a DeviceSpec as it is now, or a function from a node to
+            either.
+        """
+        return self.scopes.device(device_name_or_function)
+
+    def control_dependencies(
+        self, control_inputs: Iterable[Any] | None
+    ) -> AbstractContextManager[ControlScope | None]:
+        """Make nodes created inside wait for `control_inputs`; None lifts the outer ones.
+
+        Args:
+          control_inputs: operations, tensors, variables, IndexedSlices, or names of the first two.
+        """
+        from weft_graph.ir.indexed_slices import IndexedSlices
+
+        if control_inputs is None:
+            return self.scopes.control(None)
+        nodes: list[Node] = []
+        for item in control_inputs:
+            element = self.as_graph_element(item.op if isinstance(item, IndexedSlices) else item)
+            nodes.append(element.node if isinstance(element, Output) else element)
+        return self.scopes.control(nodes)
+
+    def colocate_with(self, op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
+        """Place nodes made inside on the device of `op`."""
+        element = None if op is None else self.as_graph_element(op)
+        node = element.node if isinstance(element, Output) else element
+        return self.scopes.colocate(node, ignore_existing)
+
+    def gradient_override_map(self, op_type_map: dict[str, str]) -> AbstractContextManager[None]:
+        """Use other registered gradients for nodes made inside: op type to gradient name."""
+        return self.scopes.override_gradients(op_type_map)
+
+    def container(self, container_name: str) -> AbstractContextManager[None]:
+        """Keep the resources of nodes made inside in the container of that name."""
+        return self.scopes.in_container(container_name)
+
+    # ------------------------------------------------------------ collections
+
+    def add_to_collection(self, name: Any, value: Any) -> None:
+        """Append `value` to the collection."""
+        self._collections.setdefault(name, []).append(value)
+
+    def add_to_collections(self, names: Any, value: Any) -> None:
+        """Append `value` to each of the collections, once."""
+        names = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+        for name in names:
+            self.add_to_collection(name, value)
+
+    def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
+        """A copy of the collection; with `scope`, the items whose name matches that regex."""
+        items = self._collections.get(name, [])
+        if scope is None:
+            return list(items)
+        import re
+
+        pattern = re.compile(scope)
+        return [i for i in items if hasattr(i, "name") and pattern.match(i.name)]
+
+    def get_collection_ref(self, name: Any) -> list[Any]:
+        """The collection itself: changes to the list change the graph."""
+        return self._collections.setdefault(name, [])
+
+    @property
+    def collections(self) -> list[Any]:
+        """The names of the collections."""
+        return list(self._collections)
+
+    def get_all_collection_keys(self) -> list[Any]:
+        """The names of the collections that are not empty."""
+        return [key for key, items in self._collections.items() if items]
+
+    def clear_collection(self, name: Any) -> None:
+        """Empty the collection."""
+        self._collections.pop(name, None)
+
+    # ------------------------------------------------------------ other forms
+
+    def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
+        """The graph as a `GraphDef` message."""
+        from weft_graph.messages.graph_def import graph_to_def
+
+        return graph_to_def(self, from_version or 0, add_shapes)
+
+    def copy(self, nodes: Iterable[Node] | None = None) -> Graph:
+        """A new graph with copies of `nodes` (all by default), which must be closed under inputs.
+
+        Names, attributes, static shapes, source lines, functions and the graph's own gradients are
+        kept; collections are not.
+        """
+        from weft_graph.ir.edit import copy_nodes
+
+        return copy_nodes(self, self.nodes if nodes is None else nodes)
+
+    # ------------------------------------------------------------------ edits
+
+    def mark_extended(self, count: int) -> None:
+        """Note that a session runs the first `count` nodes, which no edit may touch from now on."""
+        self._extended = max(self._extended, count)
+
+    def replace_input(self, node: Node, position: int, new: Output, *, reason: str) -> None:
+        """Make `node` take `new` at `position`.
+
+        Raises:
+          FailedPreconditionError: a session runs `node`.
+          InvalidArgumentError: `new` has another element type, or is in another graph.
+        """
+        self._check_editable(node, reason)
+        old = node.inputs[position]
+        _check_replacement(old, new, self, reason)
+        node.inputs = (*node.inputs[:position], new, *node.inputs[position + 1 :])
+        old._drop_use(node)
+        new._add_use(node)
+
+    def replace_uses(self, old: Output, new: Output, *, reason: str) -> int:
+        """Make every consumer of `old` take `new`; returns the number of consumers changed.
+
+        Raises: as `replace_input`; nothing is changed then.
+        """
+        consumers = [] if old is new else old.consumers()
+        for node in consumers:
+            self._check_editable(node, reason)
+        _check_replacement(old, new, self, reason)
+        for node in consumers:
+            node.inputs = tuple([new if source is old else source for source in node.inputs])
+        if not consumers:
+            return 0
+        for node, count in (old._uses or {}).items():
+            new._uses = new._uses or {}
+            new._uses[node] = new._uses.get(node, 0) + count
+        old._uses = None
+        return len(consumers)
+
+    def set_control_inputs(self, node: Node, controls: Sequence[Node], *, reason: str) -> None:
+        """Make `controls` the control inputs of `node`.
+
+        Raises: FailedPreconditionError: a session runs `node`.
+        """
+        self._check_editable(node, reason)
+        for control in node.control_inputs:
+            assert control._control_outputs is not None
+            del control._control_outputs[node]
+        node.control_inputs = tuple(dict.fromkeys(controls))
+        for control in node.control_inputs:
+            _wait(control, node)
+
+    def remove_nodes(self, nodes: Iterable[Node], *, reason: str) -> None:
+        """Remove nodes that nothing outside the set uses.
+
+        Raises:
+          FailedPreconditionError: a session runs one of them.
+          InvalidArgumentError: a node that stays uses one of them; nothing is changed then.
+        """
+        doomed = dict.fromkeys(nodes)
+        for node in doomed:
+            self._check_editable(node, reason)
+            for user in node.consumers:
+                if user not in doomed:
+                    raise errors.InvalidArgumentError(
+                        f"cannot remove {node.name!r} ({reason}): {user.name!r} uses it"
+                    )
+        for node in doomed:
+            for source in node.inputs:
+                source._drop_use(node)
+            for control in node.control_inputs:
+                assert control._control_outputs is not None
+                del control._control_outputs[node]
+            del self._by_name[node.name]
+        self.nodes = [node for node in self.nodes if node not in doomed]
+        for index, node in enumerate(self.nodes):
+            node.index = index
+
+    def reorder(self, nodes: Sequence[Node], *, reason: str) -> None:
+        """Let the order of construction be that of `nodes`, which are all nodes of the graph.
+
+        Raises:
+          FailedPreconditionError: a session runs one of them.
+          InvalidArgumentError: some are missing, or of another graph; nothing is changed then.
+        """
+        for node in nodes:
+            self._check_editable(node, reason)
+        if len(nodes) != len(self.nodes) or len(set(nodes)) != len(nodes):
+            raise errors.InvalidArgumentError(
+                f"an order of all {len(self.nodes)} nodes is required ({reason}), got {len(nodes)}"
+            )
+        self.nodes = list(nodes)
+        for index, node in enumerate(self.nodes):
+            node.index = index
+
+    def become_constant(self, node: Node, const: OpDef, value: Any, *, reason: str) -> None:
+        """Turn a node with one output into a constant of the same name and place.
+
+        Raises: FailedPreconditionError: a session runs `node`.
+        """
+        self._check_editable(node, reason)
+        for source in node.inputs:
+            source._drop_use(node)
+        output = node.outputs[0]
+        node.inputs = ()
+        node.op_def = const
+        node.type = const.name
+        node.attrs = {"value": value, "dtype": output.dtype}
+        output.dims = value.shape
+
+    def check_integrity(self) -> None:
+        """Recompute every use-list and index from scratch and compare.
+
+        Raises: InternalError: something is missing or in excess; the message lists it.
+        """
+        from weft_graph.ir.edit import check_integrity
+
+        check_integrity(self)
+
+    def _check_editable(self, node: Node, reason: str) -> None:
+        if node.graph is not self:
+            raise errors.InvalidArgumentError(f"{node!r} belongs to a different graph ({reason})")
+        if node.index < self._extended:
+            raise errors.FailedPreconditionError(
+                f"{node.type} {node.name!r} is part of a session already and cannot be edited "
+                f"({reason}); graphs only grow once a session runs them",
+                op=node.type,
+                node=node.name,
+                line=node.line,
+            )
+
+
+def _check_string(name: Any) -> None:
+    if not isinstance(name, str):
+        raise errors.InvalidTypeError(
+            f"a name must be a string, got {name!r} of type {type(name).__name__}"
+        )
+
+
+def _check_visible(inputs: Sequence[Output], controls: Sequence[Node]) -> None:
+    from weft_graph.control_flow.context import check_inputs
+
+    check_inputs(inputs, controls)
+
+
+def _wait(control: Node, node: Node) -> None:
+    if control._control_outputs is None:
+        control._control_outputs = {node: None}
+    else:
+        control._control_outputs[node] = None
+
+
+def _check_replacement(old: Output, new: Output, graph: Graph, reason: str) -> None:
+    if new.dtype.base_dtype is not old.dtype.base_dtype:
+        raise errors.InvalidTypeError(
+            f"cannot replace {old!r} by {new!r} ({reason}): the element types differ"
+        )
+    if new.graph is not graph:
+        raise errors.InvalidArgumentError(f"{new!r} belongs to a different graph ({reason})")
+
+
+def device_string(request: Any) -> str:
+    """The canonical form of a device request given as a string or a DeviceSpec."""
+    if isinstance(request, DeviceSpec):
+        return request.to_string()
+    return DeviceSpec.from_string(request).to_string() if request else ""

@@ -1,0 +1,311 @@
+"""Sparse values made of several outputs: IndexedSlices and SparseTensor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+
+import numpy as np
+
+from weft_graph.ir.builder import (
+    constant_of,
+    convert_to_tensor,
+    out,
+    register_tensor_conversion_function,
+)
+from weft_graph.ir.constant_value import constant_value_as_dims
+from weft_graph.ir.node import Node, Output
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, TensorShape, compatible_dims, format_dims
+
+if TYPE_CHECKING:
+    from weft_graph.ir.graph import Graph
+
+
+class IndexedSlicesValue(NamedTuple):
+    """The fetched or fed value of an IndexedSlices: arrays."""
+
+    values: Any
+    indices: Any
+    dense_shape: Any = None
+
+
+class SparseTensorValue(NamedTuple):
+    """The fetched or fed value of a SparseTensor: arrays."""
+
+    indices: Any
+    values: Any
+    dense_shape: Any
+
+
+class IndexedSlices:
+    """Slices of a tensor along its first axis: `dense[indices[i]] += values[i]`, zeros elsewhere.
+
+    The gradient of a gather is of this kind, so that it costs what was gathered and not the table.
+
+    Attributes:
+      values: shape (n, R).
+      indices: integers, shape (n,); they may repeat, the slices then add up.
+      dense_shape: vector of integers, the shape (N, R) of the tensor, or None.
+    """
+
+    __slots__ = ("__weakref__", "_dense_shape", "_indices", "_values")
+
+    def __init__(self, values: Output, indices: Output, dense_shape: Output | None = None) -> None:
+        self._values = values
+        self._indices = indices
+        self._dense_shape = dense_shape
+
+    @property
+    def values(self) -> Output:
+        """The slices."""
+        return self._values
+
+    @property
+    def indices(self) -> Output:
+        """Where they are along the first axis."""
+        return self._indices
+
+    @property
+    def dense_shape(self) -> Output | None:
+        """The shape of the whole tensor, if known."""
+        return self._dense_shape
+
+    @property
+    def dims(self) -> Dims:
+        """The static shape of the whole tensor."""
+        if self._dense_shape is not None:
+            return constant_value_as_dims(self._dense_shape)
+        inner = self._values.dims
+        return None if inner is None else (None, *inner[1:])
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape of the whole tensor."""
+        return TensorShape(self.dims)
+
+    def get_shape(self) -> TensorShape:
+        """The static shape of the whole tensor."""
+        return self.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Element type of the values."""
+        return self._values.dtype
+
+    @property
+    def name(self) -> str:
+        """The name of the values."""
+        return self._values.name
+
+    @property
+    def device(self) -> str:
+        """The device requested for the values."""
+        return self._values.device
+
+    @property
+    def op(self) -> Node:
+        """The node that makes the values."""
+        return self._values.node
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self._values.graph
+
+    def consumers(self) -> list[Node]:
+        """The nodes that use one of its parts."""
+        return _consumers(self._values, self._indices, self._dense_shape)
+
+    def __neg__(self) -> IndexedSlices:
+        return IndexedSlices(-self._values, self._indices, self._dense_shape)
+
+    def __repr__(self) -> str:
+        return (
+            f"IndexedSlices(indices={self._indices!r}, values={self._values!r}, "
+            f"dense_shape={self._dense_shape!r})"
+        )
+
+
+class SparseTensor:
+    """A tensor of which only some elements are stored.
+
+    Attributes:
+      indices: int64, shape (n, rank), the positions, as a rule in row-major order.
+      values: any type, shape (n,).
+      dense_shape: int64, shape (rank,).
+    Raises: InvalidArgumentError: the shapes of the parts do not fit.
+    """
+
+    __slots__ = ("__weakref__", "_dense_shape", "_indices", "_values")
+
+    def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+        self._indices = convert_to_tensor(indices, dtypes.int64, "indices")
+        self._values = convert_to_tensor(values, name="values")
+        self._dense_shape = convert_to_tensor(dense_shape, dtypes.int64, "dense_shape")
+        rows, rank = _ranked(self._indices, 2, "indices")
+        (count,) = _ranked(self._values, 1, "values")
+        (length,) = _ranked(self._dense_shape, 1, "dense_shape")
+        if not compatible_dims((rows, rank), (count, length)):
+            raise errors.InvalidArgumentError(
+                "a SparseTensor requires indices [n,rank], values [n] and dense_shape [rank], got "
+                f"{format_dims(self._indices.dims)}, {format_dims(self._values.dims)} and "
+                f"{format_dims(self._dense_shape.dims)}"
+            )
+
+    @classmethod
+    def from_value(cls, sparse_tensor_value: Any) -> SparseTensor:
+        """A SparseTensor itself, or a constant one from a SparseTensorValue."""
+        if isinstance(sparse_tensor_value, SparseTensor):
+            return sparse_tensor_value
+        indices, values, dense_shape = sparse_tensor_value
+        return cls(indices, values, dense_shape)
+
+    @property
+    def indices(self) -> Output:
+        """The positions."""
+        return self._indices
+
+    @property
+    def values(self) -> Output:
+        """The elements."""
+        return self._values
+
+    @property
+    def dense_shape(self) -> Output:
+        """The shape as a tensor."""
+        return self._dense_shape
+
+    @property
+    def dims(self) -> Dims:
+        """The static shape."""
+        return constant_value_as_dims(self._dense_shape)
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape."""
+        return TensorShape(self.dims)
+
+    def get_shape(self) -> TensorShape:
+        """The static shape."""
+        return self.shape
+
+    @property
+    def dtype(self) -> DType:
+        """Element type of the values."""
+        return self._values.dtype
+
+    @property
+    def op(self) -> Node:
+        """The node that makes the values."""
+        return self._values.node
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self._values.graph
+
+    def consumers(self) -> list[Node]:
+        """The nodes that use one of its parts."""
+        return _consumers(self._indices, self._values, self._dense_shape)
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> SparseTensorValue:
+        """Its value in `session`, or in the default session.
+
+        Raises: FailedPreconditionError: there is no default session.
+        """
+        from weft_graph.ir import stacks
+
+        chosen = stacks.session_for(self.graph, session, "SparseTensor.eval()")
+        parts = chosen.run([self._indices, self._values, self._dense_shape], feed_dict)
+        return SparseTensorValue(*parts)
+
+    def __repr__(self) -> str:
+        return (
+            f"SparseTensor(indices={self._indices!r}, values={self._values!r}, "
+            f"dense_shape={self._dense_shape!r})"
+        )
+
+
+def _ranked(value: Output, rank: int, what: str) -> tuple[int | None, ...]:
+    if value.dims is None:
+        return (None,) * rank
+    if len(value.dims) != rank:
+        raise errors.InvalidArgumentError(
+            f"{what} must have rank {rank}, got shape {format_dims(value.dims)}"
+        )
+    return value.dims
+
+
+def _consumers(*parts: Output | None) -> list[Node]:
+    return list(
+        dict.fromkeys(node for part in parts if part is not None for node in part.consumers())
+    )
+
+
+def is_sparse(value: Any) -> TypeGuard[SparseTensor | SparseTensorValue]:
+    """Whether `value` is a SparseTensor or the value of one."""
+    return isinstance(value, SparseTensor | SparseTensorValue)
+
+
+def convert_to_tensor_or_indexed_slices(
+    value: Any, dtype: Any = None, name: str | None = None
+) -> Output | IndexedSlices:
+    """IndexedSlices themselves, anything else as an output.
+
+    Raises: InvalidTypeError: the element type is not `dtype`, or the value does not convert.
+    """
+    if isinstance(value, IndexedSlicesValue):
+        dense = None if value.dense_shape is None else convert_to_tensor(value.dense_shape)
+        value = IndexedSlices(
+            convert_to_tensor(value.values), convert_to_tensor(value.indices), dense
+        )
+    if isinstance(value, IndexedSlices):
+        if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
+            raise errors.InvalidTypeError(
+                f"requires {dtypes.as_dtype(dtype).name}, got IndexedSlices of {value.dtype.name}"
+            )
+        return value
+    return convert_to_tensor(value, dtype, name)
+
+
+def convert_to_tensor_or_sparse_tensor(
+    value: Any, dtype: Any = None, name: str | None = None
+) -> Output | SparseTensor:
+    """SparseTensors themselves, anything else as an output.
+
+    Raises: InvalidTypeError: the element type is not `dtype`, or the value does not convert.
+    """
+    if isinstance(value, SparseTensorValue):
+        value = SparseTensor.from_value(value)
+    if isinstance(value, SparseTensor):
+        if dtype is not None and not dtypes.as_dtype(dtype).is_compatible_with(value.dtype):
+            raise errors.InvalidTypeError(
+                f"requires {dtypes.as_dtype(dtype).name}, got a SparseTensor of {value.dtype.name}"
+            )
+        return value
+    return convert_to_tensor(value, dtype, name)
+
+
+def _densify(
+    value: IndexedSlices, dtype: DType | None = None, name: str | None = None, as_ref: bool = False
+) -> Output:
+    """The whole tensor: slices at equal indices added up, zeros elsewhere."""
+    if dtype is not None and value.dtype.base_dtype is not dtype.base_dtype:
+        raise errors.InvalidTypeError(
+            f"requires {dtype.name}, got IndexedSlices of {value.dtype.name}"
+        )
+    if value.dense_shape is None:
+        raise errors.InvalidArgumentError(
+            f"IndexedSlices can be made dense only if their dense_shape is known, got {value!r}"
+        )
+    dims = value.dims
+    if dims and dims[0] is not None:
+        rows = constant_of(np.array(dims[0], np.int32))
+    else:
+        bounds = [constant_of(np.array([n], np.int32)) for n in (0, 1, 1)]
+        rows = out("StridedSlice", [value.dense_shape, *bounds], {"shrink_axis_mask": 1})
+    return out("UnsortedSegmentSum", [value.values, value.indices, rows], name=name)
+
+
+register_tensor_conversion_function(IndexedSlices, _densify)

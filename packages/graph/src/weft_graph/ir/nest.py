@@ -1,0 +1,474 @@
+"""Nested structures: sequences, named tuples and mappings, taken apart and put together again.
+
+Whatever is no such container is a leaf: None, a tensor, an array, a string, a shape, a set.
+Mappings are walked in the order of their sorted keys, and rebuilt in an order of their own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, MappingView, Sequence
+from typing import Any
+
+from weft_tensor import errors
+
+Path = tuple[Any, ...]
+"""How a leaf is reached: keys of mappings, names of fields, positions."""
+
+_SKETCH = 200
+"""Longest text of a structure in a message."""
+
+
+def is_nested(seq: Any) -> bool:
+    """Whether it is a container that the functions here look into.
+
+    That is any sequence or mapping, and a mapping's views, but no string and no buffer of bytes.
+    """
+    kind = type(seq)
+    if kind is list or kind is tuple or kind is dict:
+        return True
+    return isinstance(seq, Sequence | Mapping | MappingView) and not isinstance(
+        seq, str | bytes | bytearray | memoryview
+    )
+
+
+def is_sequence(seq: Any) -> bool:
+    """`is_nested` under its former name."""
+    return is_nested(seq)
+
+
+def _parts(value: Any) -> tuple[Any, ...] | None:
+    """The tensors of a sparse value; None for anything else."""
+    from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+
+    if isinstance(value, SparseTensor):
+        return value.indices, value.values, value.dense_shape
+    if isinstance(value, IndexedSlices):
+        parts = (value.values, value.indices)
+        return parts if value.dense_shape is None else (*parts, value.dense_shape)
+    return None
+
+
+def _opened(value: Any, composites: bool) -> list[tuple[Any, Any]] | None:
+    """The (key, child) pairs of a container in their order; None for a leaf.
+
+    Raises: InvalidTypeError: the keys of a mapping cannot be sorted.
+    """
+    if not is_nested(value):
+        parts = _parts(value) if composites else None
+        return None if parts is None else list(enumerate(parts))
+    if isinstance(value, Mapping):
+        try:
+            return [(key, value[key]) for key in sorted(value)]
+        except TypeError:
+            raise errors.InvalidTypeError(
+                f"the keys of a nested mapping must be sortable, got {list(value)!r}"
+            ) from None
+    fields = getattr(type(value), "_fields", None)
+    if fields is not None and isinstance(value, tuple):
+        return list(zip(fields, value, strict=True))
+    return list(enumerate(value))
+
+
+def _rebuilt(like: Any, children: Sequence[Any]) -> Any:
+    """A container like another one, with other children in the order of `_opened`."""
+    if isinstance(like, Mapping):
+        found = dict(zip(sorted(like), children, strict=True))
+        pairs = [(key, found[key]) for key in like]
+        if isinstance(like, defaultdict):
+            return defaultdict(like.default_factory, pairs)
+        make: Any = type(like)
+        return make(pairs)
+    kind: Any = type(like)
+    if kind is list or isinstance(like, MappingView | range):
+        return list(children)
+    if kind is tuple:
+        return tuple(children)
+    if isinstance(like, tuple) and hasattr(kind, "_fields"):
+        return kind(*children)
+    return kind(children) if is_nested(like) else kind(*children)
+
+
+def _sketch(value: Any) -> str:
+    """A structure's text with dots for leaves, for messages."""
+
+    def text(item: Any) -> str:
+        pairs = _opened(item, False)
+        if pairs is None:
+            return "."
+        if isinstance(item, Mapping):
+            return "{" + ", ".join(f"{key!r}: {text(child)}" for key, child in pairs) + "}"
+        inner = ", ".join([text(child) for _, child in pairs])
+        if isinstance(item, list):
+            return f"[{inner}]"
+        if type(item) is tuple:
+            return f"({inner},)" if len(pairs) == 1 else f"({inner})"
+        return f"{type(item).__name__}({inner})"
+
+    whole = text(value)
+    return whole if len(whole) <= _SKETCH else whole[:_SKETCH] + "..."
+
+
+# ------------------------------------------------------------------------------ flat lists
+
+
+def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
+    """The leaves in order; a leaf by itself gives a list of one.
+
+    Args:
+      structure: any nesting of sequences and mappings.
+      expand_composites: look into IndexedSlices and SparseTensor too.
+    Raises: InvalidTypeError: the keys of a mapping cannot be sorted.
+    """
+    leaves: list[Any] = []
+    _flatten_into(structure, expand_composites, leaves)
+    return leaves
+
+
+def _flatten_into(structure: Any, composites: bool, leaves: list[Any]) -> None:
+    pairs = _opened(structure, composites)
+    if pairs is None:
+        leaves.append(structure)
+        return
+    for _, child in pairs:
+        _flatten_into(child, composites, leaves)
+
+
+def pack_sequence_as(
+    structure: Any, flat_sequence: Sequence[Any], expand_composites: bool = False
+) -> Any:
+    """A structure like `structure`, with these leaves.
+
+    Args:
+      structure: what to imitate; its leaves do not matter.
+      flat_sequence: as many leaves, in the order of `flatten`.
+      expand_composites: as `flatten` was called.
+    Raises:
+      InvalidTypeError: `flat_sequence` is no sequence.
+      InvalidArgumentError: it has too many or too few items.
+    """
+    if not is_nested(flat_sequence) or isinstance(flat_sequence, Mapping):
+        raise errors.InvalidTypeError(
+            f"flat_sequence must be a sequence of leaves, got {type(flat_sequence).__name__}"
+        )
+    leaves = list(flat_sequence)
+    places = len(flatten(structure, expand_composites))
+    if places != len(leaves):
+        raise errors.InvalidArgumentError(
+            f"flat_sequence must have {places} items, one for each leaf of {_sketch(structure)}, "
+            f"got {len(leaves)}"
+        )
+    return _packed(structure, iter(leaves), expand_composites)
+
+
+def _packed(structure: Any, leaves: Iterator[Any], composites: bool) -> Any:
+    pairs = _opened(structure, composites)
+    if pairs is None:
+        return next(leaves)
+    return _rebuilt(structure, [_packed(child, leaves, composites) for _, child in pairs])
+
+
+def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
+    """`func` of the leaves at the same place of each structure, in a structure like the first.
+
+    Args:
+      func: takes as many arguments as there are structures.
+      *structure: structures that are the same by `assert_same_structure`.
+      **kwargs: its `check_types` and `expand_composites`.
+    Raises:
+      InvalidTypeError: `func` is not callable, or containers are of different types.
+      InvalidArgumentError: the structures differ, there are none, or a keyword is unknown.
+    """
+    if not callable(func):
+        raise errors.InvalidTypeError(f"func must be callable, got {func!r}")
+    if not structure:
+        raise errors.InvalidArgumentError("map_structure requires at least one structure")
+    check_types = kwargs.pop("check_types", True)
+    composites = kwargs.pop("expand_composites", False)
+    _no_more(kwargs, "check_types", "expand_composites")
+    for other in structure[1:]:
+        assert_same_structure(structure[0], other, check_types, composites)
+    columns = [flatten(each, composites) for each in structure]
+    results = [func(*leaves) for leaves in zip(*columns, strict=True)]
+    return _packed(structure[0], iter(results), composites)
+
+
+def _no_more(kwargs: Mapping[str, Any], *known: str) -> None:
+    if kwargs:
+        raise errors.InvalidArgumentError(
+            f"the keyword arguments may be {' and '.join(known)}, got {', '.join(kwargs)}"
+        )
+
+
+# ------------------------------------------------------------------------------ comparison
+
+
+def assert_same_structure(
+    nest1: Any, nest2: Any, check_types: bool = True, expand_composites: bool = False
+) -> None:
+    """Raise unless two structures have their leaves at the same places.
+
+    Args:
+      nest1, nest2: structures; leaves are not compared.
+      check_types: require containers of the same type as well, and mappings with the same keys.
+        Named tuples of one name and the same fields are of one type, and so are all mappings.
+      expand_composites: look into IndexedSlices and SparseTensor too.
+    Raises:
+      InvalidArgumentError: they differ.
+      InvalidTypeError: only the types of containers do.
+    """
+    difference = _difference(nest1, nest2, check_types, expand_composites, ())
+    if difference is not None:
+        where, what, kind = difference
+        place = "".join(f"[{key!r}]" for key in where)
+        raise kind(
+            f"the structures must be the same, got {_sketch(nest1)} and {_sketch(nest2)}: "
+            f"{f'at {place} ' if place else ''}{what}"
+        )
+
+
+_Difference = tuple[Path, str, type[errors.InvalidArgumentError]]
+
+
+def _difference(
+    a: Any, b: Any, check_types: bool, composites: bool, path: Path
+) -> _Difference | None:
+    """The first place where two structures differ, how, and the error for it."""
+    pairs, others = _opened(a, composites), _opened(b, composites)
+    if pairs is None and others is None:
+        return None
+    names = [type(each).__name__ for each in (a, b)]
+    if pairs is None or others is None:
+        kinds = ["a leaf" if each is None else "a container" for each in (pairs, others)]
+        what = f"the first has {kinds[0]} ({names[0]}), the second {kinds[1]} ({names[1]})"
+        return path, what, errors.InvalidArgumentError
+    if check_types and not _same_type(a, b):
+        what = f"the first has a {names[0]}, the second a {names[1]}"
+        return path, what, errors.InvalidTypeError
+    keys, other_keys = [key for key, _ in pairs], [key for key, _ in others]
+    if check_types and isinstance(a, Mapping) and keys != other_keys:
+        what = f"the first has the keys {keys}, the second {other_keys}"
+        return path, what, errors.InvalidArgumentError
+    if len(pairs) != len(others):
+        what = f"the first has {len(pairs)} items, the second {len(others)}"
+        return path, what, errors.InvalidArgumentError
+    for (key, child), (_, other) in zip(pairs, others, strict=True):
+        found = _difference(child, other, check_types, composites, (*path, key))
+        if found is not None:
+            return found
+    return None
+
+
+def _same_type(a: Any, b: Any) -> bool:
+    first, second = type(a), type(b)
+    if first is second or (isinstance(a, Mapping) and isinstance(b, Mapping)):
+        return True
+    fields = getattr(first, "_fields", None)
+    return (
+        fields is not None
+        and fields == getattr(second, "_fields", None)
+        and first.__name__ == second.__name__
+    )
+
+
+# ------------------------------------------------------------------------------------ paths
+
+
+def yield_flat_paths(nest: Any, expand_composites: bool = False) -> Iterator[Path]:
+    """The way to each leaf, in the order of `flatten`: keys, names of fields and positions."""
+    for path, _ in _walk(nest, expand_composites, ()):
+        yield path
+
+
+def _walk(value: Any, composites: bool, path: Path) -> Iterator[tuple[Path, Any]]:
+    pairs = _opened(value, composites)
+    if pairs is None:
+        yield path, value
+        return
+    for key, child in pairs:
+        yield from _walk(child, composites, (*path, key))
+
+
+def flatten_with_tuple_paths(
+    structure: Any, expand_composites: bool = False
+) -> list[tuple[Path, Any]]:
+    """The pairs of path and leaf."""
+    return list(_walk(structure, expand_composites, ()))
+
+
+def flatten_with_joined_string_paths(
+    structure: Any, separator: str = "/", expand_composites: bool = False
+) -> list[tuple[str, Any]]:
+    """The pairs of path, as one string, and leaf."""
+    walk = _walk(structure, expand_composites, ())
+    return [(separator.join(map(str, path)), leaf) for path, leaf in walk]
+
+
+def map_structure_with_tuple_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
+    """`map_structure` of a function that takes the path, a tuple, before the leaves."""
+    if not structure:
+        raise errors.InvalidArgumentError("map_structure requires at least one structure")
+    paths = iter(list(yield_flat_paths(structure[0], kwargs.get("expand_composites", False))))
+    return map_structure(lambda *leaves: func(next(paths), *leaves), *structure, **kwargs)
+
+
+def map_structure_with_paths(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> Any:
+    """`map_structure` of a function that takes the path, joined by "/", before the leaves."""
+    return map_structure_with_tuple_paths(
+        lambda path, *leaves: func("/".join(map(str, path)), *leaves), *structure, **kwargs
+    )
+
+
+# -------------------------------------------------------------------------- shallow structures
+
+
+def assert_shallow_structure(shallow_tree: Any, input_tree: Any, check_types: bool = True) -> None:
+    """Raise unless a structure goes on where a shallower one ends.
+
+    Args:
+      shallow_tree: structure whose leaves stand for anything.
+      input_tree: structure with the same containers at the same places, down to those leaves.
+      check_types: require containers of the same type as well.
+    Raises:
+      InvalidTypeError: a container is missing, or is of another type.
+      InvalidArgumentError: a container has another number of items, or other keys.
+    """
+    flatten_up_to(shallow_tree, input_tree, check_types)
+
+
+def flatten_up_to(shallow_tree: Any, input_tree: Any, check_types: bool = True) -> list[Any]:
+    """The parts of `input_tree` at the leaves of `shallow_tree`, in order.
+
+    Raises: InvalidTypeError, InvalidArgumentError: as `assert_shallow_structure`.
+    """
+    found: list[Any] = []
+    _flatten_up_to(shallow_tree, input_tree, check_types, found)
+    return found
+
+
+def _flatten_up_to(shallow: Any, value: Any, check_types: bool, found: list[Any]) -> None:
+    pairs = _opened(shallow, False)
+    if pairs is None:
+        found.append(value)
+        return
+    others = _opened(value, False)
+    if others is None:
+        raise errors.InvalidTypeError(
+            f"the structure must have a container like {_sketch(shallow)} where it has the leaf "
+            f"{value!r}"
+        )
+    if check_types and not _same_type(shallow, value):
+        raise errors.InvalidTypeError(
+            f"the structure must have a {type(shallow).__name__} like {_sketch(shallow)}, "
+            f"got a {type(value).__name__}"
+        )
+    if len(pairs) != len(others):
+        raise errors.InvalidArgumentError(
+            f"the structure must have {len(pairs)} items like {_sketch(shallow)}, got {len(others)}"
+        )
+    if isinstance(shallow, Mapping) and isinstance(value, Mapping):
+        missing = [key for key in shallow if key not in value]
+        if missing:
+            raise errors.InvalidArgumentError(
+                f"the structure must have the keys of {_sketch(shallow)}, but lacks {missing}"
+            )
+    for (_, child), (_, other) in zip(pairs, others, strict=True):
+        _flatten_up_to(child, other, check_types, found)
+
+
+def map_structure_up_to(
+    shallow_tree: Any, func: Callable[..., Any], *inputs: Any, **kwargs: Any
+) -> Any:
+    """`func` of the parts of structures at the leaves of a shallower one, in one like that.
+
+    Args:
+      shallow_tree: structure that says where to stop.
+      func: takes as many arguments as there are inputs.
+      *inputs: structures that go on where it ends.
+      **kwargs: `check_types`, as for `assert_shallow_structure`.
+    Raises: InvalidTypeError, InvalidArgumentError: they do not, or there are none.
+    """
+    if not inputs:
+        raise errors.InvalidArgumentError("map_structure_up_to requires at least one structure")
+    check_types = kwargs.pop("check_types", True)
+    _no_more(kwargs, "check_types")
+    columns = [flatten_up_to(shallow_tree, each, check_types) for each in inputs]
+    results = [func(*parts) for parts in zip(*columns, strict=True)]
+    return pack_sequence_as(shallow_tree, results)
+
+
+def get_traverse_shallow_structure(traverse_fn: Callable[[Any], Any], structure: Any) -> Any:
+    """The shallow structure of Booleans that a function finds at each level of a structure.
+
+    Args:
+      traverse_fn: of a part of the structure: whether to look into it; or for a container one
+        Boolean per item, in a structure of depth 1.
+      structure: any nesting.
+    Returns: False where it is not looked into, the answer at the leaves.
+    Raises: InvalidTypeError, InvalidArgumentError: an answer is neither.
+    """
+    answer = traverse_fn(structure)
+    pairs = _opened(structure, False)
+    if pairs is None or not is_nested(answer):
+        if not isinstance(answer, bool):
+            raise errors.InvalidTypeError(
+                f"traverse_fn must return a Boolean for {structure!r}, got {answer!r}"
+            )
+        if pairs is None or not answer:
+            return answer
+        wanted: list[Any] = [True] * len(pairs)
+    else:
+        wanted = flatten_up_to(_rebuilt(structure, [None] * len(pairs)), answer)
+    found = []
+    for (_, child), flag in zip(pairs, wanted, strict=True):
+        if not isinstance(flag, bool):
+            raise errors.InvalidTypeError(
+                f"traverse_fn must return Booleans for the items of a container, got {flag!r}"
+            )
+        found.append(get_traverse_shallow_structure(traverse_fn, child) if flag else False)
+    return _rebuilt(structure, found)
+
+
+def flatten_dict_items(dictionary: Mapping[Any, Any]) -> dict[Any, Any]:
+    """A dictionary whose nested keys and values are taken apart together.
+
+    `{("a", ("b", "c")): (1, (2, 3))}` becomes `{"a": 1, "b": 2, "c": 3}`.
+
+    Raises:
+      InvalidTypeError: not a mapping.
+      InvalidArgumentError: a key and its value differ in structure, or a key appears twice.
+    """
+    if not isinstance(dictionary, Mapping):
+        raise errors.InvalidTypeError(f"input must be a dictionary, got {dictionary!r}")
+    result: dict[Any, Any] = {}
+    for key, value in dictionary.items():
+        if is_nested(key):
+            assert_same_structure(key, value)
+            entries = list(zip(flatten(key), flatten(value), strict=True))
+        else:
+            entries = [(key, value)]
+        for name, part in entries:
+            if name in result:
+                raise errors.InvalidArgumentError(f"the key {name!r} appears more than once")
+            result[name] = part
+    return result
+
+
+__all__ = [
+    "assert_same_structure",
+    "assert_shallow_structure",
+    "flatten",
+    "flatten_dict_items",
+    "flatten_up_to",
+    "flatten_with_joined_string_paths",
+    "flatten_with_tuple_paths",
+    "get_traverse_shallow_structure",
+    "is_nested",
+    "is_sequence",
+    "map_structure",
+    "map_structure_up_to",
+    "map_structure_with_paths",
+    "map_structure_with_tuple_paths",
+    "pack_sequence_as",
+    "yield_flat_paths",
+]

@@ -1,0 +1,282 @@
+"""Nodes and the outputs they produce: the public `Operation` and `Tensor`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir import stacks
+from weft_graph.ir.operators import Operators
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims, merge_dims
+
+if TYPE_CHECKING:
+    from weft_graph.control_flow.context import ControlFlowContext
+    from weft_graph.ir.graph import Graph
+    from weft_graph.ir.op_def import OpDef
+
+
+class Node:
+    """One operation in a graph.
+
+    Nodes are made by the functions of the API, never directly.
+
+    Attributes:
+      name: unique within the graph.
+      type: the op type.
+      inputs: the outputs it consumes.
+      control_inputs: nodes that must finish before it starts.
+      attrs: attribute values by name.
+      outputs: what it produces.
+      index: its place in the order of construction.
+      device: the requested device, in canonical form, or "".
+      forward: for a node that autodiff added, the node whose gradient it computes.
+      context: the branch or loop it is in, or None.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_code",
+        "_control_outputs",
+        "_line",
+        "attrs",
+        "context",
+        "control_inputs",
+        "device",
+        "forward",
+        "graph",
+        "index",
+        "inputs",
+        "name",
+        "op_def",
+        "outputs",
+        "type",
+    )
+
+    def __init__(
+        self,
+        graph: Graph,
+        name: str,
+        op_def: OpDef,
+        inputs: tuple[Output, ...],
+        control_inputs: tuple[Node, ...],
+        attrs: dict[str, Any],
+        device: str,
+        code: CodeType | None,
+        line: int,
+    ) -> None:
+        self.graph = graph
+        self.name = name
+        self.op_def = op_def
+        self.type = op_def.name
+        self.inputs = inputs
+        self.control_inputs = control_inputs
+        self.attrs = attrs
+        self.device = device
+        self.outputs: tuple[Output, ...] = ()
+        self.index = -1
+        self.forward: Node | None = None
+        self.context: ControlFlowContext | None = None
+        self._control_outputs: dict[Node, None] | None = None
+        self._code = code
+        self._line = line
+
+    @property
+    def line(self) -> str:
+        """Where the user's program made the node: "file.py:12 in function"."""
+        if self._code is None:
+            return ""
+        return f"{self._code.co_filename}:{self._line} in {self._code.co_qualname}"
+
+    @property
+    def control_outputs(self) -> list[Node]:
+        """The nodes that wait for this one without using its outputs."""
+        return list(self._control_outputs or ())
+
+    @property
+    def consumers(self) -> list[Node]:
+        """The nodes that use an output of this one or wait for it, each once."""
+        found = dict.fromkeys(node for out in self.outputs for node in out.consumers())
+        return list(found | (self._control_outputs or {}))
+
+    @property
+    def colocation(self) -> tuple[str, ...]:
+        """The names of the nodes it must be placed with."""
+        return tuple(_text(c)[len("loc:@") :] for c in self.attrs.get("_class", ()))
+
+    def colocation_groups(self) -> list[bytes]:
+        """TensorFlow's form of the colocation requests: `b"loc:@name"`, at least its own."""
+        groups = [_text(c).encode() for c in self.attrs.get("_class", ())]
+        return groups or [b"loc:@" + self.name.encode()]
+
+    def get_attr(self, name: str) -> Any:
+        """The value of an attribute.
+
+        Raises: NotFoundError: the node has none of that name.
+        """
+        try:
+            value = self.attrs[name]
+        except KeyError:
+            raise errors.InvalidArgumentError(
+                f"{self.type} has no attribute {name!r}; it has {sorted(self.attrs)}",
+                op=self.type,
+                node=self.name,
+            ) from None
+        if name == "_class":
+            return self.colocation_groups()
+        kind = self.op_def.attrs[name].type if name in self.op_def.attrs else ""
+        if kind == "shape":
+            return TensorShape(value)
+        if kind == "string" and isinstance(value, str):
+            return value.encode()
+        return list(value) if isinstance(value, tuple) else value
+
+    @property
+    def node_def(self) -> Any:
+        """The node as a `NodeDef` message."""
+        from weft_graph.messages.graph_def import node_to_def
+
+        return node_to_def(self)
+
+    def values(self) -> tuple[Output, ...]:
+        """The outputs."""
+        return self.outputs
+
+    def run(self, feed_dict: Any = None, session: Any = None) -> None:
+        """Run this node in `session`, or in the default session.
+
+        Raises: FailedPreconditionError: there is no default session.
+        """
+        stacks.session_for(self.graph, session, f"{self.name}.run()").run(self, feed_dict)
+
+    def __repr__(self) -> str:
+        return f"<weft.Operation '{self.name}' type={self.type}>"
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+class Output(Operators):
+    """One output of a node: a symbolic tensor.
+
+    Attributes:
+      node: the node that produces it; also `op`.
+      index: which of the node's outputs; also `value_index`.
+      dtype: element type; a reference type for the outputs of mutable variables.
+      dims: static shape as a tuple with None for unknown sizes, or None for unknown rank.
+    """
+
+    __slots__ = ("__weakref__", "_uses", "dims", "dtype", "index", "node")
+
+    def __init__(self, node: Node, index: int, dtype: DType, dims: Dims) -> None:
+        self.node = node
+        self.index = index
+        self.dtype = dtype
+        self.dims = dims
+        self._uses: dict[Node, int] | None = None
+
+    @property
+    def op(self) -> Node:
+        """The node that produces it."""
+        return self.node
+
+    @property
+    def value_index(self) -> int:
+        """Which of the node's outputs it is."""
+        return self.index
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self.node.graph
+
+    @property
+    def name(self) -> str:
+        """`node:port`."""
+        return f"{self.node.name}:{self.index}"
+
+    @property
+    def device(self) -> str:
+        """The device requested for its node."""
+        return self.node.device
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape."""
+        return TensorShape(self.dims)
+
+    def get_shape(self) -> TensorShape:
+        """The static shape."""
+        return TensorShape(self.dims)
+
+    def set_shape(self, shape: Any) -> None:
+        """Refine the static shape with what the program knows better.
+
+        Raises: InvalidArgumentError: `shape` contradicts what is known.
+        """
+        self.dims = merge_dims(self.dims, as_dims(shape))
+
+    def consumers(self) -> list[Node]:
+        """The nodes that take it as an input, each once."""
+        return list(self._uses or ())
+
+    def eval(self, feed_dict: Any = None, session: Any = None) -> Any:
+        """Its value in `session`, or in the default session.
+
+        Raises: FailedPreconditionError: there is no default session.
+        """
+        return stacks.session_for(self.graph, session, f"{self.name}.eval()").run(self, feed_dict)
+
+    def _add_use(self, node: Node) -> None:
+        uses = self._uses
+        if uses is None:
+            self._uses = {node: 1}
+        else:
+            uses[node] = uses.get(node, 0) + 1
+
+    def _drop_use(self, node: Node) -> None:
+        assert self._uses is not None
+        count = self._uses[node] - 1
+        if count:
+            self._uses[node] = count
+        else:
+            del self._uses[node]
+
+    def __iter__(self) -> Iterator[Output]:
+        if not self.dims or self.dims[0] is None:
+            raise errors.InvalidTypeError(
+                f"{self!r} cannot be iterated: its first size is not known statically; "
+                "use a loop in the graph, or unstack with an explicit number"
+            )
+        return (self[i] for i in range(self.dims[0]))
+
+    def __len__(self) -> int:
+        if not self.dims or self.dims[0] is None:
+            raise errors.InvalidTypeError(f"len() of {self!r}, whose first size is not known")
+        return self.dims[0]
+
+    def __bool__(self) -> bool:
+        raise errors.InvalidTypeError(
+            f"{self!r} has no truth value while the graph is built; "
+            "use cond, where or logical_and to choose in the graph"
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise errors.InvalidTypeError(
+            f"{self!r} has no value while the graph is built; fetch it with Session.run"
+        )
+
+    def __repr__(self) -> str:
+        return f"<weft.Tensor '{self.name}' shape={format_dims(self.dims)} dtype={self.dtype.name}>"
+
+
+def check_same_graph(nodes: Sequence[Output | Node]) -> None:
+    """Raise InvalidArgumentError unless all belong to one graph."""
+    for item in nodes[1:]:
+        if item.graph is not nodes[0].graph:
+            raise errors.InvalidArgumentError(
+                f"{item!r} and {nodes[0]!r} belong to different graphs"
+            )

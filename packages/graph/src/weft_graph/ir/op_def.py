@@ -1,0 +1,333 @@
+"""Declarations of operations: signature, attributes, type and shape rules.
+
+An op is declared once with strings in the notation of TensorFlow's op registry::
+
+    register_op(
+        "MatMul",
+        inputs=("a: T", "b: T"),
+        outputs=("product: T",),
+        attrs={"transpose_a": "bool = false", "T": "{float32, float64}"},
+        shape=_matmul_shape,
+    )
+
+The strings are parsed when the op is first used, since importing weft must cost next to nothing.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_graph.ir.registry import Registry
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, as_dims
+
+if TYPE_CHECKING:
+    from weft_graph.ir.node import Output
+
+REQUIRED: Final[Any] = object()
+"""The default of an attribute that must be given or inferred."""
+
+_FLOATING = "float16 bfloat16 float32 float64"
+_REAL = _FLOATING + " int8 int16 int32 int64 uint8 uint16 uint32 uint64"
+TYPE_SETS: Final[Mapping[str, str]] = {
+    "floating": _FLOATING,
+    "complex": "complex64 complex128",
+    "inexact": _FLOATING + " complex64 complex128",
+    "integral": "int8 int16 int32 int64 uint8 uint16 uint32 uint64",
+    "realnumbertype": _REAL,
+    "numbertype": _REAL + " complex64 complex128 qint8 quint8 qint32",
+    "index_type": "int32 int64",
+}
+"""Named sets of element types usable inside the braces of a type attribute."""
+
+
+class NodeSpec:
+    """What type and shape rules see of a node that is being made.
+
+    Attributes:
+      inputs: the inputs in order, list arguments laid flat.
+      attrs: attribute values; element types as DType, shapes as Dims.
+    """
+
+    __slots__ = ("attrs", "inputs")
+
+    def __init__(self, inputs: tuple[Output, ...], attrs: dict[str, Any]) -> None:
+        self.inputs = inputs
+        self.attrs = attrs
+
+
+ShapeRule = Callable[[NodeSpec], Sequence[Dims]]
+
+
+class ArgDef:
+    """One input or output of an op: a tensor, N tensors of one type, or a list of types."""
+
+    __slots__ = ("dtype", "is_ref", "list_attr", "name", "number_attr", "type_attr")
+
+    def __init__(self, text: str, attrs: Mapping[str, AttrDef]) -> None:
+        name, _, rest = text.partition(":")
+        self.name = name.strip()
+        rest = rest.strip()
+        self.number_attr: str | None = None
+        self.list_attr: str | None = None
+        self.type_attr: str | None = None
+        self.dtype: DType | None = None
+        self.is_ref = rest.startswith("Ref(")
+        if self.is_ref:
+            rest = rest[4:-1].strip()
+        if "*" in rest:
+            number, _, rest = rest.partition("*")
+            self.number_attr = number.strip()
+            rest = rest.strip()
+        attr = attrs.get(rest)
+        if attr is None:
+            self.dtype = dtypes.as_dtype(rest)
+        elif attr.type == "list(type)":
+            self.list_attr = rest
+        else:
+            self.type_attr = rest
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the argument is several tensors."""
+        return self.number_attr is not None or self.list_attr is not None
+
+
+_ATTR = re.compile(
+    r"^\s*(?P<type>list\(\w+\)|list\(\{[^}]*\}\)|\w+|\{[^}]*\})\s*"
+    r"(?:>=\s*(?P<minimum>-?\d+))?\s*(?:=\s*(?P<default>.*))?$",
+    re.DOTALL,
+)
+
+
+class AttrDef:
+    """One attribute of an op: its type, allowed values, minimum and default."""
+
+    __slots__ = ("allowed", "default", "minimum", "name", "type")
+
+    def __init__(self, name: str, text: str) -> None:
+        match = _ATTR.match(text)
+        if match is None:
+            raise errors.InvalidArgumentError(f"attribute {name}: cannot parse {text!r}")
+        self.name = name
+        self.type, self.allowed = _parse_type(match["type"])
+        self.minimum = int(match["minimum"]) if match["minimum"] else None
+        default = match["default"]
+        self.default: Any = REQUIRED if default is None else self.check(_parse_value(default))
+
+    def check(self, value: Any) -> Any:
+        """The canonical form of `value`.
+
+        Raises: InvalidArgumentError: wrong type, value not allowed, or below the minimum.
+        """
+        try:
+            value = _CANONICAL[self.type](value)
+        except (TypeError, ValueError) as cause:
+            raise errors.InvalidArgumentError(
+                f"attribute {self.name} must be of type {self.type}, got {value!r}"
+            ) from cause
+        if self.allowed is not None:
+            for item in value if isinstance(value, tuple) else (value,):
+                if item not in self.allowed:
+                    raise self._refused(item)
+        if self.minimum is not None:
+            got = len(value) if isinstance(value, tuple) else value
+            if got < self.minimum:
+                raise errors.InvalidArgumentError(
+                    f"attribute {self.name} must be at least {self.minimum}, got {got}"
+                )
+        return value
+
+    def _refused(self, item: Any) -> errors.InvalidArgumentError:
+        assert self.allowed is not None
+        if isinstance(item, DType):
+            names = ", ".join(sorted(d.name for d in self.allowed))
+            return errors.InvalidTypeError(
+                f"{self.name} must be one of {{{names}}}, got {item.name}"
+            )
+        names = ", ".join(sorted(map(repr, self.allowed)))
+        return errors.InvalidArgumentError(
+            f"attribute {self.name} must be one of {{{names}}}, got {item!r}"
+        )
+
+
+def _parse_type(text: str) -> tuple[str, frozenset[Any] | None]:
+    prefix, suffix = ("list(", ")") if text.startswith("list({") else ("", "")
+    inner = text[len(prefix) : len(text) - len(suffix)]
+    if not inner.startswith("{"):
+        return text, None
+    items = [item.strip() for item in inner[1:-1].split(",") if item.strip()]
+    if items and items[0][0] in "'\"":
+        return f"{prefix}string{suffix}", frozenset(item.strip("'\"") for item in items)
+    names: list[str] = []
+    for item in items:
+        names.extend(TYPE_SETS.get(item, item).split())
+    return f"{prefix}type{suffix}", frozenset(dtypes.as_dtype(name) for name in names)
+
+
+def _parse_value(text: str) -> Any:
+    text = text.strip()
+    if text in ("true", "True"):
+        return True
+    if text in ("false", "False"):
+        return False
+    if text.startswith("["):
+        return tuple(_parse_value(part) for part in text[1:-1].split(",") if part.strip())
+    if text[:1] in ("'", '"'):
+        return text[1:-1]
+    if text.endswith("]"):
+        import numpy as np
+
+        element, _, items = text.partition("[")
+        return np.array(_parse_value(f"[{items}"), dtypes.as_dtype(element).numpy)
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _as_int(value: Any) -> int:
+    if isinstance(value, bool):
+        raise TypeError(value)
+    return operator.index(value)
+
+
+def _as_float(value: Any) -> float:
+    if isinstance(value, str | bytes | bytearray):
+        raise TypeError(value)
+    return float(value)
+
+
+def _as_bool(value: Any) -> bool:
+    import numpy as np
+
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(value)
+    return bool(value)
+
+
+def _as_string(value: Any) -> str | bytes:
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _as_tensor(value: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(value)
+
+
+def _as_func(value: Any) -> Any:
+    return value
+
+
+def _many(one: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
+    def convert(value: Any) -> tuple[Any, ...]:
+        if isinstance(value, str | bytes):
+            raise TypeError(value)
+        return tuple(one(item) for item in value)
+
+    return convert
+
+
+_SCALARS: dict[str, Callable[[Any], Any]] = {
+    "type": dtypes.as_dtype,
+    "int": _as_int,
+    "float": _as_float,
+    "bool": _as_bool,
+    "string": _as_string,
+    "shape": lambda value: None if value == "unknown" else as_dims(value),
+    "tensor": _as_tensor,
+    "func": _as_func,
+}
+_CANONICAL = _SCALARS | {f"list({name})": _many(one) for name, one in _SCALARS.items()}
+
+
+class OpDef:
+    """The declaration of one op type.
+
+    Attributes:
+      name: the op type, TensorFlow's where it has one.
+      inputs, outputs: arguments in order.
+      attrs: attributes by name, in order of declaration.
+      shape_rule: static shapes of the outputs from a NodeSpec.
+      stateful: whether equal nodes may give different results, or have effects.
+      doc: what the op computes.
+    """
+
+    __slots__ = ("attrs", "doc", "inputs", "name", "outputs", "shape_rule", "simple", "stateful")
+
+    def __init__(self, raw: _RawOp) -> None:
+        self.name, inputs, outputs, attrs, self.shape_rule, self.stateful, self.doc = raw
+        self.attrs = {name: AttrDef(name, text) for name, text in attrs.items()}
+        self.inputs = tuple(ArgDef(text, self.attrs) for text in inputs)
+        self.outputs = tuple(ArgDef(text, self.attrs) for text in outputs)
+        self.simple = not any(arg.is_list or arg.is_ref for arg in self.inputs)
+
+    def __repr__(self) -> str:
+        return f"OpDef({self.name})"
+
+
+_RawOp = tuple[
+    str, Sequence[str], Sequence[str], Mapping[str, str], "ShapeRule | None", bool, "str | None"
+]
+
+_raw: Registry[_RawOp] = Registry("op", "weft_graph.ops", "weft_graph.ops")
+_parsed: dict[str, OpDef] = {}
+
+
+def register_op(
+    name: str,
+    inputs: Sequence[str] = (),
+    outputs: Sequence[str] = (),
+    attrs: Mapping[str, str] | None = None,
+    shape: ShapeRule | None = None,
+    *,
+    stateful: bool = False,
+    doc: str | None = None,
+) -> None:
+    """Declare an op type.
+
+    Args:
+      name: CamelCase op type.
+      inputs: "x: T", "x: float32", "ref: Ref(T)", "values: N * T", "args: Tin".
+      outputs: the same notation.
+      attrs: name to type: "type", "{float32, int32}", "{'SAME', 'VALID'}", "int >= 1 = 1",
+        "list(int) = []", "shape", "tensor", "func"; a default after "=", of a tensor as
+        "uint8[255, 0]".
+      shape: rule from a NodeSpec to one Dims per output; None leaves the shapes unknown.
+      stateful: never folded, merged or pruned as equal.
+      doc: what it computes.
+    Raises: AlreadyExistsError: the op type is declared already.
+    """
+    _raw.register(name, (name, inputs, outputs, attrs or {}, shape, stateful, doc))
+
+
+def lookup_op(name: str) -> OpDef:
+    """The declaration of an op type.
+
+    Raises: NotFoundError: neither weft nor an installed package declares it.
+    """
+    op_def = _parsed.get(name)
+    if op_def is None:
+        op_def = _parsed[name] = OpDef(_raw.lookup(name))
+    return op_def
+
+
+def registered_ops() -> list[str]:
+    """The names of all declared op types, sorted."""
+    return _raw.keys()

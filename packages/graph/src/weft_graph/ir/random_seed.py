@@ -1,0 +1,45 @@
+"""Seeds of random ops: TensorFlow's rules from the graph's seed and an op's own."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Final
+
+from weft_graph.ir import stacks
+from weft_tensor import errors
+
+DEFAULT_GRAPH_SEED: Final = 87654321
+_MODULUS: Final = 2**31 - 1
+
+
+def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
+    """The two seeds of an op that is about to be made in the default graph.
+
+    With a graph seed and no op seed, the number of nodes before the op stands for its seed, so
+    that equal programs make equal graphs with equal streams. With an op seed only, the graph seed
+    is a constant. With neither, both are None: the streams differ from session to session.
+
+    Raises: InvalidTypeError: a seed is no integer.
+    """
+    op_seed = _integer(op_seed)
+    graph = stacks.get_default_graph()
+    if graph.seed is not None:
+        first, second = graph.seed, graph.version if op_seed is None else op_seed
+    elif op_seed is not None:
+        first, second = DEFAULT_GRAPH_SEED, op_seed
+    else:
+        return None, None
+    seeds = first % _MODULUS, second % _MODULUS
+    return (0, _MODULUS) if seeds == (0, 0) else seeds
+
+
+def set_random_seed(seed: int) -> None:
+    """Set the seed of the default graph; for the nodes made from now on."""
+    stacks.get_default_graph().seed = _integer(seed)
+
+
+def _integer(seed: Any) -> int | None:
+    try:
+        return None if seed is None else operator.index(seed)
+    except TypeError as cause:
+        raise errors.InvalidTypeError(f"seed must be an integer or None, got {seed!r}") from cause

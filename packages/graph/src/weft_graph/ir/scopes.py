@@ -1,0 +1,209 @@
+"""What applies to nodes while they are made: names, devices, control inputs, colocation."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir.device_spec import DeviceParts, DeviceSpec, parse
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph.control_flow.context import ControlFlowContext
+    from weft_graph.ir.node import Node, Output
+
+_TOP_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")
+_INNER_NAME = re.compile(r"[A-Za-z0-9_.\-/>]*")
+
+
+def check_scope_name(name: str, top: bool) -> None:
+    """Raise InvalidArgumentError unless `name` may name a node or a scope."""
+    if not (_TOP_NAME if top else _INNER_NAME).fullmatch(name):
+        start = "a letter, digit or dot" if top else "a letter, digit, dot or underscore"
+        raise errors.InvalidArgumentError(
+            f"{name!r} is not a valid name: it must start with {start} and go on with letters, "
+            "digits and _ . / > -"
+        )
+
+
+class ControlScope:
+    """One `with control_dependencies` block: its nodes, and the nodes made inside it."""
+
+    __slots__ = ("nodes", "resets", "seen")
+
+    def __init__(self, nodes: Sequence[Node], resets: bool) -> None:
+        self.nodes = tuple(nodes)
+        self.resets = resets
+        self.seen: set[Node] = set()
+
+
+class BuildScopes(threading.local):
+    """The scopes of one graph, for each thread that builds it."""
+
+    def __init__(self) -> None:
+        self.name_prefix = ""
+        self.devices: list[Any] = []
+        self.controls: list[ControlScope] = []
+        self.colocations: list[Node] = []
+        self.attrs: dict[str, Any] = {}
+        self.overrides: dict[str, str] = {}
+        self.container = ""
+        self.context: ControlFlowContext | None = None
+
+    # ---------------------------------------------------------- control inputs
+
+    @contextmanager
+    def control(self, nodes: Iterable[Node] | None) -> Iterator[ControlScope | None]:
+        """Push control inputs, or with None lift those outside."""
+        scope = ControlScope(() if nodes is None else tuple(nodes), resets=nodes is None)
+        before = self.controls
+        self.controls = [] if nodes is None else [*before, scope]
+        try:
+            yield scope
+        finally:
+            self.controls = before
+
+    @contextmanager
+    def lifted(self) -> Iterator[None]:
+        """Leave all branches and loops, with the control inputs that were pushed inside them."""
+        if self.context is None:
+            yield
+            return
+        before = self.context, self.controls
+        self.context, self.controls = None, []
+        try:
+            yield
+        finally:
+            self.context, self.controls = before
+
+    @contextmanager
+    def beside(self, node: Node) -> Iterator[None]:
+        """Go into the branch or the loop that a node is in, out of control inputs."""
+        before = self.context, self.controls
+        self.context, self.controls = node.context, []
+        try:
+            yield
+        finally:
+            self.context, self.controls = before
+
+    def control_inputs(self, inputs: Sequence[Output]) -> tuple[Node, ...]:
+        """The control inputs a node with these inputs needs.
+
+        A scope is left out when an input was made inside it and so waits for it already.
+        """
+        wanted: dict[Node, None] = {}
+        producers = {source.node for source in inputs}
+        for scope in self.controls:
+            if scope.seen.isdisjoint(producers):
+                wanted.update(dict.fromkeys(scope.nodes))
+        return tuple([node for node in wanted if node not in producers])
+
+    def saw(self, node: Node) -> None:
+        """Note a node made inside the current scopes."""
+        for scope in self.controls:
+            scope.seen.add(node)
+
+    # ------------------------------------------------------------------ device
+
+    @contextmanager
+    def device(self, request: Any) -> Iterator[None]:
+        """Push a device request."""
+        if request is not None and not callable(request):
+            request = _parts(request)
+        before = self.devices
+        self.devices = [] if request is None else [*before, request]
+        try:
+            yield
+        finally:
+            self.devices = before
+
+    def device_for(self, node: Node) -> str:
+        """The canonical request for `node`.
+
+        Inner scopes win part by part; a function's answer replaces what is inside it.
+        """
+        parts = parse(node.device)
+        for request in reversed(self.devices):
+            if callable(request):
+                node.device = parts.to_string()
+                parts = _parts(request(node))
+            else:
+                parts = request.merge(parts)
+        return parts.to_string()
+
+    def colocated_device(self, device: str) -> str:
+        """What is requested for a node that is to be with others: as they do, inner ones first."""
+        asked = [other.device for other in reversed(self.colocations) if other.device]
+        return asked[0] if asked else device
+
+    # -------------------------------------------------------------- attributes
+
+    @contextmanager
+    def colocate(self, node: Node | None, ignore_existing: bool) -> Iterator[None]:
+        """Push a colocation request, or lift those outside; device requests are lifted as well."""
+        before, devices = self.colocations, self.devices
+        keep = [] if ignore_existing or node is None else before
+        self.colocations = keep if node is None else [*keep, node]
+        self.devices = []
+        try:
+            yield
+        finally:
+            self.colocations, self.devices = before, devices
+
+    @contextmanager
+    def override_gradients(self, overrides: dict[str, str]) -> Iterator[None]:
+        """Push gradient overrides by op type."""
+        before = self.overrides
+        self.overrides = before | overrides
+        try:
+            yield
+        finally:
+            self.overrides = before
+
+    @contextmanager
+    def in_container(self, name: str) -> Iterator[None]:
+        """Let resources made inside go to a named container."""
+        before = self.container
+        self.container = name
+        try:
+            yield
+        finally:
+            self.container = before
+
+    @contextmanager
+    def with_attrs(self, attrs: dict[str, Any]) -> Iterator[None]:
+        """Push attributes for every node made inside."""
+        before = self.attrs
+        self.attrs = before | attrs
+        try:
+            yield
+        finally:
+            self.attrs = before
+
+    def apply_attrs(self, node: Node) -> None:
+        """Write scope attributes, container, overrides and colocations into a new node."""
+        if self.container and node.attrs.get("container") == "":
+            node.attrs["container"] = self.container
+        if self.attrs:
+            node.attrs.update((k, v) for k, v in self.attrs.items() if k not in node.attrs)
+        override = self.overrides.get(node.type)
+        if override is not None:
+            node.attrs.setdefault("_gradient_op_type", override)
+        if self.colocations:
+            names = dict.fromkeys(
+                name for other in self.colocations for name in (other.colocation or (other.name,))
+            )
+            node.attrs["_class"] = tuple(f"loc:@{name}" for name in sorted(names))
+
+
+def _parts(request: Any) -> DeviceParts:
+    if isinstance(request, DeviceSpec):
+        return request.parts
+    if request is not None and not isinstance(request, str):
+        raise errors.InvalidTypeError(
+            f"a device must be a name, a DeviceSpec or a function, got {request!r}"
+        )
+    return parse(request or "")

@@ -1,0 +1,236 @@
+"""The part of a graph that one signature of Run needs, as a graph of its own."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import lookup_op, register_op
+from weft_graph.ops.control_flow import MERGES, NEXT_ITERATIONS
+from weft_tensor import errors
+
+_log = logging.getLogger("weft.passes")
+
+register_op(
+    "_Arg",
+    outputs=("output: T",),
+    attrs={"T": "type", "index": "int >= 0", "shape": "shape = unknown"},
+    shape=lambda node: [node.attrs["shape"]],
+    stateful=True,
+    doc="The value fed to Run at a position of its signature.",
+)
+
+
+class StepGraph:
+    """A pruned copy that passes may edit, with what goes in and what comes out.
+
+    Attributes:
+      graph: the copy; names, attributes and source lines are those of the original.
+      feeds: the `_Arg` outputs, in the order of the signature's feeds.
+      fetches: the outputs to return, in the order of the signature's fetches.
+      targets: nodes to run for their effects.
+      isolated: fetches that have a node of their own, and what these give the value of.
+      changes: how often each pass changed something, by reason.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        feeds: Sequence[Output],
+        fetches: Sequence[Output],
+        targets: Sequence[Node],
+    ) -> None:
+        self.graph = graph
+        self.feeds = list(feeds)
+        self.targets = list(targets)
+        self.changes: Counter[str] = Counter()
+        self.isolated: dict[Output, Output] = {}
+        self._fetches = list(fetches)
+        self._forward: dict[Output, Output] = {}
+
+    @property
+    def fetches(self) -> list[Output]:
+        """The outputs to return, replacements followed."""
+        return [self.resolve(output) for output in self._fetches]
+
+    def isolate_fetch(self, position: int) -> None:
+        """Let a node of its own give the value of a fetch."""
+        output = self.fetches[position]
+        copy = self.identity(output, f"_fetch{position}_{output.node.name}")
+        self._fetches[position] = copy
+        self.isolated[copy] = output
+
+    def identity(
+        self,
+        value: Output,
+        name: str,
+        device: str = "",
+        controls: Sequence[Node] = (),
+        *,
+        reason: str = "identity",
+    ) -> Output:
+        """A value once more, from a new node on a device, after some others."""
+        dtype = value.dtype.base_dtype
+        made = self.graph.add_node(
+            lookup_op("Identity"),
+            self.graph.unique_name(name),
+            (value,),
+            {"T": dtype},
+            [dtype],
+            [value.dims],
+            value.node._code,
+            value.node._line,
+        )
+        made.device = device
+        if controls:
+            self.graph.set_control_inputs(made, controls, reason=reason)
+        return made.outputs[0]
+
+    def resolve(self, output: Output) -> Output:
+        """What stands for `output` after all replacements."""
+        path: list[Output] = []
+        while output in self._forward:
+            path.append(output)
+            output = self._forward[output]
+        for step in path:
+            self._forward[step] = output
+        return output
+
+    def replace(self, old: Output, new: Output, *, reason: str) -> None:
+        """Let `new` stand for `old` everywhere, fetches included."""
+        self.graph.replace_uses(old, new, reason=reason)
+        self._forward[old] = new
+        self.changes[reason] += 1
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s: %s is now %s", reason, old.name, new.name)
+
+    def drop_unused(self, nodes: Iterable[Node]) -> None:
+        """Remove those of `nodes` that nothing uses any more and that are not targets."""
+        targets = set(self.targets)
+        doomed = [node for node in nodes if node not in targets and not node.consumers]
+        if doomed:
+            self.graph.remove_nodes(doomed, reason="unused")
+
+    def live_nodes(self) -> list[Node]:
+        """The nodes that fetches and targets still need, inputs before users.
+
+        Raises: InvalidArgumentError: they form a cycle.
+        """
+        roots = [output.node for output in self.fetches] + self.targets
+        return ordered(reachable(roots))
+
+
+RunOrder = Callable[[Sequence[Node]], Sequence[Node]]
+"""From live nodes to the order in which they will run."""
+
+
+def place_new_nodes(
+    step: StepGraph, nodes: Sequence[Node], before: Mapping[Node, Sequence[Node]]
+) -> None:
+    """Make an order of nodes that of the step's graph.
+
+    Args:
+      nodes: the live nodes, but for new ones, in the order in which they will run.
+      before: the new nodes that come right before a node.
+    """
+    order: list[Node] = []
+    for node in nodes:
+        order += before.get(node, ())
+        order.append(node)
+    live = set(order)
+    rest = [node for node in step.graph.nodes if node not in live]
+    step.graph.reorder([*rest, *order], reason="run order")
+
+
+def is_back_edge(node: Node, source: Output) -> bool:
+    """Whether an input of a node comes from the iteration before."""
+    return source.node.type in NEXT_ITERATIONS and node.type in MERGES
+
+
+def reachable(
+    roots: Iterable[Node], stop: frozenset[Output] | set[Output] = frozenset()
+) -> set[Node]:
+    """All nodes that `roots` need, themselves included, not looking behind outputs in `stop`.
+
+    Nor is a node of such an output needed by those that only wait for it.
+    """
+    found: set[Node] = set()
+    stopped = {output.node for output in stop}
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        if node in found:
+            continue
+        found.add(node)
+        if stop:
+            stack.extend([source.node for source in node.inputs if source not in stop])
+        else:
+            stack.extend([source.node for source in node.inputs])
+        if node.control_inputs:
+            stack.extend([control for control in node.control_inputs if control not in stopped])
+    return found
+
+
+def ordered(nodes: set[Node], stop: frozenset[Output] | set[Output] = frozenset()) -> list[Node]:
+    """`nodes` with inputs before users, in the order of construction where there is a choice.
+
+    Raises: InvalidArgumentError: they form a cycle; the message names its nodes.
+    """
+    in_order = sorted(nodes, key=lambda node: node.index)
+    for node in in_order:
+        index = node.index
+        for source in node.inputs:
+            if source.node.index >= index and source not in stop and not is_back_edge(node, source):
+                return _topological(in_order, stop)
+        for control in node.control_inputs:
+            if control.index >= index and control in nodes:
+                return _topological(in_order, stop)
+    return in_order
+
+
+def _topological(nodes: list[Node], stop: frozenset[Output] | set[Output]) -> list[Node]:
+    inside = set(nodes)
+    users: dict[Node, list[Node]] = {node: [] for node in nodes}
+    pending: dict[Node, int] = {}
+    for node in nodes:
+        needs = {s.node for s in node.inputs if s not in stop and not is_back_edge(node, s)}
+        needs.update(node.control_inputs)
+        needs &= inside
+        pending[node] = len(needs)
+        for need in needs:
+            users[need].append(node)
+    ready = [node.index for node in nodes if not pending[node]]
+    by_index = {node.index: node for node in nodes}
+    result: list[Node] = []
+    heapq.heapify(ready)
+    while ready:
+        node = by_index[heapq.heappop(ready)]
+        result.append(node)
+        for user in users[node]:
+            pending[user] -= 1
+            if not pending[user]:
+                heapq.heappush(ready, user.index)
+    if len(result) < len(nodes):
+        raise _cycle_error({node for node in nodes if pending[node]})
+    return result
+
+
+def _cycle_error(stuck: set[Node]) -> errors.InvalidArgumentError:
+    node = min(stuck, key=lambda n: n.index)
+    path: dict[Node, None] = {}
+    while node not in path:
+        path[node] = None
+        before = [s.node for s in node.inputs] + list(node.control_inputs)
+        node = next(n for n in before if n in stuck)
+    names = list(path)
+    cycle = [n.name for n in names[names.index(node) :]]
+    return errors.InvalidArgumentError(
+        "the graph has a cycle that no loop ops make: " + " <- ".join([*cycle, cycle[0]]),
+        op=node.type,
+        node=node.name,
+        line=node.line,
+    )

@@ -1,0 +1,102 @@
+"""Regularizers: functions from a variable to a loss, for layers and get_variable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph import nn
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.collections_keys import GraphKeys, add_to_collection, get_collection
+from weft_graph.ir.node import Output
+from weft_graph.nn.scope import scope as _scope
+from weft_graph.ops.reduction import reduce_sum
+from weft_tensor import errors
+
+Regularizer = Callable[[Any], "Output | None"]
+
+
+def _checked(scale: float) -> float:
+    if isinstance(scale, bool | int) or not scale >= 0:
+        raise errors.InvalidArgumentError(f"scale must be a float of at least 0, got {scale!r}")
+    return scale
+
+
+def l1_regularizer(scale: float, scope: str | None = None) -> Regularizer:
+    """scale * sum(abs(w)); nothing for a scale of 0.
+
+    Raises: InvalidArgumentError: the scale is negative, or an integer.
+    """
+    factor = _checked(scale)
+
+    def regularize(weights: Any) -> Output | None:
+        if factor == 0:
+            return None
+        with _scope(scope, "l1_regularizer") as full:
+            return out("Mul", [factor, reduce_sum(out("Abs", [weights]))], name=full)
+
+    return regularize
+
+
+def l2_regularizer(scale: float, scope: str | None = None) -> Regularizer:
+    """scale * sum(w ** 2) / 2; nothing for a scale of 0.
+
+    Raises: InvalidArgumentError: the scale is negative, or an integer.
+    """
+    factor = _checked(scale)
+
+    def regularize(weights: Any) -> Output | None:
+        if factor == 0:
+            return None
+        with _scope(scope, "l2_regularizer") as full:
+            return out("Mul", [factor, nn.l2_loss(weights)], name=full)
+
+    return regularize
+
+
+def l1_l2_regularizer(
+    scale_l1: float = 1.0, scale_l2: float = 1.0, scope: str | None = None
+) -> Regularizer:
+    """The sum of both."""
+    return sum_regularizer(
+        [l1_regularizer(scale_l1), l2_regularizer(scale_l2)], scope or "l1_l2_regularizer"
+    )
+
+
+def sum_regularizer(
+    regularizers: Sequence[Regularizer | None], scope: str | None = None
+) -> Regularizer:
+    """The sum of several; None counts as none."""
+    members = [each for each in regularizers if each is not None]
+
+    def regularize(weights: Any) -> Output | None:
+        with _scope(scope, "sum_regularizer") as full:
+            found = [loss for loss in (each(weights) for each in members) if loss is not None]
+            return out("AddN", [found], name=full) if found else None
+
+    return regularize
+
+
+def apply_regularization(regularizer: Regularizer, weights_list: Any = None) -> Output:
+    """The sum of a regularizer over weights, listed among the regularization losses.
+
+    Args:
+      regularizer: function from a variable to a loss.
+      weights_list: variables; those of GraphKeys.WEIGHTS by default.
+    Returns: rank 0.
+    """
+    weights = get_collection(GraphKeys.WEIGHTS) if weights_list is None else weights_list
+    with _scope(None, "get_regularization_penalty"):
+        found = [loss for loss in map(regularizer, weights) if loss is not None]
+        total = out("AddN", [found]) if found else convert_to_tensor(0.0)
+    add_to_collection(GraphKeys.REGULARIZATION_LOSSES, total)
+    return total
+
+
+__all__ = [
+    "apply_regularization",
+    "l1_l2_regularizer",
+    "l1_regularizer",
+    "l2_regularizer",
+    "sum_regularizer",
+]

@@ -1,0 +1,1 @@
+"""TensorFlow's messages: GraphDef, FunctionDef and their parts, read and written."""

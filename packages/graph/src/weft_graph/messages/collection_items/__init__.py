@@ -1,0 +1,72 @@
+"""How the items of collections become messages in a `MetaGraphDef`, and come back.
+
+The modules beside this one register what weft itself has; those of other packages are found through
+the entry-point group `weft_graph.collections`. Items of collections that nobody registered are
+stored if they have a `to_proto`, and come back as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from weft_graph.ir.registry import Registry
+
+if TYPE_CHECKING:
+    from weft_graph.ir.graph import Graph
+
+
+FromProtos = Callable[[Sequence[Any], "str | None"], Sequence[Any]]
+OfGraph = Callable[["Graph"], Sequence[Any]]
+
+
+class ItemFunctions(NamedTuple):
+    """How the items of one collection are stored: each has a `to_proto(export_scope=None)`.
+
+    Attributes:
+      message: name of what that returns, in `weft_graph.proto`; None leaves the item out.
+      from_protos: `from_protos(messages, import_scope)`: the items; their nodes are in the default
+        graph, under that name scope. None in place of an item leaves the collection without it.
+      of_graph: the items, for what is not in the graph's collection of that name but elsewhere in
+        the graph; None for the collection itself.
+    """
+
+    message: str
+    from_protos: FromProtos
+    of_graph: OfGraph | None = None
+
+
+_registry: Registry[ItemFunctions] = Registry(
+    "collection", "weft_graph.messages.collection_items", "weft_graph.collections"
+)
+
+
+def register_collection(
+    name: str, message: str, from_protos: FromProtos, of_graph: OfGraph | None = None
+) -> None:
+    """Say how the items of a collection are stored; arguments as of `ItemFunctions`.
+
+    Raises: AlreadyExistsError: that was said already.
+    """
+    _registry.register(name, ItemFunctions(message, from_protos, of_graph))
+
+
+def one_by_one(from_proto: Callable[..., Any]) -> FromProtos:
+    """The function of many messages, where each makes an item by itself."""
+
+    def from_protos(messages: Sequence[Any], import_scope: str | None) -> list[Any]:
+        return [from_proto(message, import_scope=import_scope) for message in messages]
+
+    return from_protos
+
+
+def item_functions(name: str) -> ItemFunctions | None:
+    """How the items of a collection are stored, or None."""
+    return _registry.get(name)
+
+
+def computed_collections() -> dict[str, OfGraph]:
+    """The collections whose items are elsewhere in a graph, and what finds them."""
+    names = _registry.keys()
+    found = {name: _registry.lookup(name).of_graph for name in names}
+    return {name: of_graph for name, of_graph in found.items() if of_graph is not None}

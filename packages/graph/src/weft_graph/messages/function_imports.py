@@ -1,0 +1,90 @@
+"""What of an imported graph has to do with functions, in forms that only TensorFlow writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft_graph import proto
+from weft_graph.functions.library import Library, definition_of
+
+_FUNCTIONAL = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"})
+
+
+def prepared(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
+    """The message with all calls, conditionals and loops of functions as nodes that call.
+
+    TensorFlow's older calls have the name of the function as op type.
+
+    Args:
+      library: of the graph that it is for, its own functions included.
+    Returns: `graph_def` itself where nothing is to be done; else a copy.
+    Raises: NotFoundError, InvalidArgumentError: functions are not there, or do not fit.
+    """
+    if not any(node.op in library or node.op in _FUNCTIONAL for node in graph_def.node):
+        return graph_def
+    result = proto.GraphDef()
+    result.CopyFrom(graph_def)
+    for node in result.node:
+        if node.op in _FUNCTIONAL:
+            _lower(node, library)
+        elif node.op in library:
+            _as_call(node, definition_of(library.entry(node.op)).signature)
+    return result
+
+
+def _as_call(node: proto.NodeDef, signature: Any) -> None:
+    name = node.op
+    attrs: Mapping[str, Any] = dict(node.attr)
+    function = node.attr["f"].func
+    function.name = name
+    for key, value in attrs.items():
+        if not key.startswith("_"):
+            function.attr[key].CopyFrom(value)
+            del node.attr[key]
+    inputs = [arg.type for arg in signature.input_arg]
+    _call(node, inputs, [arg.type for arg in signature.output_arg], signature.is_stateful)
+
+
+def _call(node: proto.NodeDef, inputs: list[int], outputs: list[int], stateful: bool) -> None:
+    node.op = "StatefulPartitionedCall" if stateful else "PartitionedCall"
+    for key, types in (("Tin", inputs), ("Tout", outputs)):
+        node.attr[key].list.SetInParent()
+        node.attr[key].list.type.extend(types)
+
+
+def _lower(node: proto.NodeDef, library: Library) -> None:
+    from weft_graph.messages.attr_value import attr_from_proto
+    from weft_graph.messages.function_lowering import lowered
+    from weft_graph.messages.tensor_proto import Budget
+    from weft_tensor import errors
+
+    kinds = {
+        "Tcond": "type",
+        "Tin": "list(type)",
+        "body": "func",
+        "branches": "list(func)",
+        "cond": "func",
+        "else_branch": "func",
+        "parallel_iterations": "int",
+        "then_branch": "func",
+    }
+    needed = {"If": ("Tcond", "then_branch", "else_branch"), "While": ("cond", "body")}
+    try:
+        for key in needed.get(node.op.removeprefix("Stateless"), ("branches",)):
+            if key not in node.attr:
+                raise errors.InvalidArgumentError(f"the attribute {key} is required")
+        attrs = {
+            key: attr_from_proto(node.attr[key], kind, f"attribute {key}", Budget())
+            for key, kind in kinds.items()
+            if key in node.attr
+        }
+        function = lowered(library, node.op, attrs)
+    except errors.OpError as error:
+        raise error.with_context(op=node.op, node=node.name) from error.__cause__
+    for key in [key for key in node.attr if not key.startswith("_")]:
+        del node.attr[key]
+    node.attr["f"].func.name = function.name
+    inputs = [dtype.base_dtype.as_datatype_enum for dtype in function.input_types]
+    outputs = [dtype.as_datatype_enum for dtype in function.output_types]
+    _call(node, inputs, outputs, function.stateful)

@@ -1,0 +1,372 @@
+"""Functions from `FunctionDef` messages, which may come from a stranger: checked whole."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_graph import proto
+from weft_graph.control_flow.records import ContextRecord, restore
+from weft_graph.functions import state
+from weft_graph.functions.body import FunctionGraph
+from weft_graph.functions.function import Function
+from weft_graph.functions.library import GRADIENT
+from weft_graph.functions.ordering import ends_of_effects
+from weft_graph.ir import stacks
+from weft_graph.ir.node import Node, Output
+from weft_graph.messages.attr_value import attr_from_proto, shape_from_proto
+from weft_graph.messages.function_writer import CAPTURED, CONTEXTS, RESULTS, SHAPES, ports
+from weft_graph.messages.tensor_proto import Budget, dtype_from_proto
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims
+
+if TYPE_CHECKING:
+    from weft_graph.functions.library import Library
+
+_OWN: Final = frozenset({RESULTS, CAPTURED, CONTEXTS, GRADIENT})
+_TENSOR = re.compile(r"(?P<node>[^:^]+)(?::(?P<arg>[A-Za-z][A-Za-z0-9_]*):(?P<place>[0-9]{1,9}))?")
+
+
+def function_from_def(definition: proto.FunctionDef, library: Library) -> Function:
+    """The function that a message defines.
+
+    Args:
+      library: of the functions that it may call.
+    Raises:
+      NotFoundError: op types are not declared.
+      InvalidArgumentError: anything else is wrong; the message names the function and the node.
+    """
+    name = definition.signature.name
+    try:
+        return _Reader(definition, library).read()
+    except errors.OpError as error:
+        twin = error.copy()
+        twin.message = f"the function {name!r}: {error.message}"
+        twin.args = (twin.message,)
+        raise twin from error.__cause__
+
+
+class _Reader:
+    def __init__(self, definition: proto.FunctionDef, library: Library) -> None:
+        self._definition = definition
+        self._library = library
+        self._graph = FunctionGraph(definition.signature.name, None)
+        self._graph.functions = library
+        self._budget = Budget()
+        self._arguments: dict[str, Output] = {}
+        self._ports: dict[str, dict[tuple[str, int], int]] = {}
+        self._nodes: dict[str, Node] = {}
+
+    def read(self) -> Function:
+        """The function."""
+        definition, graph = self._definition, self._graph
+        self._check_signature()
+        attrs = self._attrs()
+        with stacks.building_body(graph):
+            self._add_arguments()
+            self._add_nodes()
+            self._add_contexts(attrs.get(CONTEXTS, ""))
+            effects = self._effects()
+            self._graph.learn_handles()
+        outputs = [self._output(arg) for arg in definition.signature.output_arg]
+        inputs = list(self._arguments.values())
+        captured = attrs.get(CAPTURED, 0)
+        results = attrs.get(RESULTS, len(outputs))
+        for what, number, most in (
+            (CAPTURED, captured, len(inputs)),
+            (RESULTS, results, len(outputs)),
+        ):
+            if not isinstance(number, int) or not 0 <= number <= most:
+                raise errors.InvalidArgumentError(f"{what} must be 0 to {most}, got {number!r}")
+        made = Function(
+            definition.signature.name,
+            graph,
+            inputs,
+            outputs,
+            effects,
+            results=results,
+            captured=None if captured else (),
+            captured_count=captured,
+            input_names=list(self._arguments),
+            output_names=[arg.name for arg in definition.signature.output_arg],
+            attrs={key: value for key, value in attrs.items() if key not in _OWN},
+            gradient_name=attrs.get(GRADIENT),
+        )
+        made.__dict__["definition"] = definition
+        return made
+
+    # ------------------------------------------------------------------ signature
+
+    def _check_signature(self) -> None:
+        signature = self._definition.signature
+        for arg in (*signature.input_arg, *signature.output_arg):
+            if arg.type_attr or arg.number_attr or arg.type_list_attr:
+                raise errors.UnimplementedError(
+                    f"the type of {arg.name!r} depends on attributes of the call"
+                )
+        for what, args in (("inputs", signature.input_arg), ("outputs", signature.output_arg)):
+            names = [arg.name for arg in args]
+            if len(set(names)) != len(names):
+                raise errors.InvalidArgumentError(f"two of its {what} have one name: {names}")
+        wanted, given = {arg.name for arg in signature.output_arg}, set(self._definition.ret)
+        if wanted != given:
+            raise errors.InvalidArgumentError(
+                f"its outputs are {sorted(wanted)}, but values are given for {sorted(given)}"
+            )
+        controls, effects = set(signature.control_output), set(self._definition.control_ret)
+        if controls != effects:
+            raise errors.InvalidArgumentError(
+                f"its control outputs are {sorted(controls)}, but nodes are given for "
+                f"{sorted(effects)}"
+            )
+
+    def _attrs(self) -> dict[str, Any]:
+        kinds = {RESULTS: "int", CAPTURED: "int", CONTEXTS: "string", GRADIENT: "string"}
+        return {
+            key: attr_from_proto(value, kinds.get(key), f"attribute {key}", self._budget)
+            for key, value in sorted(self._definition.attr.items())
+        }
+
+    def _add_arguments(self) -> None:
+        from weft_graph.ir.checks import check_name
+
+        taken = {node.name for node in self._definition.node_def}
+        for i, arg in enumerate(self._definition.signature.input_arg):
+            check_name(arg.name)
+            if arg.name in taken:
+                raise errors.InvalidArgumentError(f"the input {arg.name!r} has the name of a node")
+            where = f"input {arg.name!r}"
+            dtype = dtype_from_proto(arg.type, where)
+            attrs: dict[str, Any] = {"dtype": dtype, "shape": self._argument_dims(i, where)}
+            op = "Placeholder"
+            handles = list(arg.handle_data)
+            if dtype is dtypes.resource and len(handles) == 1:
+                op = "VarHandleOp"
+                attrs = {
+                    "dtype": dtype_from_proto(handles[0].dtype, where),
+                    "shape": shape_from_proto(handles[0].shape, where),
+                    "shared_name": arg.name,
+                }
+            elif arg.is_ref:
+                op, attrs["shared_name"] = "VariableV2", arg.name
+                if handles:
+                    attrs["shape"] = shape_from_proto(handles[0].shape, where)
+            output = self._graph._argument(op, attrs, arg.name, attrs["shape"])
+            if op == "VarHandleOp":
+                output.dims = ()
+            self._arguments[arg.name] = output
+
+    def _argument_dims(self, position: int, where: str) -> Dims:
+        if position not in self._definition.arg_attr:
+            return None
+        found = self._definition.arg_attr[position].attr
+        if SHAPES not in found or not found[SHAPES].list.shape:
+            return None
+        return shape_from_proto(found[SHAPES].list.shape[0], where)
+
+    # ------------------------------------------------------------------ nodes
+
+    def _add_nodes(self) -> None:
+        from weft_graph.messages.function_imports import prepared
+        from weft_graph.messages.import_graph_def import add_all, refuse_unknown_ops
+
+        message = proto.GraphDef()
+        message.node.extend(self._definition.node_def)
+        self._check_nodes(message)
+        message = prepared(message, self._library)
+        refuse_unknown_ops(message, self._library)
+        self._ports = {
+            node.name: {port: i for i, port in enumerate(self._ports_of(node))}
+            for node in message.node
+        }
+        values: dict[str, Any] = {}
+        for name, output in self._arguments.items():
+            values[f"{name}:0"] = output
+            values[f"^{name}"] = output.node
+        for node in message.node:
+            inputs = [self._plain(text, node.name) for text in node.input]
+            del node.input[:]
+            node.input.extend(inputs)
+            self._part_from_arguments(node)
+        self._nodes = add_all(self._graph, message, values)
+
+    def _check_nodes(self, message: proto.GraphDef) -> None:
+        """Refuse names before they are looked up."""
+        from weft_graph.ir.checks import check_name
+
+        taken: set[str] = set()
+        for node in message.node:
+            check_name(node.name)
+            if node.name in taken:
+                raise errors.InvalidArgumentError(
+                    f"the name {node.name!r} is not unique", op=node.op, node=node.name
+                )
+            taken.add(node.name)
+
+    def _part_from_arguments(self, node: proto.NodeDef) -> None:
+        """Drop requests to be placed with arguments, which are nowhere by themselves."""
+        if "_class" not in node.attr:
+            return
+        groups = [
+            group
+            for group in node.attr["_class"].list.s
+            if group.decode(errors="replace").removeprefix("loc:@") not in self._arguments
+        ]
+        del node.attr["_class"]
+        if groups:
+            node.attr["_class"].list.s.extend(groups)
+
+    def _ports_of(self, node: proto.NodeDef) -> list[tuple[str, int]]:
+        """The outputs of a node as functions name them."""
+        from weft_graph.ir.checks import MAX_OUTPUTS
+        from weft_graph.ir.op_def import REQUIRED, lookup_op
+
+        try:
+            op_def = lookup_op(node.op)
+        except errors.NotFoundError:
+            return []
+        attrs: dict[str, Any] = {}
+        for arg in op_def.outputs:
+            for key in (arg.number_attr, arg.list_attr):
+                if key is None:
+                    continue
+                attr = op_def.attrs[key]
+                where = f"attribute {key} of {node.name}"
+                if key in node.attr:
+                    value = attr_from_proto(node.attr[key], attr.type, where, self._budget)
+                else:
+                    value = () if attr.default is REQUIRED else attr.default
+                if isinstance(value, int) and not 0 <= value <= MAX_OUTPUTS:
+                    raise errors.InvalidArgumentError(f"{where} asks for {value} outputs")
+                attrs[key] = value
+        if any(
+            arg.number_attr is not None and not attrs[arg.number_attr] for arg in op_def.outputs
+        ):
+            attrs = {key: value or 0 for key, value in attrs.items()}
+        return ports(op_def, attrs)
+
+    def _plain(self, text: str, user: str) -> str:
+        """An input as graphs name it: node:port."""
+        if text.startswith("^"):
+            if text[1:] not in self._ports and text[1:] not in self._arguments:
+                raise _dangling(text, user)
+            return text
+        match = _TENSOR.fullmatch(text)
+        name = match["node"] if match is not None else ""
+        if match is not None and name in self._arguments and match["place"] in (None, "0"):
+            return f"{name}:0"
+        known = self._ports.get(name)
+        if match is None or known is None:
+            raise _dangling(text, user)
+        if match["arg"] is None:
+            if len(known) != 1:
+                raise _dangling(text, user)
+            return f"{name}:0"
+        port = known.get((match["arg"], int(match["place"])))
+        if port is None:
+            raise _dangling(text, user)
+        return f"{name}:{port}"
+
+    def _output(self, arg: Any) -> Output:
+        """The value of a result."""
+        text = self._plain(self._definition.ret[arg.name], f"output {arg.name}")
+        name, _, port = text.rpartition(":")
+        found = self._arguments.get(name)
+        if found is None:
+            found = self._nodes[name].outputs[int(port)]
+        if found.dtype.base_dtype is not dtype_from_proto(arg.type, f"output {arg.name!r}"):
+            raise errors.InvalidTypeError(
+                f"its output {arg.name!r} is declared with another type than {found!r} has"
+            )
+        return found
+
+    def _effects(self) -> list[Node]:
+        """What every call runs. TensorFlow lists what only looks at state, too."""
+        given = [self._node(name) for name in self._definition.control_ret.values()]
+        if not given:
+            return ends_of_effects(self._graph)
+        effects = state.Effects()
+        return list(dict.fromkeys([node for node in given if effects.reach(node)]))
+
+    def _node(self, name: str) -> Node:
+        found = self._nodes.get(name)
+        if found is None:
+            raise errors.InvalidArgumentError(f"its control output {name!r} is no node")
+        return found
+
+    # ------------------------------------------------------------------ contexts
+
+    def _add_contexts(self, text: Any) -> None:
+        if not text:
+            return
+        try:
+            rows = json.loads(text)
+        except (ValueError, RecursionError) as cause:
+            raise errors.InvalidArgumentError(f"{CONTEXTS} is damaged: {cause}") from cause
+        if not isinstance(rows, list):
+            raise errors.InvalidArgumentError(f"{CONTEXTS} must be a list, got {rows!r}")
+        records = [self._record(row) for row in rows]
+        nodes = self._graph.nodes
+        restore(self._graph, records, nodes.__getitem__)
+
+    def _record(self, row: Any) -> ContextRecord:
+        def place(name: Any) -> int:
+            if name == "":
+                return -1
+            found = self._nodes.get(name) if isinstance(name, str) else None
+            if found is None and isinstance(name, str) and name in self._arguments:
+                found = self._arguments[name].node
+            if found is None:
+                raise errors.InvalidArgumentError(f"{CONTEXTS} names {name!r}, which is no node")
+            return found.index
+
+        def port(key: str) -> tuple[int, int]:
+            value = _field(row, key, list)
+            if len(value) != 2 or type(value[1]) is not int:
+                raise errors.InvalidArgumentError(f"{CONTEXTS}: {key} must be a tensor")
+            return place(value[0]), value[1]
+
+        return ContextRecord(
+            _field(row, "name", str),
+            _field(row, "kind", int),
+            outer=_field(row, "outer", str),
+            forward=_field(row, "forward", str),
+            partner=_field(row, "partner", str),
+            pivot=place(_field(row, "pivot", str)),
+            pred=port("pred"),
+            maximum=port("maximum"),
+            parallel_iterations=_field(row, "parallel_iterations", int),
+            back_prop=_field(row, "back_prop", bool),
+            swap_memory=_field(row, "swap_memory", bool),
+            variables=_places(_field(row, "variables", list), place),
+            members=_places(_field(row, "members", list), place),
+        )
+
+
+def _places(names: Sequence[Any], place: Any) -> list[int]:
+    found = [place(name) for name in names]
+    if -1 in found:
+        raise errors.InvalidArgumentError(f"{CONTEXTS} names no node where it must")
+    return found
+
+
+def _field(row: Any, key: str, kind: type) -> Any:
+    value = row.get(key) if isinstance(row, dict) else None
+    if type(value) is not kind:
+        raise errors.InvalidArgumentError(
+            f"{CONTEXTS}: {key} must be of type {kind.__name__}, got {value!r}"
+        )
+    return value
+
+
+def _dangling(text: str, user: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        f"{user!r} takes {text!r}, which is neither an input nor a result of a node", node=user
+    )
+
+
+def names_of(functions: Iterable[Any]) -> set[str]:
+    """The names of functions."""
+    return {function.signature.name for function in functions}

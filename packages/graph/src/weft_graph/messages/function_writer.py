@@ -1,0 +1,220 @@
+"""Functions as `FunctionDef` messages."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_graph import proto
+from weft_graph.control_flow.records import records_of
+from weft_graph.functions.body import is_variable
+from weft_graph.functions.library import GRADIENT
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import OpDef
+from weft_graph.messages.attr_value import attr_to_proto, kind_of, shape_to_proto
+from weft_graph.messages.graph_def import fill_node_def
+
+if TYPE_CHECKING:
+    from weft_graph.functions.function import Function
+
+RESULTS: Final = "_results"
+"""Attribute: how many of the outputs are the program's; what gradients need comes behind them."""
+
+CAPTURED: Final = "_captured"
+"""Attribute: how many of the last inputs stand for values that were captured."""
+
+CONTEXTS: Final = "_control_flow"
+"""Attribute: the branches and loops, as JSON; readers that do not know it lose only gradients."""
+
+SHAPES: Final = "_output_shapes"
+
+
+def function_to_def(function: Function) -> proto.FunctionDef:
+    """The `FunctionDef` of a function.
+
+    Raises: InvalidArgumentError: a node has no form in a message.
+    """
+    return _Writer(function).write()
+
+
+def ports(op_def: OpDef, attrs: dict[str, Any]) -> list[tuple[str, int]]:
+    """For each output of a node, the name of its argument and its place there."""
+    found: list[tuple[str, int]] = []
+    for arg in op_def.outputs:
+        if arg.list_attr is not None:
+            count = len(attrs[arg.list_attr])
+        else:
+            count = 1 if arg.number_attr is None else attrs[arg.number_attr]
+        found += [(arg.name, i) for i in range(count)]
+    return found
+
+
+class _Writer:
+    def __init__(self, function: Function) -> None:
+        self._function = function
+        self._message = proto.FunctionDef()
+        self._nodes = self._needed()
+        self._taken = {node.name for node in self._nodes}
+        self._names: dict[Output, str] = {}
+        self._ports: dict[Node, list[tuple[str, int]]] = {}
+        self._results = {output.node for output in function.outputs}
+
+    def _needed(self) -> list[Node]:
+        """The nodes to write; all parts of loops and branches that any of them is in."""
+        function = self._function
+        found = dict.fromkeys(function.nodes)
+        if any(node.context is not None for node in found):
+            arguments = {output.node for output in function.inputs}
+            found.update(
+                (node, None)
+                for node in function.graph.nodes
+                if node.context is not None and node not in arguments
+            )
+            pending = list(found)
+            while pending:
+                node = pending.pop()
+                for before in (*[s.node for s in node.inputs], *node.control_inputs):
+                    if before not in found and before not in arguments:
+                        found[before] = None
+                        pending.append(before)
+        return sorted(found, key=lambda node: node.index)
+
+    def write(self) -> proto.FunctionDef:
+        """The message."""
+        function, message = self._function, self._message
+        message.signature.name = function.name
+        message.signature.is_stateful = function.stateful
+        self._add_inputs()
+        for node in self._nodes:
+            self._add_node(node)
+        self._add_outputs()
+        self._add_attrs()
+        return message
+
+    # ------------------------------------------------------------------ signature
+
+    def _add_inputs(self) -> None:
+        function, signature = self._function, self._message.signature
+        for i, output in enumerate(function.inputs):
+            name = self._argument_name(function.input_names[i], f"arg_{i}")
+            self._names[output] = name
+            arg = signature.input_arg.add(name=name)
+            arg.type = output.dtype.base_dtype.as_datatype_enum
+            arg.is_ref = output.dtype.is_ref
+            if is_variable(output):
+                attrs = output.node.attrs
+                shape = shape_to_proto(attrs["shape"])
+                arg.handle_data.add(dtype=attrs["dtype"].as_datatype_enum, shape=shape)
+            else:
+                shapes = self._message.arg_attr[i].attr[SHAPES].list.shape
+                shapes.append(shape_to_proto(output.dims))
+
+    def _add_outputs(self) -> None:
+        function, message = self._function, self._message
+        taken: set[str] = set()
+        for i, output in enumerate(function.outputs):
+            given = function.output_names[i] if i < len(function.output_names) else ""
+            name = _unused(given or _plain(output.node.name) or "output", taken)
+            arg = message.signature.output_arg.add(name=name)
+            arg.type = output.dtype.base_dtype.as_datatype_enum
+            message.ret[name] = self._tensor(output)
+        taken = set()
+        for node in function.effects:
+            name = _unused(_plain(node.name) or "effect", taken)
+            message.signature.control_output.append(name)
+            message.control_ret[name] = node.name
+
+    def _argument_name(self, wanted: str, otherwise: str) -> str:
+        return _unused(_plain(wanted) or otherwise, self._taken)
+
+    # ------------------------------------------------------------------ nodes
+
+    def _add_node(self, node: Node) -> None:
+        message = self._message.node_def.add()
+        fill_node_def(message, node, add_shapes=node in self._results)
+        del message.input[:]
+        message.input.extend([self._tensor(source) for source in node.inputs])
+        message.input.extend([f"^{control.name}" for control in node.control_inputs])
+
+    def _tensor(self, output: Output) -> str:
+        """An output in the notation of functions: an argument, or node:result:place."""
+        name = self._names.get(output)
+        if name is None:
+            node = output.node
+            named = self._ports.get(node)
+            if named is None:
+                named = self._ports[node] = ports(node.op_def, node.attrs)
+            arg, place = named[output.index]
+            name = self._names[output] = f"{node.name}:{arg}:{place}"
+        return name
+
+    # ------------------------------------------------------------------ attributes
+
+    def _add_attrs(self) -> None:
+        function, message = self._function, self._message
+        attrs: dict[str, Any] = dict(function.attrs)
+        if function.results != len(function.outputs):
+            attrs[RESULTS] = function.results
+        if function.captured_count:
+            attrs[CAPTURED] = function.captured_count
+        if function.gradient_name is not None:
+            attrs[GRADIENT] = function.gradient_name
+        contexts = self._contexts()
+        if contexts:
+            attrs[CONTEXTS] = contexts
+        for key, value in attrs.items():
+            message.attr[key].CopyFrom(attr_to_proto(value, kind_of(value), attrs))
+
+    def _contexts(self) -> str:
+        graph = self._function.graph
+        records = records_of(graph, self._nodes)
+        if not records:
+            return ""
+
+        def node(place: int) -> str:
+            return graph.nodes[place].name if place >= 0 else ""
+
+        rows = [
+            {
+                "name": record.name,
+                "kind": record.kind,
+                "outer": record.outer,
+                "forward": record.forward,
+                "partner": record.partner,
+                "pivot": node(record.pivot),
+                "pred": [node(record.pred[0]), record.pred[1]],
+                "maximum": [node(record.maximum[0]), record.maximum[1]],
+                "parallel_iterations": record.parallel_iterations,
+                "back_prop": record.back_prop,
+                "swap_memory": record.swap_memory,
+                "variables": [node(place) for place in record.variables],
+                "members": [node(place) for place in record.members],
+            }
+            for record in records
+        ]
+        self._refer_to_arguments(rows)
+        return json.dumps(rows, separators=(",", ":"), sort_keys=True)
+
+    def _refer_to_arguments(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Let predicates and limits that are arguments have the names these have here."""
+        names = {output.node.name: self._names[output] for output in self._function.inputs}
+        for row in rows:
+            for key in ("pred", "maximum"):
+                row[key][0] = names.get(row[key][0], row[key][0])
+
+
+def _plain(name: str) -> str:
+    """A name as arguments of ops have: small letters, digits and underscores."""
+    text = re.sub(r"[^a-z0-9_]", "_", name.rpartition("/")[2].lower()).strip("_")
+    return f"n{text}" if text[:1].isdigit() else text
+
+
+def _unused(wanted: str, taken: set[str]) -> str:
+    name, number = wanted, 0
+    while name in taken:
+        number += 1
+        name = f"{wanted}_{number}"
+    taken.add(name)
+    return name

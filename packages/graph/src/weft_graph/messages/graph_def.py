@@ -1,0 +1,84 @@
+"""Graphs and nodes as `GraphDef` and `NodeDef` messages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_graph import proto
+from weft_graph.functions.library import definition_of, gradient_name
+from weft_graph.messages.attr_value import attr_to_proto, declared_kind, shape_to_proto
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph.ir.graph import Graph
+    from weft_graph.ir.node import Node
+
+GRAPH_DEF_VERSION: Final = 134
+"""The version of the GraphDef format that is written: that of TensorFlow 1.15."""
+
+GRAPH_DEF_VERSION_MIN_CONSUMER: Final = 0
+"""The oldest reader that understands what is written."""
+
+GRAPH_DEF_VERSION_MIN_PRODUCER: Final = 0
+"""The oldest writer whose graphs are understood."""
+
+SHAPES_ATTR: Final = "_output_shapes"
+
+
+def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) -> proto.GraphDef:
+    """The graph as a `GraphDef`.
+
+    Args:
+      from_version: only the nodes after the first `from_version`.
+      add_shapes: note the static shapes of outputs in the attribute `_output_shapes`.
+    Raises: InvalidArgumentError: the message would take 2 GiB or more.
+    """
+    message = proto.GraphDef(versions=proto.VersionDef(producer=GRAPH_DEF_VERSION))
+    size = 0
+    for node in graph.nodes[from_version:]:
+        node_def = message.node.add()
+        fill_node_def(node_def, node, add_shapes)
+        size += node_def.ByteSize()
+        if size >= 2**31:
+            raise errors.InvalidArgumentError(
+                "the graph does not fit into a GraphDef (2 GiB at most); "
+                "weft_graph.serialize.write_graph has no such limit",
+                op=node.type,
+                node=node.name,
+            )
+    for name, function in graph.functions.items():
+        definition = definition_of(function)
+        message.library.function.append(definition)
+        gradient = gradient_name(definition)
+        if gradient:
+            message.library.gradient.add(function_name=name, gradient_func=gradient)
+    return message
+
+
+def node_to_def(node: Node, add_shapes: bool = False) -> proto.NodeDef:
+    """The node as a `NodeDef`."""
+    message = proto.NodeDef()
+    fill_node_def(message, node, add_shapes)
+    return message
+
+
+def fill_node_def(message: proto.NodeDef, node: Node, add_shapes: bool) -> None:
+    """Write `node` into an empty `NodeDef`."""
+    message.name = node.name
+    message.op = node.type
+    message.device = node.device
+    message.input.extend(
+        [s.node.name if s.index == 0 else f"{s.node.name}:{s.index}" for s in node.inputs]
+    )
+    message.input.extend([f"^{control.name}" for control in node.control_inputs])
+    for name, value in node.attrs.items():
+        try:
+            kind = declared_kind(node.op_def, name, value)
+            message.attr[name].CopyFrom(attr_to_proto(value, kind, node.attrs))
+        except (errors.OpError, TypeError, ValueError) as cause:
+            raise errors.InvalidArgumentError(
+                f"attribute {name} has no form in a NodeDef: {cause}", op=node.type, node=node.name
+            ) from cause
+    if add_shapes and node.outputs:
+        shapes: Any = message.attr[SHAPES_ATTR].list.shape
+        shapes.extend([shape_to_proto(output.dims) for output in node.outputs])

@@ -1,0 +1,271 @@
+"""`TensorProto` to and from NumPy arrays."""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph import proto
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import as_dims, format_dims
+
+MAX_BYTES: Final = 2**31 - 1
+"""A protobuf message must stay below 2 GiB, and so must what one may expand to."""
+
+_MAX_RANK = 64  # NumPy's
+
+_LITTLE_ENDIAN = sys.byteorder == "little"
+
+_VALUE_FIELD: Final[dict[DType, str]] = {
+    dtypes.float32: "float_val",
+    dtypes.float64: "double_val",
+    dtypes.int32: "int_val",
+    dtypes.int16: "int_val",
+    dtypes.int8: "int_val",
+    dtypes.uint16: "int_val",
+    dtypes.uint8: "int_val",
+    dtypes.qint32: "int_val",
+    dtypes.qint16: "int_val",
+    dtypes.qint8: "int_val",
+    dtypes.quint16: "int_val",
+    dtypes.quint8: "int_val",
+    dtypes.int64: "int64_val",
+    dtypes.uint32: "uint32_val",
+    dtypes.uint64: "uint64_val",
+    dtypes.bool_: "bool_val",
+    dtypes.string: "string_val",
+    dtypes.complex64: "scomplex_val",
+    dtypes.complex128: "dcomplex_val",
+    dtypes.float16: "half_val",
+    dtypes.bfloat16: "half_val",
+}
+
+
+class Budget:
+    """How many bytes may still be made out of nothing: repeated values take no room in a file."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int = MAX_BYTES) -> None:
+        self.left = left
+
+    def take(self, count: int, where: str) -> None:
+        """Use `count` bytes.
+
+        Raises: InvalidArgumentError: so many are not left.
+        """
+        if count > self.left:
+            raise errors.InvalidArgumentError(
+                f"{where} would expand to {count} bytes; {self.left} are left of what repeated "
+                "values may expand to"
+            )
+        self.left -= count
+
+
+def make_tensor_proto(
+    values: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    verify_shape: bool = False,
+    allow_broadcast: bool = False,
+) -> proto.TensorProto:
+    """A `TensorProto` of `values`.
+
+    Args:
+      values: number, string, nested list, array or TensorProto (returned as it is).
+      dtype: element type; that of the values by default.
+      shape: with fewer values than elements the last value is repeated.
+      verify_shape: require `values` to have `shape` already.
+      allow_broadcast: accepted for TensorFlow's sake; the last value is repeated in any case.
+    Raises:
+      InvalidTypeError: the values do not fit `dtype`.
+      InvalidArgumentError: they do not fit `shape`, or take 2 GiB or more.
+    """
+    if isinstance(values, proto.TensorProto):
+        return values
+    from weft_graph.ir.constants import to_array
+
+    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    array = to_array(values, wanted)
+    element = wanted or dtypes.from_numpy(array.dtype)
+    dims = array.shape if shape is None else _full_shape(shape)
+    if dims != array.shape:
+        full = to_array(np.empty(array.shape, np.uint8), None, dims, verify_shape)
+        if full.size > array.size:
+            message = proto.TensorProto(dtype=element.as_datatype_enum)
+            _fill_shape(message.tensor_shape, dims)
+            _fill_values(message, array, element)
+            return message
+    return array_to_proto(array.reshape(dims), element)
+
+
+def array_to_proto(array: np.ndarray, dtype: DType) -> proto.TensorProto:
+    """A `TensorProto` of `array`, whose elements are of `dtype`.
+
+    Raises: InvalidArgumentError: it takes 2 GiB or more, or the elements have no such form.
+    """
+    message = proto.TensorProto(dtype=dtype.as_datatype_enum)
+    _fill_shape(message.tensor_shape, array.shape)
+    if array.nbytes > MAX_BYTES:
+        raise errors.InvalidArgumentError(
+            f"a tensor of {array.nbytes} bytes does not fit into a TensorProto (2 GiB at most)"
+        )
+    if array.size > 1 and dtype is not dtypes.string and dtype in _VALUE_FIELD:
+        message.tensor_content = little_endian(array).tobytes()
+    else:
+        _fill_values(message, array, dtype)
+    return message
+
+
+def make_ndarray(tensor: proto.TensorProto) -> np.ndarray:
+    """The array of a `TensorProto`: a new one, that the caller may write to.
+
+    Raises:
+      InvalidTypeError: its element type has no arrays (resource, variant), or is unknown.
+      InvalidArgumentError: the values do not fit the shape.
+    """
+    array = array_from_proto(tensor, "the tensor", Budget())
+    return array if array.flags.writeable else array.copy()
+
+
+def dtype_from_proto(number: int, where: str) -> DType:
+    """The element type of a number of the enum `DataType`.
+
+    Raises: InvalidTypeError: weft has no such type.
+    """
+    try:
+        return DType(number)
+    except errors.InvalidTypeError:
+        known = proto.DataType.DESCRIPTOR.values_by_number.get(number)
+        name = known.name if known is not None else str(number)
+        raise errors.InvalidTypeError(f"{where}: the element type {name} is not known") from None
+
+
+def array_from_proto(tensor: proto.TensorProto, where: str, budget: Budget) -> np.ndarray:
+    """As `make_ndarray`; the array may be a read-only view of the message's bytes.
+
+    Args:
+      where: what is read, for messages.
+      budget: bounds what repeated values expand to.
+    """
+    dtype = dtype_from_proto(tensor.dtype, where)
+    field = _VALUE_FIELD.get(dtype)
+    if field is None:
+        raise errors.InvalidTypeError(f"{where}: there are no arrays of {dtype.name}")
+    shape = _shape(tensor.tensor_shape, where)
+    count = math.prod(shape)
+    if tensor.tensor_content:
+        return _from_content(tensor.tensor_content, dtype, shape, where)
+    values = getattr(tensor, field)
+    parts = 2 if dtype.is_complex else 1
+    if len(values) > count * parts or len(values) % parts:
+        raise errors.InvalidArgumentError(
+            f"{where}: shape {list(shape)} of {dtype.name} takes {count} elements "
+            f"and {field} has {len(values)} values"
+        )
+    given = _from_values(values, dtype, where)
+    if given.size == count:
+        return given.reshape(shape)
+    budget.take((count - given.size) * dtype.numpy.itemsize, where)
+    result = np.empty(count, dtype.numpy)
+    result[: given.size] = given
+    empty: Any = b"" if dtype is dtypes.string else 0
+    result[given.size :] = given[-1] if given.size else empty
+    return result.reshape(shape)
+
+
+def _full_shape(shape: Any) -> tuple[int, ...]:
+    dims = as_dims(shape)
+    if dims is None or None in dims:
+        raise errors.InvalidArgumentError(f"the shape must be known, got {format_dims(dims)}")
+    return tuple([size or 0 for size in dims])
+
+
+def _fill_shape(message: proto.TensorShapeProto, dims: tuple[int, ...]) -> None:
+    message.SetInParent()
+    for size in dims:
+        message.dim.add(size=size)
+
+
+def _fill_values(message: proto.TensorProto, array: np.ndarray, dtype: DType) -> None:
+    field = _VALUE_FIELD.get(dtype)
+    if field is None:
+        raise errors.InvalidTypeError(f"there are no TensorProtos of {dtype.name}")
+    flat = array.reshape(-1)
+    if dtype is dtypes.string:
+        if not all(isinstance(item, bytes) for item in flat):
+            raise errors.InvalidTypeError("the elements of a string tensor must be bytes")
+    elif dtype.is_complex:
+        flat = flat.view(dtype.real_dtype.numpy)
+    elif field == "half_val":
+        flat = flat.view(np.uint16)
+    getattr(message, field).extend(flat.tolist())
+
+
+def _shape(message: proto.TensorShapeProto, where: str) -> tuple[int, ...]:
+    shape = tuple([dim.size for dim in message.dim])
+    if message.unknown_rank or any(size < 0 for size in shape):
+        raise errors.InvalidArgumentError(f"{where}: the shape of a value must be known")
+    if len(shape) > _MAX_RANK:
+        raise errors.InvalidArgumentError(
+            f"{where}: rank {len(shape)} is more than the {_MAX_RANK} that arrays can have"
+        )
+    # NumPy refuses sizes whose product overflows even where another size is zero.
+    if math.prod(size or 1 for size in shape) > 2**60:
+        raise errors.InvalidArgumentError(f"{where}: shape {list(shape)} has too many elements")
+    return shape
+
+
+def _from_content(content: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> np.ndarray:
+    if dtype is dtypes.string:
+        raise errors.InvalidArgumentError(f"{where}: strings belong into string_val")
+    wanted = math.prod(shape) * dtype.numpy.itemsize
+    if len(content) != wanted:
+        raise errors.InvalidArgumentError(
+            f"{where}: shape {list(shape)} of {dtype.name} takes {wanted} bytes "
+            f"and tensor_content has {len(content)}"
+        )
+    if dtype.is_bool and content.strip(b"\0\1"):
+        check_bool_bytes(np.frombuffer(content, np.uint8), where)
+    return little_endian(np.frombuffer(content, dtype.numpy).reshape(shape))
+
+
+def little_endian(array: np.ndarray) -> np.ndarray:
+    """`array` with the bytes of each element in the order that files have; its own inverse."""
+    return array if _LITTLE_ENDIAN else array.byteswap()
+
+
+def check_bool_bytes(content: np.ndarray, where: str) -> None:
+    """Refuse bytes that are neither 0 nor 1, on which NumPy's logic is undefined.
+
+    Raises: InvalidArgumentError: there is one.
+    """
+    bad = np.flatnonzero(content > 1)
+    if bad.size:
+        raise errors.InvalidArgumentError(
+            f"{where}: byte {int(bad[0])} of a bool tensor is {int(content[bad[0]])}"
+        )
+
+
+def _from_values(values: Any, dtype: DType, where: str) -> np.ndarray:
+    if dtype is dtypes.string:
+        strings = np.empty(len(values), object)
+        strings[:] = list(values)
+        return strings
+    if dtype.is_complex:
+        return np.array(values, dtype.real_dtype.numpy).view(dtype.numpy)
+    numpy = np.dtype(np.uint16) if dtype in (dtypes.float16, dtypes.bfloat16) else dtype.numpy
+    if numpy.kind not in "iu":
+        return np.array(values, numpy)
+    wide = np.array(values, numpy if numpy.itemsize == 8 else np.int64)
+    limits = np.iinfo(numpy)
+    if wide.size and (wide.min() < limits.min or wide.max() > limits.max):
+        raise errors.InvalidArgumentError(
+            f"{where}: {wide.min()} to {wide.max()} is out of the range of {numpy.name}"
+        )
+    narrow = wide.astype(numpy)
+    return narrow.view(dtype.numpy) if numpy is not dtype.numpy else narrow

@@ -1,0 +1,95 @@
+"""Weights of losses and metrics: how they must fit the values they weight."""
+
+from __future__ import annotations
+
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import array, reduction
+from weft_tensor import errors
+from weft_tensor.shape import Dims, format_dims, is_fully_defined
+
+
+def _fits(weights: Dims, values: Dims) -> bool | None:
+    """Whether weights have rank 0, or the rank of the values with sizes equal or 1.
+
+    None where the static shapes do not tell.
+    """
+    if weights == ():
+        return True
+    if weights is None or values is None:
+        return None
+    if len(weights) != len(values):
+        return False
+    pairs = list(zip(weights, values, strict=True))
+    if any(w is not None and v is not None and w not in (1, v) for w, v in pairs):
+        return False
+    return True if all(w == 1 or (w is not None and w == v) for w, v in pairs) else None
+
+
+def required_broadcast(weights: Output, values: Output) -> list[Node]:
+    """What to wait for so that weights fit: nothing, or an assertion at run time.
+
+    Raises: InvalidArgumentError: they cannot fit.
+    """
+    fits = _fits(weights.dims, values.dims)
+    if fits is False:
+        raise errors.InvalidArgumentError(
+            f"weights must be a scalar, or have the rank of the values and each size equal or 1; "
+            f"got weights {format_dims(weights.dims)} for values {format_dims(values.dims)}"
+        )
+    if fits:
+        return []
+    from weft_graph.ops import control
+
+    shapes = [array.shape(weights), array.shape(values)]
+    if weights.dims is None or values.dims is None:
+        both = out("BroadcastArgs", shapes)
+        good = out("Equal", [array.size(both), array.size(shapes[1])])
+        joined = out("Prod", [out("Cast", [both], {"DstT": "int64"}), [0]])
+        good = out(
+            "LogicalAnd", [good, out("Equal", [joined, array.size(values, out_type="int64")])]
+        )
+    else:
+        same = out("Equal", shapes)
+        single = out("Equal", [shapes[0], 1])
+        good = reduction.reduce_all(out("LogicalOr", [same, single]))
+    text = "weights must broadcast to values; the shapes of weights and values are"
+    return [control.Assert(good, [text, *shapes])]
+
+
+def spread(weights: Output, values: Output) -> Output:
+    """Weights in the shape of the values; themselves where they have it."""
+    if is_fully_defined(weights.dims) and weights.dims == values.dims:
+        return weights
+    return out("Mul", [weights, array.ones_like(values, dtype=weights.dtype)])
+
+
+def match_ranks(
+    labels: Output,
+    predictions: Output,
+    weights: Output | None,
+    expected_difference: int = 0,
+    expand_weights: bool = False,
+) -> tuple[Output, Output, Output | None]:
+    """Drop a last axis of size 1 that labels, predictions or weights have too many.
+
+    Args:
+      labels, predictions: any type.
+      weights: any type, or None.
+      expected_difference: the rank of predictions less that of labels.
+      expand_weights: add a last axis to weights that have one too few.
+    """
+    if labels.dims is not None and predictions.dims is not None:
+        difference = len(predictions.dims) - len(labels.dims) - expected_difference
+        if difference == 1 and predictions.dims[-1] in (1, None):
+            predictions = array.squeeze(predictions, [-1])
+        elif difference == -1 and labels.dims[-1] in (1, None):
+            labels = array.squeeze(labels, [-1])
+    if weights is None or not weights.dims or labels.dims is None:
+        return labels, predictions, weights
+    extra = len(weights.dims) - len(labels.dims)
+    if extra == 1 and weights.dims[-1] in (1, None):
+        weights = array.squeeze(weights, [-1])
+    elif extra == -1 and expand_weights:
+        weights = array.expand_dims(weights, -1)
+    return labels, predictions, weights

@@ -1,0 +1,255 @@
+"""What a recurrent cell is, and the base classes of cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph import nn
+from weft_graph.ir import stacks
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Output
+from weft_graph.layers.base import InputSpec, Layer
+from weft_graph.ops import elementary
+from weft_graph.rnn.cell.steps import batch_size_of, zero_tensors
+from weft_graph.variables.scope import get_variable_scope, variable_scope
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import as_dims, format_dims
+
+
+class RNNCell(Layer):
+    """A function from an input and a state to an output and the next state.
+
+    A subclass has `state_size` and `output_size`, and a method `call(inputs, state)`, which may
+    make its variables with `get_variable`; they are shared by all calls.
+
+    Args:
+      trainable: whether the variables are trainable.
+      name: of the cell and its variable scope; made from the class by default.
+      dtype: of the variables; that of the first input by default.
+      **kwargs: those of `layers.Layer`.
+    """
+
+    def __init__(
+        self,
+        trainable: bool = True,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(trainable, name, dtype, **kwargs)
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+        """One step.
+
+        Args:
+          inputs: shape (B, I), or a structure of tensors that the cell understands.
+          state: tensors of shape (B, *size) in the structure of `state_size`.
+          scope: variable scope, or its name, in place of one named after the cell.
+        Returns: the output, of shape (B, *output_size), and the next state.
+        """
+        outer = get_variable_scope() if scope is None else scope
+        with variable_scope(outer, custom_getter=self._noting_getter) as opened:
+            return super().__call__(inputs, state, scope=None if scope is None else opened)
+
+    def _noting_getter(self, getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Get a variable and count it among the cell's."""
+        variable = getter(*args, **kwargs)
+        parts = getattr(variable, "_get_variable_list", None)
+        first = parts()[0] if parts is not None else variable
+        trainable = getattr(first, "trainable", False)
+        weights = self._trainable_weights if trainable else self._non_trainable_weights
+        if all(each is not variable for each in weights):
+            weights.append(variable)
+        return variable
+
+    @property
+    def state_size(self) -> Any:
+        """Size of the state: an integer, a shape, or a structure of these.
+
+        Raises: UnimplementedError: the class has none.
+        """
+        raise errors.UnimplementedError(f"{type(self).__name__} has no state_size")
+
+    @property
+    def output_size(self) -> Any:
+        """Size of the output: an integer, a shape, or a structure of these.
+
+        Raises: UnimplementedError: the class has none.
+        """
+        raise errors.UnimplementedError(f"{type(self).__name__} has no output_size")
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """A state of zeros.
+
+        Args:
+          batch_size: B, an integer or an integer tensor of rank 0.
+          dtype: element type.
+        Returns: tensors of shape (B, *size) in the structure of `state_size`.
+        """
+        with stacks.get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
+            return zero_tensors(self.state_size, batch_size, dtype)
+
+    def get_initial_state(
+        self, inputs: Any = None, batch_size: Any = None, dtype: Any = None
+    ) -> Any:
+        """The state before the first step: `zero_state`.
+
+        Args:
+          inputs: tensor of shape (B, ...) that gives both of the others.
+          batch_size: B, an integer or an integer tensor of rank 0.
+          dtype: element type.
+        Raises: InvalidArgumentError: neither is known, or both and they differ.
+        """
+        if inputs is not None:
+            batch_size, dtype = _from_inputs(inputs, batch_size, dtype)
+        if batch_size is None or dtype is None:
+            raise errors.InvalidArgumentError(
+                "an initial state requires batch_size and dtype, or inputs, "
+                f"got batch_size={batch_size!r} and dtype={dtype!r}"
+            )
+        return self.zero_state(batch_size, dtype)
+
+    # ------------------------------------------------------------------------ variables
+
+    def _inner_cells(self) -> Sequence[Any]:
+        """The cells that this one is made of."""
+        return ()
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        """The trainable variables, those of inner cells too."""
+        if not self.trainable:
+            return []
+        inner = [weight for cell in self._inner_layers() for weight in cell.trainable_weights]
+        return _each_once([*self._trainable_weights, *inner])
+
+    @property
+    def non_trainable_weights(self) -> list[Any]:
+        """The variables that are not trainable, those of inner cells too."""
+        cells = self._inner_layers()
+        frozen: list[Any] = []
+        if not self.trainable:
+            inner = [weight for cell in cells for weight in cell.trainable_weights]
+            frozen = [*self._trainable_weights, *inner]
+        others = [weight for cell in cells for weight in cell.non_trainable_weights]
+        return _each_once([*frozen, *self._non_trainable_weights, *others])
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """`trainable_weights`."""
+        return self.trainable_weights
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        """`non_trainable_weights`."""
+        return self.non_trainable_weights
+
+    def _inner_layers(self) -> list[Layer]:
+        return [cell for cell in self._inner_cells() if isinstance(cell, Layer)]
+
+
+class LayerRNNCell(RNNCell):
+    """A cell that makes its variables in `build`, as layers do."""
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None, **kwargs: Any) -> Any:
+        """One step; see `RNNCell`."""
+        return Layer.__call__(self, inputs, state, scope=scope, **kwargs)
+
+    def _input_depth(self, input_shape: Any) -> int:
+        """The last size of the input, which is expected of all later ones too.
+
+        Raises: InvalidArgumentError: it is not known, or the element type is no floating one.
+        """
+        dims = as_dims(input_shape)
+        if not dims or dims[-1] is None:
+            raise errors.InvalidArgumentError(
+                f"cell {self.name} requires an input whose last size is known, "
+                f"got shape {format_dims(dims)}"
+            )
+        if self._dtype is not None and not (self._dtype.is_floating or self._dtype.is_complex):
+            raise errors.InvalidTypeError(
+                f"cell {self.name} requires a floating or complex type, got {self._dtype.name}"
+            )
+        self.input_spec = InputSpec(ndim=2, axes={-1: dims[-1]})
+        return dims[-1]
+
+
+def _from_inputs(inputs: Any, batch_size: Any, dtype: Any) -> tuple[Any, Any]:
+    """Batch size and element type of inputs, checked against those given."""
+    inputs = convert_to_tensor(inputs)
+    found = batch_size_of([inputs], 0)
+    if batch_size is not None:
+        given = constant_value(batch_size) if isinstance(batch_size, Output) else batch_size
+        if given is not None and isinstance(found, int) and int(given) != found:
+            raise errors.InvalidArgumentError(
+                f"batch_size must be that of inputs, which is {found}, got {int(given)}"
+            )
+    if dtype is not None and dtypes.as_dtype(dtype) is not inputs.dtype.base_dtype:
+        raise errors.InvalidArgumentError(
+            f"dtype must be that of inputs, which is {inputs.dtype.name}, "
+            f"got {dtypes.as_dtype(dtype).name}"
+        )
+    return found, inputs.dtype.base_dtype
+
+
+def _each_once(variables: Sequence[Any]) -> list[Any]:
+    return list({id(each): each for each in variables}.values())
+
+
+def assert_like_rnncell(cell_name: str, cell: Any) -> None:
+    """Raise InvalidTypeError unless an object can be used as a cell.
+
+    It has `output_size`, `state_size` and `zero_state` or `get_initial_state`, and is callable.
+    """
+    lacking = [f"no {name}" for name in ("output_size", "state_size") if not hasattr(cell, name)]
+    if not hasattr(cell, "zero_state") and not hasattr(cell, "get_initial_state"):
+        lacking.append("neither zero_state nor get_initial_state")
+    if not callable(cell):
+        lacking.append("no way to be called")
+    if lacking:
+        raise errors.InvalidTypeError(
+            f"the argument {cell_name!r} ({cell!r}) is not an RNNCell: it has {', '.join(lacking)}"
+        )
+
+
+# -------------------------------------------------------------------------------- activations
+
+
+def _hard_sigmoid(x: Any) -> Output:
+    return nn.relu(1 - nn.relu(0.5 - 0.2 * convert_to_tensor(x)))
+
+
+_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "elu": nn.elu,
+    "exponential": elementary.exp,
+    "hard_sigmoid": _hard_sigmoid,
+    "linear": lambda x: x,
+    "relu": nn.relu,
+    "selu": nn.selu,
+    "sigmoid": nn.sigmoid,
+    "softmax": nn.softmax,
+    "softplus": nn.softplus,
+    "softsign": nn.softsign,
+    "tanh": nn.tanh,
+}
+
+
+def activation_of(activation: Any) -> Callable[[Any], Any]:
+    """A cell's activation: a function, or the name of one; tanh by default.
+
+    Raises: InvalidArgumentError, InvalidTypeError: an unknown name, or no function.
+    """
+    if not activation:
+        return nn.tanh
+    if isinstance(activation, str):
+        if activation not in _ACTIVATIONS:
+            raise errors.InvalidArgumentError(
+                f"activation must be one of {sorted(_ACTIVATIONS)}, got {activation!r}"
+            )
+        return _ACTIVATIONS[activation]
+    if not callable(activation):
+        raise errors.InvalidTypeError(f"activation must be a function, got {activation!r}")
+    found: Callable[[Any], Any] = activation
+    return found

@@ -1,0 +1,238 @@
+"""Cells with long short-term memory."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from weft_graph import nn
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Output
+from weft_graph.layers.base import InputSpec
+from weft_graph.nn.scope import static_number
+from weft_graph.ops import arithmetic, join, slicing
+from weft_graph.rnn.cell.base import LayerRNNCell, activation_of
+from weft_graph.rnn.cell.basic import affine
+from weft_graph.variables.initializers import zeros_initializer
+from weft_graph.variables.partitioned import fixed_size_partitioner
+from weft_tensor import errors
+
+
+class LSTMStateTuple(NamedTuple):
+    """The state of a cell with long short-term memory: shapes (B, C) and (B, H)."""
+
+    c: Any
+    h: Any
+
+    @property
+    def dtype(self) -> Any:
+        """The element type of both.
+
+        Raises: InvalidTypeError: they differ.
+        """
+        if self.c.dtype != self.h.dtype:
+            raise errors.InvalidTypeError(
+                f"c and h must have one type, got {self.c.dtype.name} and {self.h.dtype.name}"
+            )
+        return self.c.dtype
+
+
+class BasicLSTMCell(LayerRNNCell):
+    """Long short-term memory without options; `LSTMCell` has them.
+
+        i, j, f, o = [x, h] @ kernel + bias, split in four
+        c' = sigmoid(f + forget_bias) * c + sigmoid(i) * activation(j)
+        h' = sigmoid(o) * activation(c'), which is the output too
+
+    Args:
+      num_units: H, size of c and of h.
+      forget_bias: added to the forget gate's input.
+      state_is_tuple: whether the state is an LSTMStateTuple, or c and h side by side: (B, 2 H).
+      activation: function, or its name; tanh by default.
+      reuse: the variables of a previous cell of that name.
+      name: of the cell and its variable scope.
+      dtype: of the variables; that of the first input by default.
+      **kwargs: those of `layers.Layer`.
+    Source: Hochreiter and Schmidhuber 1997; Zaremba et al. 2014.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        state_is_tuple: bool = True,
+        activation: Any = None,
+        reuse: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
+        self.input_spec = InputSpec(ndim=2)
+        self._num_units = num_units
+        self._forget_bias = forget_bias
+        self._state_is_tuple = state_is_tuple
+        self._activation = activation_of(activation)
+
+    @property
+    def state_size(self) -> Any:
+        """LSTMStateTuple(H, H), or 2 H."""
+        units = self._num_units
+        return LSTMStateTuple(units, units) if self._state_is_tuple else 2 * units
+
+    @property
+    def output_size(self) -> int:
+        """H."""
+        return self._num_units
+
+    def build(self, input_shape: Any) -> None:
+        """Make kernel (I + H, 4 H) and bias (4 H,).
+
+        Raises: InvalidArgumentError: the input's last size is not known.
+        """
+        units = self._num_units
+        depth = self._input_depth(input_shape)
+        self._kernel = self.add_weight("kernel", shape=(depth + units, 4 * units))
+        self._bias = self.add_weight("bias", shape=(4 * units,), initializer=zeros_initializer())
+        self.built = True
+
+    def call(self, inputs: Output, state: Any) -> tuple[Output, Any]:
+        """One step: shapes (B, I) and (B, H) twice."""
+        c, h = state if self._state_is_tuple else join.split(state, 2, axis=1)
+        i, j, f, o = join.split(affine(inputs, h, self._kernel, self._bias), 4, axis=1)
+        act, sigmoid = self._activation, nn.sigmoid
+        if static_number(self._forget_bias) != 0:
+            f = arithmetic.add(f, self._forget_bias)
+        kept = arithmetic.multiply(c, sigmoid(f))
+        new_c = arithmetic.add(kept, arithmetic.multiply(sigmoid(i), act(j)))
+        new_h = arithmetic.multiply(act(new_c), sigmoid(o))
+        if self._state_is_tuple:
+            return new_h, LSTMStateTuple(new_c, new_h)
+        return new_h, join.concat([new_c, new_h], 1)
+
+
+class LSTMCell(LayerRNNCell):
+    """Long short-term memory, with peepholes, clipping and a projection where asked for.
+
+        i, j, f, o = [x, h] @ kernel + bias, split in four
+        c' = sigmoid(f + forget_bias + w_f * c) * c + sigmoid(i + w_i * c) * activation(j)
+        h' = (sigmoid(o + w_o * c') * activation(c')) @ projection, which is the output too
+
+    The terms with w_f, w_i and w_o are the peepholes.  c' is clipped where it is computed, and h'
+    after the projection.
+
+    Args:
+      num_units: C, size of c.
+      use_peepholes: whether the gates see c.
+      cell_clip: clip c' to [-cell_clip, cell_clip]; None for no limit.
+      initializer: of kernels and peepholes; the variable scope's by default.
+      num_proj: H, size of h and of the output; that of c, without a projection, by default.
+      proj_clip: clip h' to [-proj_clip, proj_clip] where there is a projection.
+      num_unit_shards, num_proj_shards: number of parts, along the rows, of kernel and projection;
+        the variable scope's partitioner by default.
+      forget_bias: added to the forget gate's input.
+      state_is_tuple: whether the state is an LSTMStateTuple, or c and h side by side: (B, C + H).
+      activation: function, or its name; tanh by default.
+      reuse: the variables of a previous cell of that name.
+      name: of the cell and its variable scope.
+      dtype: of the variables; that of the first input by default.
+      **kwargs: those of `layers.Layer`.
+    Source: Hochreiter and Schmidhuber 1997; Sak et al. 2014.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        use_peepholes: bool = False,
+        cell_clip: float | None = None,
+        initializer: Any = None,
+        num_proj: int | None = None,
+        proj_clip: float | None = None,
+        num_unit_shards: int | None = None,
+        num_proj_shards: int | None = None,
+        forget_bias: float = 1.0,
+        state_is_tuple: bool = True,
+        activation: Any = None,
+        reuse: Any = None,
+        name: str | None = None,
+        dtype: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
+        self.input_spec = InputSpec(ndim=2)
+        self._num_units = num_units
+        self._use_peepholes = use_peepholes
+        self._cell_clip = cell_clip
+        self._initializer = initializer
+        self._num_proj = num_proj
+        self._proj_clip = proj_clip
+        self._num_unit_shards = num_unit_shards
+        self._num_proj_shards = num_proj_shards
+        self._forget_bias = forget_bias
+        self._state_is_tuple = state_is_tuple
+        self._activation = activation_of(activation)
+
+    @property
+    def state_size(self) -> Any:
+        """LSTMStateTuple(C, H), or C + H."""
+        c, h = self._num_units, self.output_size
+        return LSTMStateTuple(c, h) if self._state_is_tuple else c + h
+
+    @property
+    def output_size(self) -> int:
+        """H."""
+        return self._num_units if self._num_proj is None else self._num_proj
+
+    def build(self, input_shape: Any) -> None:
+        """Make kernel (I + H, 4 C) and bias (4 C,), peepholes (C,) and projection (C, H).
+
+        Raises: InvalidArgumentError: the input's last size is not known.
+        """
+        units, rows = self._num_units, self._input_depth(input_shape) + self.output_size
+        self._kernel = self._matrix("kernel", (rows, 4 * units), self._num_unit_shards)
+        self._bias = self.add_weight("bias", shape=(4 * units,), initializer=zeros_initializer())
+        if self._use_peepholes:
+            self._peep_f, self._peep_i, self._peep_o = [
+                self.add_weight(f"w_{gate}_diag", shape=(units,), initializer=self._initializer)
+                for gate in "fio"
+            ]
+        if self._num_proj is not None:
+            self._projection = self._matrix(
+                "projection/kernel", (units, self._num_proj), self._num_proj_shards
+            )
+        self.built = True
+
+    def _matrix(self, name: str, shape: tuple[int, int], shards: int | None) -> Any:
+        partitioner = None if shards is None else fixed_size_partitioner(shards)
+        return self.add_weight(
+            name, shape=shape, initializer=self._initializer, partitioner=partitioner
+        )
+
+    def call(self, inputs: Output, state: Any) -> tuple[Output, Any]:
+        """One step: shapes (B, I), (B, C) and (B, H)."""
+        c, h = state if self._state_is_tuple else self._cut(state)
+        i, j, f, o = join.split(affine(inputs, h, self._kernel, self._bias), 4, axis=1)
+        act, sigmoid = self._activation, nn.sigmoid
+        if static_number(self._forget_bias) != 0:
+            f = f + self._forget_bias
+        if self._use_peepholes:
+            f, i = f + c * self._peep_f, i + c * self._peep_i
+        new_c = _clipped(sigmoid(f) * c + sigmoid(i) * act(j), self._cell_clip)
+        if self._use_peepholes:
+            o = o + new_c * self._peep_o
+        new_h = sigmoid(o) * act(new_c)
+        if self._num_proj is not None:
+            new_h = _clipped(out("MatMul", [new_h, self._projection]), self._proj_clip)
+        if self._state_is_tuple:
+            return new_h, LSTMStateTuple(new_c, new_h)
+        return new_h, join.concat([new_c, new_h], 1)
+
+    def _cut(self, state: Any) -> tuple[Output, Output]:
+        c, h = self._num_units, self.output_size
+        return slicing.slice(state, [0, 0], [-1, c]), slicing.slice(state, [0, c], [-1, h])
+
+
+def _clipped(value: Output, limit: float | None) -> Output:
+    if limit is None:
+        return value
+    result: Output = arithmetic.clip_by_value(value, -limit, limit)
+    return result

@@ -1,0 +1,97 @@
+"""Cells on top of each other."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir import nest, stacks
+from weft_graph.ops import join, slicing
+from weft_graph.rnn.cell.base import RNNCell
+from weft_graph.variables.scope import variable_scope
+from weft_tensor import errors
+
+
+class MultiRNNCell(RNNCell):
+    """Cells of which each takes the output of the one before; their states are one state.
+
+    Args:
+      cells: at least one, the first nearest to the input.
+      state_is_tuple: whether the state is a tuple of theirs, or all side by side in one tensor.
+    Raises:
+      InvalidTypeError: `cells` is no list or tuple.
+      InvalidArgumentError: it is empty, or `state_is_tuple` is False and the state of a cell is no
+        single tensor.
+    """
+
+    def __init__(self, cells: Sequence[Any], state_is_tuple: bool = True) -> None:
+        super().__init__()
+        if not isinstance(cells, Sequence):
+            raise errors.InvalidTypeError(f"cells must be a list or tuple of cells, got {cells!r}")
+        if not cells:
+            raise errors.InvalidArgumentError("MultiRNNCell requires at least one cell")
+        if len({id(cell) for cell in cells}) < len(cells):
+            warnings.warn(
+                "a cell that is given to MultiRNNCell twice shares its weights with itself",
+                stacklevel=2,
+            )
+        sizes = [] if state_is_tuple else [cell.state_size for cell in cells]
+        if any(nest.is_nested(size) for size in sizes):
+            raise errors.InvalidArgumentError(
+                "state_is_tuple=False requires cells whose state is one tensor, "
+                f"got the state sizes {sizes}"
+            )
+        self._cells = list(cells)
+        self._state_is_tuple = state_is_tuple
+
+    def _inner_cells(self) -> Sequence[Any]:
+        return self._cells
+
+    @property
+    def state_size(self) -> Any:
+        """A tuple of the cells' sizes, or their sum."""
+        sizes = [cell.state_size for cell in self._cells]
+        return tuple(sizes) if self._state_is_tuple else sum(sizes)
+
+    @property
+    def output_size(self) -> Any:
+        """That of the last cell."""
+        return self._cells[-1].output_size
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """A state of zeros; see `RNNCell`."""
+        if not self._state_is_tuple:
+            return super().zero_state(batch_size, dtype)
+        with stacks.get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
+            return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
+
+    def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:
+        """One step of each cell.
+
+        Raises: InvalidArgumentError: the state is not one of as many cells.
+        """
+        states = self._states(state)
+        new_states = []
+        for number, (cell, before) in enumerate(zip(self._cells, states, strict=True)):
+            with variable_scope(f"cell_{number}"):
+                inputs, after = cell(inputs, before)
+            new_states.append(after)
+        if self._state_is_tuple:
+            return inputs, tuple(new_states)
+        return inputs, join.concat(new_states, 1)
+
+    def _states(self, state: Any) -> list[Any]:
+        """The state of each cell."""
+        if not self._state_is_tuple:
+            sizes = [cell.state_size for cell in self._cells]
+            starts = [sum(sizes[:number]) for number in range(len(sizes))]
+            return [
+                slicing.slice(state, [0, start], [-1, size])
+                for start, size in zip(starts, sizes, strict=True)
+            ]
+        if not nest.is_nested(state) or len(state) != len(self._cells):
+            raise errors.InvalidArgumentError(
+                f"cell {self.name} requires a tuple of {len(self._cells)} states, got {state!r}"
+            )
+        return list(state)

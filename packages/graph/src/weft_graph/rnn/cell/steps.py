@@ -1,0 +1,225 @@
+"""What all recurrent networks share: shapes with a batch, zero states, ends of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir import nest, stacks
+from weft_graph.ir.builder import constant_of, convert_to_tensor, out
+from weft_graph.ir.constant_value import constant_value, constant_value_as_dims
+from weft_graph.ir.node import Output
+from weft_graph.ops import array, join
+from weft_graph.variables.scope import VariableScope
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, as_dims, format_dims, is_fully_defined
+
+Size = Any
+"""A size by itself, a shape, or an integer tensor of rank 0 or 1."""
+
+
+def _static(size: Size) -> Dims:
+    if not isinstance(size, Output):
+        return as_dims(size)
+    if size.dims == ():
+        value = constant_value(size)
+        return (None if value is None else int(value),)
+    return constant_value_as_dims(size)
+
+
+def _vector(size: Size, dims: Dims) -> Output:
+    """A size as an int32 vector."""
+    if not isinstance(size, Output):
+        if dims is None or None in dims:
+            raise errors.InvalidArgumentError(
+                f"a shape must be fully known to make a tensor of it, got {format_dims(dims)}"
+            )
+        return array.shape_vector(dims, dtypes.int32)
+    if size.dims not in ((), None) and len(size.dims or ()) != 1:
+        raise errors.InvalidArgumentError(
+            f"a size must be an integer tensor of rank 0 or 1, got {size!r}"
+        )
+    if size.dtype.base_dtype is not dtypes.int32:
+        size = out("Cast", [size], {"DstT": dtypes.int32})
+    return array.expand_dims(size, 0) if size.dims == () else size
+
+
+def concat_dims(prefix: Size, suffix: Size) -> Dims:
+    """What is known while the graph is built of `concat_sizes`."""
+    first, second = _static(prefix), _static(suffix)
+    return None if first is None or second is None else (*first, *second)
+
+
+def concat_sizes(prefix: Size, suffix: Size) -> Any:
+    """The sizes of `prefix`, those of `suffix` behind them.
+
+    Args:
+      prefix: usually the batch size.
+      suffix: usually the size of a state or an output.
+    Returns: a tuple of integers where all are known, else an int32 vector.
+    Raises: InvalidArgumentError: a shape that is no tensor has unknown sizes, or a tensor of sizes
+      has another rank than 0 and 1.
+    """
+    dims = concat_dims(prefix, suffix)
+    if is_fully_defined(dims):
+        return dims
+    parts = [_vector(each, _static(each)) for each in (prefix, suffix)]
+    return out("ConcatV2", [parts, 0], name="concat")
+
+
+def zeros_of(batch_size: Size, size: Size, dtype: Any) -> Output:
+    """Zeros of shape (batch_size, *size)."""
+    result = array.zeros(concat_sizes(batch_size, size), dtype)
+    result.set_shape(concat_dims(batch_size, size))
+    return result
+
+
+def zero_tensors(sizes: Any, batch_size: Size, dtype: Any) -> Any:
+    """Zeros for each size of a structure; see `zeros_of`."""
+    return nest.map_structure(lambda size: zeros_of(batch_size, size, dtype), sizes)
+
+
+def infer_state_dtype(explicit_dtype: Any, state: Any) -> DType:
+    """The element type of a state, unless one is given.
+
+    Raises: InvalidArgumentError: the parts of the state have several types, or there are none.
+    """
+    if explicit_dtype is not None:
+        return dtypes.as_dtype(explicit_dtype)
+    found = {dtypes.as_dtype(each.dtype).base_dtype for each in nest.flatten(state)}
+    if len(found) != 1:
+        names = sorted(each.name for each in found)
+        raise errors.InvalidArgumentError(
+            f"dtype must be given where the parts of the state have not one type, got {names}"
+        )
+    return found.pop()
+
+
+def initial_state_of(cell: Any, batch_size: Any, dtype: Any) -> Any:
+    """The state of a cell before the first step, where none is given.
+
+    Raises: InvalidArgumentError: `dtype` is not given either.
+    """
+    if not dtype:
+        raise errors.InvalidArgumentError("dtype must be given where initial_state is not")
+    if hasattr(cell, "get_initial_state"):
+        return cell.get_initial_state(inputs=None, batch_size=batch_size, dtype=dtype)
+    return cell.zero_state(batch_size, dtype)
+
+
+def batch_size_of(inputs: Sequence[Output], axis: int) -> Any:
+    """The size along `axis` of tensors that share it: an integer where one of them knows it.
+
+    Args:
+      inputs: at least one tensor, of rank above `axis` or unknown.
+      axis: 1 where time comes first.
+    Returns: an integer, or an int32 tensor of rank 0.
+    Raises: InvalidArgumentError: a rank is too low.
+    """
+    for each in inputs:
+        dims = each.dims
+        if dims is None:
+            continue
+        if len(dims) <= axis:
+            raise errors.InvalidArgumentError(
+                f"inputs must have a rank of at least {axis + 1}, got {each!r}"
+            )
+        if dims[axis] is not None:
+            return dims[axis]
+    return array.shape(inputs[0])[axis]
+
+
+def transpose_batch_time(x: Output) -> Output:
+    """The first two axes exchanged; `x` itself where its rank is known to be below 2."""
+    dims = x.dims
+    if dims is None:
+        rest = out("Range", [2, array.rank(x), 1])
+        perm = out("ConcatV2", [[[1, 0], rest], 0])
+        return out("Transpose", [x, perm], name="transpose")
+    if len(dims) < 2:
+        return x
+    return out("Transpose", [x, [1, 0, *range(2, len(dims))]], name="transpose")
+
+
+def cache_reads(scope: VariableScope) -> None:
+    """Let variables made in a scope be read once where the network is, not once a step.
+
+    Not inside a conditional or a loop, where the read could be older than the variable's last
+    update, and not where the scope has a caching device already.
+    """
+    inside = getattr(stacks.get_default_graph().scopes, "context", None)
+    if inside is None and scope.caching_device is None:
+        scope.set_caching_device(lambda node: node.device)
+
+
+# --------------------------------------------------------------------------- ends of sequences
+
+
+def lengths_of(sequence_length: Any) -> Output:
+    """The lengths of sequences as an integer tensor of rank 1 or unknown rank.
+
+    Raises:
+      InvalidTypeError: they are no integers.
+      InvalidArgumentError: they have another rank.
+    """
+    lengths = convert_to_tensor(sequence_length, name="sequence_length")
+    if lengths.dims is not None and len(lengths.dims) != 1:
+        raise errors.InvalidArgumentError(
+            f"sequence_length must be a vector of the batch size, got {lengths!r}"
+        )
+    if not lengths.dtype.is_integer:
+        raise errors.InvalidTypeError(f"sequence_length must be integers, got {lengths!r}")
+    return lengths
+
+
+def copy_through(past_end: Output, before: Any, after: Any) -> Any:
+    """For each example `before` where its sequence has ended, else `after`.
+
+    Args:
+      past_end: bool, shape (B,).
+      before, after: structures of tensors of shape (B, ...). Tensors of rank 0, and what is no
+        tensor, are not of one example: they are taken from `after`.
+    Raises: InvalidArgumentError, InvalidTypeError: the structures differ.
+    """
+    return nest.map_structure(lambda old, new: _chosen(past_end, old, new), before, after)
+
+
+def _chosen(past_end: Output, old: Any, new: Any) -> Any:
+    if not isinstance(new, Output) or new.dims == () or getattr(old, "dims", None) == ():
+        return new
+    result = out("Select", [past_end, old, new])
+    if isinstance(old, Output):
+        result.set_shape(old.dims)
+    return result
+
+
+def rnn_step(
+    past_end: Output, zero_output: Any, state: Any, call_cell: Callable[[], tuple[Any, Any]]
+) -> tuple[Any, Any]:
+    """One step of a cell over sequences some of which have ended.
+
+    The cell runs for all examples.  Those that have ended output zeros and keep their state.
+
+    Args:
+      past_end: bool, shape (B,).
+      zero_output: zeros in the structure of the cell's output.
+      state: the state before the step.
+      call_cell: returns output and state after it.
+    Returns: output and state.
+    Raises: InvalidArgumentError, InvalidTypeError: the cell's output or state has another
+      structure.
+    """
+    output, new_state = call_cell()
+    outputs = copy_through(past_end, zero_output, output)
+    return outputs, copy_through(past_end, state, new_state)
+
+
+def past_ends(sequence_length: Output, steps: int) -> list[Output]:
+    """For each of `steps` steps, which sequences have ended: bool, shape (B,)."""
+    kind = sequence_length.dtype.base_dtype
+    times = constant_of(np.arange(steps, dtype=kind.numpy)[:, None], kind, name="times")
+    ended = out("GreaterEqual", [times, sequence_length], name="past_end")
+    return join.unstack(ended, num=steps)

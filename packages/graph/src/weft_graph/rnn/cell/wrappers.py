@@ -1,0 +1,274 @@
+"""Cells around another cell: with dropout, with a residual connection, on a device."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph import nn
+from weft_graph.ir import nest, stacks
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.node import Output
+from weft_graph.nn.scope import static_number
+from weft_graph.ops import random
+from weft_graph.rnn.cell.base import RNNCell, assert_like_rnncell
+from weft_graph.rnn.cell.lstm import LSTMStateTuple
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape, as_dims, format_dims
+
+
+class RNNCellWrapper(RNNCell):
+    """A cell that calls another; it has no variables and no variable scope of its own.
+
+    Args:
+      cell: the cell inside.
+      **kwargs: those of RNNCell.
+    Raises: InvalidTypeError: `cell` is no cell.
+    """
+
+    def __init__(self, cell: Any, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        assert_like_rnncell("cell", cell)
+        self.cell = cell
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+        """One step; see `RNNCell`."""
+        raise errors.UnimplementedError(f"{type(self).__name__} does not override __call__")
+
+    def _inner_cells(self) -> Sequence[Any]:
+        return (self.cell,)
+
+    @property
+    def state_size(self) -> Any:
+        """That of the cell inside."""
+        return self.cell.state_size
+
+    @property
+    def output_size(self) -> Any:
+        """That of the cell inside."""
+        return self.cell.output_size
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """That of the cell inside."""
+        with stacks.get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
+            return self.cell.zero_state(batch_size, dtype)
+
+
+# ---------------------------------------------------------------------------------- dropout
+
+
+def _all_but_memory(substate: Any) -> Any:
+    """The parts of a state that are dropped out by default: all tensors but an LSTM's c."""
+    if isinstance(substate, LSTMStateTuple):
+        return LSTMStateTuple(False, True)
+    return nest.is_nested(substate) or isinstance(substate, Output)
+
+
+class DropoutWrapper(RNNCellWrapper):
+    """A cell with dropout of its input, output and next state.
+
+    Args:
+      cell: the cell inside.
+      input_keep_prob, output_keep_prob, state_keep_prob: probability that an element is kept; a
+        number in [0, 1], or a tensor of rank 0. 1 makes no nodes.
+      variational_recurrent: whether all steps of a Run, and all examples, share one mask.
+      input_size: of the inputs, in their structure; needed for `variational_recurrent` where
+        inputs are dropped out.
+      dtype: of inputs, state and output; needed for `variational_recurrent`.
+      seed: of the random choices.
+      dropout_state_filter_visitor: function of a part of the state that says whether to drop it
+        out: a Boolean, or a structure of depth 1 of Booleans. By default all but the c of an
+        LSTMStateTuple.
+      **kwargs: those of RNNCell.
+    Raises:
+      InvalidTypeError: `cell` is no cell, or the visitor no function.
+      InvalidArgumentError: a probability is out of range, or an argument is missing for
+        `variational_recurrent`.
+    Source: Srivastava et al. 2014; Gal and Ghahramani 2016.
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        input_keep_prob: Any = 1.0,
+        output_keep_prob: Any = 1.0,
+        state_keep_prob: Any = 1.0,
+        variational_recurrent: bool = False,
+        input_size: Any = None,
+        dtype: Any = None,
+        seed: int | None = None,
+        dropout_state_filter_visitor: Callable[[Any], Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(cell, dtype=dtype, **kwargs)
+        visitor = dropout_state_filter_visitor
+        if visitor is not None and not callable(visitor):
+            raise errors.InvalidTypeError(
+                f"dropout_state_filter_visitor must be a function, got {visitor!r}"
+            )
+        self._state_filter = visitor or _all_but_memory
+        self._seed = seed
+        self._variational_recurrent = variational_recurrent
+        with stacks.get_default_graph().name_scope("DropoutWrapperInit"):
+            self._input_keep_prob = _probability("input_keep_prob", input_keep_prob)
+            self._state_keep_prob = _probability("state_keep_prob", state_keep_prob)
+            self._output_keep_prob = _probability("output_keep_prob", output_keep_prob)
+            self._masks = self._make_masks(input_size, dtype) if variational_recurrent else {}
+
+    @property
+    def wrapped_cell(self) -> Any:
+        """The cell inside."""
+        return self.cell
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+        """One step; see `RNNCell`."""
+        if _drops(self._input_keep_prob):
+            inputs = self._dropped(inputs, "input", self._input_keep_prob, inputs)
+        output, new_state = self.cell(inputs, state, scope=scope)
+        if _drops(self._state_keep_prob):
+            chosen = nest.get_traverse_shallow_structure(self._state_filter, new_state)
+            new_state = self._dropped(new_state, "state", self._state_keep_prob, chosen)
+        if _drops(self._output_keep_prob):
+            output = self._dropped(output, "output", self._output_keep_prob, output)
+        return output, new_state
+
+    def _dropped(self, values: Any, what: str, keep_prob: Any, chosen: Any) -> Any:
+        """A structure with dropout where `chosen` is not False."""
+        count = -1
+
+        def drop(choice: Any, value: Any, mask: Any = None) -> Any:
+            nonlocal count
+            count += 1
+            if choice is False:
+                return value
+            if mask is not None:
+                return out("Mul", [value, mask], name="dropout")
+            return nn.dropout(value, keep_prob=keep_prob, seed=self._seed_of(what, count))
+
+        structures = [chosen, values]
+        if self._variational_recurrent:
+            structures.append(self._masks[what])
+        return nest.map_structure_up_to(chosen, drop, *structures)
+
+    def _make_masks(self, input_size: Any, dtype: Any) -> dict[str, Any]:
+        """The masks that all steps share, scaled; those that are needed."""
+        if dtype is None:
+            raise errors.InvalidArgumentError("variational_recurrent=True requires dtype")
+        if _drops(self._input_keep_prob) and input_size is None:
+            raise errors.InvalidArgumentError(
+                "variational_recurrent=True with an input_keep_prob below 1 requires input_size"
+            )
+        sizes = {
+            "input": (input_size, self._input_keep_prob),
+            "state": (self.cell.state_size, self._state_keep_prob),
+            "output": (self.cell.output_size, self._output_keep_prob),
+        }
+        return {
+            what: self._masks_for(what, size, keep_prob, dtypes.as_dtype(dtype))
+            for what, (size, keep_prob) in sizes.items()
+            if _drops(keep_prob)
+        }
+
+    def _masks_for(self, what: str, sizes: Any, keep_prob: Any, dtype: Any) -> Any:
+        """Per size 0 or 1 / keep_prob: shape (1, *size)."""
+        keep = convert_to_tensor(keep_prob, dtype)
+        number = -1
+
+        def mask(size: Any) -> Output:
+            nonlocal number
+            number += 1
+            shape = TensorShape([1, *(as_dims(size) or ())])
+            noise = random.random_uniform(shape, dtype=dtype, seed=self._seed_of(what, number))
+            return out("RealDiv", [out("Floor", [noise + keep]), keep])
+
+        return nest.map_structure(mask, sizes)
+
+    def _seed_of(self, what: str, number: int) -> int | None:
+        """A seed for each place of dropout, which follows from the wrapper's."""
+        if self._seed is None:
+            return None
+        text = f"{self._seed}{what}_{number}".encode()
+        return int(hashlib.md5(text, usedforsecurity=False).hexdigest()[:8], 16) & 0x7FFFFFFF
+
+
+def _probability(name: str, value: Any) -> Any:
+    """A probability as a float, or as an output where it is not known yet."""
+    known: Any = static_number(value)
+    if known is None:
+        value = convert_to_tensor(value)
+        known = constant_value(value)
+    if known is None:
+        return value
+    if not 0 <= known <= 1:
+        raise errors.InvalidArgumentError(f"{name} must be in [0, 1], got {known}")
+    return float(known)
+
+
+def _drops(keep_prob: Any) -> bool:
+    return not isinstance(keep_prob, float) or keep_prob < 1
+
+
+# ------------------------------------------------------------------------------ the other two
+
+
+def _added(inputs: Any, outputs: Any) -> Any:
+    def add(x: Any, y: Any) -> Any:
+        if not x.shape.is_compatible_with(y.shape):
+            raise errors.InvalidArgumentError(
+                f"a residual connection requires an input of the output's shape "
+                f"{format_dims(y.dims)}, got {format_dims(x.dims)}"
+            )
+        return x + y
+
+    return nest.map_structure(add, inputs, outputs)
+
+
+class ResidualWrapper(RNNCellWrapper):
+    """A cell whose input is added to its output.
+
+    Args:
+      cell: the cell inside.
+      residual_fn: function of inputs and outputs that returns the outputs; their sum by default.
+      **kwargs: those of RNNCell.
+    """
+
+    def __init__(
+        self, cell: Any, residual_fn: Callable[[Any, Any], Any] | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(cell, **kwargs)
+        self._residual_fn = residual_fn
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+        """One step; see `RNNCell`.
+
+        Raises: InvalidArgumentError, InvalidTypeError: inputs and outputs differ in structure or
+          shape.
+        """
+        outputs, new_state = self.cell(inputs, state, scope=scope)
+        return (self._residual_fn or _added)(inputs, outputs), new_state
+
+
+class DeviceWrapper(RNNCellWrapper):
+    """A cell that runs on a device.
+
+    Args:
+      cell: the cell inside.
+      device: device name or function, as for `device`.
+      **kwargs: those of RNNCell.
+    """
+
+    def __init__(self, cell: Any, device: Any, **kwargs: Any) -> None:
+        super().__init__(cell, **kwargs)
+        self._device = device
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """That of the cell inside, on the device."""
+        with stacks.get_default_graph().device(self._device):
+            return super().zero_state(batch_size, dtype)
+
+    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
+        """One step; see `RNNCell`."""
+        with stacks.get_default_graph().device(self._device):
+            return self.cell(inputs, state, scope=scope)

@@ -1,0 +1,395 @@
+"""Recurrent networks as loops: any number of steps, known only when they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph.control_flow.loop import while_loop
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir import nest, stacks
+from weft_graph.ir.builder import constant, convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.ops import arithmetic, array, casting, comparison, control, identity, reduction
+from weft_graph.rnn.cell.base import assert_like_rnncell
+from weft_graph.rnn.cell.steps import (
+    batch_size_of,
+    cache_reads,
+    concat_dims,
+    copy_through,
+    infer_state_dtype,
+    initial_state_of,
+    lengths_of,
+    rnn_step,
+    transpose_batch_time,
+    zero_tensors,
+)
+from weft_graph.variables.scope import variable_scope
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims
+
+_ITERATIONS = 32
+
+
+def dynamic_rnn(
+    cell: Any,
+    inputs: Any,
+    sequence_length: Any = None,
+    initial_state: Any = None,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    swap_memory: bool = False,
+    time_major: bool = False,
+    scope: Any = None,
+) -> tuple[Any, Any]:
+    """A recurrent network over time, as a loop.
+
+    Args:
+      cell: an RNNCell.
+      inputs: shape (B, T, ...), or (T, B, ...) where `time_major`; or structures of such tensors.
+        All sizes but B and T must be known.
+      sequence_length: integers, shape (B,). At and after its length an example outputs zeros and
+        keeps its state. All steps by default.
+      initial_state: in the structure of `cell.state_size`; zeros by default.
+      dtype: of the initial state and the outputs; needed where `initial_state` is not given.
+      parallel_iterations: how many steps may run at a time; 32 by default.
+      swap_memory: whether what gradients need may be kept on the host.
+      time_major: whether time is the first axis of inputs and outputs; it spares two transposes.
+      scope: variable scope, or its name; "rnn" by default.
+    Returns: the outputs, of shape (B, T, ...) or (T, B, ...) in the structure of
+      `cell.output_size`, and the last state.
+    Raises:
+      InvalidTypeError: `cell` is no cell, or `sequence_length` no integers.
+      InvalidArgumentError: a rank is too low, a size is not known, or sizes differ among inputs;
+        there is neither `initial_state` nor `dtype`; `sequence_length` does not fit; or the cell's
+        output or state has another structure or shape than it says.
+    """
+    assert_like_rnncell("cell", cell)
+    with variable_scope(scope or "rnn") as opened:
+        cache_reads(opened)
+        inputs = nest.map_structure(convert_to_tensor, inputs)
+        if not time_major:
+            inputs = nest.map_structure(transpose_batch_time, inputs)
+        batch_size = batch_size_of(nest.flatten(inputs), 1)
+        lengths = None
+        if sequence_length is not None:
+            lengths = _checked_lengths(sequence_length, batch_size)
+        state = initial_state
+        if state is None:
+            state = initial_state_of(cell, batch_size, dtype)
+        unrolling = _Unrolling(cell, inputs, batch_size, lengths, infer_state_dtype(dtype, state))
+        outputs, state = unrolling.run(state, parallel_iterations or _ITERATIONS, swap_memory)
+        if not time_major:
+            outputs = nest.map_structure(transpose_batch_time, outputs)
+    return outputs, state
+
+
+def _checked_lengths(sequence_length: Any, batch_size: Any) -> Output:
+    """Lengths as int32 that are, when they run, one for each example."""
+    lengths = casting.cast(lengths_of(sequence_length), dtypes.int32)
+    lengths = identity.identity(lengths, name="sequence_length")
+    known = lengths.dims[0] if lengths.dims else None
+    if isinstance(batch_size, int) and known is not None:
+        if known != batch_size:
+            raise errors.InvalidArgumentError(
+                f"sequence_length must have one entry per example, and the batch has {batch_size}, "
+                f"got {lengths!r}"
+            )
+        return lengths
+    shape = array.shape(lengths)
+    fits = reduction.reduce_all(comparison.equal(shape, [batch_size]))
+    text = "sequence_length must have one entry per example; the batch's size and its shape are"
+    check = control.Assert(fits, [text, batch_size, shape])
+    with stacks.get_default_graph().control_dependencies([check]):
+        return identity.identity(lengths, name="CheckSeqLen")
+
+
+class _Unrolling:
+    """A cell that goes over inputs, time first."""
+
+    def __init__(
+        self, cell: Any, inputs: Any, batch_size: Any, lengths: Output | None, dtype: Any
+    ) -> None:
+        leaves = nest.flatten(inputs)
+        self._cell = cell
+        self._inputs = inputs
+        self._lengths = lengths
+        steps, batch = _common_sizes(leaves)
+        self._steps: Any = array.shape(leaves[0])[0] if steps is None else steps
+        self._rows = [
+            TensorArray(each.dtype, size=self._steps, element_shape=each.dims[1:]).unstack(each)
+            for each in leaves
+        ]
+        self._outputs = [
+            TensorArray(
+                dtype,
+                size=self._steps,
+                element_shape=concat_dims(batch, size),
+                tensor_array_name=f"output_{i}",
+            )
+            for i, size in enumerate(nest.flatten(cell.output_size))
+        ]
+        self._zero_output: Any = None
+        self._end = self._steps
+        if lengths is not None:
+            self._zero_output = zero_tensors(cell.output_size, batch_size, dtype)
+            # One step at least, so that the shape of the outputs is found out.
+            longest = arithmetic.maximum(1, reduction.reduce_max(lengths))
+            self._end = arithmetic.minimum(self._steps, longest)
+
+    def run(self, state: Any, parallel_iterations: int, swap_memory: bool) -> tuple[Any, Any]:
+        """The outputs of all steps, time first, and the last state."""
+        _, arrays, state = while_loop(
+            lambda time, *_: time < self._end,
+            self._step,
+            (constant(0, dtypes.int32, name="time"), self._outputs, state),
+            parallel_iterations=parallel_iterations,
+            swap_memory=swap_memory,
+        )
+        outputs = [each.stack() for each in arrays]
+        return nest.pack_sequence_as(self._cell.output_size, outputs), state
+
+    def _step(self, time: Output, arrays: list[TensorArray], state: Any) -> Any:
+        rows = nest.pack_sequence_as(self._inputs, [each.read(time) for each in self._rows])
+        if self._lengths is None:
+            output, after = self._cell(rows, state)
+        else:
+            past_end = comparison.greater_equal(time, self._lengths)
+            output, after = rnn_step(
+                past_end, self._zero_output, state, lambda: self._cell(rows, state)
+            )
+        nest.assert_same_structure(self._cell.output_size, output)
+        written = [
+            each.write(time, value)
+            for each, value in zip(arrays, nest.flatten(output), strict=True)
+        ]
+        return time + 1, written, after
+
+
+def _common_sizes(leaves: Sequence[Output]) -> tuple[int | None, int | None]:
+    """The number of steps and the batch size, as far as they are known."""
+    found: list[int | None] = [None, None]
+    for each in leaves:
+        dims = each.dims
+        if dims is None or len(dims) < 3:
+            raise errors.InvalidArgumentError(
+                f"inputs must have a rank of at least 3, got {each!r}"
+            )
+        if None in dims[2:]:
+            raise errors.InvalidArgumentError(
+                f"all sizes of inputs but those of batch and time must be known, got {each!r}"
+            )
+        for axis, what in enumerate(("numbers of steps", "batch sizes")):
+            size, known = dims[axis], found[axis]
+            if known is not None and size not in (None, known):
+                raise errors.InvalidArgumentError(
+                    f"inputs must have equal {what}, got {known} and {size}"
+                )
+            found[axis] = size if known is None else known
+    return found[0], found[1]
+
+
+# --------------------------------------------------------------------------- both directions
+
+
+def bidirectional_dynamic_rnn(
+    cell_fw: Any,
+    cell_bw: Any,
+    inputs: Any,
+    sequence_length: Any = None,
+    initial_state_fw: Any = None,
+    initial_state_bw: Any = None,
+    dtype: Any = None,
+    parallel_iterations: int | None = None,
+    swap_memory: bool = False,
+    time_major: bool = False,
+    scope: Any = None,
+) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """One network over time, and one over time reversed.
+
+    Args:
+      cell_fw, cell_bw: RNNCells.
+      sequence_length: as for `dynamic_rnn`; each example is reversed up to its length.
+      initial_state_fw, initial_state_bw: zeros by default.
+      inputs, dtype, parallel_iterations, swap_memory, time_major: as for `dynamic_rnn`.
+      scope: variable scope, or its name; "bidirectional_rnn" by default.
+    Returns: the outputs of both, those of the second in the order of the inputs, and the last
+      states of both.
+    Raises: as `dynamic_rnn`.
+    """
+    assert_like_rnncell("cell_fw", cell_fw)
+    assert_like_rnncell("cell_bw", cell_bw)
+    options = (dtype, parallel_iterations, swap_memory, time_major)
+
+    def turned(values: Any) -> Any:
+        return nest.map_structure(
+            lambda each: _reversed(each, sequence_length, 0 if time_major else 1), values
+        )
+
+    with variable_scope(scope or "bidirectional_rnn"):
+        with variable_scope("fw") as opened:
+            forward, state_fw = dynamic_rnn(
+                cell_fw, inputs, sequence_length, initial_state_fw, *options, opened
+            )
+        with variable_scope("bw") as opened:
+            backward, state_bw = dynamic_rnn(
+                cell_bw, turned(inputs), sequence_length, initial_state_bw, *options, opened
+            )
+        backward = turned(backward)
+    return (forward, backward), (state_fw, state_bw)
+
+
+def _reversed(value: Any, lengths: Any, axis: int) -> Output:
+    """A tensor reversed in time, which is axis 0 or 1; the other one is that of the batch."""
+    if lengths is None:
+        return out("ReverseV2", [value, [axis]])
+    return out("ReverseSequence", [value, lengths], {"seq_dim": axis, "batch_dim": 1 - axis})
+
+
+# ---------------------------------------------------------------------------------- raw_rnn
+
+
+def raw_rnn(
+    cell: Any,
+    loop_fn: Callable[[Any, Any, Any, Any], Any],
+    parallel_iterations: int | None = None,
+    swap_memory: bool = False,
+    scope: Any = None,
+) -> tuple[Any, Any, Any]:
+    """A recurrent network whose inputs, states and outputs a function decides on, step by step.
+
+    `loop_fn` takes time, which is int32 of rank 0, and the cell's output and state after the step
+    before, and the loop state.  It returns (elements_finished, next_input, next_cell_state,
+    emit_output, next_loop_state).  At time 0 output, state and loop state are None, and it returns:
+    the initial state as `next_cell_state`; as `emit_output` a structure of tensors without the
+    batch's axis, with the shapes and types of what is emitted, or None for those of the output; and
+    the first loop state, or None where there is none.
+
+    Args:
+      cell: an RNNCell.
+      loop_fn: where elements_finished, of shape (B,), holds, the next states are not used and zeros
+        are emitted. The loop ends when it holds for all examples. A loop state of None later on
+        means the one before.
+      parallel_iterations: how many steps may run at a time; 32 by default.
+      swap_memory: whether what gradients need may be kept on the host.
+      scope: variable scope, or its name; "rnn" by default.
+    Returns: TensorArrays with an element of shape (B, ...) per step, in the structure of what is
+      emitted; the last state; and the last loop state, or None.
+    Raises:
+      InvalidTypeError: `cell` is no cell, or `loop_fn` is not callable.
+      InvalidArgumentError: what they return has another structure or shape than before.
+    """
+    assert_like_rnncell("cell", cell)
+    if not callable(loop_fn):
+        raise errors.InvalidTypeError(f"loop_fn must be callable, got {loop_fn!r}")
+    with variable_scope(scope or "rnn") as opened:
+        cache_reads(opened)
+        raw = _RawLoop(cell, loop_fn)
+        *_, arrays, state, loop_state = while_loop(
+            lambda time, finished, *_: comparison.logical_not(reduction.reduce_all(finished)),
+            raw.step,
+            raw.initial,
+            parallel_iterations=parallel_iterations or _ITERATIONS,
+            swap_memory=swap_memory,
+        )
+    return arrays, state, loop_state if raw.has_loop_state else None
+
+
+class _RawLoop:
+    """The body of `raw_rnn`.
+
+    Attributes:
+      initial: what the loop variables are at first: time, which examples are finished, the input,
+        the TensorArrays, the state and the loop state.
+      has_loop_state: whether the last of these is the user's.
+    """
+
+    def __init__(self, cell: Any, loop_fn: Callable[[Any, Any, Any, Any], Any]) -> None:
+        self._cell = cell
+        self._loop_fn = loop_fn
+        time = constant(0, dtypes.int32, name="time")
+        finished, first, state, emitted, loop_state = loop_fn(time, None, None, None)
+        nest.assert_same_structure(state, cell.state_size)
+        first = nest.map_structure(convert_to_tensor, first)
+        leaves = nest.flatten(first)
+        _check_batch_sizes(leaves)
+        batch_size = batch_size_of(leaves, 0)
+        state = nest.map_structure(_as_state, state)
+        sizes, kinds = _emitted_sizes(cell, state, emitted)
+        structure = cell.output_size if emitted is None else emitted
+        known = batch_size if isinstance(batch_size, int) else None
+        arrays = [
+            TensorArray(
+                kind,
+                size=0,
+                dynamic_size=True,
+                element_shape=concat_dims(known, size),
+                name=f"rnn_output_{i}",
+            )
+            for i, (size, kind) in enumerate(zip(sizes, kinds, strict=True))
+        ]
+        zeros = [
+            zero_tensors(size, batch_size, kind) for size, kind in zip(sizes, kinds, strict=True)
+        ]
+        self._zero_emit = nest.pack_sequence_as(structure, zeros)
+        self.has_loop_state = loop_state is not None
+        self.initial = (
+            time,
+            convert_to_tensor(finished, dtypes.bool_),
+            first,
+            nest.pack_sequence_as(structure, arrays),
+            state,
+            loop_state if self.has_loop_state else constant(0, dtypes.int32, name="no_state"),
+        )
+
+    def step(
+        self, time: Output, finished: Output, given: Any, arrays: Any, state: Any, loop_state: Any
+    ) -> Any:
+        """The loop variables after a step."""
+        output, new_state = self._cell(given, state)
+        nest.assert_same_structure(state, new_state)
+        nest.assert_same_structure(self._cell.output_size, output)
+        following = time + 1
+        ended, next_input, next_state, emit, next_loop_state = self._loop_fn(
+            following, output, new_state, loop_state if self.has_loop_state else None
+        )
+        nest.assert_same_structure(state, next_state)
+        nest.assert_same_structure(given, next_input)
+        emit = copy_through(finished, self._zero_emit, emit)
+        written = nest.map_structure(lambda each, value: each.write(time, value), arrays, emit)
+        return (
+            following,
+            comparison.logical_or(finished, ended),
+            next_input,
+            written,
+            copy_through(finished, state, next_state),
+            loop_state if next_loop_state is None else next_loop_state,
+        )
+
+
+def _as_state(value: Any) -> Any:
+    return value if isinstance(value, TensorArray) else convert_to_tensor(value)
+
+
+def _check_batch_sizes(leaves: Sequence[Output]) -> None:
+    sizes = {each.dims[0] for each in leaves if each.dims and each.dims[0] is not None}
+    if len(sizes) > 1:
+        raise errors.InvalidArgumentError(
+            f"the input of a step must have one batch size, got {leaves!r}"
+        )
+
+
+def _emitted_sizes(cell: Any, state: Any, emitted: Any) -> tuple[list[Any], list[Any]]:
+    """Sizes without the batch's, and element types, of what a step emits."""
+    if emitted is None:
+        sizes = nest.flatten(cell.output_size)
+        return sizes, [nest.flatten(state)[0].dtype.base_dtype] * len(sizes)
+    leaves = [convert_to_tensor(each) for each in nest.flatten(emitted)]
+    sizes = [_size_of(each) for each in leaves]
+    return sizes, [each.dtype.base_dtype for each in leaves]
+
+
+def _size_of(value: Output) -> Any:
+    dims: Dims = value.dims
+    known = dims is not None and None not in dims
+    return value.shape if known else array.shape(value)

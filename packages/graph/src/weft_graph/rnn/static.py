@@ -1,0 +1,222 @@
+"""Recurrent networks unrolled in the graph: one copy of the cell per step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_graph.ir import nest, stacks
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.ops import identity, join
+from weft_graph.rnn.cell.base import assert_like_rnncell
+from weft_graph.rnn.cell.steps import (
+    batch_size_of,
+    cache_reads,
+    infer_state_dtype,
+    past_ends,
+    rnn_step,
+    zero_tensors,
+)
+from weft_graph.variables.scope import variable_scope
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+
+def static_rnn(
+    cell: Any,
+    inputs: Any,
+    initial_state: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[list[Any], Any]:
+    """A recurrent network over a list of inputs, one copy of the cell for each.
+
+    Args:
+      cell: an RNNCell.
+      inputs: T inputs of shape (B, I), or structures of tensors of shape (B, ...).
+      initial_state: in the structure of `cell.state_size`; zeros by default.
+      dtype: of the initial state and the outputs; needed where `initial_state` is not given.
+      sequence_length: integers, shape (B,). At and after its length an example outputs zeros and
+        keeps its state. All steps by default.
+      scope: variable scope, or its name; "rnn" by default.
+    Returns: the list of T outputs, and the last state.
+    Raises:
+      InvalidTypeError: `cell` is no cell, or `inputs` no sequence.
+      InvalidArgumentError: there are no inputs, a size of theirs other than B is not known, their
+        batch sizes differ, or there is neither `initial_state` nor `dtype`.
+    """
+    assert_like_rnncell("cell", cell)
+    if not nest.is_nested(inputs):
+        raise errors.InvalidTypeError(f"inputs must be a list of tensors, got {inputs!r}")
+    if not inputs:
+        raise errors.InvalidArgumentError("static_rnn requires at least one input")
+    with variable_scope(scope or "rnn") as opened:
+        cache_reads(opened)
+        inputs = nest.map_structure(convert_to_tensor, inputs)
+        batch_size = _checked_batch_size(nest.flatten(inputs))
+        state = initial_state
+        if state is None:
+            state = _initial_state(cell, batch_size, dtype)
+        step = _step_of(cell, state, len(inputs), batch_size, dtype, sequence_length)
+        outputs = []
+        for time, each in enumerate(inputs):
+            if time:
+                opened.reuse_variables()
+            output, state = step(time, each, state)
+            outputs.append(output)
+    return outputs, state
+
+
+def _checked_batch_size(inputs: Sequence[Output]) -> Any:
+    """The batch size: an integer where one of the inputs knows it, else a tensor."""
+    found = None
+    for each in inputs:
+        dims = each.dims
+        if not dims:
+            raise errors.InvalidArgumentError(
+                f"inputs must have a batch axis, got {each!r} of shape {format_dims(dims)}"
+            )
+        if None in dims[1:]:
+            raise errors.InvalidArgumentError(
+                f"all sizes of inputs but the batch's must be known, got {each!r}"
+            )
+        if found is not None and dims[0] not in (None, found):
+            raise errors.InvalidArgumentError(
+                f"all inputs must have one batch size, got {found} and {dims[0]} in {each!r}"
+            )
+        found = dims[0] if found is None else found
+    return batch_size_of(inputs, 0) if found is None else found
+
+
+def _initial_state(cell: Any, batch_size: Any, dtype: Any) -> Any:
+    if not dtype:
+        raise errors.InvalidArgumentError("dtype must be given where initial_state is not")
+    if hasattr(cell, "get_initial_state"):
+        return cell.get_initial_state(inputs=None, batch_size=batch_size, dtype=dtype)
+    return cell.zero_state(batch_size, dtype)
+
+
+def _checked_lengths(sequence_length: Any) -> Output:
+    lengths = convert_to_tensor(sequence_length, name="sequence_length")
+    if lengths.dims is not None and len(lengths.dims) != 1:
+        raise errors.InvalidArgumentError(
+            f"sequence_length must be a vector of the batch size, got {lengths!r}"
+        )
+    if not lengths.dtype.is_integer:
+        raise errors.InvalidTypeError(f"sequence_length must be integers, got {lengths!r}")
+    return lengths
+
+
+def _step_of(
+    cell: Any, state: Any, steps: int, batch_size: Any, dtype: Any, sequence_length: Any
+) -> Callable[[int, Any, Any], tuple[Any, Any]]:
+    """The function of time, input and state that is a step.
+
+    Where sequences end, TensorFlow puts each step into a conditional that skips it once all have.
+    Here the cell always runs and its results are chosen from: a conditional costs more than a step,
+    and keeps other nodes from being merged and scheduled across it.
+    """
+    if sequence_length is None:
+        return lambda time, x, before: cell(x, before)
+    zero_output = zero_tensors(cell.output_size, batch_size, infer_state_dtype(dtype, state))
+    ends = past_ends(_checked_lengths(sequence_length), steps)
+
+    def step(time: int, x: Any, before: Any) -> tuple[Any, Any]:
+        return rnn_step(ends[time], zero_output, before, lambda: cell(x, before))
+
+    return step
+
+
+def static_state_saving_rnn(
+    cell: Any,
+    inputs: Any,
+    state_saver: Any,
+    state_name: Any,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[list[Any], Any]:
+    """`static_rnn` from a state that something else keeps between Runs.
+
+    Args:
+      cell, inputs, sequence_length, scope: as for `static_rnn`.
+      state_saver: has `state(name)`, the tensor to begin with, and `save_state(name, value)`,
+        which returns a node or a tensor that stores it.
+      state_name: the name of the state, or names in the structure of `cell.state_size`.
+    Returns: outputs and state. The last output and the state wait until the state is stored.
+    Raises: InvalidArgumentError: `state_name` has another structure than the state.
+    """
+    sizes = cell.state_size
+    names, flat_sizes = nest.flatten(state_name), nest.flatten(sizes)
+    if nest.is_nested(sizes) != nest.is_nested(state_name) or len(names) != len(flat_sizes):
+        raise errors.InvalidArgumentError(
+            f"state_name must have one name for each part of the state, whose size is {sizes}, "
+            f"got {state_name!r}"
+        )
+    initial = nest.pack_sequence_as(sizes, [state_saver.state(name) for name in names])
+    outputs, state = static_rnn(cell, inputs, initial, None, sequence_length, scope)
+    saved = [
+        state_saver.save_state(name, part)
+        for name, part in zip(names, nest.flatten(state), strict=True)
+    ]
+    with stacks.get_default_graph().control_dependencies(saved):
+        outputs[-1] = nest.map_structure(identity.identity, outputs[-1])
+        state = nest.map_structure(identity.identity, state)
+    return outputs, state
+
+
+def static_bidirectional_rnn(
+    cell_fw: Any,
+    cell_bw: Any,
+    inputs: Any,
+    initial_state_fw: Any = None,
+    initial_state_bw: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[list[Any], Any, Any]:
+    """One network over the inputs, one over the inputs reversed, their outputs side by side.
+
+    Args:
+      cell_fw, cell_bw: RNNCells.
+      initial_state_fw, initial_state_bw: zeros by default.
+      inputs, dtype, sequence_length: as for `static_rnn`; each example is reversed up to its
+        length.
+      scope: variable scope, or its name; "bidirectional_rnn" by default.
+    Returns: T outputs of shape (B, O_fw + O_bw), and the last state of each network.
+    Raises: as `static_rnn`.
+    """
+    assert_like_rnncell("cell_fw", cell_fw)
+    assert_like_rnncell("cell_bw", cell_bw)
+    with variable_scope(scope or "bidirectional_rnn"):
+        with variable_scope("fw") as opened:
+            forward, state_fw = static_rnn(
+                cell_fw, inputs, initial_state_fw, dtype, sequence_length, opened
+            )
+        with variable_scope("bw") as opened:
+            reversed_inputs = _reversed(inputs, sequence_length)
+            backward, state_bw = static_rnn(
+                cell_bw, reversed_inputs, initial_state_bw, dtype, sequence_length, opened
+            )
+    backward = _reversed(backward, sequence_length)
+    flat = zip(nest.flatten(forward), nest.flatten(backward), strict=True)
+    joined = [join.concat([fw, bw], 1) for fw, bw in flat]
+    return nest.pack_sequence_as(forward, joined), state_fw, state_bw
+
+
+def _reversed(values: Sequence[Any], lengths: Any) -> list[Any]:
+    """Tensors of shape (B, ...), or structures of them, in the reverse order of time."""
+    if lengths is None:
+        return list(reversed(values))
+    columns = zip(*[nest.flatten(each) for each in values], strict=True)
+    results = [_reversed_to_ends(column, lengths) for column in columns]
+    steps = zip(*results, strict=True)
+    return [nest.pack_sequence_as(like, step) for like, step in zip(values, steps, strict=True)]
+
+
+def _reversed_to_ends(column: Sequence[Any], lengths: Any) -> list[Output]:
+    joined = join.stack(column)
+    attrs = {"seq_dim": 0, "batch_dim": 1}
+    turned = out("ReverseSequence", [joined, lengths], attrs)
+    return join.unstack(turned, num=len(column))

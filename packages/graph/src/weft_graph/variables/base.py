@@ -1,0 +1,540 @@
+"""What all variables have in common, and the creators that `Variable(...)` asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from weft_graph.ir import stacks
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.operators import Operators
+from weft_graph.ops import state
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, TensorShape
+
+if TYPE_CHECKING:
+    from weft_graph.ir.graph import Graph
+
+
+class VariableSynchronization:
+    """When replicas of a variable are synchronised."""
+
+    AUTO = 0
+    NONE = 1
+    ON_WRITE = 2
+    ON_READ = 3
+
+
+class VariableAggregation:
+    """How updates of the replicas of a variable are combined."""
+
+    NONE = 0
+    SUM = 1
+    MEAN = 2
+    ONLY_FIRST_REPLICA = 3
+    ONLY_FIRST_TOWER = 3
+
+
+_use_resource_by_default = False
+
+
+def enable_resource_variables() -> None:
+    """Make resource variables where `use_resource` is not given."""
+    global _use_resource_by_default
+    _use_resource_by_default = True
+
+
+def disable_resource_variables() -> None:
+    """Make reference variables where `use_resource` is not given, as it is at first."""
+    global _use_resource_by_default
+    _use_resource_by_default = False
+
+
+def resource_variables_enabled() -> bool:
+    """Whether resource variables are made where `use_resource` is not given."""
+    return _use_resource_by_default
+
+
+# --------------------------------------------------------------------------- creators
+
+Creator = Callable[..., Any]
+
+
+@contextmanager
+def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
+    """Let `variable_creator(next_creator, **kwargs)` make the variables of the default graph.
+
+    Args:
+      variable_creator: calls `next_creator(**kwargs)` for the next outer one, or the real thing.
+    """
+    creators = _creators(stacks.get_default_graph())
+    creators.append(variable_creator)
+    try:
+        yield
+    finally:
+        creators.remove(variable_creator)
+
+
+variable_creator_scope_v1 = variable_creator_scope
+
+
+def _creators(graph: Graph) -> list[Creator]:
+    found: list[Creator] | None = getattr(graph.scopes, "_variable_creators", None)
+    if found is None:
+        found = []
+        graph.scopes._variable_creators = found
+    return found
+
+
+def default_variable_creator(next_creator: Creator | None = None, **kwargs: Any) -> Variable:
+    """Make the variable itself: what creators end in.
+
+    Inside a loop or a branch it is made outside, where its initializer can run.
+    """
+    use_resource = kwargs.pop("use_resource", None)
+    if use_resource is None:
+        use_resource = _scope_use_resource()
+    with stacks.get_default_graph().scopes.lifted():
+        if use_resource:
+            from weft_graph.variables.resource import ResourceVariable
+
+            return ResourceVariable(**kwargs)
+        from weft_graph.variables.reference import RefVariable
+
+        return RefVariable(**kwargs)
+
+
+def _scope_use_resource() -> bool:
+    from weft_graph.variables.scope import get_variable_scope
+
+    found = get_variable_scope().use_resource
+    return _use_resource_by_default if found is None else found
+
+
+def _creating(outer: Creator, inner: Creator) -> Creator:
+    def create(**kwargs: Any) -> Any:
+        return outer(inner, **kwargs)
+
+    return create
+
+
+class _VariableMeta(type):
+    """`Variable(...)` asks the creators; its subclasses make themselves."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        if cls is not Variable:
+            return super().__call__(*args, **kwargs)
+        if len(args) > len(_ARGUMENTS):
+            raise TypeError(f"Variable takes at most {len(_ARGUMENTS)} arguments, got {len(args)}")
+        for key, value in zip(_ARGUMENTS, args, strict=False):
+            if key in kwargs:
+                raise TypeError(f"Variable got {key} twice")
+            kwargs[key] = value
+        unknown = kwargs.keys() - set(_ARGUMENTS)
+        if unknown:
+            raise TypeError(f"Variable has no argument {sorted(unknown)[0]!r}")
+        creator: Creator = default_variable_creator
+        for outer in _creators(stacks.get_default_graph()):
+            creator = _creating(outer, creator)
+        return creator(**kwargs)
+
+
+_ARGUMENTS = (
+    "initial_value",
+    "trainable",
+    "collections",
+    "validate_shape",
+    "caching_device",
+    "name",
+    "variable_def",
+    "dtype",
+    "expected_shape",
+    "import_scope",
+    "constraint",
+    "use_resource",
+    "synchronization",
+    "aggregation",
+    "shape",
+)
+
+
+class SaveSliceInfo:
+    """Which part of a partitioned variable a variable holds.
+
+    Attributes:
+      full_name: name of the whole.
+      full_shape: shape of the whole.
+      var_offset: where this part starts.
+      var_shape: its shape.
+    """
+
+    def __init__(
+        self,
+        full_name: str | None = None,
+        full_shape: Sequence[int] | None = None,
+        var_offset: Sequence[int] | None = None,
+        var_shape: Sequence[int] | None = None,
+    ) -> None:
+        self.full_name = full_name
+        self.full_shape = list(full_shape or ())
+        self.var_offset = list(var_offset or ())
+        self.var_shape = list(var_shape or ())
+
+    @property
+    def spec(self) -> str:
+        """TensorFlow's text for it: sizes, then "start,length" per axis."""
+        sizes = " ".join(map(str, self.full_shape)) + " "
+        pairs = zip(self.var_offset, self.var_shape, strict=True)
+        return sizes + ":".join(f"{start},{size}" for start, size in pairs)
+
+
+_SliceInfo = SaveSliceInfo
+
+
+class Variable(Operators, metaclass=_VariableMeta):
+    """A tensor that keeps its value between steps, and that ops can change.
+
+    Args:
+      initial_value: what converts to a tensor, or a function without arguments that returns it.
+        Its shape, unless `validate_shape` is False, becomes the variable's.
+      trainable: whether optimizers change it by default; True by default.
+      collections: where it is listed; [GraphKeys.GLOBAL_VARIABLES] by default.
+      validate_shape: False leaves the variable's shape open.
+      caching_device: device where reads of the value are cached.
+      name: of the node; "Variable" by default, made unique.
+      variable_def: a VariableDef to rebuild the object from, instead of everything else.
+      dtype: element type; the initial value's by default.
+      expected_shape: deprecated and ignored, as in TensorFlow.
+      import_scope: name scope that the graph of `variable_def` was imported under.
+      constraint: function from the value to the value that optimizers should leave behind.
+      use_resource: over a VarHandleOp rather than over a reference.
+      synchronization, aggregation: for replicas.
+      shape: the static shape, when it is more open than the initial value's.
+    Raises:
+      InvalidArgumentError: no initial value, or one of unknown shape.
+      InvalidTypeError: the initial value does not fit `dtype`.
+    """
+
+    SaveSliceInfo: ClassVar[Any] = SaveSliceInfo
+
+    _graph: Graph
+    _initial_value: Output | None
+    _initializer: Node
+    _caching_device: Any
+    _constraint: Any
+    _trainable: bool
+    _synchronization: int
+    _aggregation: int
+    _save_slice_info: _SliceInfo | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            initial_value: Any = None,
+            trainable: bool | None = None,
+            collections: Sequence[str] | None = None,
+            validate_shape: bool = True,
+            caching_device: Any = None,
+            name: str | None = None,
+            variable_def: Any = None,
+            dtype: Any = None,
+            expected_shape: Any = None,
+            import_scope: str | None = None,
+            constraint: Any = None,
+            use_resource: bool | None = None,
+            synchronization: int | None = None,
+            aggregation: int | None = None,
+            shape: Any = None,
+        ) -> None: ...
+
+    # ------------------------------------------------------------- what it is
+
+    @property
+    def op(self) -> Node:
+        """The node that holds the variable."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> DType:
+        """Element type; a reference type for reference variables."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """`node:0`."""
+        return f"{self.op.name}:0"
+
+    @property
+    def graph(self) -> Graph:
+        """The graph it belongs to."""
+        return self._graph
+
+    @property
+    def device(self) -> str:
+        """The device requested for it."""
+        return self.op.device
+
+    @property
+    def shape(self) -> TensorShape:
+        """The static shape."""
+        return TensorShape(self._dims)
+
+    @property
+    def _dims(self) -> Dims:
+        raise NotImplementedError
+
+    def get_shape(self) -> TensorShape:
+        """The static shape."""
+        return self.shape
+
+    @property
+    def initializer(self) -> Node:
+        """The node that assigns the initial value."""
+        return self._initializer
+
+    def replace_initializer(self, initializer: Node, initial_value: Output) -> None:
+        """Initialize with another node from now on; nodes made from the old one keep it.
+
+        Args:
+          initializer: assigns the initial value.
+          initial_value: what it assigns.
+        """
+        self._initializer = initializer
+        self._initial_value = initial_value
+
+    @property
+    def initial_value(self) -> Output | None:
+        """The tensor that the initializer assigns; None for one rebuilt without it."""
+        return self._initial_value
+
+    @property
+    def trainable(self) -> bool:
+        """Whether optimizers change it by default."""
+        return self._trainable
+
+    @property
+    def constraint(self) -> Any:
+        """The function given as `constraint`, or None."""
+        return self._constraint
+
+    @property
+    def synchronization(self) -> int:
+        """What was given as `synchronization`."""
+        return self._synchronization
+
+    @property
+    def aggregation(self) -> int:
+        """What was given as `aggregation`."""
+        return self._aggregation
+
+    # ------------------------------------------------------------- its value
+
+    def value(self) -> Output:
+        """The value as a tensor: a snapshot that may be shared and cached."""
+        raise NotImplementedError
+
+    def read_value(self) -> Output:
+        """A new node that reads the value where control dependencies put it."""
+        raise NotImplementedError
+
+    def _as_output(self, as_ref: bool = False) -> Output:
+        raise NotImplementedError
+
+    def _as_graph_element(self) -> Output:
+        raise NotImplementedError
+
+    def is_initialized(self, name: str | None = None) -> Output:
+        """Whether it has a value: bool, shape ()."""
+        raise NotImplementedError
+
+    def initialized_value(self) -> Output:
+        """The value, or the initial value where the variable has none yet.
+
+        For the initial values of other variables, which may run before this one's initializer.
+        """
+        from weft_graph.variables.initial_values import value_or_initial
+
+        return value_or_initial(self)
+
+    def eval(self, session: Any = None) -> Any:
+        """The value in `session`, or in the default session."""
+        return stacks.session_for(self._graph, session, f"{self.name}.eval()").run(self)
+
+    def load(self, value: Any, session: Any = None) -> None:
+        """Store `value` now, without a new node.
+
+        Raises: FailedPreconditionError: there is no default session.
+        """
+        chosen = stacks.session_for(self._graph, session, f"{self.name}.load()")
+        chosen.run(self._initializer, {self._initializer.inputs[1]: value})
+
+    # ------------------------------------------------------------- updates
+
+    def assign(
+        self,
+        value: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Replace the value; returns the new value, or the node when `read_value` is False."""
+        raise NotImplementedError
+
+    def assign_add(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Add `delta`; returns as `assign` does."""
+        raise NotImplementedError
+
+    def assign_sub(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Subtract `delta`; returns as `assign` does."""
+        raise NotImplementedError
+
+    def _scatter_slices(
+        self, op: Callable[..., Any], slices: Any, use_locking: bool, name: str | None
+    ) -> Any:
+        if not (hasattr(slices, "indices") and hasattr(slices, "values")):
+            raise errors.InvalidTypeError(f"requires IndexedSlices, got {slices!r}")
+        return op(self, slices.indices, slices.values, use_locking=use_locking, name=name)
+
+    def scatter_update(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Replace the rows that the IndexedSlices `sparse_delta` names."""
+        return self._scatter_slices(state.scatter_update, sparse_delta, use_locking, name)
+
+    def scatter_add(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Add to the rows that the IndexedSlices `sparse_delta` names."""
+        return self._scatter_slices(state.scatter_add, sparse_delta, use_locking, name)
+
+    def scatter_sub(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Subtract from the rows that the IndexedSlices `sparse_delta` names."""
+        return self._scatter_slices(state.scatter_sub, sparse_delta, use_locking, name)
+
+    def scatter_mul(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Multiply the rows that the IndexedSlices `sparse_delta` names."""
+        return self._scatter_slices(state.scatter_mul, sparse_delta, use_locking, name)
+
+    def scatter_div(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Divide the rows that the IndexedSlices `sparse_delta` names."""
+        return self._scatter_slices(state.scatter_div, sparse_delta, use_locking, name)
+
+    def scatter_min(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Lower the rows that the IndexedSlices `sparse_delta` names."""
+        return self._scatter_slices(state.scatter_min, sparse_delta, use_locking, name)
+
+    def scatter_max(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Raise the rows that the IndexedSlices `sparse_delta` names."""
+        return self._scatter_slices(state.scatter_max, sparse_delta, use_locking, name)
+
+    def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Replace the slices at `indices`."""
+        return state.scatter_nd_update(self, indices, updates, name=name)
+
+    def scatter_nd_add(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Add to the slices at `indices`; equal ones add up."""
+        return state.scatter_nd_add(self, indices, updates, name=name)
+
+    def scatter_nd_sub(self, indices: Any, updates: Any, name: str | None = None) -> Any:
+        """Subtract from the slices at `indices`; equal ones add up."""
+        return state.scatter_nd_sub(self, indices, updates, name=name)
+
+    def count_up_to(self, limit: int) -> Output:
+        """The value before adding 1; OutOfRangeError, when it runs, at `limit`."""
+        return state.count_up_to(self, limit)
+
+    # ------------------------------------------------------------- other forms
+
+    def to_proto(self, export_scope: str | None = None) -> Any:
+        """The variable as a `VariableDef`; None when it is outside `export_scope`."""
+        from weft_graph.variables.proto import variable_to_proto
+
+        return variable_to_proto(self, export_scope)
+
+    @staticmethod
+    def from_proto(variable_def: Any, import_scope: str | None = None) -> Variable:
+        """The variable that a `VariableDef` describes, over nodes already in the default graph."""
+        if variable_def.is_resource:
+            from weft_graph.variables.resource import ResourceVariable
+
+            return ResourceVariable(variable_def=variable_def, import_scope=import_scope)
+        from weft_graph.variables.reference import RefVariable
+
+        return RefVariable(variable_def=variable_def, import_scope=import_scope)
+
+    def _set_save_slice_info(self, save_slice_info: _SliceInfo | None) -> None:
+        self._save_slice_info = save_slice_info
+
+    def _get_save_slice_info(self) -> _SliceInfo | None:
+        return self._save_slice_info
+
+    def __iter__(self) -> Iterator[Any]:
+        raise errors.InvalidTypeError("a variable cannot be iterated; use unstack(variable)")
+
+    def __bool__(self) -> bool:
+        raise errors.InvalidTypeError(
+            f"{self!r} has no truth value while the graph is built; "
+            "use cond, where or logical_and to choose in the graph"
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise errors.InvalidTypeError(
+            f"{self!r} has no value while the graph is built; fetch it with Session.run"
+        )
+
+    def __repr__(self) -> str:
+        return f"<weft.Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}>"
+
+    def _init_common(
+        self,
+        trainable: bool | None,
+        caching_device: Any,
+        constraint: Any,
+        synchronization: int | None,
+        aggregation: int | None,
+    ) -> None:
+        if constraint is not None and not callable(constraint):
+            raise errors.InvalidTypeError("constraint must be a function of the variable's value")
+        self._trainable = True if trainable is None else bool(trainable)
+        self._caching_device = caching_device
+        self._constraint = constraint
+        self._synchronization = synchronization or VariableSynchronization.AUTO
+        self._aggregation = aggregation or VariableAggregation.NONE
+
+    def _collect(self, collections: Sequence[str] | None) -> None:
+        if collections is None:
+            collections = [GraphKeys.GLOBAL_VARIABLES]
+        if not isinstance(collections, list | tuple | set):
+            raise errors.InvalidTypeError(
+                f"collections must be a list, tuple or set of names, got {collections!r}"
+            )
+        names = list(collections)
+        if self._trainable and GraphKeys.TRAINABLE_VARIABLES not in names:
+            names.append(GraphKeys.TRAINABLE_VARIABLES)
+        self._graph.add_to_collections(names, self)

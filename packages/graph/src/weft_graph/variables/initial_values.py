@@ -1,0 +1,111 @@
+"""Initial values that depend on other variables.
+
+Initializers run in no particular order, so an initial value that reads another variable must take
+that variable's own initial value where the variable has none yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir.builder import out
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.node import Node, Output
+from weft_tensor import dtypes
+
+if TYPE_CHECKING:
+    from weft_graph.ir.graph import Graph
+    from weft_graph.variables.base import Variable
+
+_HOLDERS = ("Variable", "VariableV2", "VarHandleOp")
+_SAFE = (
+    "InitializedValue",
+    "IsVariableInitialized",
+    "ResourceInitializedValue",
+    "VarIsInitializedOp",
+)
+"""Reads of a variable that do not mind whether it has a value."""
+
+
+_CONTROL_FLOW = ("Switch", "RefSwitch", "Merge", "Enter", "RefEnter", "Exit", "NextIteration")
+
+
+def value_or_initial(variable: Variable) -> Output:
+    """The variable's value where it has one, else its initial value."""
+    initial = variable.initializer.inputs[1]  # guarded itself, unlike variable.initial_value
+    graph = variable.graph
+    with graph.as_default(), graph.control_dependencies(None):
+        handle = getattr(variable, "handle", None)
+        if isinstance(handle, Output) and handle.dtype is dtypes.resource:
+            return out("ResourceInitializedValue", [handle, initial])
+        return out("InitializedValue", [variable, initial])
+
+
+def guard_initial_value(graph: Graph, own: Node, value: Output) -> Output:
+    """`value` with its reads of other variables replaced by `value_or_initial`.
+
+    A value that is computed with conditionals or loops is left as it is: it has been guarded by
+    hand, or cannot be copied.
+    """
+    ancestors = _ancestors(value.node)
+    if not any(node.type in _HOLDERS for node in ancestors):
+        return value
+    if any(node.type in _CONTROL_FLOW for node in ancestors):
+        return value
+    variables = {
+        variable.op: variable
+        for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES)
+        for variable in graph.get_collection(key)
+        if isinstance(getattr(variable, "op", None), Node)
+    }
+    suffix = own.name.replace("/", "_")
+    copies: dict[Output, Output] = {}
+    for node in sorted(ancestors, key=lambda node: node.index):
+        _guard_node(graph, node, variables, copies, suffix)
+    return copies.get(value, value)
+
+
+def _ancestors(node: Node) -> set[Node]:
+    found = {node}
+    pending = [node]
+    while pending:
+        here = pending.pop()
+        if here.type in _SAFE:
+            continue
+        for source in here.inputs:
+            if source.node not in found:
+                found.add(source.node)
+                pending.append(source.node)
+    return found
+
+
+def _guard_node(
+    graph: Graph,
+    node: Node,
+    variables: dict[Any, Variable],
+    copies: dict[Output, Output],
+    suffix: str,
+) -> None:
+    """Note in `copies` what replaces the outputs of `node`, if anything does."""
+    if node.type in _SAFE:
+        return
+    holder = node.inputs[0].node if node.type == "ReadVariableOp" else node
+    if holder.type in _HOLDERS:
+        variable = variables.get(holder)
+        readable = node.type != "VarHandleOp"
+        if variable is not None and readable:
+            copies[node.outputs[0]] = value_or_initial(variable)
+        return
+    if not any(source in copies for source in node.inputs):
+        return
+    twin = graph.add_node(
+        node.op_def,
+        graph.unique_name(f"{node.name.replace('/', '_')}_{suffix}"),
+        tuple([copies.get(source, source) for source in node.inputs]),
+        {key: item for key, item in node.attrs.items() if key != "_class"},
+        [output.dtype for output in node.outputs],
+        [output.dims for output in node.outputs],
+        node._code,
+        node._line,
+    )
+    copies.update(zip(node.outputs, twin.outputs, strict=True))

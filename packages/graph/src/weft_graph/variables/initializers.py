@@ -1,0 +1,497 @@
+"""Initial values of variables: classes whose objects make a tensor of a given shape.
+
+An initializer is called as `initializer(shape, dtype=None, partition_info=None)`. Those of random
+values take a seed; see `weft_graph.ir.random_seed`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir import builder
+from weft_graph.ir.node import Output
+from weft_graph.ops import random
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import as_dims
+
+
+class Initializer:
+    """What makes an initial value."""
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+        """A tensor of that shape.
+
+        Args:
+          shape: integers, or a shape tensor where the initializer does not need to know it.
+          dtype: element type; the initializer's own by default.
+          partition_info: which part of a partitioned variable it is for.
+        """
+        raise NotImplementedError
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Initializer:
+        """The initializer with the arguments that `get_config` returned."""
+        return cls(**config)
+
+
+def call_initializer(initializer: Any, shape: list[int], dtype: DType, partition_info: Any) -> Any:
+    """Call `initializer` with as much as it takes: a plain function may know no partitions."""
+    if partition_info is None:
+        return initializer(shape, dtype=dtype)
+    if isinstance(initializer, Initializer) or _takes_partitions(initializer):
+        return initializer(shape, dtype=dtype, partition_info=partition_info)
+    return initializer(shape, dtype=dtype)
+
+
+def _takes_partitions(function: Callable[..., Any]) -> bool:
+    import inspect
+
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return False
+    kinds = {p.kind for p in parameters.values()}
+    return "partition_info" in parameters or inspect.Parameter.VAR_KEYWORD in kinds
+
+
+def _floating(dtype: Any) -> DType:
+    found = dtypes.as_dtype(dtype)
+    if not found.is_floating:
+        raise errors.InvalidTypeError(f"requires a floating type, got {found.name}")
+    return found
+
+
+def _sizes(shape: Any) -> list[int]:
+    dims = as_dims(shape)
+    if dims is None or None in dims:
+        raise errors.InvalidArgumentError(f"the shape must be fully known, got {shape}")
+    return [size for size in dims if size is not None]
+
+
+def _filled(shape: Any, value: Any, dtype: DType) -> Output:
+    if isinstance(shape, Output):
+        return builder.out("Fill", [shape, builder.convert_to_tensor(value, dtype)])
+    sizes = _sizes(shape)
+    if math.prod(sizes) <= _SMALL:
+        return builder.constant(value, dtype, shape=sizes, name=_name(value))
+    filler = builder.convert_to_tensor(value, dtype, name=f"{_name(value)}/Const")
+    return builder.out("Fill", [random.shape_tensor(sizes), filler], None, _name(value))
+
+
+_SMALL = 1000
+"""Larger constants are filled when they run, so that they do not fill the graph."""
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, int | float | bool) and value in (0, 1):
+        return "ones" if value else "zeros"
+    return "Const"
+
+
+class Zeros(Initializer):
+    """Zeros; empty strings and False for those types."""
+
+    def __init__(self, dtype: Any = dtypes.float32) -> None:
+        self.dtype = dtypes.as_dtype(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+        """Zeros of that shape."""
+        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        zero: Any = False if chosen.is_bool else b"" if chosen is dtypes.string else 0
+        return _filled(shape, zero, chosen)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"dtype": self.dtype.name}
+
+
+class Ones(Initializer):
+    """Ones."""
+
+    def __init__(self, dtype: Any = dtypes.float32) -> None:
+        self.dtype = dtypes.as_dtype(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+        """Ones of that shape."""
+        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        return _filled(shape, True if chosen.is_bool else 1, chosen)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"dtype": self.dtype.name}
+
+
+class Constant(Initializer):
+    """A given value.
+
+    Args:
+      value: one value, or a list or array of them in row-major order; with fewer values than
+        elements the last one is repeated.
+      dtype: element type.
+      verify_shape: require as many values as elements.
+    Raises: InvalidTypeError: the value is no number, list or array.
+    """
+
+    def __init__(
+        self, value: Any = 0, dtype: Any = dtypes.float32, verify_shape: bool = False
+    ) -> None:
+        if not (np.isscalar(value) or isinstance(value, list | tuple | np.ndarray)):
+            raise errors.InvalidTypeError(f"value must be a number, list or array, got {value!r}")
+        self.value = value
+        self.dtype = dtypes.as_dtype(dtype)
+        self._verify_shape = verify_shape
+
+    def __call__(
+        self, shape: Any, dtype: Any = None, partition_info: Any = None, verify_shape: Any = None
+    ) -> Output:
+        """The value in that shape."""
+        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        verify = self._verify_shape if verify_shape is None else verify_shape
+        if np.isscalar(self.value) and not verify:
+            return _filled(shape, self.value, chosen)
+        value = np.asarray(self.value)
+        if chosen.is_floating and value.dtype.kind in "iuf":
+            value = value.astype(chosen.numpy)
+        return builder.constant(value, chosen, shape=_sizes(shape), verify_shape=verify)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"value": self.value, "dtype": self.dtype.name}
+
+
+class RandomUniform(Initializer):
+    """Uniform numbers in [minval, maxval); maxval is 1 for floats by default."""
+
+    def __init__(
+        self,
+        minval: Any = 0,
+        maxval: Any = None,
+        seed: int | None = None,
+        dtype: Any = dtypes.float32,
+    ) -> None:
+        self.minval = minval
+        self.maxval = maxval
+        self.seed = seed
+        self.dtype = dtypes.as_dtype(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+        """Random numbers of that shape."""
+        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        return random.random_uniform(shape, self.minval, self.maxval, chosen, seed=self.seed)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {
+            "minval": self.minval,
+            "maxval": self.maxval,
+            "seed": self.seed,
+            "dtype": self.dtype.name,
+        }
+
+
+class RandomNormal(Initializer):
+    """Normal numbers of given mean and standard deviation."""
+
+    def __init__(
+        self,
+        mean: Any = 0.0,
+        stddev: Any = 1.0,
+        seed: int | None = None,
+        dtype: Any = dtypes.float32,
+    ) -> None:
+        self.mean = mean
+        self.stddev = stddev
+        self.seed = seed
+        self.dtype = _floating(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+        """Random numbers of that shape."""
+        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        return random.random_normal(shape, self.mean, self.stddev, chosen, seed=self.seed)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {
+            "mean": self.mean,
+            "stddev": self.stddev,
+            "seed": self.seed,
+            "dtype": self.dtype.name,
+        }
+
+
+class TruncatedNormal(RandomNormal):
+    """Normal numbers, those beyond two standard deviations drawn again."""
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+        """Random numbers of that shape."""
+        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        return random.truncated_normal(shape, self.mean, self.stddev, chosen, seed=self.seed)
+
+
+class UniformUnitScaling(Initializer):
+    """Uniform numbers that keep the scale of what a product with them gives.
+
+    They lie within ±factor √(3 / input size), where the input size is the product of all sizes
+    but the last.
+    """
+
+    def __init__(
+        self, factor: float = 1.0, seed: int | None = None, dtype: Any = dtypes.float32
+    ) -> None:
+        self.factor = factor
+        self.seed = seed
+        self.dtype = _floating(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+        """Random numbers of that shape."""
+        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        whole = _sizes(_whole(shape, partition_info))
+        size = max(1.0, float(math.prod(whole[:-1])))
+        bound = math.sqrt(3 / size) * self.factor
+        return random.random_uniform(shape, -bound, bound, chosen, seed=self.seed)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"factor": self.factor, "seed": self.seed, "dtype": self.dtype.name}
+
+
+def _whole(shape: Any, partition_info: Any) -> Any:
+    return shape if partition_info is None else partition_info.full_shape
+
+
+class VarianceScaling(Initializer):
+    """Random numbers of variance scale / n.
+
+    Args:
+      scale: positive.
+      mode: "fan_in", "fan_out" or "fan_avg": n is the number of inputs of a unit, of its outputs,
+        or their mean.
+      distribution: "truncated_normal" (also "normal"), "untruncated_normal" or "uniform".
+      seed, dtype: as everywhere.
+    Raises: InvalidArgumentError: an argument is none of these.
+    """
+
+    def __init__(
+        self,
+        scale: float = 1.0,
+        mode: str = "fan_in",
+        distribution: str = "truncated_normal",
+        seed: int | None = None,
+        dtype: Any = dtypes.float32,
+    ) -> None:
+        distribution = distribution.lower()
+        if scale <= 0:
+            raise errors.InvalidArgumentError(f"scale must be positive, got {scale}")
+        if mode not in ("fan_in", "fan_out", "fan_avg"):
+            raise errors.InvalidArgumentError(
+                f"mode must be fan_in, fan_out or fan_avg, got {mode!r}"
+            )
+        if distribution not in ("normal", "uniform", "truncated_normal", "untruncated_normal"):
+            raise errors.InvalidArgumentError(
+                "distribution must be truncated_normal, untruncated_normal or uniform, got "
+                f"{distribution!r}"
+            )
+        self.scale = scale
+        self.mode = mode
+        self.distribution = distribution
+        self.seed = seed
+        self.dtype = _floating(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+        """Random numbers of that shape."""
+        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        fan_in, fan_out = compute_fans(_sizes(_whole(shape, partition_info)))
+        fans = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}
+        variance = self.scale / max(1.0, fans[self.mode])
+        if self.distribution == "uniform":
+            bound = math.sqrt(3 * variance)
+            return random.random_uniform(shape, -bound, bound, chosen, seed=self.seed)
+        deviation = math.sqrt(variance)
+        if self.distribution == "untruncated_normal":
+            return random.random_normal(shape, 0.0, deviation, chosen, seed=self.seed)
+        deviation /= _TRUNCATED_DEVIATION
+        return random.truncated_normal(shape, 0.0, deviation, chosen, seed=self.seed)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {
+            "scale": self.scale,
+            "mode": self.mode,
+            "distribution": self.distribution,
+            "seed": self.seed,
+            "dtype": self.dtype.name,
+        }
+
+
+_TRUNCATED_DEVIATION = 0.87962566103423978
+"""The standard deviation of a standard normal distribution truncated at ±2."""
+
+
+def compute_fans(shape: Sequence[int]) -> tuple[float, float]:
+    """The numbers of inputs and outputs of a unit with weights of that shape.
+
+    Kernels of convolutions have shape (..., inputs, outputs); the sizes before multiply both.
+    """
+    if not shape:
+        return 1.0, 1.0
+    if len(shape) == 1:
+        return float(shape[0]), float(shape[0])
+    field = float(math.prod(shape[:-2]))
+    return field * shape[-2], field * shape[-1]
+
+
+class _Scaled(VarianceScaling):
+    """A VarianceScaling with a name of its own, which takes a seed and a dtype only."""
+
+    _scaling: tuple[float, str, str]
+
+    def __init__(self, seed: int | None = None, dtype: Any = dtypes.float32) -> None:
+        scale, mode, distribution = self._scaling
+        super().__init__(scale, mode, distribution, seed, dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"seed": self.seed, "dtype": self.dtype.name}
+
+
+class GlorotUniform(_Scaled):
+    """Uniform numbers of variance 2 / (inputs + outputs). Source: Glorot and Bengio, 2010."""
+
+    _scaling = (1.0, "fan_avg", "uniform")
+
+
+class GlorotNormal(_Scaled):
+    """Truncated normal numbers of variance 2 / (inputs + outputs).
+
+    Source: Glorot and Bengio, 2010.
+    """
+
+    _scaling = (1.0, "fan_avg", "truncated_normal")
+
+
+class HeUniform(_Scaled):
+    """Uniform numbers of variance 2 / inputs. Source: He et al., 2015."""
+
+    _scaling = (2.0, "fan_in", "uniform")
+
+
+class HeNormal(_Scaled):
+    """Truncated normal numbers of variance 2 / inputs. Source: He et al., 2015."""
+
+    _scaling = (2.0, "fan_in", "truncated_normal")
+
+
+class LecunUniform(_Scaled):
+    """Uniform numbers of variance 1 / inputs. Source: LeCun et al., 1998."""
+
+    _scaling = (1.0, "fan_in", "uniform")
+
+
+class LecunNormal(_Scaled):
+    """Truncated normal numbers of variance 1 / inputs. Source: LeCun et al., 1998."""
+
+    _scaling = (1.0, "fan_in", "truncated_normal")
+
+
+class Orthogonal(Initializer):
+    """A matrix with orthonormal rows or columns, whichever are fewer, times `gain`.
+
+    Shapes of more than two axes are matrices of (all but the last, last). Drawn uniformly: the
+    factor Q of a normal matrix, with the signs of R's diagonal. Source: Saxe et al., 2013.
+    """
+
+    def __init__(
+        self, gain: float = 1.0, seed: int | None = None, dtype: Any = dtypes.float32
+    ) -> None:
+        self.gain = gain
+        self.seed = seed
+        self.dtype = _floating(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+        """A matrix of that shape; InvalidArgumentError for fewer than two axes."""
+        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        sizes = _sizes(shape)
+        if len(sizes) < 2:
+            raise errors.InvalidArgumentError(
+                f"the orthogonal initializer needs at least two axes, got shape {sizes}"
+            )
+        rows, columns = math.prod(sizes[:-1]), sizes[-1]
+        square = [max(rows, columns), min(rows, columns)]
+        normal = random.random_normal(square, dtype=chosen, seed=self.seed)
+        q, r = builder.create("Qr", [normal], {"full_matrices": False}).outputs
+        q = builder.out("Mul", [q, builder.out("Sign", [builder.out("MatrixDiagPart", [r])])])
+        if rows < columns:
+            q = builder.out("Transpose", [q, [1, 0]])
+        gain = builder.convert_to_tensor(self.gain, chosen)
+        return builder.out("Mul", [gain, builder.out("Reshape", [q, random.shape_tensor(sizes)])])
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"gain": self.gain, "seed": self.seed, "dtype": self.dtype.name}
+
+
+class Identity(Initializer):
+    """The identity matrix times `gain`; for matrices only."""
+
+    def __init__(self, gain: float = 1.0, dtype: Any = dtypes.float32) -> None:
+        self.gain = gain
+        self.dtype = _floating(dtype)
+
+    def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
+        """The matrix of that shape; InvalidArgumentError unless it has two axes."""
+        chosen = self.dtype if dtype is None else dtypes.as_dtype(dtype).base_dtype
+        whole = _sizes(_whole(shape, partition_info))
+        if len(whole) != 2:
+            raise errors.InvalidArgumentError(
+                f"the identity initializer needs two axes, got shape {whole}"
+            )
+        matrix = np.eye(*whole, dtype=np.float64) * self.gain
+        if partition_info is not None:
+            starts = partition_info.var_offset
+            part = zip(starts, _sizes(shape), strict=True)
+            matrix = matrix[tuple(slice(start, start + size) for start, size in part)]
+        return builder.constant(matrix.astype(chosen.numpy), chosen)
+
+    def get_config(self) -> dict[str, Any]:
+        """The constructor's arguments."""
+        return {"gain": self.gain, "dtype": self.dtype.name}
+
+
+zeros_initializer = zeros = Zeros
+ones_initializer = ones = Ones
+constant_initializer = constant = Constant
+random_uniform_initializer = random_uniform = RandomUniform
+random_normal_initializer = random_normal = RandomNormal
+truncated_normal_initializer = truncated_normal = TruncatedNormal
+uniform_unit_scaling_initializer = uniform_unit_scaling = UniformUnitScaling
+variance_scaling_initializer = variance_scaling = VarianceScaling
+glorot_uniform_initializer = glorot_uniform = GlorotUniform
+glorot_normal_initializer = glorot_normal = GlorotNormal
+he_uniform_initializer = he_uniform = HeUniform
+he_normal_initializer = he_normal = HeNormal
+lecun_uniform_initializer = lecun_uniform = LecunUniform
+lecun_normal_initializer = lecun_normal = LecunNormal
+orthogonal_initializer = orthogonal = Orthogonal
+identity_initializer = identity = Identity
+
+
+def get(identifier: Any) -> Any:
+    """The initializer of that name; callables and None as they are.
+
+    Raises: InvalidArgumentError: no initializer has the name.
+    """
+    if identifier is None or callable(identifier):
+        return identifier
+    found = globals().get(identifier) if isinstance(identifier, str) else None
+    if not (isinstance(found, type) and issubclass(found, Initializer)):
+        raise errors.InvalidArgumentError(f"no initializer is called {identifier!r}")
+    return found()

@@ -1,0 +1,119 @@
+"""Variables to and from `VariableDef` messages, which name their nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph.ir import stacks
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.variables.base import SaveSliceInfo, Variable, VariableAggregation
+from weft_graph.variables.reference import RefVariable
+from weft_graph.variables.resource import ResourceVariable
+from weft_tensor import errors
+
+
+def variable_to_proto(variable: Variable, export_scope: str | None = None) -> Any:
+    """The `VariableDef` of a variable; None when it is outside `export_scope`."""
+    if export_scope is not None and not variable.name.startswith(export_scope):
+        return None
+    from weft_graph import proto
+
+    message = proto.VariableDef()
+
+    def short(name: str) -> str:
+        return name if export_scope is None else name[len(export_scope) :].lstrip("/")
+
+    message.variable_name = short(variable.name)
+    if variable.initial_value is not None:
+        message.initial_value_name = short(variable.initial_value.name)
+    message.trainable = variable.trainable
+    message.synchronization = variable.synchronization
+    message.aggregation = variable.aggregation
+    message.initializer_name = short(variable.initializer.name)
+    if isinstance(variable, ResourceVariable):
+        message.is_resource = True
+        element = variable._graph_element if variable._cached is None else variable._cached
+    else:
+        element = variable.value()
+    message.snapshot_name = short(element.name)
+    part = variable._get_save_slice_info()
+    if part is not None:
+        info = message.save_slice_info_def
+        info.full_name = part.full_name or ""
+        info.full_shape.extend(part.full_shape)
+        info.var_offset.extend(part.var_offset)
+        info.var_shape.extend(part.var_shape)
+    return message
+
+
+class _Names:
+    """Finds the elements that a message names, under an import scope."""
+
+    def __init__(self, graph: Graph, import_scope: str | None) -> None:
+        self._graph = graph
+        self._prefix = "" if not import_scope else import_scope.rstrip("/") + "/"
+
+    def node(self, name: str) -> Node:
+        found = self._graph.as_graph_element(self._prefix + name, allow_tensor=False)
+        assert isinstance(found, Node)
+        return found
+
+    def output(self, name: str) -> Output:
+        return self._graph.get_tensor_by_name(self._prefix + name)
+
+
+def _restore_common(variable: Variable, message: Any, import_scope: str | None) -> _Names:
+    from weft_graph import proto
+
+    if not isinstance(message, proto.VariableDef):
+        raise errors.InvalidTypeError(f"variable_def must be a VariableDef, got {message!r}")
+    graph = variable._graph = stacks.get_default_graph()
+    names = _Names(graph, import_scope)
+    variable._init_common(
+        message.trainable,
+        None,
+        None,
+        message.synchronization,
+        message.aggregation or VariableAggregation.NONE,
+    )
+    variable._initializer = names.node(message.initializer_name)
+    initial = message.initial_value_name
+    variable._initial_value = names.output(initial) if initial else None
+    if message.HasField("save_slice_info_def"):
+        info = message.save_slice_info_def
+        prefix = f"{import_scope}/" if import_scope else ""
+        variable._save_slice_info = SaveSliceInfo(
+            prefix + info.full_name, info.full_shape, info.var_offset, info.var_shape
+        )
+    return names
+
+
+def restore_ref_variable(variable: RefVariable, message: Any, import_scope: str | None) -> None:
+    """Fill in `variable` from a message whose nodes are in the default graph."""
+    names = _restore_common(variable, message, import_scope)
+    variable._variable = names.output(message.variable_name)
+    variable._snapshot = names.output(message.snapshot_name)
+
+
+def restore_resource_variable(
+    variable: ResourceVariable, message: Any, import_scope: str | None
+) -> None:
+    """Fill in `variable` from a message whose nodes are in the default graph."""
+    if not message.is_resource:
+        raise errors.InvalidArgumentError(
+            f"{message.variable_name} is a reference variable, not a resource variable"
+        )
+    names = _restore_common(variable, message, import_scope)
+    handle = variable._handle = names.output(message.variable_name)
+    snapshot = names.output(message.snapshot_name)
+    if snapshot.node.type == "ReadVariableOp":
+        variable._cached, variable._graph_element = None, snapshot
+    else:
+        variable._cached = snapshot
+        variable._graph_element = names.output(
+            f"{message.variable_name[:-2]}/Read/ReadVariableOp:0"
+        )
+    found = [node for node in handle.consumers() if node.type == "VarIsInitializedOp"]
+    if found:
+        variable._is_initialized = found[0].outputs[0]

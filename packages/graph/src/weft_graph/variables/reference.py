@@ -1,0 +1,365 @@
+"""Variables: their construction over reference nodes, and the functions over all of a graph's.
+
+`Variable(...)` makes a `RefVariable` or, with `use_resource=True`, a `ResourceVariable`; both are
+instances of `Variable`. Node names are TensorFlow's: "W", "W/initial_value", "W/Assign", "W/read".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir import builder, stacks
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.scopes import check_scope_name
+from weft_graph.ops import state
+from weft_graph.variables.base import (
+    SaveSliceInfo,
+    Variable,
+    VariableAggregation,
+    VariableSynchronization,
+    disable_resource_variables,
+    enable_resource_variables,
+    resource_variables_enabled,
+    variable_creator_scope,
+)
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, as_dims, is_fully_defined
+
+if TYPE_CHECKING:
+    from weft_graph.ir.graph import Graph
+
+__all__ = [
+    "RefVariable",
+    "SaveSliceInfo",
+    "Variable",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "VariableV1",
+    "all_variables",
+    "assert_variables_initialized",
+    "disable_resource_variables",
+    "enable_resource_variables",
+    "global_variables",
+    "global_variables_initializer",
+    "initialize_all_tables",
+    "initialize_all_variables",
+    "initialize_local_variables",
+    "initialize_variables",
+    "is_variable_initialized",
+    "local_variables",
+    "local_variables_initializer",
+    "model_variables",
+    "moving_average_variables",
+    "report_uninitialized_variables",
+    "resource_variables_enabled",
+    "tables_initializer",
+    "trainable_variables",
+    "variable_creator_scope",
+    "variables_initializer",
+]
+
+# --------------------------------------------------------------------------- construction
+
+
+@contextmanager
+def building(graph: Graph, name: str | None) -> Iterator[str]:
+    """The scope of a new variable's nodes: free of control inputs and control flow.
+
+    Yields: the variable's full name, which no node has yet.
+    """
+    wanted = name or "Variable"
+    if wanted.endswith("/"):
+        full = wanted[:-1]
+    else:
+        check_scope_name(wanted, top=not graph.scopes.name_prefix)
+        full = graph.unique_name(wanted, mark_as_used=False)
+    with graph.control_dependencies(None), graph.name_scope(full + "/"):
+        yield full
+
+
+def convert_initial_value(graph: Graph, full_name: str, initial_value: Any, dtype: Any) -> Output:
+    """The initial value as a tensor; that of a function is built beside the variable."""
+    if not callable(initial_value):
+        if initial_value is None:
+            raise errors.InvalidArgumentError("a variable needs an initial_value")
+        return builder.convert_to_tensor(initial_value, dtype, name="initial_value")
+    beside = {"_class": (f"loc:@{full_name}",)}
+    with graph.scopes.with_attrs(beside), graph.name_scope("Initializer"), graph.device(None):
+        return builder.convert_to_tensor(initial_value(), dtype, name="initial_value")
+
+
+def variable_dims(initial_value: Output, validate_shape: bool, shape: Any) -> Dims:
+    """The static shape of a variable with this initial value.
+
+    Raises: InvalidArgumentError: the shape should be known and is not.
+    """
+    if shape is not None:
+        return as_dims(shape)
+    if not validate_shape:
+        return None
+    if not is_fully_defined(initial_value.dims):
+        raise errors.InvalidArgumentError(
+            f"initial_value must have a known shape, got {initial_value!r}; "
+            "pass validate_shape=False for a variable of any shape"
+        )
+    return initial_value.dims
+
+
+class RefVariable(Variable):
+    """A variable over a reference: the node VariableV2, its Assign, and a snapshot `read`."""
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        collections: Sequence[str] | None = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: Any = None,
+        dtype: Any = None,
+        expected_shape: Any = None,
+        import_scope: str | None = None,
+        constraint: Any = None,
+        synchronization: int | None = None,
+        aggregation: int | None = None,
+        shape: Any = None,
+    ) -> None:
+        if variable_def is not None:
+            from weft_graph.variables.proto import restore_ref_variable
+
+            restore_ref_variable(self, variable_def, import_scope)
+            return
+        self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
+        graph = self._graph = stacks.get_default_graph()
+        with building(graph, name) as full_name:
+            initial = convert_initial_value(graph, full_name, initial_value, dtype)
+            self._initial_value = initial
+            dims = variable_dims(initial, validate_shape, shape)
+            self._variable = state.variable_op_v2(
+                dims, initial.dtype.base_dtype, name=full_name + "/"
+            )
+            self._build_rest(validate_shape and shape is None)
+        self._collect(collections)
+
+    def _build_rest(self, validate_shape: bool) -> None:
+        from weft_graph.variables.initial_values import guard_initial_value
+
+        assert self._initial_value is not None
+        value = guard_initial_value(self._graph, self.op, self._initial_value)
+        self._initializer = state.assign(self._variable, value, validate_shape=validate_shape).node
+        self._snapshot = self._read()
+
+    def _read(self) -> Output:
+        graph, caching = self._graph, self._caching_device
+        near = graph.colocate_with(self.op) if caching is None else graph.device(caching)
+        with near, graph.name_scope(self.op.name + "/"):
+            return builder.out("Identity", [self._variable], None, "read")
+
+    @property
+    def op(self) -> Node:
+        """The VariableV2 node."""
+        return self._variable.node
+
+    @property
+    def handle(self) -> Output:
+        """The reference to the variable: the output of its node."""
+        return self._variable
+
+    @property
+    def dtype(self) -> DType:
+        """The reference to the element type, as in TensorFlow; `dtype.base_dtype` is the type."""
+        return self._variable.dtype
+
+    @property
+    def _dims(self) -> Dims:
+        return self._variable.dims
+
+    def set_shape(self, shape: Any) -> None:
+        """Refine the static shape."""
+        self._variable.set_shape(shape)
+        self._snapshot.set_shape(shape)
+
+    def value(self) -> Output:
+        """The snapshot that all readers share: the output of the node `read`.
+
+        Inside `control_dependencies` it is one of its own, taken after the nodes given there.
+        """
+        ordered = any(scope.nodes for scope in self._graph.scopes.controls)
+        return self._read() if ordered else self._snapshot
+
+    def read_value(self) -> Output:
+        """A new snapshot, taken where control dependencies put it."""
+        return builder.out("Identity", [self._variable], None, "read")
+
+    def _ref(self) -> Output:
+        return self._variable
+
+    def _as_output(self, as_ref: bool = False) -> Output:
+        return self._variable if as_ref else self.value()
+
+    def _as_graph_element(self) -> Output:
+        return self._variable
+
+    def is_initialized(self, name: str | None = None) -> Output:
+        """Whether it has a value: bool, shape ()."""
+        return state.is_variable_initialized(self._variable, name)
+
+    def assign(
+        self,
+        value: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Replace the value; returns the reference, or the node when `read_value` is False."""
+        ref = state.assign(self._variable, value, use_locking=use_locking, name=name)
+        return ref if read_value else ref.node
+
+    def assign_add(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Add `delta`; returns the reference, or the node when `read_value` is False."""
+        ref = state.assign_add(self._variable, delta, use_locking, name)
+        return ref if read_value else ref.node
+
+    def assign_sub(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Subtract `delta`; returns the reference, or the node when `read_value` is False."""
+        ref = state.assign_sub(self._variable, delta, use_locking, name)
+        return ref if read_value else ref.node
+
+
+VariableV1 = Variable
+
+
+# --------------------------------------------------------------------------- of a graph
+
+
+def _collection(key: str, scope: str | None) -> list[Any]:
+    return stacks.get_default_graph().get_collection(key, scope)
+
+
+def global_variables(scope: str | None = None) -> list[Any]:
+    """The variables shared by all workers: what Variable makes by default."""
+    return _collection(GraphKeys.GLOBAL_VARIABLES, scope)
+
+
+def all_variables() -> list[Any]:
+    """`global_variables`, by its former name."""
+    return global_variables()
+
+
+def local_variables(scope: str | None = None) -> list[Any]:
+    """The variables of one process, which are not saved."""
+    return _collection(GraphKeys.LOCAL_VARIABLES, scope)
+
+
+def model_variables(scope: str | None = None) -> list[Any]:
+    """The variables that inference uses."""
+    return _collection(GraphKeys.MODEL_VARIABLES, scope)
+
+
+def trainable_variables(scope: str | None = None) -> list[Any]:
+    """The variables that optimizers change by default."""
+    return _collection(GraphKeys.TRAINABLE_VARIABLES, scope)
+
+
+def moving_average_variables(scope: str | None = None) -> list[Any]:
+    """The variables that have moving averages."""
+    return _collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
+
+
+def variables_initializer(var_list: Sequence[Any], name: str = "init") -> Node:
+    """A node that runs the initializers of `var_list`, in parallel."""
+    nodes = [variable.initializer for variable in var_list]
+    graph = nodes[0].graph if nodes else stacks.get_default_graph()
+    with graph.as_default(), graph.control_dependencies(nodes):
+        return builder.create("NoOp", (), None, name)
+
+
+def initialize_variables(var_list: Sequence[Any], name: str = "init") -> Node:
+    """`variables_initializer`, by its former name."""
+    return variables_initializer(var_list, name)
+
+
+def global_variables_initializer() -> Node:
+    """A node that initializes all global variables."""
+    return variables_initializer(global_variables())
+
+
+def initialize_all_variables() -> Node:
+    """`global_variables_initializer`, by its former name, which the white paper uses."""
+    return global_variables_initializer()
+
+
+def local_variables_initializer() -> Node:
+    """A node that initializes all local variables."""
+    return variables_initializer(local_variables())
+
+
+def initialize_local_variables() -> Node:
+    """`local_variables_initializer`, by its former name."""
+    return local_variables_initializer()
+
+
+def tables_initializer(name: str = "init_all_tables") -> Node:
+    """A node that initializes all lookup tables of the default graph."""
+    graph = stacks.get_default_graph()
+    with graph.control_dependencies(_collection(GraphKeys.TABLE_INITIALIZERS, None)):
+        return builder.create("NoOp", (), None, name)
+
+
+def initialize_all_tables(name: str = "init_all_tables") -> Node:
+    """`tables_initializer`, by its former name."""
+    return tables_initializer(name)
+
+
+def is_variable_initialized(variable: Any) -> Output:
+    """Whether `variable` has a value: bool, shape ()."""
+    return state.is_variable_initialized(variable)
+
+
+def report_uninitialized_variables(
+    var_list: Sequence[Any] | None = None, name: str = "report_uninitialized_variables"
+) -> Output:
+    """The names of those of `var_list` (global and local ones by default) without a value.
+
+    Returns: string, shape (number of uninitialised variables,).
+    """
+    if var_list is None:
+        var_list = global_variables() + local_variables()
+    graph = var_list[0].graph if var_list else stacks.get_default_graph()
+    with graph.name_scope(name):
+        if not var_list:
+            return builder.constant([], dtypes.string, shape=[0])
+        flags = [state.is_variable_initialized(variable) for variable in var_list]
+        missing = builder.out("LogicalNot", [builder.out("Pack", [flags], {"axis": 0})])
+        names = builder.constant([variable.op.name for variable in var_list], dtypes.string)
+        rows = builder.out("Where", [missing])
+        indices = builder.out("Squeeze", [rows], {"squeeze_dims": [1]})
+        return builder.out("GatherV2", [names, indices, 0], {"batch_dims": 0})
+
+
+def assert_variables_initialized(var_list: Sequence[Any] | None = None) -> Node | None:
+    """A node that fails with FailedPreconditionError unless all of `var_list` have values."""
+    if var_list is None:
+        var_list = global_variables() + local_variables()
+    if not var_list:
+        return None
+    reads = [variable.read_value() for variable in var_list]
+    with var_list[0].graph.control_dependencies(reads):
+        return builder.create("NoOp", (), None, "assert_variables_initialized")

@@ -1,0 +1,228 @@
+"""Variables over handles: VarHandleOp, with a read node wherever the value is used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir import builder, stacks
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import resource_state
+from weft_graph.variables.base import Variable
+from weft_graph.variables.reference import building, convert_initial_value, variable_dims
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+
+class ResourceVariable(Variable):
+    """A variable over a handle: each use of the value reads it anew, in a defined order."""
+
+    _handle: Output
+    _cached: Output | None
+    _graph_element: Output
+    _is_initialized: Output
+
+    def __init__(
+        self,
+        initial_value: Any = None,
+        trainable: bool | None = None,
+        collections: Sequence[str] | None = None,
+        validate_shape: bool = True,
+        caching_device: Any = None,
+        name: str | None = None,
+        variable_def: Any = None,
+        dtype: Any = None,
+        expected_shape: Any = None,
+        import_scope: str | None = None,
+        constraint: Any = None,
+        synchronization: int | None = None,
+        aggregation: int | None = None,
+        shape: Any = None,
+    ) -> None:
+        if variable_def is not None:
+            from weft_graph.variables.proto import restore_resource_variable
+
+            restore_resource_variable(self, variable_def, import_scope)
+            return
+        self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
+        graph = self._graph = stacks.get_default_graph()
+        with building(graph, name) as full_name:
+            initial = convert_initial_value(graph, full_name, initial_value, dtype)
+            self._initial_value = initial
+            self._handle = resource_state.var_handle_op(
+                initial.dtype.base_dtype,
+                variable_dims(initial, validate_shape, shape),
+                shared_name=full_name,
+                name=full_name + "/",
+            )
+            self._build_rest(initial)
+        self._collect(collections)
+
+    def _build_rest(self, initial: Output) -> None:
+        from weft_graph.variables.initial_values import guard_initial_value
+
+        graph, handle = self._graph, self._handle
+        with graph.name_scope("IsInitialized"):
+            self._is_initialized = resource_state.var_is_initialized_op(handle)
+        value = guard_initial_value(graph, handle.node, initial)
+        with graph.device(handle.node.device):
+            self._initializer = resource_state.assign_variable_op(handle, value, "Assign")
+            with graph.name_scope("Read"):
+                read = resource_state.read_variable_op(handle, self.dtype)
+        self._graph_element = read
+        self._cached = None
+        if self._caching_device is not None:
+            with graph.device(self._caching_device):
+                self._cached = builder.out("Identity", [read])
+
+    @property
+    def handle(self) -> Output:
+        """The handle: dtype resource, shape ()."""
+        return self._handle
+
+    @property
+    def op(self) -> Node:
+        """The VarHandleOp node."""
+        return self._handle.node
+
+    @property
+    def name(self) -> str:
+        """`node:0`, the handle's."""
+        return self._handle.name
+
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self._handle.node.attrs["dtype"]  # type: ignore[no-any-return]
+
+    @property
+    def create(self) -> Node:
+        """The node that assigns the initial value, as `initializer`."""
+        return self._initializer
+
+    @property
+    def _dims(self) -> Dims:
+        return self._handle.node.attrs["shape"]  # type: ignore[no-any-return]
+
+    def is_initialized(self, name: str | None = None) -> Output:
+        """Whether it has a value: bool, shape ()."""
+        return resource_state.var_is_initialized_op(self._handle, name)
+
+    def value(self) -> Output:
+        """The value, read here; the cached one where there is a caching device."""
+        if self._cached is not None:
+            return self._cached
+        scopes = self._graph.scopes
+        if not (scopes.devices or scopes.colocations or self.device):
+            return resource_state.read_variable_op(self._handle, self.dtype)
+        with self._graph.colocate_with(None, ignore_existing=True), self._graph.device(self.device):
+            return resource_state.read_variable_op(self._handle, self.dtype)
+
+    def read_value(self) -> Output:
+        """A new read of the value, where control dependencies put it."""
+        with self._graph.name_scope("Read"):
+            value = resource_state.read_variable_op(self._handle, self.dtype)
+        return builder.out("Identity", [value])
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> Output:
+        """Rows of the value, without reading it whole: shape `indices.shape + shape[1:]`."""
+        with self._graph.name_scope(name or "Gather"):
+            value = resource_state.resource_gather(self._handle, indices, self.dtype)
+        return builder.out("Identity", [value])
+
+    def gather_nd(self, indices: Any, name: str | None = None) -> Output:
+        """Slices of the value, without reading it whole."""
+        with self._graph.name_scope(name or "GatherNd"):
+            attrs = {"dtype": self.dtype}
+            value = builder.out("ResourceGatherNd", [self._handle, indices], attrs)
+        return builder.out("Identity", [value])
+
+    def _as_output(self, as_ref: bool = False) -> Output:
+        return self.value()
+
+    def _as_graph_element(self) -> Output:
+        return self._graph_element
+
+    def _lazy_read(self, node: Node) -> UnreadVariable:
+        return UnreadVariable(self, node)
+
+    def _update(self, op: str, value: Any, name: str | None, read_value: bool) -> Any:
+        attrs = {"dtype": self.dtype}
+        node = builder.create(op, [self._handle, value], attrs, name)
+        return self._lazy_read(node) if read_value else node
+
+    def assign(
+        self,
+        value: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Replace the value; returns the variable after that, or the node."""
+        return self._update("AssignVariableOp", value, name, read_value)
+
+    def assign_add(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Add `delta`; returns the variable after that, or the node."""
+        return self._update("AssignAddVariableOp", delta, name, read_value)
+
+    def assign_sub(
+        self,
+        delta: Any,
+        use_locking: bool = False,
+        name: str | None = None,
+        read_value: bool = True,
+    ) -> Any:
+        """Subtract `delta`; returns the variable after that, or the node."""
+        return self._update("AssignSubVariableOp", delta, name, read_value)
+
+
+class UnreadVariable(ResourceVariable):
+    """A resource variable after an update: whoever reads it reads after the update.
+
+    Attributes:
+      op: the update.
+    """
+
+    def __init__(self, variable: ResourceVariable, update: Node) -> None:
+        self.__dict__.update(variable.__dict__)
+        self._update_node = update
+        self._cached = None
+        self._element: Output | None = None
+
+    @property
+    def op(self) -> Node:
+        """The node that updates the variable."""
+        return self._update_node
+
+    @property
+    def device(self) -> str:
+        """The device requested for the variable."""
+        return self._handle.node.device
+
+    def value(self) -> Output:
+        """The value after the update."""
+        with self._update_node.graph.control_dependencies([self._update_node]):
+            return super().value()
+
+    def read_value(self) -> Output:
+        """A new read of the value after the update."""
+        with self._update_node.graph.control_dependencies([self._update_node]):
+            return super().read_value()
+
+    def _as_graph_element(self) -> Output:
+        if self._element is None:
+            # Where the update is, since others use the same read.
+            with self._graph.scopes.beside(self._update_node):
+                self._element = self.read_value()
+        return self._element
+
+
+def is_resource_variable(variable: Any) -> bool:
+    """Whether `variable` is a resource variable."""
+    return isinstance(variable, ResourceVariable)

@@ -1,0 +1,487 @@
+"""Variable scopes: variables by name, made once and shared with `reuse`.
+
+Variables are named after the variable scopes around them, whatever the name scopes; the nodes that
+use them after the name scopes, of which each variable scope opens one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir import builder, stacks
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.variables.store import VariableStore
+from weft_tensor import dtypes, errors
+
+if TYPE_CHECKING:
+    from weft_graph.ir.graph import Graph
+
+
+class _ReuseMode:
+    """The one value of AUTO_REUSE."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "_ReuseMode.AUTO_REUSE"
+
+
+AUTO_REUSE = _ReuseMode()
+"""Reuse a variable that exists, make one that does not."""
+
+_DEFAULTS = (
+    "initializer",
+    "regularizer",
+    "caching_device",
+    "partitioner",
+    "custom_getter",
+    "dtype",
+    "use_resource",
+    "constraint",
+)
+
+
+class VariableScope:
+    """The settings that get_variable takes from the scopes around it.
+
+    Attributes:
+      name: prefix of the variables' names; "" at the top.
+      original_name_scope: the name scope that was opened with it, with its closing slash.
+      reuse: False, True or AUTO_REUSE.
+      initializer, regularizer, caching_device, partitioner, custom_getter, dtype, use_resource,
+        constraint: the defaults of get_variable's arguments.
+    """
+
+    def __init__(
+        self,
+        reuse: Any,
+        name: str = "",
+        initializer: Any = None,
+        regularizer: Any = None,
+        caching_device: Any = None,
+        partitioner: Any = None,
+        custom_getter: Any = None,
+        name_scope: str = "",
+        dtype: Any = dtypes.float32,
+        use_resource: bool | None = None,
+        constraint: Any = None,
+    ) -> None:
+        self.name = name
+        self.reuse = reuse or False
+        self.original_name_scope = name_scope
+        self.initializer = initializer
+        self.regularizer = regularizer
+        self.caching_device = caching_device
+        self.partitioner = partitioner
+        self.custom_getter = custom_getter
+        self.dtype = dtypes.as_dtype(dtype)
+        self.use_resource = use_resource
+        self.constraint = constraint
+
+    def reuse_variables(self) -> None:
+        """Reuse variables from here on, in this scope and those inside."""
+        self.reuse = True
+
+    def set_initializer(self, initializer: Any) -> None:
+        """Set the default initializer."""
+        self.initializer = initializer
+
+    def set_dtype(self, dtype: Any) -> None:
+        """Set the default element type."""
+        self.dtype = dtypes.as_dtype(dtype)
+
+    def set_use_resource(self, use_resource: bool | None) -> None:
+        """Set whether resource variables are made."""
+        self.use_resource = use_resource
+
+    def set_regularizer(self, regularizer: Any) -> None:
+        """Set the default regularizer."""
+        self.regularizer = regularizer
+
+    def set_caching_device(self, caching_device: Any) -> None:
+        """Set the default caching device."""
+        self.caching_device = caching_device
+
+    def set_partitioner(self, partitioner: Any) -> None:
+        """Set the default partitioner."""
+        self.partitioner = partitioner
+
+    def set_custom_getter(self, custom_getter: Any) -> None:
+        """Set the default custom getter."""
+        self.custom_getter = custom_getter
+
+    def get_collection(self, name: str) -> list[Any]:
+        """The items of a collection whose names are in this scope."""
+        scope = self.name + "/" if self.name else None
+        return stacks.get_default_graph().get_collection(name, scope)
+
+    def trainable_variables(self) -> list[Any]:
+        """The trainable variables of this scope."""
+        return self.get_collection(GraphKeys.TRAINABLE_VARIABLES)
+
+    def global_variables(self) -> list[Any]:
+        """The global variables of this scope."""
+        return self.get_collection(GraphKeys.GLOBAL_VARIABLES)
+
+    def local_variables(self) -> list[Any]:
+        """The local variables of this scope."""
+        return self.get_collection(GraphKeys.LOCAL_VARIABLES)
+
+    def get_variable(
+        self,
+        store: VariableStore,
+        name: str,
+        shape: Any = None,
+        dtype: Any = None,
+        initializer: Any = None,
+        regularizer: Any = None,
+        reuse: Any = None,
+        **settings: Any,
+    ) -> Any:
+        """`weft_graph.variables.scope.get_variable`, in this scope."""
+        full_name = f"{self.name}/{name}" if self.name else name
+        given: dict[str, Any] = {"initializer": initializer, "regularizer": regularizer, **settings}
+        for key in ("caching_device", "partitioner", "constraint", "custom_getter", "use_resource"):
+            given.setdefault(key, None)
+        for key, value in given.items():
+            if value is None and key in _DEFAULTS:
+                given[key] = getattr(self, key)
+        dtype = self._checked_dtype(dtype, initializer)
+        with stacks.get_default_graph().name_scope(None):
+            return store.get_variable(
+                full_name, shape, dtype, reuse=self.reuse if reuse is None else reuse, **given
+            )
+
+    def _checked_dtype(self, dtype: Any, initializer: Any) -> Any:
+        constant = initializer is not None and not callable(initializer)
+        if dtype is None:
+            return None if constant else self.dtype
+        dtype = dtypes.as_dtype(dtype)
+        if constant and hasattr(initializer, "dtype"):
+            found = builder.convert_to_tensor(initializer).dtype.base_dtype
+            if found is not dtype.base_dtype:
+                raise errors.InvalidTypeError(
+                    f"the initializer has type {found.name}, but dtype={dtype.name} was given"
+                )
+        return dtype
+
+
+class _ScopeStore(threading.local):
+    """The current variable scope of one graph and thread, and how often each was opened."""
+
+    def __init__(self) -> None:
+        self.current = VariableScope(False)
+        self.counts: dict[str, int] = {}
+        self._children: dict[str, set[str]] = {}
+
+    def open(self, name: str) -> None:
+        self.set_count(name, self.counts.get(name, 0) + 1)
+
+    def set_count(self, name: str, count: int) -> None:
+        self.counts[name] = count
+        while name:
+            parent = name.rpartition("/")[0]
+            siblings = self._children.setdefault(parent, set())
+            if name in siblings:
+                break
+            siblings.add(name)
+            name = parent
+
+    def inner(self, name: str) -> dict[str, int]:
+        """The counts of all scopes inside one."""
+        found: dict[str, int] = {}
+        stack = list(self._children.get(name, ()))
+        while stack:
+            child = stack.pop()
+            found[child] = self.counts.get(child, 0)
+            stack.extend(self._children.get(child, ()))
+        return found
+
+    def close_inner(self, name: str) -> None:
+        """Count the scopes inside one from the start again; work only for those there are."""
+        for child in self._children.pop(name, ()):
+            self.counts.pop(child, None)
+            self.close_inner(child)
+
+
+class _Stores:
+    __slots__ = ("scopes", "variables")
+
+    def __init__(self) -> None:
+        self.scopes = _ScopeStore()
+        self.variables = VariableStore()
+
+
+def _stores_of(graph: Graph) -> _Stores:
+    attributes = vars(graph)
+    found: _Stores | None = attributes.get("_variable_stores")
+    return attributes.setdefault("_variable_stores", _Stores()) if found is None else found
+
+
+def _current_stores() -> _Stores:
+    return _stores_of(stacks.get_default_graph())
+
+
+def get_variable_scope() -> VariableScope:
+    """The innermost variable scope."""
+    return _current_stores().scopes.current
+
+
+def variable_scope_store() -> VariableStore:
+    """The variables that get_variable made in the default graph, by name."""
+    return _current_stores().variables
+
+
+# --------------------------------------------------------------------------- get_variable
+
+
+def get_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool | None = None,
+    collections: Sequence[str] | None = None,
+    caching_device: Any = None,
+    partitioner: Any = None,
+    validate_shape: bool = True,
+    use_resource: bool | None = None,
+    custom_getter: Any = None,
+    constraint: Any = None,
+    synchronization: int | None = None,
+    aggregation: int | None = None,
+) -> Any:
+    """The variable of that name in the current variable scope: made, or reused.
+
+    Args:
+      name: prefixed by the scope's.
+      shape: needed unless `initializer` is a value or a function without arguments.
+      dtype: element type; float32 by default.
+      initializer: `initializer(shape, dtype=...)`, a class of such, a function without arguments,
+        or a value; Glorot's uniform one for floats and zeros for the rest by default.
+      regularizer: function from the variable to a loss, or None; listed under
+        GraphKeys.REGULARIZATION_LOSSES.
+      trainable: whether optimizers change it by default; True by default.
+      collections: where it is listed; [GraphKeys.GLOBAL_VARIABLES] by default.
+      caching_device: device where reads of the value are cached.
+      partitioner: function from shape and dtype to the number of parts per axis.
+      validate_shape: False leaves the variable's shape open.
+      use_resource: over a handle rather than over a reference.
+      custom_getter: called as `custom_getter(getter, name, ...)` in place of the true getter.
+      constraint: function from the value to the value that optimizers should leave behind.
+      synchronization, aggregation: for replicas.
+    Raises:
+      InvalidArgumentError: it exists and may not be reused, or the reverse; or the shape differs
+        from that of the variable reused.
+      InvalidTypeError: the dtype differs from that of the variable reused.
+    """
+    stores = _current_stores()
+    return stores.scopes.current.get_variable(
+        stores.variables,
+        name,
+        shape=shape,
+        dtype=dtype,
+        initializer=initializer,
+        regularizer=regularizer,
+        trainable=trainable,
+        collections=collections,
+        caching_device=caching_device,
+        partitioner=partitioner,
+        validate_shape=validate_shape,
+        use_resource=use_resource,
+        custom_getter=custom_getter,
+        constraint=constraint,
+        synchronization=synchronization,
+        aggregation=aggregation,
+    )
+
+
+def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
+    """`get_variable` for a variable of this process only: not trainable, and not saved."""
+    kwargs["trainable"] = False
+    kwargs["collections"] = [*(kwargs.get("collections") or ()), GraphKeys.LOCAL_VARIABLES]
+    return get_variable(name, *args, **kwargs)
+
+
+def no_regularizer(_: Any) -> None:
+    """A regularizer that asks for nothing, to override the scope's."""
+    return None
+
+
+# --------------------------------------------------------------------------- scopes
+
+
+class variable_scope:  # noqa: N801 - TensorFlow's public name
+    """A context manager that prefixes the names of variables and sets get_variable's defaults.
+
+    Args:
+      name_or_scope: name, added to the outer scope's; or a VariableScope to enter again.
+      default_name: used where `name_or_scope` is None, made unique.
+      values: accepted for compatibility.
+      initializer, regularizer, caching_device, partitioner, custom_getter, dtype, use_resource,
+        constraint: defaults of get_variable inside.
+      reuse: True, AUTO_REUSE, or None to inherit.
+      auxiliary_name_scope: whether to open a name scope too.
+    Yields: the VariableScope.
+    Raises: InvalidTypeError, InvalidArgumentError: neither name nor default name, or reuse with a
+      default name.
+    """
+
+    def __init__(
+        self,
+        name_or_scope: Any,
+        default_name: str | None = None,
+        values: Any = None,
+        initializer: Any = None,
+        regularizer: Any = None,
+        caching_device: Any = None,
+        partitioner: Any = None,
+        custom_getter: Any = None,
+        reuse: Any = None,
+        dtype: Any = None,
+        use_resource: bool | None = None,
+        constraint: Any = None,
+        auxiliary_name_scope: bool = True,
+    ) -> None:
+        if name_or_scope is None and default_name is None:
+            raise errors.InvalidTypeError("variable_scope needs name_or_scope or default_name")
+        if name_or_scope is not None and not isinstance(name_or_scope, str | VariableScope):
+            raise errors.InvalidTypeError(
+                f"name_or_scope must be a string or a VariableScope, got {name_or_scope!r}"
+            )
+        if reuse and name_or_scope is None:
+            raise errors.InvalidArgumentError("reuse=True needs a name_or_scope")
+        self._name_or_scope = name_or_scope
+        self._default_name = default_name
+        self._graph = _graph_of(values)
+        self._auxiliary = auxiliary_name_scope
+        self._settings = {
+            "initializer": initializer,
+            "regularizer": regularizer,
+            "caching_device": caching_device,
+            "partitioner": partitioner,
+            "custom_getter": custom_getter,
+            "reuse": reuse or None,
+            "dtype": dtype,
+            "use_resource": use_resource,
+            "constraint": constraint,
+        }
+        self._entered: list[Any] = []
+
+    def __enter__(self) -> VariableScope:
+        entered = self._open()
+        scope: VariableScope = entered.__enter__()
+        self._entered.append(entered)
+        return scope
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._entered.pop().__exit__(kind, value, traceback)
+
+    @contextmanager
+    def _open(self) -> Iterator[VariableScope]:
+        graph = self._graph or stacks.get_default_graph()
+        name_or_scope = self._name_or_scope
+        with graph.as_default():
+            if name_or_scope is None:
+                assert self._default_name is not None
+                name_scope = self._default_name
+            elif isinstance(name_or_scope, str):
+                name_scope = name_or_scope
+            else:
+                name_scope = name_or_scope.name.split("/")[-1]
+            if not self._auxiliary or not name_scope:
+                name_scope = graph.scopes.name_prefix
+            with graph.name_scope(name_scope or None) as opened:
+                if name_or_scope is None:
+                    assert self._default_name is not None
+                    name_or_scope = _unique_scope(graph, self._default_name)
+                elif not isinstance(name_or_scope, str):
+                    opened = name_or_scope.original_name_scope
+                with pure_variable_scope(name_or_scope, opened, **self._settings) as scope:
+                    yield scope
+
+
+def _graph_of(values: Any) -> Graph | None:
+    for value in values or ():
+        graph = getattr(value, "graph", None)
+        if graph is not None:
+            return graph  # type: ignore[no-any-return]
+    return None
+
+
+def _unique_scope(graph: Graph, prefix: str) -> str:
+    store = _stores_of(graph).scopes
+    full = f"{store.current.name}/{prefix}" if store.current.name else prefix
+    if not store.counts.get(full):
+        return prefix
+    number = 1
+    while store.counts.get(f"{full}_{number}"):
+        number += 1
+    return f"{prefix}_{number}"
+
+
+@contextmanager
+def pure_variable_scope(
+    name_or_scope: str | VariableScope, name_scope: str | None = None, **settings: Any
+) -> Iterator[VariableScope]:
+    """A variable scope without a name scope of its own; arguments as for `variable_scope`."""
+    store = _current_stores().scopes
+    before = store.current
+    if isinstance(name_or_scope, VariableScope):
+        parent, name = name_or_scope, name_or_scope.name
+        reuse = settings.get("reuse") or parent.reuse
+        original = parent.original_name_scope
+    else:
+        parent = before
+        name = f"{before.name}/{name_or_scope}" if before.name else name_or_scope
+        reuse = settings.get("reuse") or before.reuse
+        original = name_or_scope if name_scope is None else name_scope
+    store.open(name)
+    outer = store.inner(name) if isinstance(name_or_scope, VariableScope) else {}
+    store.current = _derived(parent, name, reuse, original, settings)
+    try:
+        yield store.current
+    finally:
+        store.close_inner(name)
+        for inside, count in outer.items():
+            store.set_count(inside, count)
+        store.current = before
+
+
+def _derived(
+    parent: VariableScope, name: str, reuse: Any, name_scope: str, settings: dict[str, Any]
+) -> VariableScope:
+    chosen = {
+        key: getattr(parent, key) if settings.get(key) is None else settings[key]
+        for key in _DEFAULTS
+    }
+    if settings.get("custom_getter") is not None and parent.custom_getter is not None:
+        chosen["custom_getter"] = _nested_getters(settings["custom_getter"], parent.custom_getter)
+    return VariableScope(reuse, name=name, name_scope=name_scope, **chosen)
+
+
+def _nested_getters(inner: Callable[..., Any], outer: Callable[..., Any]) -> Callable[..., Any]:
+    def getter(getter: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        def through_outer(*inner_args: Any, **inner_kwargs: Any) -> Any:
+            return outer(getter, *inner_args, **inner_kwargs)
+
+        return inner(through_outer, *args, **kwargs)
+
+    return getter
+
+
+def variable_op_scope(
+    values: Any, name_or_scope: Any, default_name: str | None = None, **kwargs: Any
+) -> variable_scope:
+    """`variable_scope` with its arguments in their former order."""
+    return variable_scope(name_or_scope, default_name, values, **kwargs)

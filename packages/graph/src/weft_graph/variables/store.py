@@ -1,0 +1,209 @@
+"""The variables of get_variable by full name: made, checked and reused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph.ir import stacks
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.variables.base import Variable
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import as_dims, compatible_dims, format_dims, is_fully_defined
+
+
+class VariableStore:
+    """The variables that get_variable made in one graph.
+
+    Attributes:
+      variables: by full name; the parts of partitioned ones under their own names.
+      partitioned: partitioned variables by full name.
+    """
+
+    def __init__(self) -> None:
+        self.variables: dict[str, Any] = {}
+        self.partitioned: dict[str, Any] = {}
+
+    def get_variable(
+        self,
+        name: str,
+        shape: Any,
+        dtype: Any,
+        initializer: Any = None,
+        regularizer: Any = None,
+        reuse: Any = None,
+        custom_getter: Callable[..., Any] | None = None,
+        **settings: Any,
+    ) -> Any:
+        """The variable of that full name, through `custom_getter` where there is one."""
+        if custom_getter is None:
+            return self._true_getter(
+                name, shape, dtype, initializer, regularizer, reuse=reuse, **settings
+            )
+        return custom_getter(
+            self._true_getter,
+            name=name,
+            shape=shape,
+            dtype=dtype,
+            initializer=initializer,
+            regularizer=regularizer,
+            reuse=reuse,
+            **settings,
+        )
+
+    def _true_getter(
+        self,
+        name: str,
+        shape: Any = None,
+        dtype: Any = dtypes.float32,
+        initializer: Any = None,
+        regularizer: Any = None,
+        reuse: Any = None,
+        partitioner: Any = None,
+        **settings: Any,
+    ) -> Any:
+        if partitioner is not None and shape != ():
+            from weft_graph.variables.partitioned import get_partitioned_variable
+
+            return get_partitioned_variable(
+                self, name, shape, dtype, initializer, regularizer, reuse, partitioner, **settings
+            )
+        if name in self.partitioned or f"{name}/part_0" in self.variables:
+            raise errors.InvalidArgumentError(
+                f"variable {name} is partitioned; get it with a partitioner"
+            )
+        return self.single(name, shape, dtype, initializer, regularizer, reuse, **settings)
+
+    def single(
+        self,
+        name: str,
+        shape: Any = None,
+        dtype: Any = dtypes.float32,
+        initializer: Any = None,
+        regularizer: Any = None,
+        reuse: Any = None,
+        partition_info: Any = None,
+        **settings: Any,
+    ) -> Any:
+        """The unpartitioned variable of that full name.
+
+        Raises:
+          InvalidArgumentError: it exists and may not be reused, or the reverse; or `shape` is
+            another one.
+          InvalidTypeError: `dtype` is another one.
+        """
+        found = self.variables.get(name)
+        if found is not None:
+            _check_reuse(name, found, shape, dtype, reuse, initializer)
+            return found
+        if reuse is True:
+            raise errors.InvalidArgumentError(_missing(name, self.variables))
+        value, dtype = _initial_value(name, shape, dtype, initializer, partition_info)
+        variable = Variable(initial_value=value, name=name, dtype=dtype, **_without_none(settings))
+        self.variables[name] = variable
+        if regularizer is not None:
+            _regularize(name, variable, regularizer)
+        return variable
+
+
+def _without_none(settings: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if value is not None}
+
+
+def _missing(name: str, variables: dict[str, Any]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, variables, n=3)
+    hint = f" Near misses: {', '.join(near)}." if near else ""
+    return (
+        f"Variable {name} does not exist, or was not created with get_variable(), so it cannot be "
+        f"reused. Did you mean to set reuse=AUTO_REUSE in variable_scope?{hint}"
+    )
+
+
+def _check_reuse(
+    name: str, found: Any, shape: Any, dtype: Any, reuse: Any, initializer: Any
+) -> None:
+    place = found.op.line
+    if not reuse:
+        raise errors.InvalidArgumentError(
+            f"Variable {name} already exists, disallowed. Did you mean to set reuse=True or "
+            f"reuse=AUTO_REUSE in variable_scope? Originally defined at {place}"
+        )
+    dims = as_dims(shape)
+    if not compatible_dims(dims, found.shape.as_list() if found.shape.ndims is not None else None):
+        raise errors.InvalidArgumentError(
+            f"Trying to share variable {name}, but specified shape {format_dims(dims)} and found "
+            f"shape {found.shape}, originally defined at {place}"
+        )
+    if dtype is not None and dtypes.as_dtype(dtype).base_dtype is not found.dtype.base_dtype:
+        raise errors.InvalidTypeError(
+            f"Trying to share variable {name}, but specified dtype "
+            f"{dtypes.as_dtype(dtype).base_dtype.name} and found dtype "
+            f"{found.dtype.base_dtype.name}, originally defined at {place}"
+        )
+
+
+def _initial_value(
+    name: str, shape: Any, dtype: Any, initializer: Any, partition_info: Any
+) -> tuple[Any, Any]:
+    """What Variable takes as initial value, and as dtype."""
+    dims = as_dims(shape)
+    if initializer is None:
+        initializer = _default_initializer(name, dtype)
+    elif not callable(initializer):
+        if shape is not None:
+            raise errors.InvalidArgumentError(
+                f"Variable {name}: if initializer is a constant, do not specify shape"
+            )
+        return initializer, dtype
+    if isinstance(initializer, type):
+        initializer = initializer()
+    if dims is not None and is_fully_defined(dims):
+        from weft_graph.variables.initializers import call_initializer
+
+        base = dtypes.as_dtype(dtype).base_dtype
+        sizes = [size for size in dims if size is not None]
+        return lambda: call_initializer(initializer, sizes, base, partition_info), base
+    if shape is None and _takes_nothing(initializer):
+        return initializer, None
+    raise errors.InvalidArgumentError(
+        f"Variable {name}: shape must be fully defined for an initializer that takes a shape, got "
+        f"{format_dims(dims) if shape is not None else None}; or pass as initializer a function "
+        "without arguments, and no shape"
+    )
+
+
+def _default_initializer(name: str, dtype: Any) -> Any:
+    from weft_graph.variables import initializers
+
+    base = dtypes.as_dtype(dtype).base_dtype
+    if base.is_floating:
+        return initializers.glorot_uniform_initializer()
+    if base.is_integer or base.is_bool or base is dtypes.string:
+        return initializers.zeros_initializer()
+    raise errors.InvalidArgumentError(f"Variable {name} of {base.name} needs an initializer")
+
+
+def _takes_nothing(function: Callable[..., Any]) -> bool:
+    import inspect
+
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return all(
+        p.default is not p.empty or p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in parameters
+    )
+
+
+def _regularize(name: str, variable: Any, regularizer: Callable[[Any], Any]) -> None:
+    graph = stacks.get_default_graph()
+    with (
+        graph.colocate_with(variable.op),
+        graph.control_dependencies(None),
+        graph.name_scope(name + "/Regularizer/"),
+    ):
+        loss = regularizer(variable)
+    if loss is not None:
+        graph.add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)

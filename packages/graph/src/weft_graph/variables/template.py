@@ -1,0 +1,134 @@
+"""Functions that share their variables between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from weft_graph.ir import stacks
+from weft_graph.variables.scope import VariableScope, variable_scope
+from weft_tensor import errors
+
+
+def make_template(
+    name_: str,
+    func_: Callable[..., Any],
+    create_scope_now_: bool = False,
+    unique_name_: str | None = None,
+    custom_getter_: Any = None,
+    **kwargs: Any,
+) -> Template:
+    """`func_` as a function whose first call makes variables that all later calls reuse.
+
+    Args:
+      name_: of the variable scope, made unique.
+      func_: uses get_variable.
+      create_scope_now_: open the scope here rather than at the first call.
+      unique_name_: of the variable scope, not made unique.
+      custom_getter_: of the scope.
+      **kwargs: arguments for `func_`.
+    """
+    function = partial(func_, **kwargs) if kwargs else func_
+    return Template(name_, function, create_scope_now_, unique_name_, custom_getter_)
+
+
+class Template:
+    """What `make_template` returns."""
+
+    def __init__(
+        self,
+        name: str,
+        func: Callable[..., Any],
+        create_scope_now: bool = False,
+        unique_name: str | None = None,
+        custom_getter: Any = None,
+    ) -> None:
+        if not callable(func):
+            raise errors.InvalidTypeError(f"make_template needs a function, got {func!r}")
+        self._name = name
+        self._func = func
+        self._unique_name = unique_name
+        self._custom_getter = custom_getter
+        self._scope: VariableScope | None = None
+        self._called = False
+        if create_scope_now:
+            with self._open() as scope:
+                self._scope = scope
+
+    def _open(self) -> variable_scope:
+        return variable_scope(
+            self._unique_name,
+            self._name,
+            custom_getter=self._custom_getter,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function in its variable scope."""
+        if self._scope is None:
+            with self._open() as scope:
+                self._scope = scope
+                return self._call(args, kwargs)
+        with variable_scope(self._scope, reuse=self._called or None):
+            return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        trainable = len(stacks.get_default_graph().get_collection_ref("trainable_variables"))
+        first = not self._called
+        result = self._func(*args, **kwargs)
+        self._called = True
+        made = stacks.get_default_graph().get_collection_ref("trainable_variables")[trainable:]
+        if not first and made:
+            names = ", ".join(variable.name for variable in made)
+            raise errors.InvalidArgumentError(
+                f"the template {self._name} made new variables at a later call: {names}; "
+                "use get_variable, so that they are shared"
+            )
+        return result
+
+    @property
+    def name(self) -> str:
+        """The name given."""
+        return self._name
+
+    @property
+    def func(self) -> Callable[..., Any]:
+        """The function given."""
+        return self._func
+
+    @property
+    def variable_scope(self) -> VariableScope | None:
+        """Its variable scope; None before the first call."""
+        return self._scope
+
+    @property
+    def variable_scope_name(self) -> str | None:
+        """The name of its variable scope."""
+        if self._scope is None:
+            return None
+        return self._scope.name
+
+    @property
+    def var_scope(self) -> VariableScope | None:
+        """Its variable scope, by its former name."""
+        return self._scope
+
+    @property
+    def variables(self) -> list[Any]:
+        """The global and local variables that it made."""
+        return self.global_variables + self.local_variables
+
+    @property
+    def trainable_variables(self) -> list[Any]:
+        """The trainable variables that it made."""
+        return [] if self._scope is None else self._scope.trainable_variables()
+
+    @property
+    def global_variables(self) -> list[Any]:
+        """The global variables that it made."""
+        return [] if self._scope is None else self._scope.global_variables()
+
+    @property
+    def local_variables(self) -> list[Any]:
+        """The local variables that it made."""
+        return [] if self._scope is None else self._scope.local_variables()

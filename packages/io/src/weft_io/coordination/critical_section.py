@@ -1,0 +1,168 @@
+"""Critical sections: parts of steps that exclude each other (the paper's mutexes, Table 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from weft_graph.ir import nest, stacks
+from weft_graph.ir.framework import colocate_with, control_dependencies, name_scope
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import control, identity, resource_state
+from weft_tensor import dtypes, errors
+
+CRITICAL_SECTION_EXECUTIONS = "critical_section_executions"
+"""The collection of what runs in critical sections."""
+
+
+class Execution(NamedTuple):
+    """One use of a critical section.
+
+    Attributes:
+      op: the node that waits for the mutex.
+      handle: the mutex.
+      resources: handles and references that only this section's body takes.
+      exclusive: whether no other section may use them.
+    """
+
+    op: Node
+    handle: Output
+    resources: tuple[Output, ...]
+    exclusive: bool
+
+
+class CriticalSection:
+    """A mutex around parts of steps: of those executed in it, one runs at a time.
+
+    Whoever comes waits without holding a thread, first come, first served. A step that fails or
+    ends inside gives the mutex back.
+
+    Args:
+      name: of the mutex.
+      shared_name: the name it is shared under among sessions.
+      critical_section_def, import_scope: not supported; must be None.
+    """
+
+    def __init__(
+        self,
+        name: str | None = None,
+        shared_name: str | None = None,
+        critical_section_def: Any = None,
+        import_scope: str | None = None,
+    ) -> None:
+        if critical_section_def is not None or import_scope is not None:
+            raise errors.UnimplementedError("a critical section cannot be made from a message")
+        with name_scope(name, "CriticalSection", []) as scope, control_dependencies(None):
+            self._handle = resource_state.mutex(shared_name or "", name=scope)
+        self._graph = stacks.get_default_graph()
+
+    @property
+    def name(self) -> str:
+        """The name of the mutex's node."""
+        return self._handle.op.name
+
+    def execute(
+        self,
+        fn: Callable[[], Any],
+        exclusive_resource_access: bool = True,
+        name: str | None = None,
+    ) -> Any:
+        """Run what `fn` builds while holding the mutex.
+
+        What the body takes from outside is computed before the mutex is waited for, so that
+        nothing waits for two of them in different orders without saying so.
+
+        Args:
+          fn: called once, here; returns a nested structure of tensors, or None.
+          exclusive_resource_access: refuse when another critical section uses a resource, such as
+            a variable, that the body uses.
+        Returns: the structure that `fn` returned; its tensors are there when the mutex was given
+          back.
+        Raises: InvalidArgumentError: the body uses this very section, or a resource that belongs
+          to another one.
+        """
+        if not callable(fn):
+            raise errors.InvalidTypeError(f"fn must be callable, got {fn!r}")
+        with name_scope(name, "critical_section_execute", []):
+            lock = resource_state.mutex_acquire(self._handle)
+            before = len(self._graph.nodes)
+            with control_dependencies([lock]):
+                built = fn()
+            body = self._graph.nodes[before:]
+            self._wait_for_outside(lock.op, body)
+            resources = _resources_of(body)
+            self._check_resources(resources, exclusive_resource_access)
+            results = nest.map_structure(_as_result, built)
+            flat = [item for item in nest.flatten(results) if item is not None]
+            with control_dependencies([*flat, *_ends(body)]), colocate_with(self._handle):
+                release = resource_state.mutex_release(lock)
+            with control_dependencies([release]):
+                outputs = nest.map_structure(_after, results)
+        execution = Execution(lock.op, self._handle, tuple(resources), exclusive_resource_access)
+        self._graph.add_to_collection(CRITICAL_SECTION_EXECUTIONS, execution)
+        return release if built is None else outputs
+
+    def _wait_for_outside(self, lock: Node, body: Sequence[Node]) -> None:
+        """Let the mutex be taken only when all is there that the body takes from outside."""
+        inside = {lock, *body}
+        outside = dict.fromkeys(
+            need
+            for node in body
+            for need in (*[source.node for source in node.inputs], *node.control_inputs)
+            if need not in inside
+        )
+        controls = dict.fromkeys([*lock.control_inputs, *outside])
+        controls.pop(self._handle.op, None)
+        self._graph.set_control_inputs(lock, list(controls), reason="critical section")
+
+    def _check_resources(self, resources: Iterable[Output], exclusive: bool) -> None:
+        mine = set(resources)
+        if self._handle in mine:
+            raise errors.InvalidArgumentError(
+                "The function fn attempts to directly access the CriticalSection in which it would "
+                "be running.  This is illegal and would cause deadlocks."
+            )
+        for other in self._graph.get_collection(CRITICAL_SECTION_EXECUTIONS):
+            if other.handle is self._handle or not (exclusive or other.exclusive):
+                continue
+            shared = mine.intersection(other.resources)
+            if shared:
+                names = ", ".join(sorted(output.name for output in shared))
+                raise errors.InvalidArgumentError(
+                    f"this would access resources that the critical section of {other.op.name!r} "
+                    f"uses as well: {names}.  Did you mean to use exclusive_resource_access=False?"
+                )
+
+    def __repr__(self) -> str:
+        return f"<weft.CriticalSection {self.name!r}>"
+
+
+def _resources_of(body: Sequence[Node]) -> list[Output]:
+    """The handles and references that a body takes."""
+    return list(
+        dict.fromkeys(
+            source
+            for node in body
+            for source in node.inputs
+            if source.dtype.base_dtype is dtypes.resource or source.dtype.is_ref
+        )
+    )
+
+
+def _ends(body: Sequence[Node]) -> list[Node]:
+    """The nodes of a body that nothing in it waits for."""
+    return [node for node in body if not node.consumers]
+
+
+def _as_result(item: Any) -> Any:
+    """What the body returned, as of the moment inside the section."""
+    if item is None or isinstance(item, Node):
+        return item
+    return identity.identity(item)
+
+
+def _after(item: Any) -> Any:
+    """A result that is there only when the mutex was given back."""
+    if item is None:
+        return None
+    return control.group(item) if isinstance(item, Node) else identity.identity(item)

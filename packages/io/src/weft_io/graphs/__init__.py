@@ -1,0 +1,1 @@
+"""MetaGraphs and GraphDefs on files."""

@@ -1,0 +1,150 @@
+"""Changes to `GraphDef`s on their way into a `MetaGraphDef`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_graph import proto
+from weft_graph.ir.op_def import REQUIRED, lookup_op
+from weft_graph.messages.attr_value import attr_to_proto
+
+if TYPE_CHECKING:
+    from weft_graph.ir.op_def import OpDef
+
+_SAVES: Final = frozenset({"SaveV2", "Save", "SaveSlices", "MergeV2Checkpoints"})
+_RESTORES: Final = frozenset({"RestoreV2", "Restore", "RestoreSlice"})
+_STATE: Final = frozenset({"VariableV2", "Variable", "VarHandleOp"})
+_UNBOUND: Final = "$unbound_inputs_"
+
+
+def copied(graph_def: proto.GraphDef) -> proto.GraphDef:
+    """A copy."""
+    copy = proto.GraphDef()
+    copy.CopyFrom(graph_def)
+    return copy
+
+
+def clear_devices(graph_def: proto.GraphDef) -> None:
+    """Remove device requests."""
+    for node in graph_def.node:
+        node.ClearField("device")
+
+
+# --------------------------------------------------------------------------- default values
+
+
+def strip_defaults(graph_def: proto.GraphDef) -> None:
+    """Remove attributes that have their default values, so that older readers know the rest.
+
+    Those that say an input's type stay: not every reader has a default for them.
+    """
+    functions = {function.signature.name for function in graph_def.library.function}
+    defaults = {op: _defaults(lookup_op(op)) for op in {n.op for n in graph_def.node} - functions}
+    for node in graph_def.node:
+        for name, default in defaults.get(node.op, {}).items():
+            if name in node.attr and node.attr[name] == default:
+                del node.attr[name]
+
+
+def _defaults(op_def: OpDef) -> dict[str, proto.AttrValue]:
+    used = {arg.type_attr or arg.list_attr for arg in op_def.inputs}
+    return {
+        name: attr_to_proto(attr.default, attr.type, {})
+        for name, attr in op_def.attrs.items()
+        if attr.default is not REQUIRED and name not in used
+    }
+
+
+# --------------------------------------------------------------------------- a name scope
+
+
+def cut_scope(graph_def: proto.GraphDef, scope: str) -> list[str]:
+    """Keep the nodes under a name scope alone, with names relative to it.
+
+    Args:
+      scope: with its closing slash.
+    Returns: the inputs that come from outside, as they are called then, sorted.
+    """
+    unbound: set[str] = set()
+    kept = [node for node in graph_def.node if node.name.startswith(scope)]
+    for node in kept:
+        node.name = node.name.removeprefix(scope)
+        node.input[:] = [_relative(name, scope, unbound) for name in node.input]
+        if "_class" in node.attr:
+            _cut_colocation(node.attr["_class"], scope)
+        frame = node.attr["frame_name"].s if "frame_name" in node.attr else b""
+        if frame.startswith(scope.encode()):
+            node.attr["frame_name"].s = frame.removeprefix(scope.encode())
+    nodes = [copy for node in kept for copy in [proto.NodeDef.FromString(_bytes(node))]]
+    del graph_def.node[:]
+    graph_def.node.extend(nodes)
+    return sorted(unbound)
+
+
+def _bytes(message: Any) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def _relative(name: str, scope: str, unbound: set[str]) -> str:
+    mark, bare = ("^", name[1:]) if name.startswith("^") else ("", name)
+    if bare.startswith(scope):
+        return mark + bare.removeprefix(scope)
+    outside = f"{mark}{_UNBOUND}{bare}"
+    unbound.add(outside)
+    return outside
+
+
+def _cut_colocation(attr: proto.AttrValue, scope: str) -> None:
+    prefix = f"loc:@{scope}".encode()
+    inside = [b"loc:@" + s.removeprefix(prefix) for s in attr.list.s if s.startswith(prefix)]
+    attr.list.SetInParent()
+    attr.list.s[:] = inside
+
+
+# --------------------------------------------------------------------------- other savers
+
+
+def remove_savers(graph_def: proto.GraphDef, kept: proto.SaverDef | None) -> None:
+    """Remove the nodes that save and restore, and all that serves only these.
+
+    Args:
+      kept: the saver that stays, or None.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    inputs = {name: {_node_of(text) for text in node.input} for name, node in nodes.items()}
+    users: dict[str, set[str]] = {name: set() for name in nodes}
+    for name, sources in inputs.items():
+        for source in sources & nodes.keys():
+            users[source].add(name)
+    roots = [] if kept is None else [kept.save_tensor_name, kept.restore_op_name]
+    needed = _reached([_node_of(name) for name in roots], inputs)
+    begin = [name for name, node in nodes.items() if node.op in _SAVES | _RESTORES]
+    doomed = _reached(begin, users) - needed
+    waiting = [source for name in doomed for source in inputs[name]]
+    while waiting:
+        name = waiting.pop()
+        if name in doomed or name in needed or nodes[name].op in _STATE:
+            continue
+        if users[name] <= doomed:
+            doomed.add(name)
+            waiting += inputs[name]
+    stay = [proto.NodeDef.FromString(_bytes(n)) for n in graph_def.node if n.name not in doomed]
+    del graph_def.node[:]
+    graph_def.node.extend(stay)
+
+
+def _node_of(text: str) -> str:
+    return text.removeprefix("^").partition(":")[0]
+
+
+def _reached(begin: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
+    found: set[str] = set()
+    waiting = list(begin)
+    while waiting:
+        name = waiting.pop()
+        if name not in found and name in edges:
+            found.add(name)
+            waiting += edges[name]
+    return found

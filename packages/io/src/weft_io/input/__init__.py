@@ -1,0 +1,1 @@
+"""Input pipelines on queues: readers, parsing, batching."""

@@ -1,0 +1,454 @@
+"""Batches of examples: queues that threads fill one by one, or in bulk, and that steps empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.framework import name_scope
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Node, Output
+from weft_io.arguments import integer, listed
+from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
+from weft_io.input.pipeline import summarize_fullness
+from weft_io.input.sparse_batches import as_rows, converted, kept_rows, restored, stored
+from weft_io.queues.queue_ops import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape
+
+Tensors = Any
+"""A list of tensors, or a dict of tensors by name; they may be sparse."""
+
+MakeQueue = Callable[[list[Any], list[TensorShape]], QueueBase]
+"""From element types and shapes of the components to a queue."""
+
+
+class _Options:
+    """What all kinds of batches share."""
+
+    def __init__(
+        self,
+        batch_size: Any,
+        enqueue_many: bool,
+        shapes: Any,
+        smaller: bool,
+        padded: bool = False,
+        threads: int = 1,
+    ) -> None:
+        self.batch_size = batch_size
+        self.enqueue_many = enqueue_many
+        self.shapes = None if shapes is None else listed(shapes, "shapes")
+        self.smaller = smaller
+        self.padded = padded
+        self.threads = integer(threads, "num_threads", 1)
+
+
+def batch(
+    tensors: Tensors,
+    batch_size: Any,
+    num_threads: int = 1,
+    capacity: int = 32,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """Batches of what `tensors` are, run after run, made ahead by a queue runner.
+
+    Args:
+      tensors: one example, or with `enqueue_many` several along a first axis.
+      batch_size: int32, shape ().
+      num_threads: how many threads run `tensors`; with more than one the order is not fixed.
+      capacity: examples that are made ahead.
+      enqueue_many: whether `tensors` have a first axis of examples.
+      shapes: of each tensor of an example, where they are not known.
+      dynamic_pad: let sizes differ, and pad each batch to the largest with zeros.
+      allow_smaller_final_batch: give what is left at the end, rather than drop it.
+      shared_name: the name the queue is shared under among sessions.
+    Returns: as `tensors`, with a first axis of `batch_size`; a list of one as that one.
+    Raises: InvalidArgumentError: no tensors, or a shape is not known.
+    Raises (when it runs): OutOfRangeError: the examples have ended.
+    """
+    return maybe_batch(
+        tensors,
+        True,
+        batch_size,
+        num_threads,
+        capacity,
+        enqueue_many,
+        shapes,
+        dynamic_pad,
+        allow_smaller_final_batch,
+        shared_name,
+        name,
+    )
+
+
+def maybe_batch(
+    tensors: Tensors,
+    keep_input: Any,
+    batch_size: Any,
+    num_threads: int = 1,
+    capacity: int = 32,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """`batch` of those examples for which `keep_input` is true.
+
+    Args:
+      keep_input: bool, shape (); with `enqueue_many` perhaps one per example.
+    """
+    options = _Options(
+        batch_size, enqueue_many, shapes, allow_smaller_final_batch, dynamic_pad, num_threads
+    )
+    return _batch(
+        [tensors],
+        keep_input,
+        _fifo(capacity, dynamic_pad, shared_name),
+        options,
+        (0, capacity),
+        name_scope(name, "batch", _values([tensors], keep_input)),
+    )
+
+
+def batch_join(
+    tensors_list: Sequence[Tensors],
+    batch_size: Any,
+    capacity: int = 32,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """`batch` of several sources at once, with a thread for each.
+
+    Args:
+      tensors_list: several `tensors` of equal types and shapes.
+    """
+    return maybe_batch_join(
+        tensors_list,
+        True,
+        batch_size,
+        capacity,
+        enqueue_many,
+        shapes,
+        dynamic_pad,
+        allow_smaller_final_batch,
+        shared_name,
+        name,
+    )
+
+
+def maybe_batch_join(
+    tensors_list: Sequence[Tensors],
+    keep_input: Any,
+    batch_size: Any,
+    capacity: int = 32,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """`batch_join` of those examples for which `keep_input` is true."""
+    options = _Options(batch_size, enqueue_many, shapes, allow_smaller_final_batch, dynamic_pad)
+    return _batch(
+        tensors_list,
+        keep_input,
+        _fifo(capacity, dynamic_pad, shared_name),
+        options,
+        (0, capacity),
+        name_scope(name, "batch_join", _values(tensors_list, keep_input)),
+    )
+
+
+def shuffle_batch(
+    tensors: Tensors,
+    batch_size: Any,
+    capacity: int,
+    min_after_dequeue: int,
+    num_threads: int = 1,
+    seed: int | None = None,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """`batch` with examples in a random order.
+
+    Args:
+      tensors, batch_size, num_threads, enqueue_many, shapes, allow_smaller_final_batch,
+        shared_name: as for `batch`.
+      capacity: examples that are made ahead, at most.
+      min_after_dequeue: examples that stay to choose from: more mix better and start later.
+      seed: of the choices.
+    """
+    return maybe_shuffle_batch(
+        tensors,
+        batch_size,
+        capacity,
+        min_after_dequeue,
+        True,
+        num_threads,
+        seed,
+        enqueue_many,
+        shapes,
+        allow_smaller_final_batch,
+        shared_name,
+        name,
+    )
+
+
+def maybe_shuffle_batch(
+    tensors: Tensors,
+    batch_size: Any,
+    capacity: int,
+    min_after_dequeue: int,
+    keep_input: Any,
+    num_threads: int = 1,
+    seed: int | None = None,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """`shuffle_batch` of those examples for which `keep_input` is true."""
+    options = _Options(
+        batch_size, enqueue_many, shapes, allow_smaller_final_batch, threads=num_threads
+    )
+    return _batch(
+        [tensors],
+        keep_input,
+        _shuffling(capacity, min_after_dequeue, seed, shared_name),
+        options,
+        (min_after_dequeue, capacity),
+        name_scope(name, "shuffle_batch", _values([tensors], keep_input)),
+    )
+
+
+def shuffle_batch_join(
+    tensors_list: Sequence[Tensors],
+    batch_size: Any,
+    capacity: int,
+    min_after_dequeue: int,
+    seed: int | None = None,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """`shuffle_batch` of several sources at once, with a thread for each."""
+    return maybe_shuffle_batch_join(
+        tensors_list,
+        batch_size,
+        capacity,
+        min_after_dequeue,
+        True,
+        seed,
+        enqueue_many,
+        shapes,
+        allow_smaller_final_batch,
+        shared_name,
+        name,
+    )
+
+
+def maybe_shuffle_batch_join(
+    tensors_list: Sequence[Tensors],
+    batch_size: Any,
+    capacity: int,
+    min_after_dequeue: int,
+    keep_input: Any,
+    seed: int | None = None,
+    enqueue_many: bool = False,
+    shapes: Any = None,
+    allow_smaller_final_batch: bool = False,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> Any:
+    """`shuffle_batch_join` of those examples for which `keep_input` is true."""
+    options = _Options(batch_size, enqueue_many, shapes, allow_smaller_final_batch)
+    return _batch(
+        tensors_list,
+        keep_input,
+        _shuffling(capacity, min_after_dequeue, seed, shared_name),
+        options,
+        (min_after_dequeue, capacity),
+        name_scope(name, "shuffle_batch_join", _values(tensors_list, keep_input)),
+    )
+
+
+# --------------------------------------------------------------------------- the one way
+
+
+def _fifo(capacity: int, padded: bool, shared_name: str | None) -> MakeQueue:
+    kind = PaddingFIFOQueue if padded else FIFOQueue
+    return lambda types, shapes: kind(capacity, types, shapes, shared_name=shared_name)
+
+
+def _shuffling(capacity: int, least: int, seed: int | None, shared_name: str | None) -> MakeQueue:
+    least = integer(least, "min_after_dequeue", 0)
+    return lambda types, shapes: RandomShuffleQueue(
+        capacity, least, types, shapes, seed=seed, shared_name=shared_name
+    )
+
+
+def _batch(
+    sources: Sequence[Tensors],
+    keep_input: Any,
+    make_queue: MakeQueue,
+    options: _Options,
+    fullness: tuple[int, int],
+    scope: name_scope,
+) -> Any:
+    """Build the queue, what fills it and what takes batches out.
+
+    Args:
+      fullness: between which sizes of the queue its summary is taken.
+    """
+    with scope as prefix:
+        keep = checked_keep_input(keep_input, options.enqueue_many)
+        examples = [converted(tensors_of(source)) for source in _checked_sources(sources)]
+        many = options.enqueue_many
+        if keep is not None:
+            many = True
+            rows = [e if options.enqueue_many else as_rows(e) for e in examples]
+            examples = [kept_rows(row, keep) for row in rows]
+        first, infos = stored(examples[0], many)
+        components = [first] + [stored(example, many, infos)[0] for example in examples[1:]]
+        shapes = _merged_shapes(components, options, many)
+        queue = make_queue(_types(components), shapes)
+        enqueues = [_enqueue(queue, component, many) for component in components]
+        add_queue_runner(QueueRunner(queue, enqueues * options.threads))
+        least, capacity = fullness
+        name = f"fraction_over_{least}_of_{capacity}_full" if least else None
+        summarize_fullness(name or f"fraction_of_{capacity}_full", queue, least, capacity)
+        take = queue.dequeue_up_to if options.smaller else queue.dequeue_many
+        return as_given(sources[0], restored(take(options.batch_size, name=prefix), infos))
+
+
+def _enqueue(queue: QueueBase, components: Sequence[Output], many: bool) -> Node:
+    return queue.enqueue_many(components) if many else queue.enqueue(components)
+
+
+def checked_keep_input(keep_input: Any, enqueue_many: bool) -> Output | None:
+    """`keep_input` as a tensor; None where it is known to be true.
+
+    Raises: InvalidArgumentError: its rank is not known, over 1, or 1 without `enqueue_many`.
+    """
+    keep = convert_to_tensor(keep_input, dtypes.bool_)
+    rank = keep.shape.ndims
+    if rank is None:
+        raise errors.InvalidArgumentError(
+            "`keep_input` dimensions must be known at graph construction."
+        )
+    if rank == 1 and not enqueue_many:
+        raise errors.InvalidArgumentError(
+            "`keep_input` cannot be a vector when `enqueue_many=False`."
+        )
+    if rank > 1:
+        raise errors.InvalidArgumentError("`keep_input` must be 0 or 1 dimensions.")
+    known = constant_value(keep)
+    return None if known is not None and known.all() else keep
+
+
+def _values(sources: Sequence[Tensors], keep_input: Any) -> list[Any]:
+    given = listed(sources, "tensors_list")
+    return [keep_input, *[tensor for source in given for tensor in tensors_of(source)]]
+
+
+def tensors_of(source: Tensors) -> list[Any]:
+    """The tensors of one example in their order; those of a dict by their sorted names.
+
+    Raises: InvalidTypeError: no list and no dict of tensors, or its keys have no order.
+    """
+    if isinstance(source, dict):
+        try:
+            return [source[key] for key in sorted(source)]
+        except TypeError as cause:
+            raise errors.InvalidTypeError(
+                f"the keys of tensors must be text, got {list(source)!r}"
+            ) from cause
+    if isinstance(source, Output | SparseTensor):
+        return [source]
+    if isinstance(source, str | bytes) or not isinstance(source, Iterable):
+        raise errors.InvalidTypeError(
+            f"tensors must be a list of tensors, or a dict of them, got {source!r}"
+        )
+    return list(source)
+
+
+def as_given(source: Tensors, components: Any) -> Any:
+    """Dequeued components in the structure of an example."""
+    if isinstance(source, dict):
+        items = components if isinstance(components, list) else [components]
+        return dict(zip(sorted(source), items, strict=True))
+    return components
+
+
+def _checked_sources(sources: Sequence[Tensors]) -> Sequence[Tensors]:
+    if not sources or not all(len(tensors_of(source)) for source in sources):
+        raise errors.InvalidArgumentError("Expected at least one tensor in batch().")
+    first = sources[0]
+    for source in sources[1:]:
+        if isinstance(first, dict) != isinstance(source, dict):
+            raise errors.InvalidTypeError(
+                "if one of the inputs is a dictionary of tensors, all must be dictionaries"
+            )
+        if isinstance(first, dict) and sorted(first) != sorted(source):
+            raise errors.InvalidArgumentError(
+                "all dictionaries of tensors must have the same keys, "
+                f"got {sorted(first)} and {sorted(source)}"
+            )
+        if len(tensors_of(source)) != len(tensors_of(first)):
+            raise errors.InvalidArgumentError(
+                f"all inputs must have as many tensors as the first, {len(tensors_of(first))}, "
+                f"got {len(tensors_of(source))}"
+            )
+    return sources
+
+
+def _types(components: Sequence[Sequence[Output]]) -> list[Any]:
+    types = [output.dtype.base_dtype for output in components[0]]
+    for other in components[1:]:
+        got = [output.dtype.base_dtype for output in other]
+        if got != types:
+            raise errors.InvalidTypeError(
+                f"Expected types to be consistent: {[t.name for t in types]} vs. "
+                f"{[t.name for t in got]}."
+            )
+    return types
+
+
+def _merged_shapes(
+    components: Sequence[Sequence[Output]], options: _Options, many: bool
+) -> list[TensorShape]:
+    """What is known of each component's shape in all sources."""
+    if options.shapes is not None:
+        return [TensorShape(shape) for shape in options.shapes]
+    combine = (
+        TensorShape.most_specific_compatible_shape if options.padded else TensorShape.merge_with
+    )
+    shapes = []
+    for column in zip(*components, strict=True):
+        for output in column:
+            if output.shape.ndims is None:
+                raise errors.InvalidArgumentError(f"Cannot infer Tensor's rank: {output}")
+        rows = [out.shape.with_rank_at_least(1)[1:] if many else out.shape for out in column]
+        shapes.append(reduce(combine, rows))
+    return shapes

@@ -1,0 +1,245 @@
+"""Batches of examples that are alike, such as sentences of about the same length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.framework import name_scope
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import casting, comparison, control, reduction
+from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
+from weft_io.input.batching import Tensors, as_given, checked_keep_input, tensors_of
+from weft_io.input.pipeline import summarize_fullness
+from weft_io.input.sparse_batches import SparseInfo, as_rows, converted, kept_rows, restored, stored
+from weft_io.queues.queue_ops import FIFOQueue, PaddingFIFOQueue, QueueBase
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape
+
+_ENDS = (errors.OutOfRangeError, errors.CancelledError)
+
+
+def bucket(
+    tensors: Tensors,
+    which_bucket: Any,
+    batch_size: Any,
+    num_buckets: int,
+    num_threads: int = 1,
+    capacity: int = 32,
+    bucket_capacities: Sequence[int] | None = None,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    keep_input: Any = True,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> tuple[Output, Any]:
+    """Batches of examples of one bucket each.
+
+    Each bucket is a queue; whenever one has a batch, the batch goes to the queue of the output.
+
+    Args:
+      tensors: one example: a list of tensors, or a dict.
+      which_bucket: int32, shape (): the example's bucket, in [0, num_buckets).
+      batch_size: int32, shape (), or one per bucket.
+      num_buckets: at least 1.
+      num_threads: how many threads run `tensors`.
+      capacity: batches that are made ahead, and, by default, examples in a bucket.
+      bucket_capacities: examples in each bucket.
+      shapes: of each tensor, where they are not known.
+      dynamic_pad: let sizes differ, and pad each batch to the largest with zeros.
+      allow_smaller_final_batch: give what is left at the end, rather than drop it.
+      keep_input: bool, shape (): whether to use the example at all.
+      shared_name: the name the queue of the output is shared under among sessions.
+    Returns: the bucket of the batch, int32, shape (); and the batch, as `tensors`.
+    Raises: InvalidArgumentError: no tensors, a list of another length than `num_buckets`.
+    Raises (when it runs): OutOfRangeError: the examples have ended.
+    """
+    sizes = _checked_sizes(batch_size, num_buckets)
+    limits = list(bucket_capacities or [capacity] * num_buckets)
+    if len(limits) != num_buckets:
+        raise errors.InvalidArgumentError(
+            f"The list of bucket_capacities ({limits}) must have the same number of elements as "
+            f"num_buckets ({num_buckets})"
+        )
+    if not len(tensors_of(tensors)):
+        raise errors.InvalidArgumentError("Expected at least one tensor in bucket().")
+    with name_scope(name, "bucket", tensors_of(tensors)) as prefix:
+        keep = checked_keep_input(keep_input, enqueue_many=False)
+        which = convert_to_tensor(which_bucket, dtypes.int32)
+        example = converted(tensors_of(tensors))
+        known = _component_shapes(example, shapes)
+        queues, enqueue, infos = _fill_buckets(example, known, which, keep, limits, dynamic_pad)
+        top = _collect(queues, sizes, capacity, allow_smaller_final_batch, shared_name)
+        _run(queues, [enqueue] * num_threads, *top)
+        dequeued = top[0].dequeue(name=prefix)
+        components = dequeued[1:] if len(dequeued) > 2 else dequeued[1]
+        return dequeued[0], as_given(tensors, restored(components, infos))
+
+
+def bucket_by_sequence_length(
+    input_length: Any,
+    tensors: Tensors,
+    batch_size: Any,
+    bucket_boundaries: Sequence[int],
+    num_threads: int = 1,
+    capacity: int = 32,
+    bucket_capacities: Sequence[int] | None = None,
+    shapes: Any = None,
+    dynamic_pad: bool = False,
+    allow_smaller_final_batch: bool = False,
+    keep_input: Any = True,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> tuple[Output, Any]:
+    """Batches of sequences of about the same length.
+
+    Args:
+      input_length: int32 or int64, shape (): the length of the example.
+      bucket_boundaries: increasing lengths; the buckets are below the first, from each to the
+        next, and from the last on.
+      the others: as for `bucket`; one batch size or capacity per bucket is one more than there are
+        boundaries.
+    Returns: the lengths in the batch, shape (batch_size,); and the batch, as `tensors`.
+    Raises: InvalidArgumentError: the boundaries do not increase; and as `bucket`.
+    """
+    boundaries = [int(boundary) for boundary in bucket_boundaries]
+    if not boundaries:
+        raise errors.InvalidArgumentError("bucket_boundaries must not be empty")
+    if any(a >= b for a, b in pairwise(boundaries)):
+        raise errors.InvalidArgumentError(
+            f"the buckets must be increasing, but {boundaries} are not"
+        )
+    with name_scope(name, "bucket_by_sequence_length", [input_length]) as prefix:
+        length = convert_to_tensor(input_length, preferred_dtype=dtypes.int32)
+        reached = comparison.less_equal(constant(boundaries, length.dtype.base_dtype), length)
+        which = reduction.reduce_sum(casting.cast(reached, dtypes.int32))
+        given = tensors_of(tensors)
+        shapes = None if shapes is None else [[], *shapes]
+        _, batch = bucket(
+            [length, *given],
+            which,
+            batch_size,
+            len(boundaries) + 1,
+            num_threads,
+            capacity,
+            bucket_capacities,
+            shapes,
+            dynamic_pad,
+            allow_smaller_final_batch,
+            keep_input,
+            shared_name,
+            prefix,
+        )
+        components = batch[1:] if len(batch) > 2 else batch[1]
+        return batch[0], as_given(tensors, components)
+
+
+# --------------------------------------------------------------------------- parts
+
+
+def _checked_sizes(batch_size: Any, num_buckets: int) -> list[Any]:
+    if num_buckets < 1:
+        raise errors.InvalidArgumentError(f"num_buckets must be at least 1, got {num_buckets}")
+    if not isinstance(batch_size, list | tuple):
+        return [batch_size] * num_buckets
+    if len(batch_size) != num_buckets:
+        raise errors.InvalidArgumentError(
+            f"If batch_size is a list it must have num_buckets ({num_buckets}) elements, "
+            f"got {len(batch_size)}"
+        )
+    return list(batch_size)
+
+
+def _component_shapes(example: Sequence[Any], shapes: Any) -> list[TensorShape]:
+    """The shape of each component; sparse tensors go through the queues as numbers."""
+    from weft_graph.ir.indexed_slices import SparseTensor
+
+    if shapes is not None:
+        return [TensorShape(shape) for shape in shapes]
+    return [TensorShape([]) if isinstance(t, SparseTensor) else t.shape for t in example]
+
+
+def _fill_buckets(
+    example: Sequence[Any],
+    shapes: Sequence[TensorShape],
+    which: Output,
+    keep: Output | None,
+    capacities: Sequence[int],
+    padded: bool,
+) -> tuple[list[QueueBase], Node, Sequence[SparseInfo | None]]:
+    """The queues of the buckets, and what puts the example into one of them.
+
+    The example is a batch of one for its bucket, and of none, which never waits, for the others.
+    """
+    rows = as_rows(example)
+    if keep is not None:
+        rows = kept_rows(rows, keep)
+    components, infos = stored(rows, rows=True)
+    types = [component.dtype.base_dtype for component in components]
+    kind = PaddingFIFOQueue if padded else FIFOQueue
+    queues: list[QueueBase] = [
+        kind(limit, types, list(shapes), name=f"bucket_queue_{i}")
+        for i, limit in enumerate(capacities)
+    ]
+    checked = control.with_dependencies([_in_range(which, len(queues))], which)
+    enqueues = [
+        queue.enqueue_many(kept_rows(components, comparison.equal(checked, i)))
+        for i, queue in enumerate(queues)
+    ]
+    return queues, control.group(*enqueues, name="group_enqueues"), infos
+
+
+def _in_range(which: Output, count: int) -> Node:
+    inside = comparison.logical_and(which >= 0, which < count)
+    return control.Assert(inside, [f"which_bucket must be in [0, {count}), got", which])
+
+
+def _collect(
+    queues: Sequence[QueueBase],
+    sizes: Sequence[Any],
+    capacity: int,
+    smaller: bool,
+    shared_name: str | None,
+) -> tuple[QueueBase, list[Node]]:
+    """The queue of batches, and what moves a batch from each bucket into it."""
+    batches = []
+    for queue, size in zip(queues, sizes, strict=True):
+        taken = queue.dequeue_up_to(size) if smaller else queue.dequeue_many(size)
+        batches.append(taken if isinstance(taken, list) else [taken])
+    shapes = [TensorShape([])]
+    for column in zip(*batches, strict=True):
+        shape = column[0].shape
+        for output in column[1:]:
+            shape = shape.most_specific_compatible_shape(output.shape)
+        shapes.append(shape)
+    types = [dtypes.int32, *[output.dtype.base_dtype for output in batches[0]]]
+    fixed = all(shape.is_fully_defined() for shape in shapes)
+    top: QueueBase = (
+        FIFOQueue(capacity, types, shapes, shared_name=shared_name, name="top_queue")
+        if fixed
+        else PaddingFIFOQueue(capacity, types, shapes, shared_name=shared_name, name="top_queue")
+    )
+    moves = [
+        top.enqueue([constant(i, dtypes.int32), *batch], name=f"read_bucket_{i}")
+        for i, batch in enumerate(batches)
+    ]
+    summarize_fullness(f"fraction_of_{capacity}_full", top, 0, capacity)
+    return top, moves
+
+
+def _run(
+    queues: Sequence[QueueBase], enqueues: Sequence[Node], top: QueueBase, moves: Sequence[Node]
+) -> None:
+    """Add the queue runners: one for all buckets, and one for the queue of batches."""
+    filling = QueueRunner(
+        queues[0],
+        enqueues,
+        close_op=control.group(*[queue.close() for queue in queues]),
+        cancel_op=control.group(*[queue.close(cancel_pending_enqueues=True) for queue in queues]),
+        queue_closed_exception_types=_ENDS,
+    )
+    add_queue_runner(filling)
+    add_queue_runner(QueueRunner(top, moves, queue_closed_exception_types=_ENDS))

@@ -1,0 +1,527 @@
+"""Serialized examples to tensors, by a dictionary of the features that are wanted."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create
+from weft_graph.ir.framework import name_scope
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.ops.array import expand_dims, reshape, squeeze
+from weft_graph.ops.join import concat, stack
+from weft_graph.ops.sparse import sparse_reorder
+from weft_io.arguments import INT64_MAX
+from weft_io.ops.parsing import (
+    decode_compressed,
+    decode_csv,
+    decode_json_example,
+    parse_tensor,
+    serialize_tensor,
+)
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, as_dims, format_dims
+
+__all__ = [
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "SparseFeature",
+    "VarLenFeature",
+    "decode_compressed",
+    "decode_csv",
+    "decode_json_example",
+    "parse_example",
+    "parse_sequence_example",
+    "parse_single_example",
+    "parse_single_sequence_example",
+    "parse_tensor",
+    "serialize_tensor",
+]
+
+# ----------------------------------------------------------------------------- features
+
+
+class VarLenFeature(NamedTuple):
+    """A feature of any length, as a SparseTensor.
+
+    Attributes:
+      dtype: float32, int64 or string.
+    """
+
+    dtype: Any
+
+
+class SparseFeature(NamedTuple):
+    """A SparseTensor from one feature of values and others of indices.
+
+    Attributes:
+      index_key: name of the int64 feature of indices, or of several, one per axis.
+      value_key: name of the feature of values.
+      dtype: float32, int64 or string.
+      size: extent of the axis, or of each.
+      already_sorted: whether the indices ascend; else they are put in order.
+    """
+
+    index_key: Any
+    value_key: str
+    dtype: Any
+    size: Any
+    already_sorted: bool = False
+
+
+class FixedLenFeature(NamedTuple):
+    """A feature of a fixed shape, as a dense tensor.
+
+    Attributes:
+      shape: of one example's.
+      dtype: float32, int64 or string.
+      default_value: of that shape, for examples without the feature; None: it is required.
+    """
+
+    shape: Any
+    dtype: Any
+    default_value: Any = None
+
+
+class FixedLenSequenceFeature(NamedTuple):
+    """A feature with any number of values of a fixed shape, as a dense tensor, padded.
+
+    Attributes:
+      shape: of one value.
+      dtype: float32, int64 or string.
+      allow_missing: whether examples may lack it.
+      default_value: what the padding is; 0 or "" by default.
+    """
+
+    shape: Any
+    dtype: Any
+    allow_missing: bool = False
+    default_value: Any = None
+
+
+FeatureSpec = VarLenFeature | SparseFeature | FixedLenFeature | FixedLenSequenceFeature
+Features = Mapping[str, FeatureSpec]
+Parsed = dict[str, Output | SparseTensor]
+
+
+class _Plan:
+    """What an op is asked for: sparse and dense features by name, in order.
+
+    Attributes:
+      sparse: name to element type.
+      dense: name to (element type, shape, default).
+    """
+
+    def __init__(self) -> None:
+        self.sparse: dict[str, DType] = {}
+        self.dense: dict[str, tuple[DType, Dims, Any]] = {}
+
+    def add_sparse(self, key: str, dtype: Any) -> None:
+        """Ask for a feature of any length; twice with one type is once."""
+        element = _element(key, dtype)
+        if self.sparse.setdefault(key, element) is not element:
+            raise errors.InvalidArgumentError(
+                f"Conflicting type {self.sparse[key].name} vs {element.name} for feature {key}."
+            )
+
+    def check(self) -> None:
+        """Refuse features that are both sparse and dense."""
+        both = sorted(set(self.sparse) & set(self.dense))
+        if both:
+            raise errors.InvalidArgumentError(
+                f"Dense and sparse keys must not intersect; intersection: {both}"
+            )
+
+
+def _element(key: str, dtype: Any) -> DType:
+    if dtype is None:
+        raise errors.InvalidArgumentError(f"Missing type for feature {key}.")
+    element = dtypes.as_dtype(dtype)
+    if element not in (dtypes.float32, dtypes.int64, dtypes.string):
+        raise errors.InvalidTypeError(
+            f"feature {key} must be float32, int64 or string, got {element.name}"
+        )
+    return element
+
+
+def _plan(features: Features, allowed: tuple[type, ...], lists: bool = False) -> _Plan:
+    """What a dictionary of features asks for; `lists`: of feature lists."""
+    plan = _Plan()
+    for key in sorted(_checked(features)):
+        feature = features[key]
+        if not isinstance(feature, allowed):
+            raise errors.InvalidArgumentError(
+                f"Unsupported {type(feature).__name__} {feature} for key {key!r}; allowed are "
+                + ", ".join([kind.__name__ for kind in allowed])
+            )
+        if isinstance(feature, VarLenFeature):
+            plan.add_sparse(key, feature.dtype)
+        elif isinstance(feature, SparseFeature):
+            _add_sparse_feature(plan, key, feature)
+        elif isinstance(feature, FixedLenFeature):
+            shape = _fixed_shape(key, feature)
+            plan.dense[key] = (_element(key, feature.dtype), shape, feature.default_value)
+        else:
+            plan.dense[key] = _sequence_feature(key, feature, lists)
+    plan.check()
+    return plan
+
+
+def _checked(features: Any) -> Features:
+    """A dictionary whose keys are names."""
+    if not isinstance(features, Mapping):
+        raise errors.InvalidTypeError(
+            f"features must be a dict from names to features, got {features!r}"
+        )
+    kind = bytes if any(isinstance(key, bytes) for key in features) else str
+    for key in features:
+        if not isinstance(key, kind):
+            raise errors.InvalidTypeError(f"the name of a feature must be text, got {key!r}")
+    return features
+
+
+def _add_sparse_feature(plan: _Plan, key: str, feature: SparseFeature) -> None:
+    for what in ("index_key", "value_key"):
+        if not getattr(feature, what):
+            raise errors.InvalidArgumentError(f"Missing {what} for SparseFeature {key}: {feature}")
+    for name in (*_index_keys(feature), feature.value_key):
+        if not isinstance(name, str | bytes):
+            raise errors.InvalidTypeError(
+                f"index_key and value_key of SparseFeature {key} must be names of features, "
+                f"got {name!r}"
+            )
+    for index_key in sorted(_index_keys(feature)):
+        plan.add_sparse(index_key, dtypes.int64)
+    plan.add_sparse(feature.value_key, feature.dtype)
+
+
+def _index_keys(feature: SparseFeature) -> list[str]:
+    keys = feature.index_key
+    return list(keys) if isinstance(keys, list | tuple) else [keys]
+
+
+def _fixed_shape(key: str, feature: FixedLenFeature) -> Dims:
+    if feature.shape is None:
+        raise errors.InvalidArgumentError(f"Missing shape for feature {key}.")
+    dims = as_dims(feature.shape)
+    if dims and dims[0] is None:
+        raise errors.InvalidArgumentError(
+            f"First dimension of shape for feature {key} unknown. Consider using "
+            "FixedLenSequenceFeature."
+        )
+    return _known_dims(key, dims)
+
+
+def _known_dims(key: str, dims: Dims) -> tuple[int, ...]:
+    sizes = [] if dims is None else [size for size in dims if size is not None]
+    if dims is None or len(sizes) < len(dims):
+        raise errors.InvalidArgumentError(
+            f"All dimensions of shape for feature {key} need to be known but received "
+            f"{format_dims(dims)}."
+        )
+    if math.prod(sizes) > INT64_MAX:
+        raise errors.InvalidArgumentError(
+            f"the shape for feature {key} must have at most {INT64_MAX} elements, "
+            f"got {format_dims(dims)}"
+        )
+    return tuple(sizes)
+
+
+def _sequence_feature(
+    key: str, feature: FixedLenSequenceFeature, lists: bool
+) -> tuple[DType, Dims, Any]:
+    element = _element(key, feature.dtype)
+    if feature.shape is None:
+        raise errors.InvalidArgumentError(f"Missing shape for feature {key}.")
+    dims = _known_dims(key, as_dims(feature.shape))
+    if lists:
+        if feature.default_value is not None:
+            raise errors.InvalidArgumentError(
+                f"The default_value of feature list {key} must be None"
+            )
+        return element, dims, None
+    if not feature.allow_missing:
+        raise errors.InvalidArgumentError(
+            "Unsupported: FixedLenSequenceFeature requires allow_missing to be True."
+        )
+    return element, (None, *dims), feature.default_value
+
+
+# ------------------------------------------------------------------------------ inputs
+
+
+def _defaults(plan: _Plan) -> list[Output]:
+    """The default of each dense feature as a tensor; empty where it is required."""
+    return [_default(key, *parts) for key, parts in plan.dense.items()]
+
+
+def _default(key: str, dtype: DType, dims: Dims, value: Any) -> Output:
+    named = "key_" + re.sub(r"[^A-Za-z0-9_.\-/]", "_", key)
+    if dims is not None and dims[:1] == (None,):
+        if value is None:
+            value = b"" if dtype is dtypes.string else 0
+        return reshape(convert_to_tensor(value, dtype, f"padding_{named}"), ())
+    if value is None:
+        return constant_of(np.zeros(0, dtype.numpy), dtype, named)
+    return reshape(convert_to_tensor(value, dtype, named), dims)
+
+
+def _strings(values: Any) -> Output:
+    return convert_to_tensor([] if values is None else values, dtypes.string, "names")
+
+
+def _shapes(plan: _Plan) -> list[Dims]:
+    return [dims for _, dims, _ in plan.dense.values()]
+
+
+def _types(plan: _Plan) -> list[DType]:
+    return [dtype for dtype, _, _ in plan.dense.values()]
+
+
+# ------------------------------------------------------------------------------ outputs
+
+
+def _named_outputs(outputs: Sequence[Output], plan: _Plan) -> tuple[Parsed, Sequence[Output]]:
+    """The results by name, and what follows them."""
+    count = len(plan.sparse)
+    parsed: Parsed = {
+        key: SparseTensor(outputs[i], outputs[count + i], outputs[2 * count + i])
+        for i, key in enumerate(plan.sparse)
+    }
+    stop = 3 * count + len(plan.dense)
+    parsed.update(zip(plan.dense, outputs[3 * count : stop], strict=True))
+    return parsed, outputs[stop:]
+
+
+def _with_sparse_features(parsed: Parsed, features: Features) -> Parsed:
+    """The results with SparseFeatures put together, and without what only they were made of."""
+    made = {
+        key: _put_together(parsed, feature)
+        for key, feature in sorted(features.items())
+        if isinstance(feature, SparseFeature)
+    }
+    return {key: made.get(key, parsed.get(key)) for key in features}  # type: ignore[misc]
+
+
+def _put_together(parsed: Parsed, feature: SparseFeature) -> SparseTensor:
+    values = parsed[feature.value_key]
+    keys = _index_keys(feature)
+    sizes = list(feature.size) if isinstance(feature.size, list | tuple) else [feature.size]
+    if len(sizes) != len(keys):
+        raise errors.InvalidArgumentError(
+            f"a SparseFeature needs one size per index_key, got {len(sizes)} for {len(keys)}"
+        )
+    assert isinstance(values, SparseTensor)
+    with name_scope(None, "SparseMerge"):
+        columns = [values.indices[:, :-1]]
+        for key in keys:
+            ids = parsed[key]
+            assert isinstance(ids, SparseTensor)
+            columns.append(expand_dims(ids.values, 1))
+        extents = [convert_to_tensor(size, dtypes.int64) for size in sizes]
+        merged = SparseTensor(
+            concat(columns, 1),
+            values.values,
+            concat([values.dense_shape[:-1], stack(extents)], 0),
+        )
+    return merged if feature.already_sorted else sparse_reorder(merged)
+
+
+# ---------------------------------------------------------------------------- functions
+
+_OF_EXAMPLES = (VarLenFeature, SparseFeature, FixedLenFeature, FixedLenSequenceFeature)
+_OF_CONTEXTS = (VarLenFeature, FixedLenFeature)
+_OF_LISTS = (VarLenFeature, FixedLenSequenceFeature)
+
+
+def parse_example(
+    serialized: Any, features: Features, name: str | None = None, example_names: Any = None
+) -> Parsed:
+    """The features of a batch of serialized `Example`s.
+
+    A feature that is not in `features` is not looked into.
+
+    Args:
+      serialized: string, shape (n,).
+      features: name to VarLenFeature, SparseFeature, FixedLenFeature or FixedLenSequenceFeature.
+      example_names: string, shape (n,): what messages call the examples.
+    Returns: name to tensor: of shape (n, *shape) for a FixedLenFeature; (n, most, *shape), padded,
+      for a FixedLenSequenceFeature; a SparseTensor of shape (n, most) for a VarLenFeature.
+    Raises:
+      InvalidArgumentError: a feature is not described as it must be; when it runs: bytes are no
+        example, a feature is missing, or has another type or another number of values.
+    """
+    plan = _plan(_given(features), _OF_EXAMPLES)
+    with name_scope(name, "ParseExample", [serialized, example_names]) as scope:
+        return _with_sparse_features(
+            _parse_example(serialized, _strings(example_names), plan, scope), features
+        )
+
+
+def _given(features: Features) -> Features:
+    if features is None or (isinstance(features, Mapping) and not features):
+        raise errors.InvalidArgumentError(f"features must not be empty, got {features!r}")
+    return features
+
+
+def _parse_example(serialized: Any, names: Output, plan: _Plan, name: str | None) -> Parsed:
+    inputs = [serialized, names, list(plan.sparse), list(plan.dense), _defaults(plan)]
+    attrs = {"sparse_types": list(plan.sparse.values()), "dense_shapes": _shapes(plan)}
+    return _named_outputs(create("ParseExample", inputs, attrs, name).outputs, plan)[0]
+
+
+def parse_single_example(
+    serialized: Any, features: Features, name: str | None = None, example_names: Any = None
+) -> Parsed:
+    """The features of one serialized `Example`.
+
+    Args:
+      serialized: string, shape ().
+      features: as for `parse_example`.
+      example_names: string, shape (): what messages call the example.
+    Returns: as `parse_example`, without the first axis.
+    Raises: as `parse_example`.
+    """
+    plan = _plan(_given(features), _OF_EXAMPLES)
+    with name_scope(name, "ParseSingleExample", [serialized, example_names]) as scope:
+        value = convert_to_tensor(serialized, dtypes.string, "serialized")
+        if value.dims not in ((), None):
+            raise errors.InvalidArgumentError(
+                f"Input serialized must be a scalar, got shape {format_dims(value.dims)}"
+            )
+        if example_names is not None:
+            parsed = _parse_named(value, example_names, plan)
+        else:
+            attrs = {
+                "num_sparse": len(plan.sparse),
+                "sparse_keys": list(plan.sparse),
+                "dense_keys": list(plan.dense),
+                "sparse_types": list(plan.sparse.values()),
+                "dense_shapes": _shapes(plan),
+            }
+            node = create("ParseSingleExample", [value, _defaults(plan)], attrs, scope)
+            parsed = _named_outputs(node.outputs, plan)[0]
+        return _with_sparse_features(parsed, features)
+
+
+def _parse_named(value: Output, example_names: Any, plan: _Plan) -> Parsed:
+    """One example through the op for batches, which takes names."""
+    names = convert_to_tensor(example_names, dtypes.string)
+    parsed = _parse_example(expand_dims(value, 0), expand_dims(names, 0), plan, None)
+    return {key: _unbatched(tensor) for key, tensor in parsed.items()}
+
+
+def _unbatched(tensor: Output | SparseTensor) -> Output | SparseTensor:
+    if isinstance(tensor, Output):
+        return squeeze(tensor, [0])
+    return SparseTensor(tensor.indices[:, 1:], tensor.values, tensor.dense_shape[1:])
+
+
+def _sequence_plans(context: Features | None, lists: Features | None) -> tuple[_Plan, _Plan]:
+    for features in (context, lists):
+        if features is not None:
+            _checked(features)
+    if not (context or lists):
+        raise errors.InvalidArgumentError(
+            "Both context_features and sequence_features are None, but at least one should have "
+            "values."
+        )
+    return _plan(context or {}, _OF_CONTEXTS), _plan(lists or {}, _OF_LISTS, lists=True)
+
+
+def _sequence_attrs(context: _Plan, lists: _Plan) -> dict[str, Any]:
+    return {
+        "Ncontext_sparse": len(context.sparse),
+        "Ncontext_dense": len(context.dense),
+        "Nfeature_list_sparse": len(lists.sparse),
+        "Nfeature_list_dense": len(lists.dense),
+        "context_sparse_types": list(context.sparse.values()),
+        "context_dense_shapes": _shapes(context),
+        "feature_list_sparse_types": list(lists.sparse.values()),
+        "feature_list_dense_types": _types(lists),
+        "feature_list_dense_shapes": _shapes(lists),
+    }
+
+
+def _assumed_empty(features: Features | None) -> list[str]:
+    return [
+        key
+        for key, feature in sorted((features or {}).items())
+        if isinstance(feature, FixedLenSequenceFeature) and feature.allow_missing
+    ]
+
+
+def parse_sequence_example(
+    serialized: Any,
+    context_features: Features | None = None,
+    sequence_features: Features | None = None,
+    example_names: Any = None,
+    name: str | None = None,
+) -> tuple[Parsed, Parsed, Parsed]:
+    """The features of a batch of serialized `SequenceExample`s.
+
+    Args:
+      serialized: string, shape (n,).
+      context_features: name to VarLenFeature or FixedLenFeature.
+      sequence_features: name to VarLenFeature or FixedLenSequenceFeature.
+      example_names: string, shape (n,): what messages call the examples.
+    Returns: context features as those of `parse_example`; feature lists: (n, most steps, *shape),
+      padded, or a SparseTensor of shape (n, most steps, most values); the number of steps of each
+      dense feature list, int64, shape (n,).
+    Raises: as `parse_example`.
+    """
+    context, lists = _sequence_plans(context_features, sequence_features)
+    with name_scope(name, "ParseSequenceExample", [serialized, example_names]) as scope:
+        attrs = {
+            **_sequence_attrs(context, lists),
+            "feature_list_dense_missing_assumed_empty": _assumed_empty(sequence_features),
+            "context_sparse_keys": list(context.sparse),
+            "context_dense_keys": list(context.dense),
+            "feature_list_sparse_keys": list(lists.sparse),
+            "feature_list_dense_keys": list(lists.dense),
+        }
+        inputs = [serialized, _strings(example_names), _defaults(context)]
+        node = create("ParseSequenceExample", inputs, attrs, scope)
+        of_context, rest = _named_outputs(node.outputs, context)
+        of_lists, rest = _named_outputs(rest, lists)
+        return of_context, of_lists, dict(zip(lists.dense, rest, strict=True))
+
+
+def parse_single_sequence_example(
+    serialized: Any,
+    context_features: Features | None = None,
+    sequence_features: Features | None = None,
+    example_name: Any = None,
+    name: str | None = None,
+) -> tuple[Parsed, Parsed]:
+    """The features of one serialized `SequenceExample`.
+
+    Args:
+      serialized: string, shape ().
+      context_features, sequence_features: as for `parse_sequence_example`.
+      example_name: string, shape (): what messages call the example.
+    Returns: context features as those of `parse_single_example`; feature lists: (steps, *shape), or
+      a SparseTensor of shape (steps, most values).
+    Raises: as `parse_example`.
+    """
+    context, lists = _sequence_plans(context_features, sequence_features)
+    with name_scope(name, "ParseSingleSequenceExample", [serialized, example_name]) as scope:
+        inputs = [
+            serialized,
+            convert_to_tensor(_assumed_empty(sequence_features), dtypes.string),
+            list(context.sparse),
+            list(context.dense),
+            list(lists.sparse),
+            list(lists.dense),
+            _defaults(context),
+            "" if example_name is None else example_name,
+        ]
+        node = create("ParseSingleSequenceExample", inputs, _sequence_attrs(context, lists), scope)
+        of_context, rest = _named_outputs(node.outputs, context)
+        return of_context, _named_outputs(rest, lists)[0]

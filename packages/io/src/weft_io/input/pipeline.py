@@ -1,0 +1,247 @@
+"""Producers of files, numbers and slices: queues that epochs of something go through."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.framework import control_dependencies, name_scope
+from weft_graph.ir.indexed_slices import convert_to_tensor_or_indexed_slices
+from weft_graph.ir.node import Output
+from weft_graph.ops import array, casting, gather, identity, random, sequence
+from weft_graph.ops.control import Assert
+from weft_graph.variables.reference import Variable
+from weft_io.arguments import encoded_paths, integer, listed, text
+from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
+from weft_io.ops import summary
+from weft_io.ops.files import matching_files
+from weft_io.queues.queue_ops import FIFOQueue, QueueBase
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape
+
+
+def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
+    """The files that match a pattern, looked up once: when local variables are initialized.
+
+    Args:
+      pattern: string, shape () or (n,): names with * and ?.
+    Returns: a local variable, string, shape (files,).
+    """
+    return Variable(
+        matching_files(pattern),
+        trainable=False,
+        collections=[GraphKeys.LOCAL_VARIABLES],
+        validate_shape=False,
+        name=name or "matching_filenames",
+    )
+
+
+def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = None) -> Output:
+    """`tensor`, for `num_epochs` times; it counts them in a local variable.
+
+    Args:
+      num_epochs: None for no limit.
+    Raises: InvalidArgumentError: `num_epochs` is not positive.
+    Raises (when it runs):
+      OutOfRangeError: the epochs are over.
+      FailedPreconditionError: local variables are not initialized.
+    """
+    value = convert_to_tensor(tensor)
+    if num_epochs is None:
+        return value
+    if integer(num_epochs, "num_epochs") <= 0:
+        raise errors.InvalidArgumentError(f"num_epochs must be > 0 not {num_epochs}.")
+    with name_scope(name, "limit_epochs", [value]) as scope:
+        epochs = Variable(
+            convert_to_tensor(0, dtypes.int64),
+            name="epochs",
+            trainable=False,
+            collections=[GraphKeys.LOCAL_VARIABLES],
+        )
+        with control_dependencies([epochs.count_up_to(num_epochs)]):
+            return identity.identity(value, scope)
+
+
+def input_producer(
+    input_tensor: Any,
+    element_shape: Any = None,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    summary_name: str | None = None,
+    name: str | None = None,
+    cancel_op: Any = None,
+) -> QueueBase:
+    """A queue that a queue runner fills with the rows of a tensor, epoch after epoch.
+
+    Args:
+      input_tensor: any type, shape (n, S).
+      element_shape: S, where it is not known.
+      num_epochs: how often each row comes; None for no limit. Needs local variables initialized.
+      shuffle: put the rows of each epoch in a random order.
+      seed: of the order.
+      capacity: of the queue.
+      shared_name: the name the queue is shared under among sessions.
+      summary_name: of a summary of how full the queue is.
+      cancel_op: of the queue runner.
+    Raises: InvalidArgumentError: S is not fully known.
+    """
+    with name_scope(name, "input_producer", [input_tensor]):
+        rows = convert_to_tensor(input_tensor, name="input_tensor")
+        shape = rows.shape[1:].merge_with(TensorShape(element_shape))
+        if not shape.is_fully_defined():
+            raise errors.InvalidArgumentError(
+                "Either `input_tensor` must have a fully defined shape or `element_shape` must be "
+                f"specified; the shape of a row is {shape}"
+            )
+        if shuffle:
+            rows = random.random_shuffle(rows, seed=seed)
+        rows = limit_epochs(rows, num_epochs)
+        queue = FIFOQueue(
+            capacity,
+            [rows.dtype.base_dtype],
+            [shape],
+            shared_name=shared_name,
+            name=name or "fifo_queue",
+        )
+        runner = QueueRunner(queue, [queue.enqueue_many([rows])], cancel_op=cancel_op)
+        add_queue_runner(runner)
+        if summary_name is not None:
+            summarize_fullness(summary_name, queue, 0, capacity)
+        return queue
+
+
+def summarize_fullness(name: str, queue: QueueBase, least: int, capacity: int) -> None:
+    """Add a summary of the part of a queue's capacity above `least` that is used.
+
+    Raises: InvalidArgumentError: the capacity is not above `least`.
+    """
+    text(name, "summary_name")
+    if 0 <= capacity <= least:
+        raise errors.InvalidArgumentError(
+            f"the capacity must be bigger than {least}, what stays in the queue, got {capacity}"
+        )
+    used = casting.cast(queue.size(), dtypes.float32) - float(least)
+    if least:
+        used = out("Maximum", [used, 0.0])
+    summary.scalar(name, used * (1.0 / (capacity - least)))
+
+
+def string_input_producer(
+    string_tensor: Any,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+    cancel_op: Any = None,
+) -> QueueBase:
+    """`input_producer` for strings, names of files as a rule.
+
+    Args:
+      string_tensor: string, shape (n,), n > 0; or a list of strings.
+    Raises: InvalidArgumentError: the list is empty; when it runs, if the tensor is.
+    """
+    message = "string_input_producer requires a non-null input tensor"
+    if not isinstance(string_tensor, Output | Variable):
+        if isinstance(string_tensor, str | bytes) or not hasattr(string_tensor, "__len__"):
+            raise errors.InvalidTypeError(
+                f"string_tensor must be a tensor or a list of strings, got {string_tensor!r}"
+            )
+        if not len(string_tensor):
+            raise errors.InvalidArgumentError(message)
+        string_tensor = encoded_paths(string_tensor)
+    with name_scope(name, "input_producer", [string_tensor]) as scope:
+        names = convert_to_tensor(string_tensor, dtypes.string)
+        with control_dependencies([Assert(array.size(names) > 0, [message])]):
+            names = identity.identity(names)
+        return input_producer(
+            names,
+            [],
+            num_epochs,
+            shuffle,
+            seed,
+            capacity,
+            shared_name,
+            f"fraction_of_{capacity}_full",
+            scope,
+            cancel_op,
+        )
+
+
+def range_input_producer(
+    limit: Any,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> QueueBase:
+    """`input_producer` for the integers from 0 to `limit` - 1.
+
+    Args:
+      limit: int32, shape ().
+    """
+    with name_scope(name, "input_producer", [limit]) as scope:
+        count = convert_to_tensor(limit)
+        if not count.dtype.is_integer or count.dims not in ((), None):
+            raise errors.InvalidTypeError(f"limit must be an integer, shape (), got {limit!r}")
+        return input_producer(
+            sequence.range(count),
+            [],
+            num_epochs,
+            shuffle,
+            seed,
+            capacity,
+            shared_name,
+            f"fraction_of_{capacity}_full",
+            scope,
+        )
+
+
+def slice_input_producer(
+    tensor_list: Sequence[Any],
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    seed: int | None = None,
+    capacity: int = 32,
+    shared_name: str | None = None,
+    name: str | None = None,
+) -> list[Output]:
+    """Rows with the same index of several tensors, epoch after epoch.
+
+    Args:
+      tensor_list: any types, shapes (n, S), with n the same for all.
+    Returns: a tensor per tensor, of shape S.
+    Raises: InvalidArgumentError: the list is empty, or sizes of first axes are known and differ.
+    """
+    given = listed(tensor_list, "tensor_list")
+    with name_scope(name, "input_producer", given):
+        tensors = [convert_to_tensor_or_indexed_slices(tensor) for tensor in given]
+        if not tensors:
+            raise errors.InvalidArgumentError(
+                "Expected at least one tensor in slice_input_producer()."
+            )
+        _check_rows(tensors)
+        count = array.shape(convert_to_tensor(tensors[0]))[0]
+        queue = range_input_producer(count, num_epochs, shuffle, seed, capacity, shared_name)
+        index = queue.dequeue()
+        return [gather.gather(tensor, index) for tensor in tensors]
+
+
+def _check_rows(tensors: Sequence[Any]) -> None:
+    sizes: set[int] = set()
+    for tensor in tensors:
+        shape = tensor.shape.with_rank_at_least(1)
+        if shape.ndims is not None and shape.as_list()[0] is not None:
+            sizes.add(shape.as_list()[0])
+    if len(sizes) > 1:
+        raise errors.InvalidArgumentError(
+            f"slice_input_producer requires first axes of one size, got {sorted(sizes)}"
+        )

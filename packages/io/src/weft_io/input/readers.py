@@ -1,0 +1,202 @@
+"""Readers as programs use them: records out of files whose names a queue holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir.node import Node, Output
+from weft_io.arguments import integer
+from weft_io.ops import readers as ops
+from weft_io.queues.queue_ops import QueueBase
+from weft_io.records.options import TFRecordOptions
+from weft_tensor import dtypes, errors
+
+__all__ = [
+    "FixedLengthRecordReader",
+    "IdentityReader",
+    "ParquetReader",
+    "ReaderBase",
+    "TFRecordReader",
+    "TextLineReader",
+    "WholeFileReader",
+]
+
+
+class ReaderBase:
+    """What goes through files, one after the other, and reads records out of them.
+
+    When it is done with a file it takes the next name out of the queue that `read` is given, and
+    waits for one without holding a thread. A file that cannot be read is an error of the `read`
+    that met it, and the next one goes on: behind the damaged record, or with the next file.
+
+    Args:
+      reader_ref: the handle, resource, shape ().
+      supports_serialize: whether its state can be serialized; all readers here can.
+    """
+
+    def __init__(self, reader_ref: Output, supports_serialize: bool = False) -> None:
+        self._reader_ref = reader_ref
+        self._supports_serialize = supports_serialize
+
+    @property
+    def reader_ref(self) -> Output:
+        """The handle."""
+        return self._reader_ref
+
+    @property
+    def supports_serialize(self) -> bool:
+        """Whether `serialize_state` and `restore_state` work."""
+        return self._supports_serialize
+
+    def read(self, queue: Any, name: str | None = None) -> tuple[Output, ...]:
+        """The next record.
+
+        Args:
+          queue: a queue of strings of shape (), or its handle: the names of files.
+        Returns: (key, value), strings of shape (); the key says file and place.
+        Raises (when it runs): OutOfRangeError: the queue is closed and empty; NotFoundError,
+          DataLossError, ...: the file cannot be read.
+        """
+        return ops.reader_read(self._reader_ref, _handle(queue), name)
+
+    def read_up_to(
+        self, queue: Any, num_records: Any, name: str | None = None
+    ) -> tuple[Output, ...]:
+        """The next records of one file; fewer than asked for at its end.
+
+        Args:
+          queue: as for `read`.
+          num_records: int64, shape ().
+        Returns: (keys, values), strings of shape (n,), n at least 1 unless `num_records` is 0.
+        Raises (when it runs): as for `read`.
+        """
+        return ops.reader_read_up_to(self._reader_ref, _handle(queue), num_records, name)
+
+    def num_records_produced(self, name: str | None = None) -> Output:
+        """How many records it has read: int64, shape ()."""
+        return ops.reader_num_records_produced(self._reader_ref, name)
+
+    def num_work_units_completed(self, name: str | None = None) -> Output:
+        """How many files it has read to their end: int64, shape ()."""
+        return ops.reader_num_work_units_completed(self._reader_ref, name)
+
+    def serialize_state(self, name: str | None = None) -> Output:
+        """How far it is, for `restore_state`: string, shape (). Names still in queues are not."""
+        return ops.reader_serialize_state(self._reader_ref, name)
+
+    def restore_state(self, state: Any, name: str | None = None) -> Node:
+        """Go on with the record after the last one that the serialized reader had read.
+
+        Several states, none included, let it go on with what all of those readers had left, file
+        by file: so a program goes on with another number of readers.
+
+        Args:
+          state: string, shape () or (n,): of readers of the same kind and settings.
+        Raises (when it runs): InvalidArgumentError, DataLossError: it is none, or damaged.
+        """
+        return ops.reader_restore_state(self._reader_ref, state, name)
+
+    def reset(self, name: str | None = None) -> Node:
+        """Make it as it was in the beginning; a file that it is in is left."""
+        return ops.reader_reset(self._reader_ref, name)
+
+
+def _handle(queue: Any) -> Any:
+    if isinstance(queue, Output):
+        return queue
+    if not isinstance(queue, QueueBase):
+        raise errors.InvalidTypeError(
+            "a reader requires a queue of the names of files, such as string_input_producer makes "
+            f"of them, got {queue!r}"
+        )
+    if [dtype.base_dtype for dtype in queue.dtypes] != [dtypes.string]:
+        raise errors.InvalidTypeError(
+            "a reader requires a queue of one string, the name of a file, got one of "
+            f"{[dtype.name for dtype in queue.dtypes]}"
+        )
+    return queue.queue_ref
+
+
+class WholeFileReader(ReaderBase):
+    """Records are whole files, with their names as keys."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(ops.whole_file_reader(name=name), supports_serialize=True)
+
+
+class IdentityReader(ReaderBase):
+    """Records are the names it is given, as keys and values."""
+
+    def __init__(self, name: str | None = None) -> None:
+        super().__init__(ops.identity_reader(name=name), supports_serialize=True)
+
+
+class TextLineReader(ReaderBase):
+    r"""Records are lines without "\n" or "\r\n"; a key is `file:number`, from 1 on.
+
+    Args:
+      skip_header_lines: how many lines to leave out at the beginning of each file.
+    """
+
+    def __init__(self, skip_header_lines: int | None = None, name: str | None = None) -> None:
+        skipped = integer(
+            0 if skip_header_lines is None else skip_header_lines, "skip_header_lines", 0
+        )
+        super().__init__(ops.text_line_reader(skipped, name=name), supports_serialize=True)
+
+
+class FixedLengthRecordReader(ReaderBase):
+    """Records have one length; a key is `file:number`, from 0 on.
+
+    Args:
+      record_bytes: length of a record.
+      header_bytes, footer_bytes: what to leave out at the ends of each file.
+      hop_bytes: from the beginning of a record to that of the next; `record_bytes` by default.
+      encoding: "", "ZLIB" or "GZIP".
+    """
+
+    def __init__(
+        self,
+        record_bytes: int,
+        header_bytes: int | None = None,
+        footer_bytes: int | None = None,
+        hop_bytes: int | None = None,
+        name: str | None = None,
+        encoding: str | None = None,
+    ) -> None:
+        length = integer(record_bytes, "record_bytes", 1)
+        before = integer(0 if header_bytes is None else header_bytes, "header_bytes", 0)
+        after = integer(0 if footer_bytes is None else footer_bytes, "footer_bytes", 0)
+        hop = integer(0 if hop_bytes is None else hop_bytes, "hop_bytes", 0)
+        handle = ops.fixed_length_record_reader(
+            length, before, after, hop, encoding or "", name=name
+        )
+        super().__init__(handle, supports_serialize=True)
+
+
+class TFRecordReader(ReaderBase):
+    """Records are those of TFRecord files, checked; a key is `file:offset`.
+
+    Args:
+      options: TFRecordOptions, or a compression.
+    """
+
+    def __init__(self, name: str | None = None, options: Any = None) -> None:
+        compression = TFRecordOptions.get_compression_type_string(options)
+        super().__init__(ops.tf_record_reader(compression, name=name), supports_serialize=True)
+
+
+class ParquetReader(ReaderBase):
+    """Records are rows of Parquet files, as serialized `Example`s; a key is `file:row`.
+
+    `parse_example` takes a batch of them apart. Integers and booleans become int64 features, floats
+    float features, strings and binaries bytes features, lists of these several values; a null is a
+    missing feature. Wants the extra `parquet`.
+
+    Args:
+      columns: names of those to read, all by default; `a.b` is a field of a nested column.
+    """
+
+    def __init__(self, columns: Sequence[str] | None = None, name: str | None = None) -> None:
+        super().__init__(ops.parquet_reader(columns or (), name=name), supports_serialize=True)

@@ -1,0 +1,120 @@
+"""Tensors on their way through a queue: sparse ones as numbers, without rows nobody wants."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from weft_graph.ir.indexed_slices import SparseTensor, convert_to_tensor_or_sparse_tensor
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import array, casting, gather, join, masks, reduction
+from weft_io.ops.sparse_map import add_sparse_to_tensors_map, take_many_sparse_from_tensors_map
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+
+Tensor = Output | SparseTensor
+
+
+class SparseInfo(NamedTuple):
+    """How a component that is a number becomes a sparse tensor again."""
+
+    map_op: Node
+    dtype: DType
+    rank: int | None
+
+
+def converted(tensors: Sequence[Any]) -> list[Tensor]:
+    """The tensors of one example, sparse ones as they are."""
+    return [convert_to_tensor_or_sparse_tensor(tensor) for tensor in tensors]
+
+
+def as_rows(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """One example as a batch of one."""
+    return [
+        _sparse_row(t) if isinstance(t, SparseTensor) else array.expand_dims(t, 0) for t in tensors
+    ]
+
+
+def _sparse_row(tensor: SparseTensor) -> SparseTensor:
+    count = array.shape(tensor.indices, out_type=dtypes.int64)[:1]
+    zeros = array.fill(join.concat([count, [1]], 0), array.zeros([], dtypes.int64))
+    one = array.ones([1], dtypes.int64)
+    return SparseTensor(
+        join.concat([zeros, tensor.indices], 1),
+        tensor.values,
+        join.concat([one, tensor.dense_shape], 0),
+    )
+
+
+def kept_rows(tensors: Sequence[Tensor], keep: Output) -> list[Tensor]:
+    """The rows of a batch that `keep` names.
+
+    Args:
+      keep: bool, shape () for all or none, or one per row.
+    """
+    if keep.shape.ndims == 0:
+        keep = array.fill(_row_count(tensors[0]), keep)
+    return [
+        _kept_sparse(t, keep) if isinstance(t, SparseTensor) else masks.boolean_mask(t, keep)
+        for t in tensors
+    ]
+
+
+def _row_count(tensor: Tensor) -> Output:
+    """The number of rows: int64, shape (1,)."""
+    if isinstance(tensor, SparseTensor):
+        return tensor.dense_shape[:1]
+    return array.shape(tensor, out_type=dtypes.int64)[:1]
+
+
+def _kept_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
+    rows = tensor.indices[:, 0]
+    chosen = gather.gather(keep, rows)
+    numbers = reduction.cumsum(casting.cast(keep, dtypes.int64))
+    row = gather.gather(numbers, masks.boolean_mask(rows, chosen)) - 1
+    rest = masks.boolean_mask(tensor.indices, chosen)[:, 1:]
+    count = array.reshape(numbers[-1:], [-1])
+    total = join.concat([count, array.zeros([1], dtypes.int64)], 0)[:1]
+    return SparseTensor(
+        join.concat([array.expand_dims(row, 1), rest], 1),
+        masks.boolean_mask(tensor.values, chosen),
+        join.concat([total, tensor.dense_shape[1:]], 0),
+    )
+
+
+def stored(
+    tensors: Sequence[Tensor], rows: bool, shared: Sequence[SparseInfo | None] | None = None
+) -> tuple[list[Output], list[SparseInfo | None]]:
+    """Each sparse tensor as the number, or with `rows` the numbers, that it is kept under.
+
+    Args:
+      shared: of the example whose numbers go into the same queue before these.
+    Returns: the components, and for each what was done.
+    """
+    components: list[Output] = []
+    infos: list[SparseInfo | None] = []
+    for i, tensor in enumerate(tensors):
+        if not isinstance(tensor, SparseTensor):
+            components.append(tensor)
+            infos.append(None)
+            continue
+        first = None if shared is None else shared[i]
+        name = "" if first is None else first.map_op.name
+        number = add_sparse_to_tensors_map(tensor, shared_name=name, rows=rows)
+        rank = tensor.shape.ndims
+        inner = None if rank is None else rank - rows
+        components.append(number)
+        infos.append(SparseInfo(first.map_op if first else number.op, tensor.dtype, inner))
+    return components, infos
+
+
+def restored(components: Any, infos: Sequence[SparseInfo | None]) -> Any:
+    """What was dequeued as a batch, with sparse tensors in the place of their numbers."""
+    single = not isinstance(components, list)
+    batch = [
+        component
+        if info is None
+        else take_many_sparse_from_tensors_map(info.map_op, component, info.dtype, info.rank)
+        for component, info in zip([components] if single else components, infos, strict=True)
+    ]
+    return batch[0] if single else batch

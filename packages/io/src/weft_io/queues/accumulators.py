@@ -1,0 +1,207 @@
+"""Accumulators of gradients as programs use them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops.casting import cast
+from weft_io.ops import accumulator as ops
+from weft_tensor import dtypes
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import TensorShape
+
+
+class ConditionalAccumulatorBase:
+    """What both kinds of accumulators share.
+
+    Gradients come with the step that they were computed in. Those of steps before the
+    accumulator's own are dropped; each time that a result is taken, its step advances by one.
+
+    Args:
+      dtype: element type of the gradients.
+      shape: static shape of a gradient, or None.
+      accumulator_ref: the handle.
+    """
+
+    def __init__(self, dtype: Any, shape: Any, accumulator_ref: Output) -> None:
+        self._dtype = dtypes.as_dtype(dtype)
+        self._shape = TensorShape(shape)
+        self._accumulator_ref = accumulator_ref
+        self._name = accumulator_ref.op.name.rpartition("/")[2]
+
+    @property
+    def accumulator_ref(self) -> Output:
+        """The handle."""
+        return self._accumulator_ref
+
+    @property
+    def name(self) -> str:
+        """The name of its node, without scopes."""
+        return self._name
+
+    @property
+    def dtype(self) -> DType:
+        """Element type of the gradients."""
+        return self._dtype
+
+    def num_accumulated(self, name: str | None = None) -> Output:
+        """How many gradients have been added up: int32, shape ()."""
+        return ops.num_accumulated(self._accumulator_ref, name or f"{self._name}_NumAccumulated")
+
+    def set_global_step(self, new_global_step: Any, name: str | None = None) -> Node:
+        """Set the accumulator's step; a warning is logged when that makes it smaller.
+
+        Args:
+          new_global_step: an integer, shape ().
+        """
+        step = _step(new_global_step)
+        return ops.set_global_step(
+            self._accumulator_ref, step, name or f"{self._name}_SetGlobalStep"
+        )
+
+
+def _step(value: Any) -> Output:
+    step: Output = cast(convert_to_tensor(value, preferred_dtype=dtypes.int64), dtypes.int64)
+    return step
+
+
+class ConditionalAccumulator(ConditionalAccumulatorBase):
+    """Adds gradients up until somebody takes their mean or sum.
+
+    Args:
+      dtype: element type of the gradients, a number.
+      shape: static shape of a gradient.
+      shared_name: the name it is shared under among sessions.
+      name: of its node.
+      reduction_type: "MEAN" or "SUM".
+    """
+
+    def __init__(
+        self,
+        dtype: Any,
+        shape: Any = None,
+        shared_name: str | None = None,
+        name: str = "conditional_accumulator",
+        reduction_type: str = "MEAN",
+    ) -> None:
+        dims = TensorShape(shape)
+        handle = ops.accumulator(
+            "ResourceConditionalAccumulator", dtype, dims, shared_name, reduction_type, name
+        )
+        super().__init__(dtype, dims, handle)
+
+    def apply_grad(self, grad: Any, local_step: Any = 0, name: str | None = None) -> Node:
+        """Add a gradient, unless it is stale.
+
+        Args:
+          grad: a tensor of the accumulator's type and shape.
+          local_step: an integer, shape (): the step it was computed in.
+        Raises: InvalidArgumentError: the shape does not fit.
+        """
+        value = convert_to_tensor(grad, self._dtype)
+        value.shape.assert_is_compatible_with(self._shape)
+        return ops.apply_gradient(self._accumulator_ref, _step(local_step), value, name)
+
+    def take_grad(self, num_required: Any, name: str | None = None) -> Output:
+        """Wait until so many gradients have been added up, and take their mean or sum.
+
+        The accumulator begins anew, one step further.
+
+        Args:
+          num_required: int32, shape (), positive.
+        Raises (when it runs): InvalidArgumentError: `num_required` is not positive.
+        """
+        result = ops.take_gradient(self._accumulator_ref, num_required, self._dtype, name)
+        result.set_shape(self._shape)
+        return result
+
+
+class SparseGradient(NamedTuple):
+    """What `SparseConditionalAccumulator.take_grad` gives."""
+
+    indices: Output
+    """int64, shape (n,), increasing."""
+    values: Output
+    """Shape (n, S)."""
+    shape: Output
+    """int64; the first size is -1 where it is not known."""
+
+
+class SparseConditionalAccumulator(ConditionalAccumulatorBase):
+    """Adds rows of gradients up until somebody takes their mean or sum.
+
+    The mean of a row is over those gradients that have the row.
+
+    Args:
+      dtype: element type of the gradients, a number.
+      shape: static shape of a whole gradient.
+      shared_name: the name it is shared under among sessions.
+      name: of its node.
+      reduction_type: "MEAN" or "SUM".
+    """
+
+    def __init__(
+        self,
+        dtype: Any,
+        shape: Any = None,
+        shared_name: str | None = None,
+        name: str = "sparse_conditional_accumulator",
+        reduction_type: str = "MEAN",
+    ) -> None:
+        dims = TensorShape(shape)
+        handle = ops.accumulator(
+            "SparseConditionalAccumulator", dtype, dims, shared_name, reduction_type, name
+        )
+        super().__init__(dtype, dims, handle)
+
+    def apply_indexed_slices_grad(
+        self, grad: IndexedSlices, local_step: Any = 0, name: str | None = None
+    ) -> Node:
+        """Add a gradient given as IndexedSlices; as `apply_grad`."""
+        return self.apply_grad(grad.indices, grad.values, grad.dense_shape, local_step, name)
+
+    def apply_grad(
+        self,
+        grad_indices: Any,
+        grad_values: Any,
+        grad_shape: Any = None,
+        local_step: Any = 0,
+        name: str | None = None,
+    ) -> Node:
+        """Add a gradient, unless it is stale.
+
+        Args:
+          grad_indices: integers, shape (n,), in any order; rows of equal index add up.
+          grad_values: shape (n, S).
+          grad_shape: shape of the whole gradient, where it is known.
+          local_step: an integer, shape (): the step it was computed in.
+        Raises (when it runs): InvalidArgumentError: shapes do not fit, an index is out of range.
+        """
+        shape = None if grad_shape is None else _step(grad_shape)
+        return ops.apply_sparse_gradient(
+            self._accumulator_ref,
+            _step(local_step),
+            _step(grad_indices),
+            convert_to_tensor(grad_values, self._dtype),
+            shape,
+            name,
+        )
+
+    def take_grad(self, num_required: Any, name: str | None = None) -> SparseGradient:
+        """Wait until so many gradients have been added up, and take their mean or sum.
+
+        The accumulator begins anew, one step further.
+
+        Args:
+          num_required: int32, shape (), positive.
+        """
+        parts = ops.take_sparse_gradient(self._accumulator_ref, num_required, self._dtype, name)
+        return SparseGradient(*parts)
+
+    def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
+        """`take_grad`, as IndexedSlices."""
+        taken = self.take_grad(num_required, name)
+        return IndexedSlices(taken.values, taken.indices, taken.shape)

@@ -1,0 +1,149 @@
+"""One component of many elements at numbered places, for stores that take them in another order."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from weft_io.resources.chunks import place_row
+from weft_io.resources.values import Array, row_of
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+_PACKED_BYTES = 4096
+"""Elements up to this size lie side by side in one array; larger ones are arrays of their own."""
+
+Places = Array | slice
+
+
+class Column(Protocol):
+    """Values at places from 0 on."""
+
+    def resize(self, size: int) -> None:
+        """Have `size` places; what lies beyond is lost."""
+
+    def put(self, place: int, value: Any) -> None:
+        """Store one element."""
+
+    def put_many(self, places: Places, batch: Array, start: int, stop: int) -> None:
+        """Store the rows of `batch` from `start` to `stop`."""
+
+    def get(self, place: int) -> Any:
+        """One element, which belongs to the caller from now on."""
+
+    def get_many(self, places: Array, target: Array) -> None:
+        """Copy elements into the rows of `target`."""
+
+    def move(self, places: Any, sources: Any) -> None:
+        """Copy elements from places to places that do not overlap with them."""
+
+    def forget(self, places: Any) -> None:
+        """Let go of the elements at `places`."""
+
+
+class PackedColumn:
+    """Elements of one shape in the rows of one array."""
+
+    def __init__(self, dtype: DType, shape: tuple[int, ...]) -> None:
+        self._rows = np.empty((0, *shape), dtype.numpy)
+
+    def resize(self, size: int) -> None:
+        """Have `size` places; what lies beyond is lost."""
+        rows = np.empty((size, *self._rows.shape[1:]), self._rows.dtype)
+        kept = min(size, len(self._rows))
+        rows[:kept] = self._rows[:kept]
+        self._rows = rows
+
+    def put(self, place: int, value: Any) -> None:
+        """Store one element."""
+        place_row(self._rows, place, value)
+
+    def put_many(self, places: Places, batch: Array, start: int, stop: int) -> None:
+        """Store the rows of `batch` from `start` to `stop`."""
+        self._rows[places] = batch[start:stop]
+
+    def get(self, place: int) -> Any:
+        """One element, which belongs to the caller from now on."""
+        row = row_of(self._rows, place)
+        return row.copy() if isinstance(row, np.ndarray) else row
+
+    def get_many(self, places: Array, target: Array) -> None:
+        """Copy elements into the rows of `target`."""
+        if target.dtype.hasobject:
+            target[...] = self._rows[places]
+        else:
+            np.take(self._rows, places, axis=0, out=target, mode="clip")
+
+    def move(self, places: Any, sources: Any) -> None:
+        """Copy elements from places to places that do not overlap with them."""
+        self._rows[places] = self._rows[sources]
+
+    def forget(self, places: Any) -> None:
+        """Let go of the elements at `places`."""
+        if self._rows.dtype.hasobject:
+            self._rows[places] = None
+
+
+class ObjectColumn:
+    """Elements that are large, or differ in shape."""
+
+    def __init__(self) -> None:
+        self._rows: list[Any] = []
+
+    def resize(self, size: int) -> None:
+        """Have `size` places; what lies beyond is lost."""
+        del self._rows[size:]
+        self._rows.extend([None] * (size - len(self._rows)))
+
+    def put(self, place: int, value: Any) -> None:
+        """Store one element."""
+        self._rows[place] = value
+
+    def put_many(self, places: Places, batch: Array, start: int, stop: int) -> None:
+        """Store the rows of `batch` from `start` to `stop`, each by itself.
+
+        Copies, because a view would keep the whole batch alive for as long as one row stays.
+        """
+        for place, row in zip(_numbers(places), range(start, stop), strict=True):
+            value = row_of(batch, row)
+            self._rows[place] = value.copy() if isinstance(value, np.ndarray) else value
+
+    def get(self, place: int) -> Any:
+        """One element, which belongs to the caller from now on."""
+        return self._rows[place]
+
+    def get_many(self, places: Array, target: Array) -> None:
+        """Copy elements into the rows of `target`."""
+        for i, place in enumerate(places.tolist()):
+            place_row(target, i, self._rows[place])
+
+    def move(self, places: Any, sources: Any) -> None:
+        """Copy elements from places to places that do not overlap with them."""
+        for place, source in zip(_numbers(places), _numbers(sources), strict=True):
+            self._rows[place] = self._rows[source]
+
+    def forget(self, places: Any) -> None:
+        """Let go of the elements at `places`."""
+        for place in _numbers(places):
+            self._rows[place] = None
+
+
+def _numbers(places: Any) -> Sequence[int]:
+    if isinstance(places, slice):
+        return range(places.start, places.stop)
+    if isinstance(places, np.ndarray):
+        numbers: list[int] = places.tolist()
+        return numbers
+    return (places,)
+
+
+def column_for(dtype: DType, dims: Dims) -> Column:
+    """The column for a component of this type and static shape."""
+    shape = [size for size in dims or (None,) if size is not None]
+    known = dims is not None and len(shape) == len(dims) and dtype.is_numpy_compatible
+    if not known or math.prod(shape) * dtype.numpy.itemsize > _PACKED_BYTES:
+        return ObjectColumn()
+    return PackedColumn(dtype, tuple(shape))

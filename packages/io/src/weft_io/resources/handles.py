@@ -1,0 +1,103 @@
+"""From nodes to the resources behind them, and from edges to resources."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from weft_exec.kernels.common import new_array
+from weft_exec.kernels.registry import KernelFunction
+from weft_exec.resources.resources import Resource, ResourceHandle
+from weft_io.resources.values import Array, Empty
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+R = TypeVar("R", bound=Resource)
+
+
+class RefHandle(ResourceHandle):
+    """A handle on a reference edge, as older ops have it: fetched, it is container and name."""
+
+    __slots__ = ()
+
+    def read(self) -> Array:
+        """What a step sees that takes the reference as a value: string, shape (2,)."""
+        return np.array([self.container.encode(), self.name.encode()], object)
+
+
+def find(
+    node: Node,
+    device: Device,
+    cls: type[R],
+    make: Callable[[str], R],
+    check: Callable[[R], None] | None = None,
+) -> R:
+    """The resource of a node with the attributes `container` and `shared_name`.
+
+    Args:
+      make: from its name to a new one, when there is none.
+      check: raises when one that is there is not what the node asks for.
+    """
+    name = node.attrs["shared_name"] or node.name
+    found = device.resources.lookup_or_create(
+        node.attrs["container"], name, cls, lambda: make(name)
+    )
+    if check is not None:
+        check(found)
+    return found
+
+
+def holder(
+    node: Node,
+    device: Device,
+    cls: type[R],
+    make: Callable[[str], R],
+    check: Callable[[R], None] | None = None,
+) -> KernelFunction:
+    """The kernel of a node whose output is the handle of a resource; arguments as for `find`."""
+    handle: ResourceHandle | None = None
+    kind = RefHandle if node.outputs[0].dtype.is_ref else ResourceHandle
+
+    def run() -> ResourceHandle:
+        nonlocal handle
+        current = handle
+        if current is None or current.resource.closed:
+            found = find(node, device, cls, make, check)
+            handle = current = kind(device.name, found.container, found.name, found)
+        return current
+
+    return run
+
+
+def resource_of(value: Any, cls: type[R]) -> R:
+    """The resource behind a value on a resource edge.
+
+    Raises: InvalidArgumentError: it is another kind of resource, or none of this process.
+    """
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()  # a handle that went through a tensor of handles
+    found = getattr(value, "resource", None)
+    if not isinstance(found, cls):
+        got = type(value).__name__ if found is None else f"a {getattr(found, 'kind', found)}"
+        raise errors.InvalidArgumentError(f"requires the handle of a {cls.kind}, got {got}")
+    return found
+
+
+def allocator(device: Device) -> Empty:
+    """What makes the arrays that a kernel on `device` hands out."""
+
+    def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        return np.empty(shape, dtype) if dtype.hasobject else new_array(device, shape, dtype)
+
+    return empty
+
+
+def deadline_in(timeout_ms: int) -> float | None:
+    """The time of `time.monotonic` when an attribute `timeout_ms` runs out; None for -1."""
+    return None if timeout_ms < 0 else time.monotonic() + timeout_ms / 1000

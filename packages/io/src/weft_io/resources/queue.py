@@ -1,0 +1,402 @@
+"""A bounded queue: who may go on, who waits, and what closing does.
+
+Two lines of waiters, those who put in and those who take out, share one lock. A `dequeue_many` at
+the head of its line takes nothing before all its elements are there, but it *reserves* those that
+are: they no longer count against the capacity, so a queue that holds fewer than a batch serves the
+batch all the same. Who stops waiting therefore has nothing to give back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.resources import DEFAULT_CONTAINER, NOT_READY, Done, Resource, Waiters
+from weft_io.resources.chunks import Finish
+from weft_io.resources.values import Empty, Values, shape_of
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, compatible_dims, format_dims
+
+UNBOUNDED = 2**31 - 1
+"""The capacity that a negative one stands for."""
+
+
+class Store(Protocol):
+    """Where a queue keeps its elements; it decides which one is next."""
+
+    def __len__(self) -> int:
+        """The number of elements."""
+
+    def add(self, values: Values) -> None:
+        """Put one element in."""
+
+    def add_many(self, values: Values, start: int, stop: int) -> None:
+        """Put the rows from `start` to `stop` in as elements."""
+
+    def take(self) -> Values:
+        """Remove one element; there is one."""
+        ...
+
+    def take_many(self, count: int, empty: Empty) -> Finish:
+        """Remove `count` elements, of which there are as many."""
+        ...
+
+    def clear(self) -> None:
+        """Remove everything."""
+
+
+class _Waiting:
+    """The completion of an operation on a queue, which looks after the queue when it fails."""
+
+    __slots__ = ("_done", "_queue")
+
+    def __init__(self, queue: Queue, done: Done) -> None:
+        self._queue = queue
+        self._done = done
+
+    def __call__(self, value: Any = None) -> None:
+        self._done(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Pass the failure on; others may go on in the place of the one that failed."""
+        self._queue.gave_up(self)
+        self._done.fail(error)
+
+
+class _Taking(_Waiting):
+    """The completion of a `dequeue_many`: joins the values when the lock is free again."""
+
+    __slots__ = ()
+
+    def __call__(self, value: Any = None) -> None:
+        try:
+            values = value()
+        except Exception as error:  # because the step waits for an answer whatever happens
+            self._done.fail(error)
+            return
+        self._done(values)
+
+
+class Queue(Resource):
+    """Elements of several components, put in and taken out by steps that wait for each other.
+
+    Operations are answered through `done`, at once or later, with a tuple of values or None.
+
+    Args:
+      name: for messages.
+      flavour: the kind of queue as messages name it, "FIFOQueue".
+      types: element type of each component.
+      shapes: static shape of each component, fully known or partly; empty for any.
+      capacity: how many elements fit; unbounded when negative.
+      store: where they are kept.
+      least: how many a `dequeue` leaves behind while the queue is open.
+      seeds: what a random order begins with, for those who share the queue.
+    Attributes:
+      is_closed: whether nothing can be put in any more.
+    """
+
+    kind = "queue"
+
+    def __init__(
+        self,
+        name: str,
+        flavour: str,
+        types: Sequence[DType],
+        shapes: Sequence[Dims],
+        capacity: int,
+        store: Store,
+        least: int = 0,
+        seeds: tuple[int, int] = (0, 0),
+        container: str = DEFAULT_CONTAINER,
+    ) -> None:
+        super().__init__(name, container)
+        self.flavour = flavour
+        self.types = tuple(types)
+        self.shapes = tuple(shapes)
+        self.capacity = UNBOUNDED if capacity < 0 else capacity
+        self.least = least
+        self.seeds = seeds
+        self.is_closed = False
+        self._store = store
+        self._enqueues = Waiters()
+        self._dequeues = Waiters(self._enqueues.lock)
+        self._lock = self._enqueues.lock
+        self._reserving: _Waiting | None = None
+        self._wanted = 0
+        self._stalled: set[_Waiting] = set()
+
+    # ------------------------------------------------------------------ looking
+
+    def size(self) -> int:
+        """The number of elements, without those that a waiting `dequeue_many` has reserved."""
+        with self._lock:
+            return len(self._store) - self._reserved()
+
+    def pending(self) -> tuple[int, int]:
+        """How many operations wait to put in, and to take out."""
+        return len(self._enqueues), len(self._dequeues)
+
+    # ------------------------------------------------------------------ putting in
+
+    def enqueue(
+        self,
+        values: Values,
+        done: Done,
+        cancellation: Cancellation | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """Put one element in as soon as there is room.
+
+        Args:
+          values: one per component; the queue keeps them.
+        Raises: InvalidArgumentError: a shape does not fit.
+        Fails with: CancelledError: the queue is closed.
+        """
+        for i, (value, dims) in enumerate(zip(values, self.shapes, strict=False)):
+            shape = shape_of(value)
+            if shape != dims and not compatible_dims(dims, shape):
+                raise self._mismatch(i, dims, shape)
+
+        waiting = _Waiting(self, done)
+
+        def attempt() -> Any:
+            self._check_open()
+            if self._room() <= 0:
+                return self._stall(waiting)
+            self._store.add(values)
+            self._stalled.discard(waiting)
+            return None
+
+        self._enqueues.wait(attempt, waiting, cancellation, deadline)
+        self._wake()
+
+    def enqueue_many(
+        self,
+        values: Values,
+        done: Done,
+        cancellation: Cancellation | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """Put the rows of a batch in, as many at a time as there is room for.
+
+        Cancelled in between, the rows that are in stay in.
+
+        Args:
+          values: one per component, of one size along the first axis; the queue keeps them.
+        Raises: InvalidArgumentError: a shape does not fit.
+        Fails with: CancelledError: the queue is closed.
+        """
+        stop = self._batch_size(values)
+        if not stop:
+            done(None)
+            return
+        start = 0
+        waiting = _Waiting(self, done)
+
+        def attempt() -> Any:
+            nonlocal start
+            self._check_open()
+            while (count := min(self._room(), stop - start)) > 0:
+                self._store.add_many(values, start, start + count)
+                start += count
+            if start < stop:
+                return self._stall(waiting)
+            self._stalled.discard(waiting)
+            return None
+
+        self._enqueues.wait(attempt, waiting, cancellation, deadline)
+        self._wake()
+
+    def close_queue(
+        self,
+        cancel_pending: bool,
+        done: Done,
+        cancellation: Cancellation | None = None,
+    ) -> None:
+        """Let nothing more in.
+
+        Without `cancel_pending` it waits until those who wait already have put everything in.
+
+        Fails with: CancelledError: the queue is closed already, and `cancel_pending` is false.
+        """
+
+        def attempt() -> Any:
+            if self.is_closed:
+                raise errors.CancelledError(f"{self.flavour} {self.name!r} is already closed.")
+            self.is_closed = True
+            return None
+
+        if cancel_pending:
+            with self._lock:
+                self.is_closed = True
+            self._enqueues.fail_all(
+                errors.CancelledError(
+                    f"Enqueue operation was cancelled: {self.flavour} {self.name!r} was closed"
+                )
+            )
+            done(None)
+        else:
+            self._enqueues.wait(attempt, _Waiting(self, done), cancellation)
+        self._wake()
+
+    # ------------------------------------------------------------------ taking out
+
+    def dequeue(
+        self,
+        done: Done,
+        cancellation: Cancellation | None = None,
+        deadline: float | None = None,
+    ) -> None:
+        """Take one element out as soon as there is one.
+
+        Fails with: OutOfRangeError: the queue is closed and empty.
+        """
+        waiting = _Waiting(self, done)
+
+        def attempt() -> Any:
+            self._reserving = None
+            if self._available() > 0:
+                self._stalled.discard(waiting)
+                return self._store.take()
+            if self.is_closed:
+                raise self._exhausted(1)
+            return self._stall(waiting)
+
+        self._dequeues.wait(attempt, waiting, cancellation, deadline)
+        self._wake()
+
+    def dequeue_many(
+        self,
+        count: int,
+        empty: Empty,
+        done: Done,
+        cancellation: Cancellation | None = None,
+        deadline: float | None = None,
+        *,
+        up_to: bool = False,
+    ) -> None:
+        """Take `count` elements out together, as soon as there are as many.
+
+        Args:
+          count: 0 gives an empty batch at once.
+          empty: makes the arrays that they are joined in.
+          up_to: whether fewer will do, but at least one, when the queue is closed.
+        Raises: InvalidArgumentError: `count` is negative, or the components have no shapes.
+        Fails with: OutOfRangeError: the queue is closed and has too few; they stay.
+        """
+        self._check_batches(count)
+        waiting = _Taking(self, done)
+
+        def attempt() -> Any:
+            self._reserving = None
+            if self._available() >= count:
+                self._stalled.discard(waiting)
+                return self._store.take_many(count, empty)
+            if self.is_closed:
+                left = len(self._store)
+                if not up_to or not left:
+                    raise self._exhausted(count)
+                self._stalled.discard(waiting)
+                return self._store.take_many(left, empty)
+            self._reserving, self._wanted = waiting, count
+            return self._stall(waiting)
+
+        if not count:
+            with self._lock:
+                values = self._store.take_many(0, empty)
+            waiting(values)
+            return
+        self._dequeues.wait(attempt, waiting, cancellation, deadline)
+        self._wake()
+
+    # ------------------------------------------------------------------ the end
+
+    def gave_up(self, waiting: _Waiting) -> None:
+        """Note that an operation failed, which may let others go on."""
+        with self._lock:
+            self._stalled.discard(waiting)
+            if self._reserving is waiting:
+                self._reserving = None
+        Waiters.wake_all(self._enqueues, self._dequeues)
+
+    def close(self) -> None:
+        """Fail all who wait and drop the elements: the queue was deleted."""
+        super().close()
+        gone = errors.CancelledError(f"{self.flavour} {self.name!r} was deleted")
+        self._enqueues.close(gone)
+        self._dequeues.close(gone)
+        with self._lock:
+            self._store.clear()
+
+    # ------------------------------------------------------------------ with the lock held
+
+    def _stall(self, waiting: _Waiting) -> Any:
+        """Note that the head of a line cannot go on."""
+        self._stalled.add(waiting)
+        return NOT_READY
+
+    def _available(self) -> int:
+        return len(self._store) - (0 if self.is_closed else self.least)
+
+    def _reserved(self) -> int:
+        return 0 if self._reserving is None else max(0, min(self._wanted, self._available()))
+
+    def _room(self) -> int:
+        return self.capacity + self._reserved() - len(self._store)
+
+    def _check_open(self) -> None:
+        if self.is_closed:
+            raise errors.CancelledError(f"{self.flavour} {self.name!r} is closed.")
+
+    def _exhausted(self, count: int) -> errors.OutOfRangeError:
+        return errors.OutOfRangeError(
+            f"{self.flavour} {self.name!r} is closed and has insufficient elements "
+            f"(requested {count}, current size {len(self._store)})"
+        )
+
+    # ------------------------------------------------------------------ without it
+
+    def _wake(self) -> None:
+        """Let others go on after a change; as a rule nobody waits."""
+        if self._stalled:
+            Waiters.wake_all(self._enqueues, self._dequeues)
+
+    def _batch_size(self, values: Values) -> int:
+        shapes = [shape_of(value) for value in values]
+        if not all(shapes):
+            raise errors.InvalidArgumentError(
+                f"{self.flavour} {self.name!r}: enqueue_many requires a first axis, got shapes "
+                + ", ".join([format_dims(shape) for shape in shapes])
+            )
+        size = shapes[0][0]
+        for i, shape in enumerate(shapes):
+            dims = self.shapes[i] if self.shapes else None
+            if shape[0] != size or (dims != shape[1:] and not compatible_dims(dims, shape[1:])):
+                wanted = None if dims is None else (size, *dims)
+                raise self._mismatch(i, wanted, shape, size)
+        return size
+
+    def _check_batches(self, count: int) -> None:
+        if count < 0:
+            raise errors.InvalidArgumentError(
+                f"{self.flavour} {self.name!r}: the number of elements must not be negative, "
+                f"got {count}"
+            )
+        if not self.shapes or None in self.shapes:
+            raise errors.InvalidArgumentError(
+                f"{self.flavour} {self.name!r}: DequeueMany and DequeueUpTo require the components "
+                "to have specified shapes."
+            )
+
+    def _mismatch(
+        self, component: int, dims: Dims, shape: tuple[int, ...], size: int | None = None
+    ) -> errors.InvalidArgumentError:
+        wanted = format_dims(dims)
+        if dims is None and size is not None:
+            wanted = f"a first size of {size}, that of component 0"
+        return errors.InvalidArgumentError(
+            f"{self.flavour} {self.name!r}: Shape mismatch in tuple component {component}. "
+            f"Expected {wanted}, got {format_dims(shape)}"
+        )

@@ -1,0 +1,137 @@
+"""Sparse tensors under numbers."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from weft_exec.resources.resources import Resource
+from weft_io.resources.values import Array
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+
+class SparseValue(NamedTuple):
+    """Positions (n, rank), values (n,), and the shape (rank,)."""
+
+    indices: Array
+    values: Array
+    shape: Array
+
+
+class SparseMap(Resource):
+    """Sparse tensors that wait to be taken; each is taken once."""
+
+    kind = "map of sparse tensors"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self._kept: dict[int, tuple[DType, SparseValue]] = {}
+        self._next = itertools.count()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, dtype: DType, value: SparseValue) -> int:
+        """Keep one; returns its number.
+
+        Raises: InvalidArgumentError: the parts do not fit together.
+        """
+        check_parts(value)
+        with self._lock:
+            number = next(self._next)
+            self._kept[number] = dtype, value
+        return number
+
+    def take(self, dtype: DType, numbers: Sequence[int]) -> SparseValue:
+        """Remove several and join them along a new first axis.
+
+        Raises: InvalidArgumentError: a number is unknown, or ranks or element types differ; all
+          stay then.
+        """
+        with self._lock:
+            found = [self._found(dtype, number) for number in numbers]
+            if len(set(numbers)) != len(numbers):
+                raise errors.InvalidArgumentError(f"a number occurs twice among {list(numbers)}")
+            joined = _joined(found, dtype)
+            for number in numbers:
+                del self._kept[number]
+        return joined
+
+    def _found(self, dtype: DType, number: int) -> SparseValue:
+        kept = self._kept.get(number)
+        if kept is None:
+            raise errors.InvalidArgumentError(
+                f"{self.name!r} keeps no sparse tensor under the number {number}"
+            )
+        if kept[0] != dtype:
+            raise errors.InvalidArgumentError(
+                f"the sparse tensor {number} of {self.name!r} is {kept[0].name}, "
+                f"but {dtype.name} was wanted"
+            )
+        return kept[1]
+
+    def close(self) -> None:
+        """Drop all."""
+        super().close()
+        with self._lock:
+            self._kept.clear()
+
+
+def check_parts(value: SparseValue) -> None:
+    """Raise InvalidArgumentError unless the shapes of the parts fit together."""
+    shapes = [part.shape for part in value]
+    ranks = tuple([len(shape) for shape in shapes])
+    if ranks != (2, 1, 1) or shapes[0] != (*shapes[1], *shapes[2]):
+        raise errors.InvalidArgumentError(
+            "a sparse tensor requires indices [n,rank], values [n] and shape [rank], got "
+            + ", ".join([str(list(shape)) for shape in shapes])
+        )
+
+
+def rows_of_sparse(value: SparseValue) -> list[SparseValue]:
+    """Each row as a sparse tensor of its own.
+
+    Raises: InvalidArgumentError: the parts do not fit, there are no rows, or one is out of range.
+    """
+    check_parts(value)
+    if not len(value.shape):
+        raise errors.InvalidArgumentError("a sparse tensor of rank 0 has no rows")
+    count = int(value.shape[0])
+    if count < 0:
+        raise errors.InvalidArgumentError(f"the number of rows must not be negative, got {count}")
+    rows = value.indices[:, 0]
+    if rows.size and (rows.min() < 0 or rows.max() >= count):
+        raise errors.InvalidArgumentError(
+            f"a sparse tensor with {count} rows has an element in row "
+            f"{int(rows.max() if rows.max() >= count else rows.min())}"
+        )
+    order = np.argsort(rows, kind="stable")
+    ends = np.searchsorted(rows[order], np.arange(1, count + 1))
+    parts = np.split(order, ends[:-1]) if count else []
+    return [
+        SparseValue(value.indices[part, 1:], value.values[part], value.shape[1:]) for part in parts
+    ]
+
+
+def _joined(found: Sequence[SparseValue], dtype: DType) -> SparseValue:
+    ranks = sorted({len(value.shape) for value in found})
+    if len(ranks) > 1:
+        raise errors.InvalidArgumentError(
+            f"sparse tensors of one batch must have one rank, got {ranks}"
+        )
+    rank = ranks[0] if ranks else 0
+    counts = [len(value.values) for value in found]
+    indices = np.empty((sum(counts), rank + 1), np.int64)
+    indices[:, 0] = np.repeat(np.arange(len(found)), counts)
+    if found:
+        np.concatenate([value.indices for value in found], out=indices[:, 1:])
+    values = np.concatenate([np.empty(0, dtype.numpy), *[value.values for value in found]])
+    sizes = [value.shape for value in found]
+    inner = np.max(sizes, axis=0) if sizes else np.zeros(0, np.int64)
+    return SparseValue(indices, values, np.array([len(found), *inner], np.int64))

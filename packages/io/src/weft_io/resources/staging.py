@@ -1,0 +1,412 @@
+"""Staging areas: tuples of tensors on their way to where they are used, in order or by key."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
+from weft_io.resources.values import Values
+from weft_tensor import errors
+
+
+def bytes_of(values: Sequence[Any]) -> int:
+    """The memory that tensors take; strings count with what they hold."""
+    total = 0
+    for value in values:
+        if isinstance(value, np.ndarray) and value.dtype.hasobject:
+            total += sum([len(item) for item in value.flat if isinstance(item, bytes)])
+        total += getattr(value, "nbytes", 0)
+    return total
+
+
+class _Area(Resource):
+    """What both kinds share: limits, and the lines of those who wait.
+
+    Besides the line of those who put something in, and of those who take the next tuple, there is
+    a line for each particular tuple that somebody waits for: by its key, or by its place.
+
+    Args:
+      name: for messages.
+      capacity: how many tuples fit; 0 for any number.
+      memory_limit: how many bytes fit; 0 for any number.
+    """
+
+    kind = "staging area"
+
+    def __init__(self, name: str, capacity: int, memory_limit: int) -> None:
+        super().__init__(name)
+        self.capacity = capacity
+        self.memory_limit = memory_limit
+        self._bytes = 0
+        self._puts = Waiters()
+        self._gets = Waiters(self._puts.lock)
+        self._lock = self._puts.lock
+        self._lines: dict[int, _Line] = {}
+        self._came: set[int] = set()
+
+    def pending(self) -> tuple[int, int]:
+        """How many wait to put in, and to look or take out."""
+        with self._lock:
+            particular = sum([len(line.waiters) for line in self._lines.values()])
+            return len(self._puts), len(self._gets) + particular
+
+    def _check_size(self, size: int) -> None:
+        if self.memory_limit and size > self.memory_limit:
+            raise errors.ResourceExhaustedError(
+                f"Attempted to insert tensors with combined size of '{size}' bytes into Staging "
+                f"Area with a memory limit of '{self.memory_limit}'."
+            )
+
+    def _has_memory(self, size: int) -> bool:
+        return not self.memory_limit or self._bytes + size <= self.memory_limit
+
+    def _wait(
+        self,
+        line: Waiters,
+        attempt: Callable[[], Any],
+        done: Done,
+        cancellation: Cancellation | None,
+    ) -> None:
+        line.wait(attempt, _Waiting(self, done), cancellation)
+        self.wake()
+
+    def _wait_for(
+        self,
+        which: int,
+        attempt: Callable[[], Any],
+        done: Done,
+        cancellation: Cancellation | None,
+    ) -> None:
+        """Wait in the line of one particular tuple."""
+        with self._lock:
+            line = self._lines.get(which)
+            if line is None:
+                line = self._lines[which] = _Line(Waiters(self._lock))
+                if self.closed:
+                    line.waiters.close(self._gone())
+            line.users += 1
+        line.waiters.wait(attempt, _Waiting(self, done, which), cancellation)
+        self.wake()
+
+    def leave(self, which: int) -> None:
+        """Note that an operation in the line of a tuple has ended."""
+        with self._lock:
+            line = self._lines[which]
+            line.users -= 1
+            if not line.users:
+                del self._lines[which]
+
+    def wake(self) -> None:
+        """Let those go on who can."""
+        while True:
+            Waiters.wake_all(self._puts, self._gets)
+            with self._lock:
+                lines = [self._lines[which] for which in self._came if which in self._lines]
+                self._came.clear()
+            if not sum([line.waiters.wake() for line in lines]):
+                return
+
+    def _drop(self) -> None:
+        """Forget all tuples; with the lock held."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Remove everything."""
+        with self._lock:
+            self._drop()
+            self._bytes = 0
+        self.wake()
+
+    def _gone(self) -> errors.CancelledError:
+        return errors.CancelledError(f"the staging area {self.name!r} was deleted")
+
+    def close(self) -> None:
+        """Fail all who wait and drop the tuples: the area was deleted."""
+        super().close()
+        with self._lock:
+            lines = [line.waiters for line in self._lines.values()]
+            self._drop()
+        for line in (self._puts, self._gets, *lines):
+            line.close(self._gone())
+
+
+class _Line:
+    """Those who wait for one tuple, and how many operations use the line."""
+
+    __slots__ = ("users", "waiters")
+
+    def __init__(self, waiters: Waiters) -> None:
+        self.waiters = waiters
+        self.users = 0
+
+
+class _Waiting:
+    """The completion of an operation on an area; when it fails, others may go on in its place."""
+
+    __slots__ = ("_area", "_done", "_which")
+
+    def __init__(self, area: _Area, done: Done, which: int | None = None) -> None:
+        self._area = area
+        self._done = done
+        self._which = which
+
+    def __call__(self, value: Any = None) -> None:
+        if self._which is not None:
+            self._area.leave(self._which)
+        self._done(value)
+
+    def fail(self, error: BaseException) -> None:
+        """Pass the failure on."""
+        if self._which is not None:
+            self._area.leave(self._which)
+        self._done.fail(error)
+        self._area.wake()
+
+
+class StagingArea(_Area):
+    """Tuples in the order they were put in."""
+
+    def __init__(self, name: str, capacity: int = 0, memory_limit: int = 0) -> None:
+        super().__init__(name, capacity, memory_limit)
+        self._tuples: deque[tuple[Values, int]] = deque()
+
+    def size(self) -> int:
+        """The number of tuples."""
+        return len(self._tuples)
+
+    def put(self, values: Values, done: Done, cancellation: Cancellation | None = None) -> None:
+        """Put a tuple in as soon as there is room.
+
+        Raises: ResourceExhaustedError: it is larger than the limit.
+        """
+        size = bytes_of(values)
+        self._check_size(size)
+
+        def attempt() -> Any:
+            full = bool(self.capacity) and len(self._tuples) >= self.capacity
+            if full or not self._has_memory(size):
+                return NOT_READY
+            self._came.add(len(self._tuples))
+            self._tuples.append((values, size))
+            self._bytes += size
+            return None
+
+        self._wait(self._puts, attempt, done, cancellation)
+
+    def get(self, done: Done, cancellation: Cancellation | None = None) -> None:
+        """Take the first tuple out as soon as there is one."""
+
+        def attempt() -> Any:
+            if not self._tuples:
+                return NOT_READY
+            values, size = self._tuples.popleft()
+            self._bytes -= size
+            return values
+
+        self._wait(self._gets, attempt, done, cancellation)
+
+    def peek(self, index: int, done: Done, cancellation: Cancellation | None = None) -> None:
+        """Look at the tuple at a place as soon as there is one.
+
+        Raises: InvalidArgumentError: the index is negative.
+        """
+        if index < 0:
+            raise errors.InvalidArgumentError(f"the index must not be negative, got {index}")
+
+        def attempt() -> Any:
+            if index >= len(self._tuples):
+                return NOT_READY
+            return self._tuples[index][0]
+
+        self._wait_for(index, attempt, done, cancellation)
+
+    def _drop(self) -> None:
+        self._tuples.clear()
+
+
+Parts = dict[int, Any]
+"""Components by their position."""
+
+
+class MapStagingArea(_Area):
+    """Tuples by key, whose components may come and go one by one.
+
+    Args:
+      name: for messages.
+      ordered: whether `pop` takes the smallest key rather than the one completed first.
+      capacity, memory_limit: as for `StagingArea`; incomplete tuples count for the memory alone.
+    Attributes:
+      components: how many a complete tuple has; None before anything was put in.
+    """
+
+    kind = "map staging area"
+
+    def __init__(
+        self,
+        name: str,
+        ordered: bool,
+        capacity: int = 0,
+        memory_limit: int = 0,
+    ) -> None:
+        super().__init__(name, capacity, memory_limit)
+        self.components: int | None = None
+        self.ordered = ordered
+        self._complete: dict[int, Parts] = {}
+        self._incomplete: dict[int, Parts] = {}
+        self._keys: list[int] = []  # a heap, when ordered; taken keys stay until they come up
+
+    def size(self) -> int:
+        """The number of complete tuples."""
+        return len(self._complete)
+
+    def incomplete_size(self) -> int:
+        """The number of tuples that lack a component."""
+        return len(self._incomplete)
+
+    def put(
+        self,
+        key: int,
+        indices: Sequence[int],
+        values: Values,
+        components: int,
+        done: Done,
+        cancellation: Cancellation | None = None,
+    ) -> None:
+        """Put components in as soon as there is room.
+
+        Args:
+          indices: positions of the components.
+          components: how many a complete tuple has, always the same.
+        Raises:
+          InvalidArgumentError: positions are out of range or occur twice.
+          ResourceExhaustedError: they are larger than the limit.
+        Fails with: InvalidArgumentError: the key has one of them already, or is complete.
+        """
+        with self._lock:
+            if self.components is None:
+                self.components = components
+        if self.components != components:
+            raise errors.InvalidArgumentError(
+                f"a tuple of the staging area {self.name!r} has {self.components} components, "
+                f"got one of {components}"
+            )
+        self._check_indices(indices)
+        if len(indices) != len(values):
+            raise errors.InvalidArgumentError(
+                f"requires a value per index, got {len(values)} values for {len(indices)} indices"
+            )
+        size = bytes_of(values)
+        self._check_size(size)
+
+        def attempt() -> Any:
+            self._check_new(key, indices)
+            missing = components - len(self._incomplete.get(key, ()))
+            completes = missing == len(indices)
+            full = completes and self.capacity and len(self._complete) >= self.capacity
+            if full or not self._has_memory(size):
+                return NOT_READY
+            parts = self._incomplete.setdefault(key, {})
+            parts.update(zip(indices, values, strict=True))
+            self._bytes += size
+            if completes:
+                self._complete[key] = self._incomplete.pop(key)
+                self._came.add(key)
+                if self.ordered:
+                    heapq.heappush(self._keys, key)
+            return None
+
+        self._wait(self._puts, attempt, done, cancellation)
+
+    def get(
+        self,
+        key: int,
+        indices: Sequence[int],
+        done: Done,
+        cancellation: Cancellation | None = None,
+        *,
+        remove: bool = True,
+    ) -> None:
+        """Take components of a tuple out, or look at them, as soon as it is complete.
+
+        The tuple is gone when its last component was taken.
+
+        Fails with: InvalidArgumentError: one of them was taken before.
+        """
+        self._check_indices(indices)
+
+        def attempt() -> Any:
+            parts = self._complete.get(key)
+            return NOT_READY if parts is None else self._picked(key, parts, indices, remove)
+
+        self._wait_for(key, attempt, done, cancellation)
+
+    def pop(
+        self,
+        indices: Sequence[int],
+        done: Done,
+        cancellation: Cancellation | None = None,
+    ) -> None:
+        """Take components of the first tuple out, as soon as there is one; the key comes first."""
+        self._check_indices(indices)
+
+        def attempt() -> Any:
+            key = self._first()
+            if key is None:
+                return NOT_READY
+            return np.int64(key), *self._picked(key, self._complete[key], indices, True)
+
+        self._wait(self._gets, attempt, done, cancellation)
+
+    def _first(self) -> int | None:
+        if not self.ordered:
+            return next(iter(self._complete), None)
+        while self._keys and self._keys[0] not in self._complete:
+            heapq.heappop(self._keys)
+        return self._keys[0] if self._keys else None
+
+    def _picked(self, key: int, parts: Parts, indices: Sequence[int], remove: bool) -> Values:
+        missing = [index for index in indices if index not in parts]
+        if missing:
+            raise errors.InvalidArgumentError(
+                f"the tensor at index {missing[0]} of key {key} has been taken already"
+            )
+        values = tuple([parts[index] for index in indices])
+        if remove:
+            for index in indices:
+                del parts[index]
+            self._bytes -= bytes_of(values)
+            if not parts:
+                del self._complete[key]
+        return values
+
+    def _check_indices(self, indices: Sequence[int]) -> None:
+        if not indices or len(set(indices)) != len(indices):
+            raise errors.InvalidArgumentError(
+                f"indices must name at least one component, and each once, got {list(indices)}"
+            )
+        limit = self.components
+        if min(indices) < 0 or (limit is not None and max(indices) >= limit):
+            raise errors.InvalidArgumentError(
+                f"indices must be in [0, {limit}), got {list(indices)}"
+            )
+
+    def _check_new(self, key: int, indices: Sequence[int]) -> None:
+        if key in self._complete:
+            raise errors.InvalidArgumentError(f"the key {key} is in the staging area already")
+        parts = self._incomplete.get(key, {})
+        for index in indices:
+            if index in parts:
+                raise errors.InvalidArgumentError(
+                    f"The tensor for index '{index}' for key '{key}' was already initialized."
+                )
+
+    def _drop(self) -> None:
+        self._complete.clear()
+        self._incomplete.clear()
+        self._keys.clear()

@@ -1,0 +1,1 @@
+"""Saver and what decides which variables it saves, and how long files stay."""

@@ -1,0 +1,279 @@
+"""What a Saver saves under each name: variables, parts of variables, and other state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from weft_graph.ir import builder
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import resource_state, state
+from weft_graph.variables.base import Variable
+from weft_graph.variables.partitioned import PartitionedVariable
+from weft_graph.variables.resource import ResourceVariable
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import is_fully_defined
+
+
+class SaveSpec:
+    """One tensor of a saveable object.
+
+    Attributes:
+      tensor: what is saved: an output, or a function without arguments that makes it.
+      slice_spec: which part of which whole it is, "10 20 0,5:-"; "" for the whole.
+      name: in the checkpoint.
+      dtype: element type.
+      device: where it is.
+    """
+
+    def __init__(
+        self,
+        tensor: Output | Callable[[], Output],
+        slice_spec: str,
+        name: str,
+        dtype: Any = None,
+        device: str | None = None,
+    ) -> None:
+        self._tensor = tensor
+        self.slice_spec = slice_spec
+        self.name = name
+        if isinstance(tensor, Output):
+            dtype = tensor.dtype if dtype is None else dtype
+            device = tensor.device if device is None else device
+        self.dtype: DType = dtype
+        self.device = device or ""
+
+    @property
+    def tensor(self) -> Output:
+        """What is saved."""
+        return self._tensor if isinstance(self._tensor, Output) else self._tensor()
+
+
+class SaveableObject:
+    """State that can be saved and restored: one or more tensors, and how to put them back.
+
+    Attributes:
+      op: the node or object that has the state.
+      specs: its tensors.
+      name: for messages and node names.
+    """
+
+    optional_restore = False
+
+    def __init__(self, op: Any, specs: Sequence[SaveSpec], name: str) -> None:
+        self.op = op
+        self.specs = list(specs)
+        self.name = name
+
+    @property
+    def device(self) -> str:
+        """Where its first tensor is."""
+        return self.specs[0].device
+
+    def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Any:
+        """A node that puts the tensors back.
+
+        Args:
+          restored_tensors: one per spec.
+          restored_shapes: their shapes where they were reshaped, else None.
+        """
+        raise NotImplementedError
+
+
+class ReferenceVariableSaveable(SaveableObject):
+    """A reference variable, or the output of its node."""
+
+    def __init__(self, ref: Output, slice_spec: str, name: str) -> None:
+        self.ref = ref
+        super().__init__(ref, [SaveSpec(ref, slice_spec, name, ref.dtype.base_dtype)], name)
+
+    def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Any:
+        """The node that assigns the value."""
+        known = is_fully_defined(self.ref.dims)
+        validate = restored_shapes is None and known
+        return state.assign(self.ref, restored_tensors[0], validate_shape=validate).node
+
+
+class ResourceVariableSaveable(SaveableObject):
+    """A resource variable, or its handle."""
+
+    def __init__(self, handle: Output, dtype: DType, slice_spec: str, name: str) -> None:
+        self.handle = handle
+        spec = SaveSpec(self._read, slice_spec, name, dtype, handle.device)
+        super().__init__(handle, [spec], name)
+
+    def _read(self) -> Output:
+        with self.handle.graph.colocate_with(self.handle.node):
+            return resource_state.read_variable_op(self.handle, self.specs[0].dtype)
+
+    def restore(self, restored_tensors: Sequence[Output], restored_shapes: Any) -> Any:
+        """The node that assigns the value."""
+        with self.handle.graph.colocate_with(self.handle.node):
+            return resource_state.assign_variable_op(self.handle, restored_tensors[0])
+
+
+def static_dims(saveable: SaveableObject) -> Any:
+    """The shape that a variable requires; None for one of any shape, and for other state."""
+    if isinstance(saveable, ReferenceVariableSaveable):
+        return saveable.ref.dims
+    if isinstance(saveable, ResourceVariableSaveable):
+        return resource_state.handle_dims(saveable.handle)
+    return None
+
+
+# --------------------------------------------------------------------------- from var_list
+
+
+def all_saveable_objects(graph: Any, scope: str | None = None) -> list[Any]:
+    """The variables and other saveable objects of a graph."""
+    return [
+        *graph.get_collection(GraphKeys.GLOBAL_VARIABLES, scope),
+        *graph.get_collection(GraphKeys.SAVEABLE_OBJECTS, scope),
+    ]
+
+
+def saveables_for(var_list: Any) -> list[SaveableObject]:
+    """The objects that a Saver's `var_list` means, sorted by name.
+
+    Args:
+      var_list: variables, partitioned variables, outputs of variable nodes and SaveableObjects; or
+        a mapping from names to these, or to a list of the parts of one variable.
+    Raises:
+      InvalidTypeError: something else is among them.
+      InvalidArgumentError: a name or a variable occurs twice.
+    """
+    named = var_list if isinstance(var_list, Mapping) else _by_own_name(var_list)
+    found: list[SaveableObject] = []
+    seen: dict[Any, str] = {}
+    for name, value in sorted(named.items()):
+        if not isinstance(name, str):
+            raise errors.InvalidTypeError(f"var_list maps names to variables, got the key {name!r}")
+        for saveable in _saveables(name, value):
+            key = _identity(saveable)
+            if key in seen:
+                raise errors.InvalidArgumentError(
+                    f"the same variable is saved as {seen[key]!r} and as {name!r}"
+                )
+            seen[key] = name
+            found.append(saveable)
+    return found
+
+
+def _identity(saveable: SaveableObject) -> Any:
+    op = saveable.op
+    return op.node if isinstance(op, Output) else id(op)
+
+
+def _by_own_name(var_list: Iterable[Any]) -> dict[str, Any]:
+    if isinstance(var_list, str | bytes) or not isinstance(var_list, Iterable):
+        raise errors.InvalidTypeError(
+            f"var_list must be a list of variables or a dict from names to them, got {var_list!r}"
+        )
+    named: dict[str, Any] = {}
+    for item in var_list:
+        part = item._get_save_slice_info() if isinstance(item, Variable) else None
+        name = _own_name(item) if part is None else part.full_name or ""
+        if part is not None and isinstance(named.get(name, []), list):
+            named.setdefault(name, []).append(item)
+        elif name in named:
+            raise errors.InvalidArgumentError(f"two of the variables to save are called {name!r}")
+        else:
+            named[name] = item
+    return named
+
+
+def _own_name(item: Any) -> str:
+    if isinstance(item, SaveableObject | PartitionedVariable):
+        return item.name
+    if isinstance(item, Variable | Output):
+        return item.op.name
+    raise errors.InvalidTypeError(f"a variable is required, got {item!r}")
+
+
+def _saveables(name: str, value: Any) -> list[SaveableObject]:
+    if isinstance(value, SaveableObject):
+        return [value]
+    if isinstance(value, PartitionedVariable):
+        value = value._get_variable_list()
+    if not isinstance(value, list | tuple):
+        return [_single(name, value)]
+    wholes = set()
+    for part in value:
+        info = part._get_save_slice_info() if isinstance(part, Variable) else None
+        if info is None:
+            raise errors.InvalidTypeError(
+                f"a list under one name must hold the parts of one variable; {name!r} has {part!r}"
+            )
+        wholes.add(info.full_name)
+    if len(wholes) > 1:
+        raise errors.InvalidArgumentError(
+            f"{name!r} holds parts of different variables: {', '.join(sorted(map(str, wholes)))}"
+        )
+    return [_single(name, part) for part in value]
+
+
+def _single(name: str, value: Any) -> SaveableObject:
+    part = value._get_save_slice_info() if isinstance(value, Variable) else None
+    spec = "" if part is None else part.spec
+    if isinstance(value, ResourceVariable):
+        return ResourceVariableSaveable(value.handle, value.dtype, spec, name)
+    if isinstance(value, Variable):
+        return ReferenceVariableSaveable(value._ref(), spec, name)  # type: ignore[attr-defined]
+    if isinstance(value, Output):
+        if value.dtype.is_ref:
+            return ReferenceVariableSaveable(value, spec, name)
+        source = resource_state.handle_source(value)
+        if source is not None:
+            return ResourceVariableSaveable(value, source.attrs["dtype"], spec, name)
+        if value.node.type == "ReadVariableOp":
+            return ResourceVariableSaveable(value.node.inputs[0], value.dtype, spec, name)
+    raise errors.InvalidTypeError(f"a variable is required to save as {name!r}, got {value!r}")
+
+
+# --------------------------------------------------------------------------- restoring
+
+
+def reshaped(tensors: Sequence[Output], saveable: SaveableObject) -> tuple[list[Output], Any]:
+    """The tensors in the shape that the variable has, and that shape."""
+    dims = static_dims(saveable)
+    if not is_fully_defined(dims):
+        dims = None
+    if dims is None:
+        return list(tensors), None
+    return [builder.out("Reshape", [tensors[0], list(dims)])], [dims]
+
+
+def restore_nodes(
+    saveables: Sequence[SaveableObject],
+    tensors: Sequence[Output],
+    reshape: bool,
+    sequentially: bool,
+) -> list[Node]:
+    """The nodes that put restored tensors back.
+
+    Args:
+      tensors: as many as all specs together, in order.
+      reshape: give each the shape of its variable.
+      sequentially: one after the other.
+    """
+    graph = tensors[0].graph
+    groups: list[tuple[SaveableObject, list[Output], Any]] = []
+    position = 0
+    for saveable in saveables:
+        number = len(saveable.specs)
+        group, shapes = list(tensors[position : position + number]), None
+        position += number
+        if reshape:
+            group, shapes = reshaped(group, saveable)
+        groups.append((saveable, group, shapes))
+    # A tensor that cannot be reshaped must stop all assignments, not only its own.
+    ready = [output.node for _, group, _ in groups for output in group] if reshape else []
+    nodes: list[Node] = []
+    for saveable, group, shapes in groups:
+        before = nodes[-1:] if sequentially else []
+        with graph.control_dependencies([*ready, *before]):
+            made = saveable.restore(group, shapes)
+        nodes.append(made.node if isinstance(made, Output) else made)
+    return nodes

@@ -1,0 +1,511 @@
+"""Saver: the nodes that save and restore a graph's variables, and the checkpoints they leave."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from weft_graph.ir import stacks
+from weft_io.arguments import INT32_MAX, integer, listed, number, text
+from weft_io.checkpoint import files, held, state
+from weft_io.checkpoint.reader import CheckpointNotFoundError
+from weft_io.checkpoint.writer import write_checkpoint
+from weft_io.saving import background, retention, saver_builder
+from weft_io.saving.saveables import all_saveable_objects
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+
+_log = logging.getLogger("weft")
+
+_WRITTEN_VERSION = 2
+
+
+class _Save(NamedTuple):
+    """What one save writes: where, and under which list; None for what is not wanted."""
+
+    prefix: str
+    directory: str
+    list_name: str | None
+    graph_path: str | None
+    strip_default_attrs: bool
+
+
+class Saver:
+    """Saves and restores variables.
+
+    Its nodes are added to the default graph when it is made, so that it works on a finalized graph.
+    A checkpoint replaces the one that has its name at once and wholly: a crash at any moment leaves
+    the old one or the new. Restoring verifies everything first and then assigns everything.
+
+    An asynchronous saver returns from `save` when it holds the values: they are written while
+    training goes on, and updates that come meanwhile copy the variables that they change. One
+    checkpoint is written at a time; the next `save` waits until the last one is in place, and so do
+    `restore`, `close` and the end of the program. If it failed, it is logged then, and raised by
+    whichever of these comes first, or by `wait_until_finished`.
+
+    Args:
+      var_list: variables, or a dict from names in the checkpoint to variables; all variables and
+        saveable objects of the graph by default.
+      reshape: give restored tensors the shapes of their variables, where the number of elements
+        is right.
+      sharded: one file per device.
+      max_to_keep: how many of the latest checkpoints are kept; None or 0 keeps all.
+      keep_checkpoint_every_n_hours: of those that would be removed, keep one per so many hours.
+      name: name scope of the nodes; "save" by default.
+      restore_sequentially: restore one variable after the other.
+      saver_def: a `SaverDef` whose nodes are in the graph already, instead of new nodes.
+      builder: makes the nodes; a `SaverBuilder` by default.
+      defer_build: wait for `build()`, or the first use.
+      allow_empty: a graph without variables is fine: saving and restoring then do nothing.
+      write_version: accepted for compatibility; there is one format.
+      pad_step_number: write steps with eight digits, so that names sort.
+      save_relative_paths: name checkpoints relative to their directory in the state file, so that
+        it can be moved.
+      filename: the default of the node that is fed the path.
+      asynchronous: write checkpoints while the program goes on. TensorFlow has no such argument.
+    Raises:
+      InvalidArgumentError: there is nothing to save, or a name occurs twice.
+      InvalidTypeError: something in `var_list` is no variable, or a setting is of a wrong type.
+    """
+
+    def __init__(
+        self,
+        var_list: Any = None,
+        reshape: bool = False,
+        sharded: bool = False,
+        max_to_keep: int | None = 5,
+        keep_checkpoint_every_n_hours: float = 10000.0,
+        name: str | None = None,
+        restore_sequentially: bool = False,
+        saver_def: Any = None,
+        builder: Any = None,
+        defer_build: bool = False,
+        allow_empty: bool = False,
+        write_version: int = _WRITTEN_VERSION,
+        pad_step_number: bool = False,
+        save_relative_paths: bool = False,
+        filename: str | None = None,
+        asynchronous: bool = False,
+    ) -> None:
+        if defer_build and var_list is not None:
+            raise errors.InvalidArgumentError(
+                "with defer_build, var_list must be None: it is found out when the saver is built"
+            )
+        if max_to_keep is not None:
+            max_to_keep = integer(max_to_keep, "max_to_keep", 0, INT32_MAX)
+        keep_checkpoint_every_n_hours = number(
+            keep_checkpoint_every_n_hours, "keep_checkpoint_every_n_hours", 0
+        )
+        integer(write_version, "write_version", 0, _WRITTEN_VERSION)
+        if name is not None:
+            text(name, "name")
+        if filename is not None:
+            text(filename, "filename")
+        if not (builder is None or hasattr(builder, "build")):
+            raise errors.InvalidTypeError(f"builder must be a SaverBuilder, got {builder!r}")
+        self._var_list = var_list
+        self._reshape = reshape
+        self._sharded = sharded
+        self._max_to_keep = max_to_keep
+        self._every_n_hours = keep_checkpoint_every_n_hours
+        self._name = name
+        self._restore_sequentially = restore_sequentially
+        self._builder = builder
+        self._allow_empty = allow_empty
+        self._write_version = write_version
+        self._pad_step_number = pad_step_number
+        self._save_relative_paths = save_relative_paths
+        self._filename = filename
+        self._asynchronous = asynchronous
+        self._held: Any = None  # the output of the node that holds what is to be saved
+        self._job: background.Job | None = None
+        self._graph_cache: tuple[Any, bytes | None] = (None, None)
+        self._turn = threading.Lock()  # of those who start an asynchronous save
+        self._is_empty = False
+        self._lock = threading.Lock()  # of the list of checkpoints and its file
+        self.saver_def: Any = saver_def
+        if saver_def is not None:
+            self._check_saver_def()
+            self._max_to_keep = integer(saver_def.max_to_keep, "max_to_keep of saver_def", 0)
+            self._every_n_hours = saver_def.keep_checkpoint_every_n_hours
+            self._write_version = saver_def.version
+            self._add_hold()
+        elif not defer_build:
+            self.build()
+        self._retention = retention.Retention(
+            self._max_to_keep, self._every_n_hours, lambda: time.time()
+        )
+
+    # ------------------------------------------------------------- the nodes
+
+    def build(self) -> None:
+        """Add the nodes to the default graph, if that was not done before.
+
+        Raises: InvalidArgumentError: there is nothing to save.
+        """
+        if self.saver_def is not None or self._is_empty:
+            return
+        found = self._var_list
+        if found is None:
+            found = all_saveable_objects(stacks.get_default_graph())
+        if not found:
+            if not self._allow_empty:
+                raise errors.InvalidArgumentError(
+                    "there are no variables to save; make the Saver after them, or pass "
+                    "allow_empty=True"
+                )
+            self._is_empty = True
+            return
+        builder = self._builder or saver_builder.SaverBuilder(self._write_version)
+        self.saver_def = builder.build(
+            found,
+            reshape=self._reshape,
+            sharded=self._sharded,
+            max_to_keep=self._max_to_keep or 0,
+            keep_checkpoint_every_n_hours=self._every_n_hours,
+            name=self._name,
+            restore_sequentially=self._restore_sequentially,
+            filename=self._filename or "model",
+        )
+        self._check_saver_def()
+        self._add_hold()
+
+    def _add_hold(self) -> None:
+        if self._asynchronous:
+            self._held = saver_builder.add_hold(stacks.get_default_graph(), self.saver_def)
+
+    def _check_saver_def(self) -> None:
+        _check_saver_def(self.saver_def)
+        for field in ("save_tensor_name", "restore_op_name"):
+            if not getattr(self.saver_def, field):
+                raise errors.InvalidArgumentError(f"saver_def must have a {field}")
+
+    def as_saver_def(self) -> proto.SaverDef:
+        """The names of its nodes, and its settings, as a message."""
+        self.build()
+        message: proto.SaverDef = self.saver_def
+        return message
+
+    def to_proto(self, export_scope: str | None = None) -> proto.SaverDef | None:
+        """The same, with names relative to a name scope; None when it is outside."""
+        message = self.as_saver_def()
+        if export_scope is not None:
+            text(export_scope, "export_scope")
+        if not export_scope:
+            return message
+        prefix = export_scope.rstrip("/") + "/"
+        return saver_builder.renamed(message, lambda name: name.removeprefix(prefix), prefix)
+
+    @staticmethod
+    def from_proto(saver_def: proto.SaverDef, import_scope: str | None = None) -> Saver:
+        """A saver over nodes that are in the graph, possibly under a name scope."""
+        _check_saver_def(saver_def)
+        if import_scope:
+            prefix = import_scope.rstrip("/") + "/"
+            saver_def = saver_builder.renamed(saver_def, lambda name: prefix + name) or saver_def
+        return Saver(saver_def=saver_def)
+
+    # ------------------------------------------------------------- the list of checkpoints
+
+    @property
+    def last_checkpoints(self) -> list[str]:
+        """Prefixes of the checkpoints that are kept, oldest first."""
+        return [prefix for prefix, _ in self._retention.last]
+
+    def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
+        """Replace the list, as of now; oldest first."""
+        paths = listed(last_checkpoints, "last_checkpoints")
+        self.set_last_checkpoints_with_time([(path, time.time()) for path in paths])
+
+    def set_last_checkpoints_with_time(
+        self, last_checkpoints_with_time: Sequence[tuple[str, float]]
+    ) -> None:
+        """Replace the list by (prefix, seconds since the epoch) pairs; oldest first."""
+        pairs = listed(last_checkpoints_with_time, "last_checkpoints_with_time")
+        for pair in pairs:
+            if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+                raise errors.InvalidTypeError(f"(prefix, time) pairs are required, got {pair!r}")
+            number(pair[1], "the time of a checkpoint")
+        with self._lock:  # a checkpoint that is being written is added to the old list first
+            self._retention.last = pairs
+
+    def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
+        """Take over those of the checkpoints that exist, for instance those of a former process."""
+        paths = listed(checkpoint_paths, "checkpoint_paths")
+        existing = [path for path in paths if state.checkpoint_exists(path)]
+        times = state.get_checkpoint_mtimes(existing)
+        self.set_last_checkpoints_with_time(list(zip(existing, times, strict=True)))
+
+    # ------------------------------------------------------------- saving
+
+    def save(
+        self,
+        sess: Any,
+        save_path: str,
+        global_step: Any = None,
+        latest_filename: str | None = None,
+        meta_graph_suffix: str = "meta",
+        write_meta_graph: bool = True,
+        write_state: bool = True,
+        strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
+    ) -> str | None:
+        """Save the variables.
+
+        An asynchronous saver returns while the checkpoint is still being written, and raises what
+        stopped the one before. It makes the path absolute: the program may change its directory.
+
+        Args:
+          sess: a session over the graph with the saver's nodes.
+          save_path: prefix of the checkpoint's files; its directory is made if it is missing.
+          global_step: number, or a tensor or variable with one, appended as "-<step>".
+          latest_filename: name of the state file; "checkpoint" by default.
+          meta_graph_suffix: suffix of the file with the graph.
+          write_meta_graph: write that file too.
+          write_state: record the checkpoint in the state file, and remove those beyond
+            `max_to_keep`.
+          strip_default_attrs: leave attributes with default values out of the graph's file.
+          save_debug_info: accepted for compatibility: nodes carry their lines in weft's own files.
+        Returns: the prefix to restore from; None when there is nothing to save.
+        Raises:
+          InvalidTypeError, InvalidArgumentError: an argument is not what it must be, for instance
+            a `global_step` that is no whole number.
+          FailedPreconditionError: a variable has no value.
+          ResourceExhaustedError: the disk is full; what was there before still is.
+          PermissionDeniedError, ...: by what the operating system says.
+        """
+        _check_session(sess)
+        text(meta_graph_suffix, "meta_graph_suffix")
+        if latest_filename is not None:
+            text(latest_filename, "latest_filename")
+        self.build()
+        prefix = self._prefix(sess, files.as_path(save_path), global_step)
+        if self._asynchronous and files.base_name(prefix):
+            prefix = files.absolute(prefix)
+        directory, base = files.split_prefix(prefix)
+        if not base:
+            raise errors.InvalidArgumentError(f"the path {save_path!r} ends in no name")
+        state.state_path(directory, latest_filename)
+        if self._is_empty:
+            return None
+        save = _Save(
+            prefix,
+            directory,
+            (latest_filename or state.STATE_FILE) if write_state else None,
+            f"{prefix}.{meta_graph_suffix}" if write_meta_graph else None,
+            strip_default_attrs,
+        )
+        if self._asynchronous:
+            return self._start(sess, save)
+        return self._carry_out(
+            save, lambda: self._run(sess, prefix), lambda: self._graph_file(sess.graph, save)
+        )
+
+    def _prefix(self, sess: Any, save_path: str, global_step: Any) -> str:
+        if global_step is None:
+            return save_path
+        if hasattr(global_step, "graph") or isinstance(global_step, str):
+            global_step = sess.run(global_step)
+        step = _whole(global_step)
+        return f"{save_path}-{step:08d}" if self._pad_step_number else f"{save_path}-{step}"
+
+    def _run(self, sess: Any, prefix: str) -> str:
+        feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
+        return os.fsdecode(sess.run(self.saver_def.save_tensor_name, feeds))
+
+    def _start(self, sess: Any, save: _Save) -> str:
+        """Hold the values, and let a thread write them."""
+        with self._turn:
+            self.wait_until_finished()
+            items = held.take(sess.run(self._held).decode())
+            graph_file = self._graph_file_later(sess.graph, save)
+
+            def write() -> str:
+                write_checkpoint(save.prefix, items)
+                return save.prefix
+
+            self._job = background.Job(
+                f"the checkpoint {save.prefix}",
+                lambda: self._carry_out(save, write, graph_file),
+                getattr(sess, "fail_next_step", None),
+            )
+        return save.prefix
+
+    def _graph_file_later(self, graph: Any, save: _Save) -> Callable[[], bytes | None]:
+        """A function that gives the graph's file while the program goes on."""
+        if graph.finalized or save.graph_path is None:
+            return lambda: self._cached_graph_file(graph, save)
+        data = self._cached_graph_file(graph, save)  # now: nodes may be added meanwhile
+        return lambda: data
+
+    def wait_until_finished(self) -> None:
+        """Wait until the checkpoint that an asynchronous saver is writing is in place.
+
+        Raises: what stopped it, once.
+        """
+        job = self._job
+        if job is None:
+            return
+        job.wait()
+        if self._job is job:
+            self._job = None
+        job.result()
+
+    def close(self) -> None:
+        """Wait as `wait_until_finished` does; the last thing to do with an asynchronous saver."""
+        self.wait_until_finished()
+
+    def _carry_out(
+        self, save: _Save, write: Callable[[], str], graph_file: Callable[[], bytes | None]
+    ) -> str:
+        """Write the tensors, the list of checkpoints, and the graph."""
+        if save.list_name is None:
+            written = write()
+        else:
+            with self._lock:
+                written = self._write_and_record(save, save.list_name, write)
+        data = None if save.graph_path is None else graph_file()
+        if save.graph_path is not None and data is not None:
+            with files.reported(f"writing {save.graph_path}"):
+                files.write_atomically(save.graph_path, data)
+        return written
+
+    def _write_and_record(self, save: _Save, list_name: str, write: Callable[[], str]) -> str:
+        prefix, directory = save.prefix, save.directory
+        with files.reported(f"saving {prefix}"):
+            files.storage_of(directory).make_directory(directory)
+            self._retention.adopt(retention.recover(directory, list_name))
+            note = retention.RetentionJournal(directory, list_name, prefix)
+        before = self._retention.snapshot()
+        try:
+            written = write()
+            doomed = self._retention.record(written)
+            with files.reported(f"saving {prefix}"):
+                note.removes(doomed)
+            state.update_checkpoint_state(
+                directory,
+                written,
+                self.last_checkpoints,
+                list_name,
+                save_relative_paths=self._save_relative_paths,
+            )
+        except BaseException:  # because the list has to go on saying what there is
+            self._retention.rollback(before)
+            self._retention.adopt([prefix])  # if it is there
+            note.give_up()
+            raise
+        try:
+            for path in doomed:
+                state.remove_checkpoint(path)
+        except BaseException:  # because the next save has to go on, whatever stopped this one
+            note.abandon()
+            raise
+        with files.reported(f"saving {prefix}"):
+            note.done()
+        return written
+
+    def _graph_file(self, graph: Any, save: _Save) -> bytes | None:
+        strip = save.strip_default_attrs
+        try:
+            message = self.export_meta_graph(strip_default_attrs=strip, graph=graph)
+        except (errors.InvalidArgumentError, errors.UnimplementedError) as cause:
+            _log.warning("%s is not written, the checkpoint is: %s", save.graph_path, cause)
+            return None
+        return message.SerializeToString()
+
+    def _cached_graph_file(self, graph: Any, save: _Save) -> bytes | None:
+        """The graph's file; the one of the last save where nothing was added since."""
+        keys = graph.get_all_collection_keys()
+        collections = [(key, [id(item) for item in graph.get_collection(key)]) for key in keys]
+        now = (graph, graph.version, save.strip_default_attrs, collections)
+        if self._graph_cache[0] != now:
+            self._graph_cache = (now, self._graph_file(graph, save))
+        return self._graph_cache[1]
+
+    def export_meta_graph(
+        self,
+        filename: str | None = None,
+        collection_list: Sequence[str] | None = None,
+        as_text: bool = False,
+        export_scope: str | None = None,
+        clear_devices: bool = False,
+        clear_extraneous_savers: bool = False,
+        strip_default_attrs: bool = False,
+        save_debug_info: bool = False,
+        graph: Any = None,
+    ) -> proto.MetaGraphDef:
+        """The graph with this saver as a `MetaGraphDef`; arguments as of `export_meta_graph`."""
+        from weft_io.graphs import meta_graph
+
+        return meta_graph.export_meta_graph(
+            filename,
+            saver_def=self.as_saver_def(),
+            collection_list=collection_list,
+            as_text=as_text,
+            graph=graph,
+            export_scope=export_scope,
+            clear_devices=clear_devices,
+            clear_extraneous_savers=clear_extraneous_savers,
+            strip_default_attrs=strip_default_attrs,
+            save_debug_info=save_debug_info,
+        )
+
+    # ------------------------------------------------------------- restoring
+
+    def restore(self, sess: Any, save_path: str) -> None:
+        """Give the variables the values in a checkpoint; they need not be initialized.
+
+        Args:
+          sess: a session over the graph with the saver's nodes.
+          save_path: what `save` returned, or `latest_checkpoint`.
+        Raises:
+          NotFoundError: there is no such checkpoint, or it lacks variables or files; all missing
+            variables are named.
+          InvalidArgumentError: a variable has another type or shape.
+          DataLossError: the checkpoint is damaged. No variable was changed.
+          what stopped the checkpoint that was being written: an asynchronous saver waits for it.
+        """
+        if save_path is None:
+            raise errors.InvalidArgumentError(
+                "there is no checkpoint to restore: save_path is None"
+            )
+        _check_session(sess)
+        self.build()
+        if self._is_empty:
+            return
+        self.wait_until_finished()
+        prefix = files.as_path(save_path)
+        if not state.checkpoint_exists(prefix):
+            raise CheckpointNotFoundError(f"there is no valid checkpoint at {prefix}")
+        feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
+        sess.run(self.saver_def.restore_op_name, feeds)
+
+
+def _whole(step: Any) -> int:
+    """A number of steps, which may have been counted in floats."""
+    value = np.asarray(step)
+    if value.shape == () and value.dtype.kind == "f" and float(value).is_integer():
+        return int(value)
+    if value.shape != () or value.dtype.kind not in "iuO":
+        raise errors.InvalidTypeError(f"global_step must be a whole number, got {step!r}")
+    return integer(value.item(), "global_step")
+
+
+def _check_saver_def(saver_def: Any) -> None:
+    from weft_graph import proto
+
+    if not isinstance(saver_def, proto.SaverDef):
+        raise errors.InvalidTypeError(f"saver_def must be a SaverDef, got {saver_def!r}")
+
+
+def _check_session(sess: Any) -> None:
+    if not (hasattr(sess, "run") and hasattr(sess, "graph")):
+        raise errors.InvalidTypeError(f"a session is required, got {sess!r}")

@@ -1,0 +1,147 @@
+"""Variables whose initial values come from a checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft_graph.ir.node import Output
+from weft_graph.variables.base import Variable
+from weft_graph.variables.partitioned import PartitionedVariable
+from weft_graph.variables.scope import variable_scope_store
+from weft_io.checkpoint import files
+from weft_io.checkpoint.state import latest_checkpoint, load_checkpoint
+from weft_io.ops.checkpoint import restore_v2
+from weft_io.saving.saveables import saveables_for
+from weft_tensor import errors
+from weft_tensor.shape import compatible_dims, format_dims
+
+_log = logging.getLogger("weft")
+
+
+def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
+    """Let variables of the default graph take their initial values from a checkpoint.
+
+    Their initializers read the checkpoint when they run; so the call comes before the node is made
+    that initializes all variables. It may be weft's or TensorFlow's.
+
+    Args:
+      ckpt_dir_or_file: a checkpoint, or a directory with a latest one.
+      assignment_map: a dict, or a list of pairs, from names in the checkpoint to variables:
+        "name": variable, the list of the parts of a partitioned one, or its name; "scope/":
+        "other_scope/": all variables of get_variable in the name scope, under the same names; "/"
+        is the root of either.
+    Raises:
+      NotFoundError: there is no checkpoint, or it lacks a tensor.
+      InvalidArgumentError: a shape or a type differs, or the map is malformed.
+    """
+    reader = load_checkpoint(ckpt_dir_or_file)
+    path = _prefix(ckpt_dir_or_file)
+    shapes = reader.get_variable_to_shape_map()
+    pairs = assignment_map.items() if isinstance(assignment_map, Mapping) else assignment_map
+    wanted: list[tuple[str, Any]] = []
+    for name, target in sorted(pairs, key=lambda pair: str(pair[0])):
+        found = _variable(target)
+        wanted += _scope(name, target) if found is None else [(name, found)]
+    for name, variable in wanted:
+        _check(path, name, variable, shapes, reader.get_variable_to_dtype_map())
+    for name, variable in wanted:
+        for part in _parts(variable):
+            _replace(path, name, part)
+        _log.info("Initialize variable %s from checkpoint %s with %s", variable, path, name)
+
+
+def _prefix(path: Any) -> str:
+    name = files.as_path(path)
+    return latest_checkpoint(name) or name
+
+
+def _variable(target: Any) -> Any:
+    """The variable, or list of parts, that a value of the map stands for; None for a scope."""
+    if isinstance(target, Variable | PartitionedVariable):
+        return target
+    if isinstance(target, list | tuple) and all(isinstance(part, Variable) for part in target):
+        return list(target)
+    if not isinstance(target, str):
+        raise errors.InvalidTypeError(
+            f"a variable, a list of its parts or a name is required, got {target!r}"
+        )
+    return _stored().get(target)
+
+
+def _stored() -> dict[str, Any]:
+    """The variables of get_variable by name, partitioned ones as wholes."""
+    store = variable_scope_store()
+    parts = {part.op.name for whole in store.partitioned.values() for part in whole}
+    single = {name: v for name, v in store.variables.items() if name not in parts}
+    return single | store.partitioned
+
+
+def _scope(name: str, target: str) -> list[tuple[str, Any]]:
+    """The variables of a name scope, with their names in the checkpoint."""
+    if not name.endswith("/") or not (target.endswith("/") or not target):
+        raise errors.InvalidArgumentError(
+            f"there is no variable {target!r}; to load a scope, map 'scope/' to 'other_scope/', "
+            f"got {name!r}: {target!r}"
+        )
+    own = "" if target == "/" else target
+    prefix = "" if name == "/" else name
+    return [
+        (prefix + key.removeprefix(own), variable)
+        for key, variable in sorted(_stored().items())
+        if key.startswith(own)
+    ]
+
+
+def _parts(variable: Any) -> Sequence[Variable]:
+    if isinstance(variable, Variable):
+        return [variable]
+    return list(variable)
+
+
+def _check(
+    path: str,
+    name: str,
+    variable: Any,
+    shapes: Mapping[str, Sequence[int]],
+    types: Mapping[str, Any],
+) -> None:
+    if name not in shapes:
+        import difflib
+
+        near = difflib.get_close_matches(name, shapes, n=3)
+        hint = f" (near names: {', '.join(near)})" if near else ""
+        raise errors.NotFoundError(f"{path} has no tensor {name!r}{hint}")
+    got = tuple(shapes[name])
+    for part in _parts(variable):
+        info = part._get_save_slice_info()
+        dims = part.shape._dims if info is None else tuple(info.full_shape)
+        if not compatible_dims(dims, got):
+            raise errors.InvalidArgumentError(
+                f"tensor {name!r} of {path} must have shape {format_dims(dims)} for "
+                f"{part.name}, got {format_dims(got)}"
+            )
+        if part.dtype.base_dtype is not types[name]:
+            raise errors.InvalidArgumentError(
+                f"tensor {name!r} of {path} must be {part.dtype.base_dtype.name} for "
+                f"{part.name}, got {types[name].name}"
+            )
+
+
+def _replace(path: str, name: str, variable: Variable) -> None:
+    """Make the variable's initializer read the checkpoint."""
+    graph = variable.graph
+    info = variable._get_save_slice_info()
+    (saveable,) = saveables_for([variable])
+    with graph.as_default(), graph.control_dependencies(None), graph.device(variable.device):
+        (value,) = restore_v2(
+            path,
+            [name],
+            ["" if info is None else info.spec],
+            [variable.dtype],
+            name="checkpoint_initializer",
+        )
+        value.set_shape(variable.shape)
+        made = saveable.restore([value], None)
+    variable.replace_initializer(made.node if isinstance(made, Output) else made, value)
