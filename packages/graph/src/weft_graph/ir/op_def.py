@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from weft_graph.ir.registry import Registry
+from weft_graph.ir.traits import PLAIN, Traits
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims
@@ -266,13 +267,25 @@ class OpDef:
       attrs: attributes by name, in order of declaration.
       shape_rule: static shapes of the outputs from a NodeSpec.
       stateful: whether equal nodes may give different results, or have effects.
+      traits: what else is known of it without running it.
       doc: what the op computes.
     """
 
-    __slots__ = ("attrs", "doc", "inputs", "name", "outputs", "shape_rule", "simple", "stateful")
+    __slots__ = (
+        "attrs",
+        "doc",
+        "inputs",
+        "name",
+        "outputs",
+        "shape_rule",
+        "simple",
+        "stateful",
+        "traits",
+    )
 
     def __init__(self, raw: _RawOp) -> None:
-        self.name, inputs, outputs, attrs, self.shape_rule, self.stateful, self.doc = raw
+        self.name, inputs, outputs, attrs, self.shape_rule = raw[:5]
+        self.stateful, self.traits, self.doc = raw[5:]
         self.attrs = {name: AttrDef(name, text) for name, text in attrs.items()}
         self.inputs = tuple(ArgDef(text, self.attrs) for text in inputs)
         self.outputs = tuple(ArgDef(text, self.attrs) for text in outputs)
@@ -283,7 +296,14 @@ class OpDef:
 
 
 _RawOp = tuple[
-    str, Sequence[str], Sequence[str], Mapping[str, str], "ShapeRule | None", bool, "str | None"
+    str,
+    Sequence[str],
+    Sequence[str],
+    Mapping[str, str],
+    "ShapeRule | None",
+    bool,
+    Traits,
+    "str | None",
 ]
 
 _raw: Registry[_RawOp] = Registry("op", "weft_graph.ops", "weft_graph.ops")
@@ -298,6 +318,7 @@ def register_op(
     shape: ShapeRule | None = None,
     *,
     stateful: bool = False,
+    traits: Traits = PLAIN,
     doc: str | None = None,
 ) -> None:
     """Declare an op type.
@@ -311,10 +332,11 @@ def register_op(
         "uint8[255, 0]".
       shape: rule from a NodeSpec to one Dims per output; None leaves the shapes unknown.
       stateful: never folded, merged or pruned as equal.
+      traits: what else is known of it without running it.
       doc: what it computes.
     Raises: AlreadyExistsError: the op type is declared already.
     """
-    _raw.register(name, (name, inputs, outputs, attrs or {}, shape, stateful, doc))
+    _raw.register(name, (name, inputs, outputs, attrs or {}, shape, stateful, traits, doc))
 
 
 def lookup_op(name: str) -> OpDef:
