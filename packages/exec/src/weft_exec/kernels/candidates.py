@@ -14,6 +14,7 @@ from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources.resources import Resource
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -153,10 +154,8 @@ def _make_fixed(node: Node, device: Device) -> KernelFunction:
 
 def _counts_of(file: str) -> list[float]:
     """The last column of a CSV file."""
-    try:
+    with reported("reading vocab_file", file):
         lines = Path(file).read_text().splitlines()
-    except OSError as cause:
-        raise errors.NotFoundError(f"cannot read vocab_file {file!r}: {cause}") from cause
     try:
         return [float(line.rsplit(",", 1)[-1]) for line in lines if line.strip()]
     except ValueError as cause:

@@ -14,6 +14,7 @@ from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.storage import SAVING
 from weft_io.files import systems
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 _PLACE: Final = re.compile(r"(?P<base>.+)_temp_[0-9a-f]{32}", re.DOTALL)
 _PART: Final = re.compile(r"part-\d{5}-of-\d{5}\.(index|data-\d{5}-of-\d{5})")
@@ -59,7 +60,7 @@ def merge_bundles(
     index, sources = merged(index_path(destination), [index for _, index in found])
     directory, base = files.split_prefix(destination)
     with (
-        files.reported(f"merging bundles into {destination}"),
+        reported("merging bundles into", destination),
         NewBundle(destination, len(sources)) as new,
     ):
         for number, (which, own) in enumerate(sources):

@@ -17,6 +17,7 @@ from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.storage import Writing
 from weft_io.files import systems
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 _META: Final = ".meta"
 
@@ -107,5 +108,5 @@ def read_bundle_index(prefix: str) -> BundleIndex:
     Raises: NotFoundError, DataLossError: there is none, or it is damaged.
     """
     path = index_path(files.as_path(prefix))
-    with files.reported(f"reading {path}"):
+    with reported("reading", path):
         return BundleIndex.from_bytes(files.read_bytes(path), path)

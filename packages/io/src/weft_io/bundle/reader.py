@@ -21,6 +21,7 @@ from weft_io.checkpoint.regions import Region, count
 from weft_io.checkpoint.storage import Reading
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+from weft_tensor.os_errors import reported
 
 _CHUNK: Final = 1 << 20  # stays in the cache between being read and being summed
 _MUCH: Final = 1 << 24  # bytes that are worth more than one thread
@@ -81,7 +82,7 @@ def _read_group(
     results: list[Any] = [None] * len(needs)
     for number, parts in sorted(by_shard.items()):
         with (
-            files.reported(f"reading {prefix}"),
+            reported("reading", prefix),
             _opened(prefix, index, number, [needs[i][0][0] for i, _ in parts]) as shard,
         ):
             for i, part in sorted(parts, key=lambda need: need[1].begin):

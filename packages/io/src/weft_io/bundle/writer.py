@@ -18,6 +18,7 @@ from weft_io.checkpoint.storage import Writing
 from weft_io.checkpoint.writer import Item
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+from weft_tensor.os_errors import reported
 
 _CHUNK: Final = 1 << 20
 
@@ -38,7 +39,7 @@ def write_bundle(prefix: str, items: Iterable[Item]) -> BundleIndex:
         raise errors.InvalidArgumentError(f"the bundle's path {prefix!r} ends in no name")
     plan = _Plan(items)
     with (
-        files.reported(f"writing {prefix}"),
+        reported("writing", prefix),
         NewBundle(prefix, len(plan.shards)) as new,
     ):
         for number, pieces in enumerate(plan.shards):

@@ -1,60 +1,12 @@
-"""Where checkpoints are: paths, the storage that a path is in, and errors that say which file."""
+"""Where checkpoints are: paths, and the storage that a path is in."""
 
 from __future__ import annotations
 
-import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
 
 from weft_io.checkpoint.local import LOCAL
 from weft_io.checkpoint.storage import Bytes, Storage
 from weft_io.files import systems
-from weft_tensor import errors
-
-_CLASSES: Final[dict[int, type[errors.OpError]]] = {
-    errno.ENOSPC: errors.ResourceExhaustedError,
-    errno.EDQUOT: errors.ResourceExhaustedError,
-    errno.EFBIG: errors.ResourceExhaustedError,
-    errno.EMFILE: errors.ResourceExhaustedError,
-    errno.ENFILE: errors.ResourceExhaustedError,
-    errno.ENOMEM: errors.ResourceExhaustedError,
-    errno.EROFS: errors.PermissionDeniedError,
-    errno.ENAMETOOLONG: errors.InvalidArgumentError,
-    errno.EIO: errors.DataLossError,
-}
-
-_KINDS: Final[tuple[tuple[type[OSError], type[errors.OpError]], ...]] = (
-    (FileNotFoundError, errors.NotFoundError),
-    (NotADirectoryError, errors.FailedPreconditionError),
-    (IsADirectoryError, errors.FailedPreconditionError),
-    (PermissionError, errors.PermissionDeniedError),
-    (FileExistsError, errors.AlreadyExistsError),
-    (ConnectionError, errors.UnavailableError),
-    (TimeoutError, errors.UnavailableError),
-)
-
-
-@contextmanager
-def reported(doing: str) -> Iterator[None]:
-    """Turn what a storage refuses into an OpError.
-
-    Args:
-      doing: "saving /tmp/model-5", the start of the message.
-    Raises: ResourceExhaustedError for a full disk, NotFoundError, PermissionDeniedError, ...
-    """
-    try:
-        yield
-    except OSError as cause:
-        name = cause.filename
-        where = f" ({os.fsdecode(name)})" if isinstance(name, str | bytes) and name else ""
-        kind = _CLASSES.get(cause.errno or 0)
-        if kind is None:  # stores raise FileNotFoundError(path), without a number
-            kind = next((ours for theirs, ours in _KINDS if isinstance(cause, theirs)), None)
-        reason = cause.strerror or str(cause) or type(cause).__name__
-        raise (kind or errors.UnknownError)(f"{doing} failed: {reason}{where}") from cause
-
 
 # --------------------------------------------------------------------------- files
 

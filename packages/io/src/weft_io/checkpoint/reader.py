@@ -14,6 +14,7 @@ from weft_io.checkpoint.regions import Region, Shape, parse_spec
 from weft_io.checkpoint.shards import ShardReader, opened
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
+from weft_tensor.os_errors import reported
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def read_index(prefix: str) -> Index | BundleIndex:
     """
     path = index_path(prefix)
     try:
-        with files.reported(f"reading {path}"):
+        with reported("reading", path):
             return parse_index(files.read_bytes(path), path)
     except errors.NotFoundError as cause:
         raise CheckpointNotFoundError(
@@ -128,7 +129,7 @@ def _read(
     for number, of_shard in sorted(needs.items()):
         names = list(dict.fromkeys(wanted[users[0]].name for users in of_shard.values()))
         with (
-            files.reported(f"reading {prefix}"),
+            reported("reading", prefix),
             opened(prefix, index.shards[number], names) as shard,
         ):
             for part, users in of_shard.items():
@@ -323,7 +324,7 @@ class CheckpointReader:
             names = list(dict.fromkeys([name for name, _, _ in reversed(left)]))
             try:
                 with (
-                    files.reported(f"reading {self._prefix}"),
+                    reported("reading", self._prefix),
                     opened(self._prefix, shard, names) as reader,
                 ):
                     while left:

@@ -17,6 +17,7 @@ from weft_io.checkpoint import files, writer
 from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.reader import CheckpointNotFoundError, CheckpointReader
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 if TYPE_CHECKING:
     from weft_graph import proto
@@ -105,7 +106,7 @@ def update_checkpoint_state(
     )
     path = state_path(save_dir, latest_filename)
     storage = files.storage_of(save_dir)
-    with files.reported(f"writing {path}"), storage.locked(save_dir or "."):
+    with reported("writing", path), storage.locked(save_dir or "."):
         storage.write_atomically(path, _to_bytes(message))
 
 
@@ -167,7 +168,7 @@ def get_checkpoint_state(
     """
     checkpoint_dir = files.as_path(checkpoint_dir)
     path = state_path(checkpoint_dir, latest_filename)
-    with files.reported(f"reading {path}"):
+    with reported("reading", path):
         try:
             data = files.read_bytes(path)
         except (FileNotFoundError, NotADirectoryError):

@@ -17,6 +17,7 @@ from weft_io.checkpoint.shards import Piece, write_shard
 from weft_io.checkpoint.storage import new_save_id
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
+from weft_tensor.os_errors import reported
 
 
 class Item(NamedTuple):
@@ -59,7 +60,7 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
     save = new_save_id()
     suffixes = [shard_suffix(i, len(plan.shards), save) for i in range(len(plan.shards))]
     storage = files.storage_of(directory)
-    with files.reported(f"saving {prefix}"):
+    with reported("saving", prefix):
         storage.make_directory(directory)
         with storage.locked(directory):
             journal.recover(directory)
@@ -90,7 +91,7 @@ def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
     """
     directory, base = files.split_prefix(prefix)
     storage = files.storage_of(directory)
-    with files.reported(f"removing {prefix}"):
+    with reported("removing", prefix):
         if not storage.is_directory(directory):
             return
         with storage.locked(directory):

@@ -12,7 +12,6 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
-from weft_io.files.failures import reported
 from weft_io.files.systems import (
     FileStatistics,
     PathLike,
@@ -22,6 +21,7 @@ from weft_io.files.systems import (
     locate,
 )
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 __all__ = [
     "Copy",

@@ -6,6 +6,7 @@ from typing import Any, Final, TypeVar
 
 from weft_io.checkpoint import files
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 M = TypeVar("M")
 
@@ -38,7 +39,7 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
       DataLossError: it holds no such message.
     """
     path = files.as_path(path)
-    with files.reported(f"reading {path}"):
+    with reported("reading", path):
         data = files.read_bytes(path)
     if len(data) > _MOST:
         raise errors.DataLossError(f"{path} has {len(data)} bytes; a message has {_MOST} at most")
@@ -95,7 +96,7 @@ def write_message(path: str, message: Any, as_text: bool = False) -> None:
     """Write a message to a file, atomically; its directory is made if it is missing."""
     path = files.as_path(path)
     data = message_bytes(message, as_text)
-    with files.reported(f"writing {path}"):
+    with reported("writing", path):
         storage = files.storage_of(path)
         storage.make_directory(files.split_prefix(path)[0])
         storage.write_atomically(path, data)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir.graph import Graph
 from weft_io.checkpoint import files
+from weft_tensor.os_errors import reported
 
 if TYPE_CHECKING:
     from weft_graph import proto
@@ -35,7 +36,7 @@ def write_graph(
         data = text_format.MessageToString(message).encode()
     else:
         data = message.SerializeToString()
-    with files.reported(f"writing {path}"):
+    with reported("writing", path):
         files.storage_of(path).make_directory(os.path.dirname(path) or ".")
         files.write_atomically(path, data)
     return path

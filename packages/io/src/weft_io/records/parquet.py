@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph import proto
-from weft_io.files.failures import reported
 from weft_io.files.systems import PathLike, as_path, is_url, locate
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 Array = np.ndarray[Any, Any]
 

@@ -9,9 +9,9 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from weft_io.files.failures import reported
 from weft_io.files.systems import is_url, locate
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 PIECE: Final = 1 << 18
 """Bytes that are read at a time: few system calls, and still in the processor's cache later."""

@@ -12,11 +12,11 @@ from typing import Any, BinaryIO, Final
 
 from google_crc32c import value as crc32c
 
-from weft_io.files.failures import reported
 from weft_io.files.systems import PathLike, as_path, locate
 from weft_io.records.options import TFRecordOptions
 from weft_io.records.streams import PIECE, open_stream, read_exactly
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 _HEADER: Final = struct.Struct("<QI")
 _MASK: Final = 0xA282EAD8

@@ -19,6 +19,7 @@ from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.saving import background, retention, saver_builder
 from weft_io.saving.saveables import all_saveable_objects
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 if TYPE_CHECKING:
     from weft_graph import proto
@@ -374,13 +375,13 @@ class Saver:
                 written = self._write_and_record(save, save.list_name, write)
         data = None if save.graph_path is None else graph_file()
         if save.graph_path is not None and data is not None:
-            with files.reported(f"writing {save.graph_path}"):
+            with reported("writing", save.graph_path):
                 files.write_atomically(save.graph_path, data)
         return written
 
     def _write_and_record(self, save: _Save, list_name: str, write: Callable[[], str]) -> str:
         prefix, directory = save.prefix, save.directory
-        with files.reported(f"saving {prefix}"):
+        with reported("saving", prefix):
             files.storage_of(directory).make_directory(directory)
             self._retention.adopt(retention.recover(directory, list_name))
             note = retention.RetentionJournal(directory, list_name, prefix)
@@ -388,7 +389,7 @@ class Saver:
         try:
             written = write()
             doomed = self._retention.record(written)
-            with files.reported(f"saving {prefix}"):
+            with reported("saving", prefix):
                 note.removes(doomed)
             state.update_checkpoint_state(
                 directory,
@@ -408,7 +409,7 @@ class Saver:
         except BaseException:  # because the next save has to go on, whatever stopped this one
             note.abandon()
             raise
-        with files.reported(f"saving {prefix}"):
+        with reported("saving", prefix):
             note.done()
         return written
 

@@ -10,12 +10,12 @@ import time
 import weakref
 from typing import TYPE_CHECKING
 
-from weft_io.files.failures import reported
 from weft_io.files.systems import PathLike, as_path
 from weft_io.records.tfrecord import frame
 from weft_io.summary.event_file import EventFile, create_event_file, version_event
 from weft_io.summary.event_queue import EventQueue, Work
 from weft_tensor import errors
+from weft_tensor.os_errors import reported
 
 if TYPE_CHECKING:
     from weft_graph import proto

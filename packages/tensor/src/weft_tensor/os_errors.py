@@ -1,0 +1,104 @@
+"""What an operating system or a remote store refuses, as an `OpError` that names the file."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from weft_tensor import errors
+
+_NUMBERS: Final[dict[type[errors.OpError], tuple[str, ...]]] = {
+    errors.InvalidArgumentError: (
+        *("EINVAL", "ENAMETOOLONG", "E2BIG", "EDESTADDRREQ", "EDOM", "EFAULT", "EILSEQ", "ELOOP"),
+        *("ENOPROTOOPT", "ENOTSOCK", "ENOTTY", "EPROTOTYPE", "ESPIPE"),
+    ),
+    errors.DeadlineExceededError: ("ETIMEDOUT",),
+    errors.NotFoundError: ("ENODEV", "ENOENT", "ENXIO", "ESRCH"),
+    errors.AlreadyExistsError: ("EEXIST", "EADDRNOTAVAIL", "EALREADY"),
+    errors.PermissionDeniedError: ("EPERM", "EACCES", "EROFS"),
+    errors.FailedPreconditionError: (
+        *("ENOTEMPTY", "EISDIR", "ENOTDIR", "EADDRINUSE", "EBADF", "EBUSY", "ECHILD", "EISCONN"),
+        *("ENOTBLK", "ENOTCONN", "ETXTBSY"),
+    ),
+    errors.ResourceExhaustedError: (
+        *("ENOSPC", "EDQUOT", "EFBIG", "EMFILE", "EMLINK", "ENFILE", "ENOBUFS", "ENODATA"),
+        *("ENOMEM", "EUSERS"),
+    ),
+    errors.OutOfRangeError: ("EOVERFLOW", "ERANGE"),
+    errors.UnimplementedError: (
+        *("ENOSYS", "ENOTSUP", "EOPNOTSUPP", "EAFNOSUPPORT", "EPFNOSUPPORT", "EPROTONOSUPPORT"),
+        *("ESOCKTNOSUPPORT", "EXDEV"),
+    ),
+    errors.UnavailableError: (
+        *("EAGAIN", "ECONNREFUSED", "ECONNABORTED", "ECONNRESET", "EINTR", "EHOSTDOWN"),
+        *("EHOSTUNREACH", "ENETDOWN", "ENETRESET", "ENETUNREACH", "ENOLCK", "ENOLINK", "ENONET"),
+        *("EPIPE", "ESHUTDOWN"),
+    ),
+    errors.AbortedError: ("EDEADLK", "ESTALE"),
+    errors.CancelledError: ("ECANCELED",),
+    errors.DataLossError: ("EIO",),
+}
+"""TensorFlow's table of POSIX error numbers, with these differences:
+
+- EFBIG is not OutOfRangeError, which would end a loop over data without a message.
+- EPIPE and ESHUTDOWN are UnavailableError, as all lost connections are.
+- EIO and ELOOP, which have no class of their own there, are DataLossError and
+  InvalidArgumentError.
+"""
+
+_BY_NUMBER: Final = {
+    getattr(errno, name): kind
+    for kind, names in _NUMBERS.items()
+    for name in names
+    if hasattr(errno, name)  # some systems lack some
+}
+
+_BY_CLASS: Final[tuple[tuple[type[OSError], type[errors.OpError]], ...]] = (
+    (FileNotFoundError, errors.NotFoundError),
+    (FileExistsError, errors.AlreadyExistsError),
+    (PermissionError, errors.PermissionDeniedError),
+    (IsADirectoryError, errors.FailedPreconditionError),
+    (NotADirectoryError, errors.FailedPreconditionError),
+    (TimeoutError, errors.DeadlineExceededError),
+    (ConnectionError, errors.UnavailableError),
+)
+"""For errors without a number: remote stores raise FileNotFoundError(path)."""
+
+
+def error_class(error: OSError) -> type[errors.OpError]:
+    """The class of weft's errors that means the same as an OSError."""
+    found = _BY_NUMBER.get(error.errno or 0)
+    if found is None:
+        found = next((ours for theirs, ours in _BY_CLASS if isinstance(error, theirs)), None)
+    return found or errors.UnknownError
+
+
+@contextmanager
+def reported(doing: str, path: str) -> Iterator[None]:
+    """Turn what a file system refuses into an OpError.
+
+    Args:
+      doing: "reading", the start of the message.
+      path: the file that it is about.
+    Raises: NotFoundError, AlreadyExistsError, PermissionDeniedError, FailedPreconditionError (a
+      directory, or none), ResourceExhaustedError (a full disk), DeadlineExceededError,
+      UnavailableError (no connection), ...; UnknownError for the rest.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise error_class(error)(
+            f"{doing} {path} failed: {_reason(error, path)}", details={"file": path}
+        ) from error
+
+
+def _reason(error: OSError, path: str) -> str:
+    """What went wrong, and with which other file where it was another."""
+    reason = error.strerror or f"{type(error).__name__}: {error}"
+    name = error.filename
+    if not isinstance(name, str | bytes) or not name or os.fsdecode(name) == path:
+        return reason
+    return f"{reason} ({os.fsdecode(name)})"
