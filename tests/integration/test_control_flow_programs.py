@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import builtins
 import copy
-import importlib.util
 import json
 import os
 import subprocess
@@ -21,11 +20,11 @@ import zlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.loading import load
 
 import weft
 from weft import errors
@@ -41,15 +40,7 @@ TOLERANCE = {"float64": 1e-9, "complex128": 1e-9, "float16": 1e-2}
 WAYS = [(kind, level) for kind in ("", "READY_QUEUE") for level in (0, -1)]
 
 
-def load_recorder() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("control_flow_record", PROGRAMS / "record.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-RECORDER = load_recorder()
+RECORDER = load(PROGRAMS / "record.py")
 PACKAGE = RECORDER.load()
 TABLE = PACKAGE.TABLE
 

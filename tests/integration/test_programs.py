@@ -6,12 +6,12 @@ Initial values and noise come from NumPy, so whole courses of training are compa
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
+from weft_testing.loading import load
 
 import weft
 
@@ -25,12 +25,7 @@ def test_every_program_is_recorded() -> None:
 
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_program(name: str) -> None:
-    spec = importlib.util.spec_from_file_location(name, PROGRAMS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    results = module.program(weft)
+    results = load(PROGRAMS / f"{name}.py").program(weft)
 
     assert set(results) == set(EXPECTED[name])
     for key, recorded in EXPECTED[name].items():

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from weft_testing.differentiate import directional_error, random_like
 from weft_testing.evaluate import evaluate
+from weft_testing.loading import load_family
 
 import weft as wf
 from weft_graph.functions.call import call_function
@@ -23,19 +21,9 @@ from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.inline import inline_calls
 from weft_tensor import dtypes, errors
 
-
-def _load() -> ModuleType:
-    path = Path(__file__).parents[2] / "conformance" / "cases" / "functional.py"
-    spec = importlib.util.spec_from_file_location("weft_cases_functional", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 ROWS = [
     pytest.param(case, dtype, id=f"{case.name}-{dtype}")
-    for case in _load().FUNCTION_CASES
+    for case in load_family("functional").FUNCTION_CASES
     for dtype in ("float64", "complex128")
     if case.name != "large" and not (dtype == "complex128" and case.name == "branch")
 ]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from weft_testing.differentiate import directional_error, random_like
 from weft_testing.evaluate import evaluate
+from weft_testing.loading import load_family
 
 from weft_autodiff.gradients.backprop import gradients
 from weft_exec.session.session import Session
@@ -26,19 +24,9 @@ from weft_graph.ops.array import placeholder
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes
 
-
-def _load() -> ModuleType:
-    path = Path(__file__).parents[2] / "conformance" / "cases" / "tensor_array.py"
-    spec = importlib.util.spec_from_file_location("weft_cases_tensor_array", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 ROWS = [
     pytest.param(case, dtype, known, id=f"{case.name}-{dtype}-{'static' if known else 'unknown'}")
-    for case in _load().ARRAY_CASES
+    for case in load_family("tensor_array").ARRAY_CASES
     for dtype, known in (("float64", True), ("float64", False), ("complex128", True))
 ]
 

@@ -1,6 +1,6 @@
 """Datasets take and give handles rather than arrays, so there are no rows of arrays.
 
-tests/io/data_pipeline runs them against plain Python.
+tests/io/data runs them against plain Python.
 """
 
 from __future__ import annotations

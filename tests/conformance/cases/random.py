@@ -1,4 +1,4 @@
-"""Cases of the random ops: element types and shapes; tests/exec/test_random.py has the rest."""
+"""Cases of the random ops: types and shapes; tests/exec/kernels/test_random.py has the rest."""
 
 from __future__ import annotations
 

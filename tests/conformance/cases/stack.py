@@ -1,7 +1,7 @@
 """Cases of stacks: what is pushed, and what comes off.
 
 Their ops take handles rather than arrays, so `CASES` is empty; `STACK_CASES` are run by
-tests/exec/test_stack.py.
+tests/exec/kernels/test_stack.py.
 """
 
 from __future__ import annotations

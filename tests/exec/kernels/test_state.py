@@ -1,13 +1,11 @@
 from __future__ import annotations
 
-import importlib.util
 import threading
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.loading import load_family
 from weft_testing.waiting import in_threads, wait_until
 
 from weft_exec.executor.context import StepContext
@@ -22,19 +20,9 @@ from weft_graph.proto import RunOptions
 from weft_graph.variables.reference import RefVariable, Variable
 from weft_tensor import dtypes, errors
 
-
-def _load() -> ModuleType:
-    path = Path(__file__).parents[2] / "conformance" / "cases" / "state.py"
-    spec = importlib.util.spec_from_file_location("weft_cases_state", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 ROWS = [
     pytest.param(case, dtype, use_resource, id=f"{case.name}-{dtype}-{kind}")
-    for case in _load().STATE_CASES
+    for case in load_family("state").STATE_CASES
     for dtype in case.dtypes
     for use_resource, kind in ((False, "ref"), (True, "resource"))
 ]

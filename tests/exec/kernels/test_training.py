@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from weft_testing.cases import TOLERANCE
 from weft_testing.evaluate import HostDevice
+from weft_testing.loading import load_family
 from weft_testing.update_rules import HYPER, REFERENCES, State, first_state
 
 from weft_exec.kernels import training
@@ -22,19 +20,9 @@ from weft_graph.ops.state import variable_op_v2
 from weft_graph.ops.training import RULES, UpdateRule, op_type
 from weft_tensor import dtypes, errors
 
-
-def _load() -> ModuleType:
-    path = Path(__file__).parents[2] / "conformance" / "cases" / "training.py"
-    spec = importlib.util.spec_from_file_location("weft_cases_training", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 ROWS = [
     pytest.param(case, dtype, id=f"{case.name}-{dtype}")
-    for case in _load().UPDATE_CASES
+    for case in load_family("training").UPDATE_CASES
     for dtype in case.dtypes
 ]
 

@@ -6,14 +6,13 @@ import importlib.util
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
 from google.protobuf import any_pb2, json_format, text_format
+from weft_testing.workspace import ROOT
 
 from weft_graph import proto
 
-ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "packages" / "graph" / "scripts" / "generate_protos.py"
 
 

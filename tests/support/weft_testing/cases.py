@@ -5,10 +5,8 @@ A family's rows are the list `CASES` of `tests/conformance/cases/<family>.py`.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ import numpy as np
 from weft_graph.ir.op_def import OpDef, lookup_op, register_op
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
+from weft_testing.loading import CASES_FOLDER, load_family
 
 Array = np.ndarray[Any, Any]
 
@@ -211,17 +210,8 @@ def integers(low: int, high: int, *shape: int, seed: int = 0) -> Array:
     return np.random.default_rng((seed, *shape)).integers(low, high, shape)
 
 
-CASES_FOLDER = Path(__file__).parents[2] / "conformance" / "cases"
-
-
 @cache
 def load_cases() -> dict[str, list[Case]]:
     """The cases of all families, by the stem of their file."""
-    found: dict[str, list[Case]] = {}
-    for path in sorted(CASES_FOLDER.glob("*.py")):
-        spec = importlib.util.spec_from_file_location(f"weft_cases_{path.stem}", path)
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        found[path.stem] = list(module.CASES)
-    return found
+    families = sorted(path.stem for path in CASES_FOLDER.glob("*.py"))
+    return {family: list(load_family(family).CASES) for family in families}

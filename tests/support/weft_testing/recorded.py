@@ -1,19 +1,19 @@
-"""The files that TensorFlow wrote, in `tests/io/data`, and what they hold."""
+"""The files that TensorFlow wrote, in `tests/io/recorded`, and what they hold."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
+from weft_testing.loading import load
+from weft_testing.workspace import ROOT
 
-DATA = Path(__file__).parents[2] / "io" / "data"
+DATA = ROOT / "tests" / "io" / "recorded"
 BUNDLES = DATA / "bundles"
 GRAPHS = DATA / "graphs"
 SAVED_MODELS = DATA / "saved_models"
@@ -22,11 +22,7 @@ SAVED_MODELS = DATA / "saved_models"
 @cache
 def script() -> Any:
     """The module `record.py`, which says what the bundles hold."""
-    spec = importlib.util.spec_from_file_location("record", DATA / "record.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(DATA / "record.py")
 
 
 def expected() -> Any:

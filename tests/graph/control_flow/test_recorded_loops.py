@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.loading import load
 
 from weft_autodiff.gradients.backprop import gradients
 from weft_exec.session.session import Session
@@ -47,16 +47,7 @@ EXPECTED = json.loads((LOOPS / "expected.json").read_text())["cases"]
 TOLERANCE = {"float32": 2e-5, "float64": 1e-10}
 
 
-def load_cases() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("loop_cases", LOOPS / "cases.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CASES = load_cases()
+CASES = load(LOOPS / "cases.py")
 
 
 class EverySession:

@@ -5,32 +5,23 @@ The table is `tests/integration/control_flow`; the values are those of the host 
 
 from __future__ import annotations
 
-import importlib.util
 import zlib
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import weft_accelerator
+from weft_testing.loading import load
+from weft_testing.workspace import ROOT
 
 import weft
 from weft_exec.kernels.registry import find_kernel
 
-PROGRAMS = Path(__file__).parents[1] / "integration" / "control_flow"
+PROGRAMS = ROOT / "tests" / "integration" / "control_flow"
 PLACES = ("/device:CPU:0", "/device:ACCEL:0", "/device:ACCEL:1")
 
 
-def load_recorder() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("control_flow_record", PROGRAMS / "record.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-RECORDER = load_recorder()
+RECORDER = load(PROGRAMS / "record.py")
 PACKAGE = RECORDER.load()
 ROWS = {name: row for name, row in PACKAGE.TABLE.items() if not row.refused}
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from weft_testing.evaluate import HostDevice
+from weft_testing.loading import load_family
 
 from weft_autodiff.gradients.backprop import gradients
 from weft_exec.kernels.registry import find_kernel
@@ -30,19 +28,9 @@ from weft_graph.ops.stack import stack_close_v2, stack_pop_v2, stack_push_v2, st
 from weft_graph.ops.tensor_array import tensor_array_v3
 from weft_tensor import dtypes, errors
 
-
-def _load() -> ModuleType:
-    path = Path(__file__).parents[1] / "conformance" / "cases" / "stack.py"
-    spec = importlib.util.spec_from_file_location("weft_cases_stack", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 ROWS = [
     pytest.param(case, dtype, id=f"{case.name}-{dtype}")
-    for case in _load().STACK_CASES
+    for case in load_family("stack").STACK_CASES
     for dtype in case.dtypes
 ]
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import sys
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from weft_testing.loading import load_family
 from weft_testing.waiting import wait_until
 
 import weft as wf
@@ -46,18 +44,9 @@ def _patient(node: Any, device: Any) -> Callable[..., Any]:
     return lambda ctx, inputs, done: done(inputs[0])
 
 
-def _load() -> ModuleType:
-    path = Path(__file__).parents[1] / "conformance" / "cases" / "functional.py"
-    spec = importlib.util.spec_from_file_location("weft_cases_functional", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 ROWS = [
     pytest.param(case, dtype, id=f"{case.name}-{dtype}")
-    for case in _load().FUNCTION_CASES
+    for case in load_family("functional").FUNCTION_CASES
     for dtype in case.dtypes
 ]
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import weakref
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 from weft_testing.evaluate import HostDevice, evaluate
+from weft_testing.loading import load_family
 
 from weft_exec.kernels.registry import find_kernel
 from weft_exec.resources.tensor_arrays import TensorArrayState
@@ -28,19 +27,9 @@ from weft_graph.ops.array import placeholder, placeholder_with_default
 from weft_graph.ops.stack import stack_v2
 from weft_tensor import dtypes, errors
 
-
-def _load() -> ModuleType:
-    path = Path(__file__).parents[1] / "conformance" / "cases" / "tensor_array.py"
-    spec = importlib.util.spec_from_file_location("weft_cases_tensor_array", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 ROWS = [
     pytest.param(case, dtype, id=f"{case.name}-{dtype}")
-    for case in _load().ARRAY_CASES
+    for case in load_family("tensor_array").ARRAY_CASES
     for dtype in case.dtypes
 ]
 

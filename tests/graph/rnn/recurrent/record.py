@@ -1,6 +1,6 @@
 """Records in expected.json what each case of this directory returns on TensorFlow.
 
-    python tests/graph/recurrent/record.py [name ...]
+    python tests/graph/rnn/recurrent/record.py [name ...]
 
 An interpreter with TensorFlow 2 and tf_keras is needed (weft's own environment has neither);
 `tensorflow.compat.v1` without version 2 behaviour is the reference.  Named cases are recorded anew
@@ -52,7 +52,7 @@ def main(names: list[str]) -> None:
     for name in names or CASES:
         found[name] = results(tf, name)
     heading = {
-        "generated_by": "tests/graph/recurrent/record.py",
+        "generated_by": "tests/graph/rnn/recurrent/record.py",
         "reference": f"tensorflow.compat.v1 of TensorFlow {tf.version.VERSION}, "
         f"NumPy {np.__version__}",
     }

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.loading import load
 
 from weft_autodiff.gradients.backprop import gradients
 from weft_exec.session.session import Session
@@ -37,16 +37,7 @@ EXPECTED = json.loads((RECURRENT / "expected.json").read_text())["cases"]
 RNG = np.random.default_rng(5)
 
 
-def load_cases() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("recurrent_cases", RECURRENT / "cases.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-CASES = load_cases()
+CASES = load(RECURRENT / "cases.py")
 
 NAMES = SimpleNamespace(
     Graph=Graph,

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from weft_testing.recorded import BUNDLES
 
 from weft._commands import main
 from weft_exec import Session
@@ -20,7 +21,7 @@ from weft_io.checkpoint.writer import Item, write_checkpoint
 from weft_tensor import dtypes
 
 Run = Callable[..., tuple[int, list[list[str]], str]]
-BUNDLE = Path(__file__).parent / "data" / "bundles" / "model-3"
+BUNDLE = BUNDLES / "model-3"
 EVIL = "\x1b]0;evil\x07\u202e[red]name\n"
 
 
