@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.executor.linear import Gather, Segment, Slots, check_predicate
+from weft_exec.executor.linear import Compound, Gather, Segment, Slots, check_predicate
 from weft_exec.kernels.random_counters import current, iteration_tag
 from weft_tensor import errors
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-class Choice:
+class Choice(Compound):
     """One of two segments, by the value of a predicate.
 
     Attributes:
@@ -40,8 +40,9 @@ class Choice:
             check_predicate(pred, self.node)
         self.sides[1 if pred else 0].run(slots)
 
-    def run_checked(self, slots: Slots, check: Check, trace: Trace | None) -> None:
+    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> None:
         """As a call, with `check` and `trace` around each node."""
+        (slots,) = inputs
         pred = slots[self.pred]
         check_predicate(pred, self.node)
         self.sides[1 if pred else 0].run_checked(slots, check, trace)
@@ -52,7 +53,7 @@ class Choice:
         return self.sides
 
 
-class WhileLoop:
+class WhileLoop(Compound):
     """A loop whose iterations run one after the other.
 
     Attributes:
@@ -104,10 +105,10 @@ class WhileLoop:
         """Run until the predicate is False."""
         self._run(slots, self.test.run, self.body.run)
 
-    def run_checked(self, slots: Slots, check: Check, trace: Trace | None) -> None:
+    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> None:
         """As a call, with `check` and `trace` around each node."""
         self._run(
-            slots,
+            inputs[0],
             lambda slots: self.test.run_checked(slots, check, trace),
             lambda slots: self.body.run_checked(slots, check, trace),
         )

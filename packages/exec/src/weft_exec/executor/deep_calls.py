@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from weft_exec.executor.quiet import quietly
+from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.random_counters import here, run_at
 from weft_tensor import errors
 

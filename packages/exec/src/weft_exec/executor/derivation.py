@@ -11,7 +11,7 @@ from weft_exec.executor.executable import Executable, Fetch
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.layout import in_line
-from weft_exec.executor.linear import Segment, Slots, gather
+from weft_exec.executor.linear import Compound, Segment, Slots, gather
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import updates, variable_of
 from weft_exec.kernels.registry import Kernel
@@ -152,7 +152,7 @@ class Derivation:
         target: int | slice = results[0] if results else 0
         if len(results) > 1:
             target = slice(results[0], results[-1] + 1)
-            if not kernel.asynchronous and not hasattr(function, "segments"):
+            if not kernel.asynchronous and not isinstance(function, Compound):
                 function = _several(function, len(results))
         item.add(function, gather(arguments), arguments, target, node)
 

@@ -53,6 +53,13 @@ class Executable:
             self.run_line = partial(in_new_step, linear.run) if linear.draws else linear.run
         self.plan = plan
 
+    def slots(self, values: Sequence[Any]) -> Slots:
+        """The slots of a new step, with the fed values in place."""
+        slots = self.template.copy()
+        for slot, value in zip(self.feed_slots, values, strict=True):
+            slots[slot] = value
+        return slots
+
     def machine(self, slots: Slots) -> Any:
         """The ready queue of a step, where not all of it runs in a line."""
         assert self.plan is not None

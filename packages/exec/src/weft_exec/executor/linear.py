@@ -45,6 +45,29 @@ def slot_range(slot: int | slice) -> range:
     return range(slot, slot + 1) if slot else range(0)
 
 
+class Compound:
+    """The function of an instruction that runs segments of its own: a conditional, a loop, a call.
+
+    Its segments locate the errors of their kernels and trace their nodes, so the instruction as a
+    whole is neither located nor traced.
+    """
+
+    __slots__ = ()
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Run them."""
+        raise NotImplementedError
+
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """What it runs, as far as that is there, so that closing a session reaches it."""
+        raise NotImplementedError
+
+    def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> Any:
+        """As a call, with `check` and `trace` around each node."""
+        raise NotImplementedError
+
+
 class Segment:
     """Instructions in a fixed order, and the node each belongs to.
 
@@ -116,9 +139,7 @@ class Segment:
         ):
             function, take, slot, dead = instruction
             try:
-                if hasattr(function, "segments") and hasattr(function, "run_checked"):
-                    function.run_checked(slots, check, trace)
-                elif hasattr(function, "call_checked"):
+                if isinstance(function, Compound):
                     slots[slot] = function.call_checked(check, trace, *take(slots))
                 elif trace is None:
                     slots[slot] = function(*take(slots))
@@ -133,7 +154,7 @@ class Segment:
             raise _closed()
 
     def _located(self, error: Exception, instruction: Instruction, slots: Slots) -> errors.OpError:
-        if hasattr(instruction[0], "segments"):
+        if isinstance(instruction[0], Compound):
             assert isinstance(error, errors.OpError), "a segment locates what its kernels raise"
             return error
         for position, other in enumerate(self.instructions):
@@ -145,8 +166,7 @@ class Segment:
 
 def _segments(function: Callable[..., Any]) -> Sequence[Segment]:
     """The segments that an instruction runs."""
-    found: Sequence[Segment] = getattr(function, "segments", ())
-    return found
+    return function.segments if isinstance(function, Compound) else ()
 
 
 def _closed() -> errors.CancelledError:

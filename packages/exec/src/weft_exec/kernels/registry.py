@@ -66,7 +66,7 @@ class Kernel:
 
 _kernels: Registry[list[Kernel]] = Registry(
     "kernel",
-    package="weft_exec.kernels",
+    package=("weft_exec.kernels", "weft_exec.functions"),
     group="weft_exec.kernels",
 )
 _tables: dict[tuple[str, str], list[Kernel]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.quiet import quietly
+from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.registry import find_kernel
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.node import Node

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,13 +14,11 @@ from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import derive_parts, placing_on
 from weft_exec.executor.priority import by_priority
 from weft_exec.kernels.registry import kernels_of, may_wait
-from weft_exec.passes.fold import fold_constants
+from weft_exec.passes.prepare import Watch, prepare
 from weft_exec.placement import Assigned, Placer
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
-from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
 from weft_graph.passes.compression import EXTEND, TRUNCATE, lossy_where_asked
-from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.partition import Part, partition
 
 if TYPE_CHECKING:
@@ -33,9 +31,6 @@ _GAPS = 16
 
 _ON_ITS_WAY = 4
 """Which part of the rest is for what is copied just then, where values wait on the host."""
-
-Watch = Callable[[str, StepGraph], None]
-"""Told of the graph after each stage."""
 
 
 def _ignore(stage: str, step: StepGraph) -> None:
@@ -132,18 +127,17 @@ class Planner:
         watch: Watch,
     ) -> StepGraph:
         """The graph of a step, optimised."""
-        step = prune(feeds, outputs, targets)
-        watch("pruned", step)
-        if inline_calls(step, self._placer.may_wait):
-            self._placer.note(step.graph.nodes)
-            watch("inlined", step)
-        if self._optimize:
-            simplify(step)
-            fold_constants(step, self._host)
-            eliminate_common_subexpressions(step)
-            watch("optimized", step)
-            if self._spare_memory(step):
-                watch("with less memory", step)
+        step = prepare(
+            feeds,
+            outputs,
+            targets,
+            self._host,
+            may_wait=self._placer.may_wait,
+            note=self._placer.note,
+            watch=watch,
+        )
+        if self._optimize and self._spare_memory(step):
+            watch("with less memory", step)
         return step
 
     def _spare_memory(self, step: StepGraph) -> int:

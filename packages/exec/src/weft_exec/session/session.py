@@ -15,13 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import DeviceAttributes, make_devices
-from weft_exec.executor.context import StepContext
-from weft_exec.executor.driver import Driver, checker
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.pool import shared_pool
-from weft_exec.executor.quiet import quietly
-from weft_exec.kernels.random_counters import in_new_step
+from weft_exec.executor.runner import Runner, closed_error
 from weft_exec.resources import containers
 from weft_exec.session import blas
 from weft_exec.session.feeds import converter, unknown_size
@@ -40,21 +37,29 @@ if TYPE_CHECKING:
     from weft_exec.session.explain import StepReport
 
 _log = logging.getLogger("weft")
-_GROWS = 8
-"""What part of the sizes that it was planned for a step may have more without a new plan."""
+_MAY_GROW = 8
+"""The unknown sizes of a step may exceed those it was planned for by one part in so many."""
 
 _LARGEST_CACHE = 1024
 """Signatures kept; the oldest goes, since a program that makes new ones rarely comes back."""
 
 
 class _Signature:
-    """One cached Run: how to convert feeds, what to execute, how to return results."""
+    """One cached Run: how to convert feeds, what to execute, how to return results.
+
+    Attributes:
+      executable: what runs it. Another one takes its place where the steps no longer fit the plan.
+      size: what the feeds' unknown sizes are about, in the steps that it was planned for.
+      planned_at: how many measured steps the session had run when it was planned.
+      outdated: whether so much was measured since that it is worth to place it anew.
+      steps: how many were run since.
+    """
 
     __slots__ = (
         "converters",
         "executable",
-        "feed_slots",
         "feeds",
+        "outdated",
         "plan",
         "planned_at",
         "single",
@@ -62,29 +67,23 @@ class _Signature:
         "steps",
     )
 
-    def __init__(
-        self,
-        plan: FetchPlan,
-        executable: Executable,
-        feeds: Sequence[Output],
-        single: bool,
-        planned_at: int,
-        size: int,
-    ) -> None:
+    executable: Executable
+    size: int
+    planned_at: int
+    outdated: bool
+
+    def __init__(self, plan: FetchPlan, feeds: Sequence[Output], single: bool) -> None:
         self.plan = plan
-        self.executable = executable
         self.converters = tuple([converter(feed) for feed in feeds])
-        self.feed_slots = executable.feed_slots
         self.feeds = tuple(feeds)
         self.single = single
-        self.planned_at = planned_at
-        self.size = size
         self.steps = 0
 
-    def slots(self, values: Any) -> list[Any]:
+    def slots(self, executable: Executable, values: Any) -> list[Any]:
         """The slots of a new step, with the fed values in place."""
-        slots = self.executable.template.copy()
-        for convert, slot, value in zip(self.converters, self.feed_slots, values, strict=True):
+        slots = executable.template.copy()
+        feeds = zip(self.converters, executable.feed_slots, values, strict=True)
+        for convert, slot, value in feeds:
             slots[slot] = convert(value)
         return slots
 
@@ -113,7 +112,8 @@ class BaseSession:
         self._resources = containers.resources_for(target)
         self._devices = make_devices(self._resources, self._config)
         threads = self._config.inter_op_threads
-        self._pool = shared_pool(threads) if threads > 1 else None
+        pool = shared_pool(threads) if threads > 1 else None
+        self._runner = Runner(self._resources.default_container, pool)
         overlap = Overlap.of(self._config.executor_type, threads)
         self._planner = Planner(self._devices, self._config, overlap)
         watched = self._config.timeout_ms or self._config.measure_every or self._planner.limited
@@ -125,7 +125,6 @@ class BaseSession:
         self._measurements = 0
         self._closed = False
         self._failed_beside: Callable[[], BaseException | None] | None = None
-        self._steps: set[StepContext] = set()
         self._executables: weakref.WeakSet[Executable] = weakref.WeakSet()
         self._entered = False
         self._lock = threading.RLock()
@@ -203,36 +202,30 @@ class BaseSession:
             if not isinstance(feed_dict, Mapping):
                 raise errors.InvalidTypeError(f"feed_dict must be a mapping, got {feed_dict!r}")
             values = feed_dict.values()
+        return self._step(signature, values, options, run_metadata)
+
+    def _step(self, signature: _Signature, values: Any, options: Any, run_metadata: Any) -> Any:
+        """Run one step of a signature with some fed values; returns what `run` returns."""
         if options is None and self._plain:
-            results = self._execute(signature, values)
+            executable = signature.executable
+            results = self._runner.run(executable, signature.slots(executable, values))
         else:
-            signature = self._fitting(signature, values)
-            results = self._execute_with(signature, values, options, run_metadata)
+            results = self._watched_step(signature, values, options, run_metadata)
         return results[0] if signature.single else signature.plan.rebuild(results)
 
-    def _execute(self, signature: _Signature, values: Any) -> list[Any]:
-        executable = signature.executable
-        slots = signature.slots(values)
-        run = executable.run_line
-        if run is None:
-            return self._drive(executable, slots, None, None)
-        try:
-            quietly(run, slots)
-        except errors.OpError as error:
-            if self._closed:
-                raise errors.CancelledError("the session was closed while the step ran") from error
-            raise
-        return executable.results(slots)
-
-    def _execute_with(
+    def _watched_step(
         self, signature: _Signature, values: Any, options: Any, run_metadata: Any
     ) -> list[Any]:
+        """Run one step with a timeout, a trace, measurements, or a plan for its sizes."""
+        self._fit(signature, values)
         timeout = getattr(options, "timeout_in_ms", 0) or self._config.timeout_ms
         traced = bool(getattr(options, "trace_level", 0))
         measured = self._is_measured(signature)
         trace = StepTrace() if traced or measured else None
         deadline = time.monotonic() + timeout / 1000 if timeout else None
-        results = self._drive(signature.executable, signature.slots(values), deadline, trace)
+        executable = signature.executable
+        slots = signature.slots(executable, values)
+        results = self._runner.run_watched(executable, slots, deadline, trace)
         if trace is not None and measured:
             self._measure(signature, trace, run_metadata)
         if trace is not None and traced and run_metadata is not None:
@@ -255,42 +248,14 @@ class BaseSession:
         costs = self._planner.costs
         costs.observe(trace.records)
         self._measurements += 1
-        if self._is_outdated(signature):
-            with self._lock:
-                for key in [key for key, found in self._cache.items() if found is signature]:
-                    del self._cache[key]
+        several = len(self._devices) > 1
+        signature.outdated = several and self._measurements > 2 * signature.planned_at
         if run_metadata is not None:
             from weft_exec.costs import fill_cost_graph
 
             places = {record.node: record.device for record in trace.records}
             devices = {device.name: device for device in self._devices}
             fill_cost_graph(run_metadata, places, lambda node: devices[places[node]], costs)
-
-    def _is_outdated(self, signature: _Signature) -> bool:
-        """Whether enough was measured since it was placed to place it anew."""
-        return len(self._devices) > 1 and self._measurements > 2 * signature.planned_at
-
-    def _drive(
-        self, executable: Executable, slots: list[Any], deadline: float | None, trace: Any
-    ) -> list[Any]:
-        context = StepContext(deadline, self._resources.default_container)
-        self._steps.add(context)
-        try:
-            if self._closed:
-                raise _closed_error()
-            if executable.linear is not None:
-                record = None if trace is None else trace.record
-                run = executable.linear.run_checked
-                quietly(in_new_step, run, slots, checker(context), record)
-            else:
-                quietly(Driver(executable, slots, context, self._pool, trace).run)
-        except errors.OpError as error:
-            if self._closed and not isinstance(error, errors.CancelledError):
-                raise errors.CancelledError("the session was closed while the step ran") from error
-            raise
-        finally:
-            self._steps.discard(context)
-        return executable.results(slots)
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
@@ -309,35 +274,22 @@ class BaseSession:
             raise errors.InvalidArgumentError("feed_list names one tensor twice")
         plan = FetchPlan(self._graph, fetches)
         single = isinstance(fetches, Output)
-        state: list[Any] = []
-
-        def refresh() -> None:
-            self._check_open()
-            state[:] = [self._derive(plan, feeds, single), self._epoch]
-
-        refresh()
-        execute = self._execute
+        signature = self._derive(plan, feeds, single)
+        epoch = self._epoch
 
         def call(*values: Any, options: Any = None, run_metadata: Any = None) -> Any:
-            if self._closed or state[1] != self._resources.epoch:
+            nonlocal signature, epoch
+            if self._closed or epoch != self._resources.epoch:
                 self._refresh_epoch()
-                refresh()
+                self._check_open()
+                signature, epoch = self._derive(plan, feeds, single), self._epoch
             if len(values) != len(feeds):
                 raise errors.InvalidArgumentError(
                     f"the callable takes {len(feeds)} values, got {len(values)}"
                 )
-            signature: _Signature = state[0]
-            if not self._plain:
-                signature = state[0] = self._fitting(signature, values)
             if options is not None and not accept_options:
                 raise errors.InvalidArgumentError("make_callable without accept_options=True")
-            if options is None and self._plain:
-                results = execute(signature, values)
-            else:
-                results = self._execute_with(signature, values, options, run_metadata)
-                if self._is_outdated(signature):
-                    refresh()
-            return results[0] if signature.single else signature.plan.rebuild(results)
+            return self._step(signature, values, options, run_metadata)
 
         return call
 
@@ -406,23 +358,34 @@ class BaseSession:
     def _derive(
         self, plan: FetchPlan, feeds: Sequence[Any], single: bool, size: int = 0
     ) -> _Signature:
-        with self._lock, paused_gc():
-            executable = self._planner.plan(feeds, plan.outputs, plan.targets, size)
-            self._executables.add(executable)
-        return _Signature(plan, executable, feeds, single, self._measurements, size)
+        signature = _Signature(plan, feeds, single)
+        self._plan(signature, size)
+        return signature
 
-    def _fitting(self, signature: _Signature, values: Iterable[Any]) -> _Signature:
-        """A signature planned for sizes like those of some feeds, where that matters."""
-        if not self._planner.limited:
-            return signature
-        size = unknown_size(signature.feeds, values)
-        if size <= signature.size + signature.size // _GROWS:
-            return signature
-        found = self._derive(signature.plan, signature.feeds, signature.single, size)
-        with self._lock:
-            for key in [key for key, old in self._cache.items() if old is signature]:
-                self._cache[key] = found
-        return found
+    def _plan(self, signature: _Signature, size: int) -> None:
+        """Give a signature an executable for steps in which unknown sizes are about `size`."""
+        plan = signature.plan
+        with self._lock, paused_gc():
+            executable = self._planner.plan(signature.feeds, plan.outputs, plan.targets, size)
+            self._executables.add(executable)
+        signature.executable = executable
+        signature.size = size
+        signature.planned_at = self._measurements
+        signature.outdated = False
+        signature.steps = 0
+
+    def _fit(self, signature: _Signature, values: Iterable[Any]) -> None:
+        """Plan a signature anew where its executable is not one for the step that begins.
+
+        Under a memory limit what is computed again or moved to the host depends on the sizes of the
+        values, so a step with larger feeds than it was planned for may not fit. On several devices
+        nodes may be better off elsewhere once there are measurements.
+        """
+        if not (signature.outdated or self._planner.limited):
+            return
+        fed = unknown_size(signature.feeds, values)
+        if signature.outdated or fed > signature.size + signature.size // _MAY_GROW:
+            self._plan(signature, fed)
 
     def _extend(self) -> None:
         with self._lock:
@@ -449,10 +412,9 @@ class BaseSession:
                 return
             self._closed = True
             self._cache.clear()
+        self._runner.close()
         for executable in list(self._executables):
             executable.cancel()
-        for context in list(self._steps):
-            context.cancellation.cancel(errors.CancelledError("the session was closed"))
         if not self._target:
             self._resources.clear()
 
@@ -477,7 +439,7 @@ class BaseSession:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise _closed_error()
+            raise closed_error()
         take, self._failed_beside = self._failed_beside, None
         error = None if take is None else take()
         if error is not None:
@@ -485,10 +447,6 @@ class BaseSession:
 
 
 _reset = containers.reset
-
-
-def _closed_error() -> errors.FailedPreconditionError:
-    return errors.FailedPreconditionError("the session has been closed")
 
 
 class Session(BaseSession):

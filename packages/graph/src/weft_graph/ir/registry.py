@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Generic, TypeVar
@@ -27,16 +27,21 @@ class Registry(Generic[V]):
 
     Args:
       kind: what is registered, for messages ("op", "gradient").
-      package: package whose modules, all of them, register when imported.
+      package: package whose modules, all of them, register when imported; or several.
       group: entry-point group whose modules register when imported, or None.
     """
 
-    def __init__(self, kind: str, package: str | None = None, group: str | None = None) -> None:
+    def __init__(
+        self,
+        kind: str,
+        package: str | Sequence[str] | None = None,
+        group: str | None = None,
+    ) -> None:
         self.kind = kind
         self._table: dict[str, V] = {}
-        self._package = package
+        self._packages = (package,) if isinstance(package, str) else tuple(package or ())
         self._group = group
-        self._builtin_loaded = package is None
+        self._builtin_loaded = not package
         self._entry_points_loaded = group is None
         self._loading = False
         self._broken: list[str] = []
@@ -98,8 +103,8 @@ class Registry(Generic[V]):
 
     def _load(self, key: str | None) -> None:
         if not self._builtin_loaded:
-            assert self._package is not None
-            _import_modules(importlib.import_module(self._package))
+            for package in self._packages:
+                _import_modules(importlib.import_module(package))
             self._builtin_loaded = True
         if not self._entry_points_loaded and (key is None or key not in self._table):
             try:

@@ -1,26 +1,15 @@
-"""Running the functions of a pipeline: each is an executable of its own, derived once."""
+"""The functions of a pipeline, and the threads that they run on."""
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.executor.context import StepContext
-from weft_exec.executor.derive import derive
-from weft_exec.executor.driver import Driver
-from weft_exec.executor.executable import Executable
-from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.pool import ThreadPool, shared_pool
-from weft_exec.executor.quiet import quietly
-from weft_exec.passes.fold import fold_constants
-from weft_exec.placement import Placer
+from weft_exec.functions.body import FunctionBody
 from weft_graph.ir.func_attr import NameAttrs
-from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.node import Node
-from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
-from weft_graph.passes.inline import inline_calls
 from weft_io.data.streams import Call, Element, component, graph_value
 
 if TYPE_CHECKING:
@@ -29,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FunctionCall:
-    """A function of the graph's library, ready to run on a device's session.
+    """A function of the graph's library, as what a pipeline applies to its elements.
 
     Args:
       function: what to run.
@@ -37,46 +26,12 @@ class FunctionCall:
     """
 
     def __init__(self, function: Function, device: Device) -> None:
-        self._function = function
-        self._device = device
-        self._lock = threading.Lock()
-        self._executable: Executable | None = None
+        self._body = FunctionBody(function, device)
 
     def __call__(self, values: Sequence[Any]) -> Element:
         """The results for some arguments."""
-        executable = self._executable or self._derived()
-        slots = executable.template.copy()
-        for slot, value in zip(executable.feed_slots, values, strict=True):
-            slots[slot] = graph_value(value) if type(value) is bytes else value
-        if executable.run_line is not None:
-            quietly(executable.run_line, slots)
-        else:
-            self._drive(executable, slots)
-        return tuple([component(value) for value in executable.results(slots)])
-
-    def _drive(self, executable: Executable, slots: list[Any]) -> None:
-        context = StepContext(None, self._device.resources.default_container)
-        quietly(Driver(executable, slots, context, None, None).run)
-
-    def _derived(self) -> Executable:
-        with self._lock:
-            if self._executable is None:
-                self._executable = _derive(self._function, self._device)
-            return self._executable
-
-
-def _derive(function: Function, device: Device) -> Executable:
-    config = device.config
-    with paused_gc():
-        step = prune(function.inputs, function.outputs[: function.results], function.effects)
-        inline_calls(step)
-        if config.optimize:
-            simplify(step)
-            fold_constants(step, device)
-            eliminate_common_subexpressions(step)
-        placer = Placer([device], config)
-        placer.extend(function.graph.nodes)
-        return derive(step, placer.place, Overlap.NOTHING)
+        given = [graph_value(value) if type(value) is bytes else value for value in values]
+        return tuple([component(value) for value in self._body(given)])
 
 
 def call_of(node: Node, attribute: str, device: Device) -> FunctionCall:

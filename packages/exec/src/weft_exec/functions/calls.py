@@ -12,53 +12,34 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from weft_exec.executor import deep_calls
-from weft_exec.executor.derive import derive
+from weft_exec.executor.derivation import Placement
 from weft_exec.executor.executable import Executable
-from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.linear import Compound
+from weft_exec.functions.body import FunctionBody
 from weft_exec.kernels.random_counters import in_call
 from weft_exec.kernels.registry import Kernel, KernelFunction, find_kernel, kernel
-from weft_exec.passes.fold import fold_constants
 from weft_graph.functions.function import Function
 from weft_graph.functions.state import CALLS
-from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.graph import Graph
 from weft_graph.ops.control_flow import ROUTING
-from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
-from weft_graph.passes.inline import function_of, inline_calls
+from weft_graph.passes.inline import function_of
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_exec.executor.linear import Check, Segment, Trace
     from weft_graph.ir.node import Node
+    from weft_graph.ir.step_graph import StepGraph
 
 
-class Body:
-    """The body of a function, ready to run.
+class KeptBody(FunctionBody):
+    """The body of a function whose calls stay: it runs in a line, inside the step of the call."""
 
-    Attributes:
-      function: the function.
-      places: which of its outputs are given.
-    """
-
-    def __init__(self, function: Function, places: Sequence[int], bodies: Bodies) -> None:
-        self.function = function
-        self.places = tuple(places)
+    def __init__(
+        self, function: Function, device: Device, outputs: Sequence[int], bodies: Bodies
+    ) -> None:
+        super().__init__(function, device, outputs)
         self._bodies = bodies
-        self._executable: Executable | None = None
-        self._lock = threading.Lock()
-
-    def executable(self, device: Device) -> Executable:
-        """What runs it, derived when first asked for.
-
-        Raises:
-          UnimplementedError: something in it waits, or cannot run in a line.
-          OpError: as any derivation.
-        """
-        with self._lock:
-            if self._executable is None:
-                self._executable = self._derive(device)
-        return self._executable
 
     @property
     def segments(self) -> Sequence[Segment]:
@@ -66,19 +47,21 @@ class Body:
         found = self._executable
         return () if found is None or found.linear is None else (found.linear,)
 
-    def _derive(self, device: Device) -> Executable:
-        function = self.function
-        outputs = [function.outputs[i] for i in self.places]
-        step = prune(list(function.inputs), outputs, list(function.effects))
-        inline_calls(step)
-        if device.config is None or device.config.optimize:
-            simplify(step)
-            fold_constants(step, device)
-            eliminate_common_subexpressions(step)
+    def _executable_of(self, step: StepGraph, place: Placement) -> Executable:
+        def place_here(node: Node) -> tuple[Device, Kernel]:
+            try:
+                return place(node)
+            except errors.OpError as error:
+                error.message += (
+                    f"; the calls of {self.function.name!r} stay calls, which run on one device, "
+                    f"{self.device.name}"
+                )
+                raise
+
         _bodies[step.graph] = self._bodies
-        found = derive(step, lambda node: _place(node, device, function), Overlap.NOTHING)
+        found = super()._executable_of(step, place_here)
         if found.linear is None:
-            raise _not_in_line(step.live_nodes(), device, function)
+            raise _not_in_line(step.live_nodes(), self.device, self.function)
         return found
 
 
@@ -86,16 +69,16 @@ class Bodies:
     """The bodies of all calls that stay in one executable."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[Function, tuple[int, ...], str], Body] = {}
+        self._found: dict[tuple[Function, tuple[int, ...], str], KeptBody] = {}
         self._lock = threading.Lock()
 
-    def find(self, function: Function, places: tuple[int, ...], device: str) -> Body:
+    def find(self, function: Function, outputs: tuple[int, ...], device: Device) -> KeptBody:
         """The body of a function on a device."""
         with self._lock:
-            key = (function, places, device)
+            key = (function, outputs, device.name)
             found = self._found.get(key)
             if found is None:
-                found = self._found[key] = Body(function, places, self)
+                found = self._found[key] = KeptBody(function, device, outputs, self)
             return found
 
 
@@ -103,7 +86,7 @@ _bodies: WeakKeyDictionary[Graph, Bodies] = WeakKeyDictionary()
 """By the graph of a step, or of a body in it."""
 
 
-class KeptCall:
+class KeptCall(Compound):
     """The function of a kernel that runs a body.
 
     Args:
@@ -111,20 +94,20 @@ class KeptCall:
       body: of the function that it calls.
     """
 
-    def __init__(self, node: Node, device: Device, body: Body) -> None:
+    def __init__(self, node: Node, device: Device, body: KeptBody) -> None:
         self._node = node
         self._device = device
         self._body = body
         self._count = len(node.outputs)
         self._executable: Executable | None = None
-        self._single = self._count == 1 and body.places == (0,)
+        self._single = self._count == 1 and body.outputs == (0,)
 
     def __call__(self, *inputs: Any) -> Any:
         """The results of the function."""
         executable = self._executable or self._derived()
         line = executable.linear
         assert line is not None
-        slots = self._slots(executable, inputs)
+        slots = executable.slots(inputs)
         self._guarded(in_call, self._node.name, line.run, slots)
         return self._results(executable, slots)
 
@@ -133,7 +116,7 @@ class KeptCall:
         executable = self._executable or self._derived()
         line = executable.linear
         assert line is not None
-        slots = self._slots(executable, inputs)
+        slots = executable.slots(inputs)
         self._guarded(in_call, self._node.name, line.run_checked, slots, check, trace)
         return self._results(executable, slots)
 
@@ -143,14 +126,8 @@ class KeptCall:
         return self._body.segments
 
     def _derived(self) -> Executable:
-        self._executable = self._body.executable(self._device)
+        self._executable = self._body.executable()
         return self._executable
-
-    def _slots(self, executable: Executable, inputs: Sequence[Any]) -> list[Any]:
-        slots = executable.template.copy()
-        for slot, value in zip(executable.feed_slots, inputs, strict=True):
-            slots[slot] = value
-        return slots
 
     def _guarded(self, run: Callable[..., None], *arguments: Any) -> None:
         """Run the body one call deeper; errors name the call."""
@@ -170,7 +147,7 @@ class KeptCall:
         if not self._count:
             return None
         results: list[Any] = [None] * self._count
-        for place, value in zip(self._body.places, values, strict=True):
+        for place, value in zip(self._body.outputs, values, strict=True):
             results[place] = value
         return results[0] if self._count == 1 else tuple(results)
 
@@ -181,8 +158,8 @@ def _call(node: Node, device: Device) -> KernelFunction:
     bodies = _bodies.get(node.graph)
     if bodies is None:
         bodies = _bodies[node.graph] = Bodies()
-    places = node.attrs.get("_used", tuple(range(len(node.outputs))))
-    return KeptCall(node, device, bodies.find(function, places, device.name))
+    outputs = node.attrs.get("_used", tuple(range(len(node.outputs))))
+    return KeptCall(node, device, bodies.find(function, outputs, device))
 
 
 def _name_call(error: errors.OpError, call: str) -> None:
@@ -195,39 +172,6 @@ def _name_call(error: errors.OpError, call: str) -> None:
     else:
         between = "/" if details["calls"] == 2 else "/.../"
         error.node = f"{call}{between}{details['last_call']}"
-
-
-# -------------------------------------------------------------------------- placing a body
-
-
-def _place(node: Node, device: Device, function: Function) -> tuple[Device, Kernel]:
-    """The call's device, which all of a body runs on.
-
-    Raises:
-      UnimplementedError: it has no kernel for the node.
-      InvalidArgumentError: the node asks for another device.
-    """
-    found = find_kernel(node, device.type)
-    if found is None:
-        raise errors.UnimplementedError(
-            f"no kernel of {node.type} for {device.type}, where a call of {function.name!r} runs",
-            op=node.type,
-            node=node.name,
-            line=node.line or None,
-        )
-    if (
-        node.device
-        and not getattr(device.config, "allow_soft_placement", False)
-        and not DeviceSpec.from_string(node.device).matches(device.spec)
-    ):
-        raise errors.InvalidArgumentError(
-            f"{node.name!r} asks for {node.device}, but the calls of {function.name!r} stay "
-            f"calls, which run on one device: {device.name}",
-            op=node.type,
-            node=node.name,
-            line=node.line or None,
-        )
-    return device, found
 
 
 def _not_in_line(

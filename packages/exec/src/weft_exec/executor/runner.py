@@ -1,0 +1,96 @@
+"""Running steps: in a line, or by the ready queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft_exec.executor.context import StepContext
+from weft_exec.executor.driver import Driver, checker
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.linear import Slots
+from weft_exec.executor.pool import ThreadPool
+from weft_exec.kernels.quiet import quietly
+from weft_exec.kernels.random_counters import in_new_step
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.tracing import StepTrace
+
+
+class Runner:
+    """Runs the steps of one session, or of one body of a function.
+
+    Args:
+      container: where resources without a container go.
+      pool: the threads for kernels that are worth one; None for none.
+    """
+
+    def __init__(self, container: str, pool: ThreadPool | None = None) -> None:
+        self._container = container
+        self._pool = pool
+        self._running: set[StepContext] = set()
+        self._closed = False
+
+    def run(self, executable: Executable, slots: Slots) -> list[Any]:
+        """Run one step with the least overhead; returns what it fetches.
+
+        Raises: OpError: a kernel failed, or `close` was called meanwhile.
+        """
+        run_line = executable.run_line
+        if run_line is None:
+            return self.run_watched(executable, slots)
+        try:
+            quietly(run_line, slots)
+        except errors.OpError as error:
+            self._blame_closing(error)
+            raise
+        return executable.results(slots)
+
+    def run_watched(
+        self,
+        executable: Executable,
+        slots: Slots,
+        deadline: float | None = None,
+        trace: StepTrace | None = None,
+    ) -> list[Any]:
+        """Run one step that can be cancelled at each node; returns what it fetches.
+
+        Args:
+          deadline: in `time.monotonic()`.
+          trace: notes when each node ran.
+        Raises: OpError: as `run`, or the deadline has passed.
+        """
+        context = StepContext(deadline, self._container)
+        self._running.add(context)
+        try:
+            if self._closed:
+                raise closed_error()
+            if executable.linear is not None:
+                record = None if trace is None else trace.record
+                run = executable.linear.run_checked
+                quietly(in_new_step, run, slots, checker(context), record)
+            else:
+                quietly(Driver(executable, slots, context, self._pool, trace).run)
+        except errors.OpError as error:
+            self._blame_closing(error)
+            raise
+        finally:
+            self._running.discard(context)
+        return executable.results(slots)
+
+    def close(self) -> None:
+        """Cancel the steps that run, and refuse others."""
+        self._closed = True
+        for context in list(self._running):
+            context.cancellation.cancel(errors.CancelledError("the session was closed"))
+
+    def _blame_closing(self, error: errors.OpError) -> None:
+        """Where `close` was called meanwhile, that is why a step failed, however it says it did."""
+        if not self._closed or isinstance(error, errors.CancelledError):
+            return
+        raise errors.CancelledError("the session was closed while the step ran") from error
+
+
+def closed_error() -> errors.FailedPreconditionError:
+    """The error of a step that comes after the end of its session."""
+    return errors.FailedPreconditionError("the session has been closed")

@@ -1,0 +1,1 @@
+"""Bodies of functions that run by themselves, and the kernels of calls that stay calls."""

@@ -1,0 +1,55 @@
+"""What the graph of a step or of a function's body goes through before it is placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from weft_exec.devices.device import Device
+from weft_exec.passes.fold import fold_constants
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import StepGraph
+from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
+from weft_graph.passes.inline import inline_calls
+
+Watch = Callable[[str, StepGraph], None]
+"""Told of the graph after each stage."""
+
+
+def _ignore(*_: Any) -> None:
+    pass
+
+
+def prepare(
+    feeds: Sequence[Output],
+    outputs: Sequence[Output],
+    targets: Sequence[Node],
+    host: Device,
+    *,
+    may_wait: Callable[[Node], bool] | None = None,
+    note: Callable[[Iterable[Node]], None] = _ignore,
+    watch: Watch = _ignore,
+) -> StepGraph:
+    """The graph of a step: pruned, with bodies in the places of calls, and optimised.
+
+    Args:
+      feeds: what is given a value, and so is not computed.
+      outputs: what is fetched.
+      targets: what runs, whatever is used of it.
+      host: whose kernels fold constants, and whose options say whether to optimise.
+      may_wait: whether a node may wait for something other than its inputs; none does by default.
+      note: takes the nodes of a step in which calls were replaced, whose graph nobody knows.
+      watch: told of the graph after each stage.
+    Raises: OpError: the graph cannot be run with these feeds, or a call does not fit its function.
+    """
+    step = prune(feeds, outputs, targets)
+    watch("pruned", step)
+    if inline_calls(step, may_wait):
+        note(step.graph.nodes)
+        watch("inlined", step)
+    if host.config.optimize:
+        simplify(step)
+        fold_constants(step, host)
+        eliminate_common_subexpressions(step)
+        watch("optimized", step)
+    return step
