@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Final
 
+from weft_autodiff.gradients.conditionals import differentiate_conditional
+from weft_autodiff.gradients.loops import differentiate_loop
 from weft_autodiff.gradients.values import Grad, is_trainable, zeros_for, zeros_like
-from weft_autodiff.gradients.walk import Walk
+from weft_autodiff.gradients.walk import Rule, Walk
 from weft_autodiff.registry import naming_calls
-from weft_graph.control_flow.context import check_visible, current_context
+from weft_graph.control_flow.context import (
+    Conditional,
+    WhileContext,
+    check_visible,
+    current_context,
+)
 from weft_graph.ir import builder
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.indexed_slices import IndexedSlices
@@ -17,6 +24,11 @@ from weft_graph.ir.node import Output, check_same_graph
 from weft_graph.ir.stacks import get_default_graph, tracing
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims
+
+_RULES: Final[Mapping[type, Rule]] = {
+    WhileContext: differentiate_loop,
+    Conditional: differentiate_conditional,
+}
 
 
 class UnconnectedGradients(Enum):
@@ -97,7 +109,7 @@ def gradients(
         for output in (*targets, *sources):
             if output.node.context is not None:
                 check_visible(output, level)
-        walk = Walk(graph, level, colocate=colocate_gradients_with_ops, gate=gate_gradients)
+        walk = Walk(graph, level, _RULES, colocate=colocate_gradients_with_ops, gate=gate_gradients)
         for y, start in zip(targets, starts, strict=True):
             walk.receive(y, _start(y, start))
         walk.back(targets, [x for x in sources if is_trainable(x)], stops)

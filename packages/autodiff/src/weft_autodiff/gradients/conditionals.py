@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from weft_autodiff.gradients.path import Path
 from weft_autodiff.gradients.units import captured
 from weft_autodiff.gradients.values import (
     Grad,
@@ -13,7 +14,7 @@ from weft_autodiff.gradients.values import (
     shape_for,
     zeros_for,
 )
-from weft_autodiff.gradients.walk import Path, Pushed, Walk
+from weft_autodiff.gradients.walk import Pushed, Walk
 from weft_graph.control_flow.conditional import branch_results, merge_results, open_conditional
 from weft_graph.control_flow.context import (
     CondContext,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from weft_autodiff.gradients.application import apply_gradient
 from weft_autodiff.gradients.backprop import gradients
 from weft_autodiff.gradients.values import (
     Grad,
     as_dense,
     is_trainable,
-    needs_zeros,
     shape_for,
     zeros_for,
 )
-from weft_autodiff.registry import Gradient, gradient_of, register_in_graph
+from weft_autodiff.registry import Gradient, register_in_graph
 from weft_graph.functions import saved, state
 from weft_graph.functions.body import FunctionGraph, is_variable
 from weft_graph.functions.copying import BodyCopy
@@ -235,7 +235,7 @@ class _Builder:
             )
             twin.outputs = op.inputs[:count]
             twin.context = op.context
-            return [None] * count + list(_apply(twin, grads[:count]))
+            return [None] * count + list(apply_gradient(twin, grads[:count]))
 
         register_in_graph(self._graph, name, Gradient(backward, True, True))
         with self._graph.gradient_override_map({"IdentityN": name}):
@@ -354,21 +354,6 @@ class _Pending:
         """What a call needs of it."""
         self.used = True
         return self._function
-
-
-def _apply(node: Node, grads: Sequence[Grad | None]) -> Sequence[Any]:
-    """What flows back into the inputs of a node."""
-    entry = gradient_of(node)
-    given = list(grads)
-    if not entry.accepts_none:
-        given = [
-            zeros_for(output) if grad is None and needs_zeros(output) else grad
-            for output, grad in zip(node.outputs, given, strict=True)
-        ]
-    if not entry.accepts_sparse:
-        given = [as_dense(grad) for grad in given]
-    results = entry.function(node, *given)
-    return results if isinstance(results, list | tuple) else [results]
 
 
 def _with_shape(start: Grad, like: Output) -> Grad:

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from weft_autodiff.gradients.history import History, new_stack, pop, waiting_for
+from weft_autodiff.gradients.path import Path
 from weft_autodiff.gradients.units import initial_value, push_of
 from weft_autodiff.gradients.values import Grad, as_dense, is_trainable, shape_for, zeros_for
-from weft_autodiff.gradients.walk import Path, Pushed, Walk
+from weft_autodiff.gradients.walk import Pushed, Walk
 from weft_graph.control_flow.context import ControlFlowContext, WhileContext, current_context
 from weft_graph.control_flow.loop import LoopBuilder, fits
 from weft_graph.control_flow.tensor_array import TensorArray

@@ -9,6 +9,7 @@ from typing import Any
 from weft_graph.ir import builder
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output
+from weft_graph.ops import control
 from weft_tensor import dtypes
 from weft_tensor.shape import is_fully_defined
 
@@ -129,3 +130,12 @@ def empty_slices(output: Output, like: IndexedSlices) -> IndexedSlices:
         none = array.zeros(array.concat([[0], shape_for(output)[1:]], 0), values.dtype)
         none.set_shape(None if inner is None else (0, *inner))
     return IndexedSlices(none, array.zeros([0], like.indices.dtype))
+
+
+def all_before_any(grads: Sequence[Grad | None]) -> list[Grad | None]:
+    """The same gradients, each of which is there once all of them are."""
+    present = [grad for grad in grads if grad is not None]
+    if len(present) < 2:
+        return list(grads)
+    gated = iter(control.tuple(present))
+    return [None if grad is None else next(gated) for grad in grads]

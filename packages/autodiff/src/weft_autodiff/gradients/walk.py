@@ -1,34 +1,39 @@
-"""The backward pass: gradients received so far, and the way from targets to sources."""
+"""The backward pass: gradients received so far, and how they flow back through each unit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from weft_autodiff.gradients.units import Level, Unit, inputs_of, made_by_hand, unit_of
-from weft_autodiff.gradients.values import Grad, add_all, as_dense, needs_zeros, zeros_for
-from weft_autodiff.registry import Gradient, gradient_of
-from weft_graph.control_flow.context import (
-    CondContext,
-    Conditional,
-    WhileContext,
-    context_of,
-    is_inside,
-)
+from weft_autodiff.gradients.application import apply_gradient
+from weft_autodiff.gradients.path import Path
+from weft_autodiff.gradients.units import Level, unit_of
+from weft_autodiff.gradients.values import Grad, add_all, all_before_any, as_dense
+from weft_graph.control_flow.context import Conditional, ControlFlowContext, WhileContext
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import is_back_edge
-from weft_graph.ops.control_flow import MERGES
-from weft_tensor import dtypes, errors
-from weft_tensor.shape import compatible_dims
-
-if TYPE_CHECKING:
-    from weft_autodiff.gradients.loops import BackwardLoop
 
 Pushed = tuple[Node, Output]
 """A push that forward code makes, and the stack that its gradients are on."""
+
+
+class GradientLoop(Protocol):
+    """The loop that a pass over a loop body is written into."""
+
+    @property
+    def context(self) -> ControlFlowContext:
+        """Its context."""
+
+    def pop(self, handle: Output, like: Output) -> Output:
+        """The gradient, of this iteration, of a value that the forward loop pushed."""
+
+    def push(self, grad: Output) -> Output:
+        """Keep a gradient for the loop that pushed what the forward loop popped; its stack."""
+
+
+Rule = Callable[["Walk", Any, Sequence[Output], Path], None]
+"""Differentiates a loop or a conditional: the pass around it, the unit, its outputs, their path."""
 
 
 class Walk:
@@ -36,6 +41,7 @@ class Walk:
 
     Args:
       level: the branch or loop body that is differentiated; None outside.
+      rules: what differentiates loops and conditionals, by their class.
       loop: the loop that the pass is written into, where the level is in one.
       pushed: pushes inside the level that gradients are there for.
     """
@@ -44,14 +50,16 @@ class Walk:
         self,
         graph: Graph,
         level: Level,
+        rules: Mapping[type, Rule],
         *,
         colocate: bool = False,
         gate: bool = False,
-        loop: BackwardLoop | None = None,
+        loop: GradientLoop | None = None,
         pushed: Sequence[Pushed] = (),
     ) -> None:
         self.graph = graph
         self.level = level
+        self.rules = rules
         self.colocate = colocate
         self.gate = gate
         self.loop = loop
@@ -59,10 +67,16 @@ class Walk:
         self.received: dict[Output, list[Grad]] = {}
         self.summed: dict[Output, Grad] = {}
 
-    def inner(self, level: Level, loop: BackwardLoop | None, pushed: Sequence[Pushed]) -> Walk:
+    def inner(self, level: Level, loop: GradientLoop | None, pushed: Sequence[Pushed]) -> Walk:
         """A pass over a level inside this one."""
         return Walk(
-            self.graph, level, colocate=self.colocate, gate=self.gate, loop=loop, pushed=pushed
+            self.graph,
+            level,
+            self.rules,
+            colocate=self.colocate,
+            gate=self.gate,
+            loop=loop,
+            pushed=pushed,
         )
 
     def receive(self, output: Output, grad: Grad) -> None:
@@ -113,30 +127,29 @@ class Walk:
             assert dense is not None
             self.receive(node.inputs[0], self.loop.push(dense))
             return
-        entry = gradient_of(node)
         together = self.graph.colocate_with(node) if self.colocate else nullcontext()
         with self.marking(node), self._scope(node.name), together:
-            results = self._apply(node, entry, grads, path)
+            given = apply_gradient(node, grads)
+            results = [
+                grad if path.leads_to(source) else None
+                for source, grad in zip(node.inputs, given, strict=True)
+            ]
+            if self.gate:
+                results = all_before_any(results)
         for source, grad in zip(node.inputs, results, strict=True):
             if grad is not None:
                 self.receive(source, grad)
 
     def _visit_whole(self, unit: WhileContext | Conditional, path: Path) -> None:
-        from weft_autodiff.gradients.conditionals import differentiate_conditional
-        from weft_autodiff.gradients.loops import differentiate_loop
-
         outputs = [o for o in path.outputs_of(unit) if o not in path.stops]
         grads = [self.total(output) for output in outputs]
         if all(grad is None for grad in grads) and not any(
             unit_of(push.inputs[1], self.level) is unit for push, _ in self.pushed
         ):
             return
-        if isinstance(unit, WhileContext):
-            with self._scope(unit.name.rpartition("/")[0]):
-                differentiate_loop(self, unit, outputs, path)
-        else:
-            with self._scope(unit.branches[0].name.rpartition("/")[0]):
-                differentiate_conditional(self, unit, outputs, path)
+        name = unit.name if isinstance(unit, WhileContext) else unit.branches[0].name
+        with self._scope(name.rpartition("/")[0]):
+            self.rules[type(unit)](self, unit, outputs, path)
 
     @contextmanager
     def marking(self, node: Node) -> Iterator[None]:
@@ -156,182 +169,3 @@ class Walk:
             yield
         finally:
             scopes.name_prefix = before
-
-    def _apply(
-        self, node: Node, entry: Gradient, grads: list[Grad | None], path: Path
-    ) -> Sequence[Grad | None]:
-        if not entry.accepts_none:
-            grads = [
-                zeros_for(o) if grad is None and needs_zeros(o) else grad
-                for o, grad in zip(node.outputs, grads, strict=True)
-            ]
-        if not entry.accepts_sparse:
-            grads = [as_dense(grad) for grad in grads]
-        results = entry.function(node, *grads)
-        if not isinstance(results, list | tuple):
-            results = [results]
-        if len(results) != len(node.inputs):
-            raise errors.InvalidArgumentError(
-                f"the gradient of {node.type} must return one gradient per input: required "
-                f"{len(node.inputs)}, got {len(results)}",
-                op=node.type,
-                node=node.name,
-                line=node.line,
-            )
-        for i, (source, grad) in enumerate(zip(node.inputs, results, strict=True)):
-            _check_result(node, i, source, grad)
-        wanted = [
-            grad if path.leads_to(source) else None
-            for source, grad in zip(node.inputs, results, strict=True)
-        ]
-        return _gated(wanted) if self.gate else wanted
-
-
-def _check_result(node: Node, position: int, source: Output, grad: Any) -> None:
-    if grad is None or source.dtype is dtypes.resource:
-        return
-    if type(grad) is Output:
-        if grad.dtype is source.dtype.base_dtype and (
-            grad.dims == source.dims or compatible_dims(grad.dims, source.dims)
-        ):
-            return
-    elif isinstance(grad, IndexedSlices) and grad.dtype is source.dtype.base_dtype:
-        return
-    raise errors.InvalidArgumentError(
-        f"the gradient of {node.type} for input {position} must fit {source!r}, got {grad!r}",
-        op=node.type,
-        node=node.name,
-        line=node.line,
-    )
-
-
-def _gated(results: Sequence[Grad | None]) -> list[Grad | None]:
-    from weft_graph.ops import control
-
-    present = [grad for grad in results if grad is not None]
-    if len(present) < 2:
-        return list(results)
-    gated = iter(control.tuple(present))
-    return [None if grad is None else next(gated) for grad in results]
-
-
-class Path:
-    """The units on a path from a source to a target, inputs before users.
-
-    Attributes:
-      units: in that order.
-      stops: outputs through which nothing flows back.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        level: Level,
-        targets: Sequence[Output],
-        sources: Sequence[Output],
-        stops: set[Output],
-    ) -> None:
-        self._level = level
-        self._sources = set(sources)
-        self._inside: dict[Unit, list[Output]] = {}
-        self.stops = stops
-        self._reached: set[Unit] = set()
-        self._outputs: dict[Unit, dict[Output, None]] = {}
-        self.units: list[Unit] = []
-        if graph.has_contexts:
-            self._plain = False
-            self._note_inside(sources)
-            needed = self._needed_units(targets)
-        else:
-            self._plain = True
-            needed = self._needed_nodes(targets)
-        for unit in needed:
-            if unit in self._inside or self._uses_reached(unit):
-                self._reached.add(unit)
-                self.units.append(unit)
-        for unit in needed:
-            if isinstance(unit, Node) and unit.type in MERGES and unit not in self._reached:
-                self._check_back_edges(unit)
-
-    def leads_to(self, output: Output) -> bool:
-        """Whether a gradient of `output` is of use to some source."""
-        if output in self._sources:
-            return True
-        if output in self.stops:
-            return False
-        unit = output.node if self._plain else unit_of(output, self._level)
-        return unit in self._reached
-
-    def sources_in(self, branch: CondContext) -> list[Output]:
-        """The sources that are inside a branch."""
-        found = self._inside.get(branch.conditional, ())
-        return [source for source in found if is_inside(source, branch)]
-
-    def meets(self, output: Output) -> bool:
-        """Whether a target depends on `output`."""
-        return output in self._outputs.get(unit_of(output, self._level), ())
-
-    def outputs_of(self, unit: Unit) -> list[Output]:
-        """The outputs of a unit that targets depend on."""
-        return list(self._outputs[unit])
-
-    def _uses_reached(self, unit: Unit) -> bool:
-        return any([self.leads_to(source) for source in inputs_of(unit)])
-
-    def _check_back_edges(self, merge: Node) -> None:
-        """Refuse a loop without a context on the way; back edges are not followed."""
-        loop = merge.context
-        if isinstance(loop, WhileContext) and merge in loop.merges:
-            return
-        for source in merge.inputs:
-            if is_back_edge(merge, source) and self.leads_to(source):
-                raise made_by_hand(merge)
-
-    def _note_inside(self, sources: Sequence[Output]) -> None:
-        """Find the conditionals that sources are inside of."""
-        for source in sources:
-            context = context_of(source)
-            while context is not None and context is not self._level:
-                if isinstance(context, CondContext):
-                    self._inside.setdefault(context.conditional, []).append(source)
-                context = context.outer
-
-    def _needed_nodes(self, targets: Sequence[Output]) -> Sequence[Unit]:
-        """All nodes behind `targets`; the order of construction has inputs before users."""
-        needed: set[Node] = set()
-        stack = [target.node for target in targets]
-        while stack:
-            node = stack.pop()
-            if node not in needed:
-                needed.add(node)
-                stack.extend([i.node for i in node.inputs if i not in self.stops])
-        return sorted(needed, key=_by_index)
-
-    def _needed_units(self, targets: Sequence[Output]) -> Sequence[Unit]:
-        """All units behind `targets`, inputs before users."""
-        order: list[Unit] = []
-        state: dict[Unit, bool] = {}
-        stack = [self._unit(target) for target in targets]
-        while stack:
-            unit = stack[-1]
-            if unit in state:
-                stack.pop()
-                if not state[unit]:
-                    state[unit] = True
-                    order.append(unit)
-                continue
-            state[unit] = False
-            for source in inputs_of(unit):
-                needed = self._unit(source)
-                if source not in self.stops and needed not in state:
-                    stack.append(needed)
-        return order
-
-    def _unit(self, output: Output) -> Unit:
-        unit = unit_of(output, self._level)
-        self._outputs.setdefault(unit, {})[output] = None
-        return unit
-
-
-def _by_index(node: Node) -> int:
-    return node.index

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 from weft_autodiff.gradients.backprop import gradients
+from weft_autodiff.gradients.values import Grad, all_before_any
 from weft_autodiff.optimizers import slot_creator
 from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
@@ -19,7 +20,6 @@ from weft_graph.variables.resource import is_resource_variable
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
-Grad = Output | IndexedSlices
 GradAndVar = tuple[Grad | None, Any]
 
 
@@ -145,7 +145,7 @@ class Optimizer:
             [v for g, v in zip(grads, variables, strict=True) if g is not None]
         )
         if gate_gradients == self.GATE_GRAPH:
-            grads = _all_before_any(grads)
+            grads = all_before_any(grads)
         return list(zip(grads, variables, strict=True))
 
     def apply_gradients(
@@ -393,14 +393,6 @@ def _as_gradient(grad: Any, var: Any) -> Grad | None:
         raise errors.InvalidTypeError(
             f"Gradient must be convertible to a Tensor or IndexedSlices, or None: {grad!r}"
         ) from error
-
-
-def _all_before_any(grads: Sequence[Grad | None]) -> list[Grad | None]:
-    present = [grad for grad in grads if grad is not None]
-    if not present:
-        return list(grads)
-    gated = iter(control.tuple(present))
-    return [None if grad is None else next(gated) for grad in grads]
 
 
 def _deduplicate_indexed_slices(values: Output, indices: Output) -> tuple[Output, Output]:

@@ -1,0 +1,62 @@
+"""Calling the registered gradient of a node, and checking what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_autodiff.gradients.values import Grad, as_dense, needs_zeros, zeros_for
+from weft_autodiff.registry import gradient_of
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Node, Output
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import compatible_dims
+
+
+def apply_gradient(node: Node, grads: Sequence[Grad | None]) -> Sequence[Grad | None]:
+    """What flows back into the inputs of a node.
+
+    Args:
+      grads: what flows back into its outputs.
+    Raises:
+      NotFoundError: its op has no gradient.
+      InvalidArgumentError: its gradient returns too many or too few, or what does not fit an input.
+    """
+    entry = gradient_of(node)
+    given = list(grads)
+    if not entry.accepts_none:
+        given = [
+            zeros_for(output) if grad is None and needs_zeros(output) else grad
+            for output, grad in zip(node.outputs, given, strict=True)
+        ]
+    if not entry.accepts_sparse:
+        given = [as_dense(grad) for grad in given]
+    results: Any = entry.function(node, *given)
+    if not isinstance(results, list | tuple):
+        results = [results]
+    if len(results) != len(node.inputs):
+        raise _error(
+            node,
+            f"the gradient of {node.type} must return one gradient per input: required "
+            f"{len(node.inputs)}, got {len(results)}",
+        )
+    for i, (source, grad) in enumerate(zip(node.inputs, results, strict=True)):
+        if grad is not None and source.dtype is not dtypes.resource and not _fits(source, grad):
+            raise _error(
+                node,
+                f"the gradient of {node.type} for input {i} must fit {source!r}, got {grad!r}",
+            )
+    return list(results)
+
+
+def _fits(source: Output, grad: Any) -> bool:
+    dtype = source.dtype.base_dtype
+    if type(grad) is Output:
+        return grad.dtype is dtype and (
+            grad.dims == source.dims or compatible_dims(grad.dims, source.dims)
+        )
+    return isinstance(grad, IndexedSlices) and grad.dtype is dtype
+
+
+def _error(node: Node, message: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(message, op=node.type, node=node.name, line=node.line)
