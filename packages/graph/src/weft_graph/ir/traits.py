@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft_graph.ir.scalar import Definition, Function
+
 if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
@@ -62,7 +64,7 @@ class Traits:
     """
 
     elementwise: bool = False
-    scalar: Any = None
+    scalar: Definition | None = None
     view: int | None = None
     state: State = State.NONE
     random: bool = False
@@ -80,3 +82,16 @@ class Traits:
 
 PLAIN = Traits()
 """Of an op of which nothing is said."""
+
+
+def elementwise(
+    function: Function, *, one_shape: bool = False, in_float32: bool = False, **others: Any
+) -> Traits:
+    """The traits of an elementwise op, by what it computes of one element of each input.
+
+    Args:
+      function: as of `scalar.Definition`; so are `one_shape` and `in_float32`.
+      others: of `Traits`.
+    """
+    definition = Definition(function, one_shape=one_shape, in_float32=in_float32)
+    return Traits(elementwise=True, scalar=definition, **others)

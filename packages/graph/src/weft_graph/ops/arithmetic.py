@@ -10,10 +10,13 @@ import builtins
 from collections.abc import Sequence
 from typing import Any
 
+from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.scalar import Scalar
+from weft_graph.ir.traits import elementwise
 from weft_graph.ops import shape_rules
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes, errors
@@ -47,47 +50,125 @@ def _accumulate_shape(node: NodeSpec) -> Sequence[Dims]:
     return (merge_dims(dims, node.attrs["shape"]),)
 
 
+# ------------------------------------------------------------------ scalar definitions
+
+
+def _div_no_nan(x: Scalar, y: Scalar) -> Scalar:
+    return scalar.where(scalar.equal(y, 0), 0, x / y)
+
+
+def _mul_no_nan(x: Scalar, y: Scalar) -> Scalar:
+    return scalar.where(scalar.equal(y, 0), 0, x * y)
+
+
+def _floor_div(x: Scalar, y: Scalar) -> Scalar:
+    return scalar.floor_div(x, y) if x.dtype.is_integer else scalar.floor(x / y)
+
+
+def _truncate_div(x: Scalar, y: Scalar) -> Scalar:
+    return scalar.trunc(x / y)
+
+
+def _squared_difference(x: Scalar, y: Scalar) -> Scalar:
+    difference = x - y
+    return difference * scalar.conj(difference)
+
+
+def _sign(x: Scalar) -> Scalar:
+    sign = scalar.sign(x)
+    return sign if x.dtype.is_integer else scalar.where(scalar.is_nan(x), 0, sign)
+
+
+def _rsqrt(x: Scalar) -> Scalar:
+    return 1 / scalar.sqrt(x)
+
+
+def _sqrt_grad(y: Scalar, dy: Scalar) -> Scalar:
+    return dy * 0.5 / scalar.conj(y)
+
+
+def _rsqrt_grad(y: Scalar, dy: Scalar) -> Scalar:
+    c = scalar.conj(y)
+    return c * c * c * dy * -0.5
+
+
+def _reciprocal_grad(y: Scalar, dy: Scalar) -> Scalar:
+    c = scalar.conj(y)
+    return -(c * c * dy)
+
+
+def _sum(*values: Scalar) -> Scalar:
+    total = values[0]
+    for value in values[1:]:
+        total = total + value
+    return total
+
+
+def _clip(t: Scalar, low: Scalar, high: Scalar) -> Scalar:
+    return scalar.maximum(scalar.minimum(t, high), low)
+
+
+# ------------------------------------------------------------------------ declarations
+
+
 def _declare() -> None:
-    for op, types, doc in (
-        ("Add", "{inexact, integral, string}", "x + y; strings are joined."),
-        ("AddV2", _NUMBERS, "x + y."),
-        ("Sub", _NUMBERS, "x - y."),
-        ("Mul", _NUMBERS, "x * y."),
-        ("Div", _NUMBERS, "x / y; between integers rounded towards zero."),
-        ("RealDiv", _NUMBERS, "x / y; between integers rounded towards zero."),
-        ("DivNoNan", "{inexact}", "x / y, and 0 where y is 0."),
-        ("MulNoNan", "{inexact}", "x * y, and 0 where y is 0, whatever x is."),
-        ("FloorDiv", _REALS, "x / y rounded down."),
-        ("FloorMod", _REALS, "The remainder of FloorDiv, with the sign of y."),
-        ("TruncateDiv", _NUMBERS, "x / y rounded towards zero."),
-        ("TruncateMod", _REALS, "The remainder of TruncateDiv, with the sign of x."),
-        ("Mod", _REALS, "The remainder of TruncateDiv, with the sign of x."),
-        ("Pow", _NUMBERS, "x to the power of y."),
-        ("Maximum", _REALS, "The larger of x and y; NaN where either is."),
-        ("Minimum", _REALS, "The smaller of x and y; NaN where either is."),
-        ("SquaredDifference", _NUMBERS, "(x - y) times its complex conjugate."),
+    strings = "{inexact, integral, string}"
+    for op, types, function, doc in (
+        ("Add", strings, scalar.add, "x + y; strings are joined."),
+        ("AddV2", _NUMBERS, scalar.add, "x + y."),
+        ("Sub", _NUMBERS, scalar.sub, "x - y."),
+        ("Mul", _NUMBERS, scalar.mul, "x * y."),
+        ("Div", _NUMBERS, scalar.div, "x / y; between integers rounded towards zero."),
+        ("RealDiv", _NUMBERS, scalar.div, "x / y; between integers rounded towards zero."),
+        ("DivNoNan", "{inexact}", _div_no_nan, "x / y, and 0 where y is 0."),
+        ("MulNoNan", "{inexact}", _mul_no_nan, "x * y, and 0 where y is 0, whatever x is."),
+        ("FloorDiv", _REALS, _floor_div, "x / y rounded down."),
+        ("FloorMod", _REALS, scalar.floor_mod, "The remainder of FloorDiv, with the sign of y."),
+        ("TruncateDiv", _NUMBERS, _truncate_div, "x / y rounded towards zero."),
+        ("TruncateMod", _REALS, scalar.trunc_mod, "Another name of Mod."),
+        ("Mod", _REALS, scalar.trunc_mod, "The remainder of TruncateDiv, with the sign of x."),
+        ("Pow", _NUMBERS, scalar.power, "x to the power of y."),
+        ("Maximum", _REALS, scalar.maximum, "The larger of x and y; NaN where either is."),
+        ("Minimum", _REALS, scalar.minimum, "The smaller of x and y; NaN where either is."),
+        ("SquaredDifference", _NUMBERS, _squared_difference, "|x - y| ** 2."),
     ):
-        register_op(op, ("x: T", "y: T"), ("z: T",), {"T": types}, shape_rules.broadcast, doc=doc)
-    for op, types, doc in (
-        ("Neg", _SIGNED, "-x."),
-        ("Abs", _REALS, "The absolute value of a real number."),
-        ("Sign", _NUMBERS, "-1, 0 or 1; x / |x| of a complex number; 0 of NaN."),
-        ("Square", _NUMBERS, "x * x."),
-        ("Sqrt", "{inexact}", "The square root; NaN of a negative number."),
-        ("Rsqrt", "{inexact}", "1 / sqrt(x)."),
-        ("Reciprocal", _NUMBERS, "1 / x."),
-        ("Inv", _NUMBERS, "1 / x."),
-        ("Floor", "{floating}", "The largest integer not above x."),
-        ("Ceil", "{floating}", "The smallest integer not below x."),
-        ("Rint", "{floating}", "The nearest integer, the even one of two."),
-        ("Round", _REALS, "The nearest integer, the even one of two."),
+        register_op(
+            op,
+            ("x: T", "y: T"),
+            ("z: T",),
+            {"T": types},
+            shape_rules.broadcast,
+            traits=elementwise(function),
+            doc=doc,
+        )
+    for op, types, function, doc in (
+        ("Neg", _SIGNED, scalar.neg, "-x."),
+        ("Abs", _REALS, scalar.absolute, "The absolute value of a real number."),
+        ("Sign", _NUMBERS, _sign, "-1, 0 or 1; x / |x| of a complex number; 0 of NaN."),
+        ("Square", _NUMBERS, scalar.square, "x * x."),
+        ("Sqrt", "{inexact}", scalar.sqrt, "The square root; NaN of a negative number."),
+        ("Rsqrt", "{inexact}", _rsqrt, "1 / sqrt(x)."),
+        ("Reciprocal", _NUMBERS, scalar.reciprocal, "1 / x."),
+        ("Inv", _NUMBERS, scalar.reciprocal, "1 / x."),
+        ("Floor", "{floating}", scalar.floor, "The largest integer not above x."),
+        ("Ceil", "{floating}", scalar.ceil, "The smallest integer not below x."),
+        ("Rint", "{floating}", scalar.rint, "The nearest integer, the even one of two."),
+        ("Round", _REALS, scalar.rint, "The nearest integer, the even one of two."),
     ):
-        register_op(op, ("x: T",), ("y: T",), {"T": types}, shape_rules.unchanged, doc=doc)
-    for op, doc in (
-        ("SqrtGrad", "dy * 0.5 / y, for y = sqrt(x)."),
-        ("RsqrtGrad", "dy * -0.5 * y ** 3, for y = rsqrt(x)."),
-        ("ReciprocalGrad", "-dy * y * y, for y = 1 / x."),
-        ("InvGrad", "-dy * y * y, for y = 1 / x."),
+        register_op(
+            op,
+            ("x: T",),
+            ("y: T",),
+            {"T": types},
+            shape_rules.unchanged,
+            traits=elementwise(function),
+            doc=doc,
+        )
+    for op, function, doc in (
+        ("SqrtGrad", _sqrt_grad, "dy * 0.5 / y, for y = sqrt(x)."),
+        ("RsqrtGrad", _rsqrt_grad, "dy * -0.5 * y ** 3, for y = rsqrt(x)."),
+        ("ReciprocalGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x."),
+        ("InvGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x."),
     ):
         register_op(
             op,
@@ -95,14 +176,20 @@ def _declare() -> None:
             ("z: T",),
             {"T": "{inexact}"},
             shape_rules.merged_with(0, 1),
+            traits=elementwise(function),
             doc=doc,
         )
+    _declare_of_many()
+
+
+def _declare_of_many() -> None:
     register_op(
         "AddN",
         ("inputs: N * T",),
         ("sum: T",),
         {"N": "int >= 1", "T": "{inexact, integral, variant}"},
         shape_rules.merged,
+        traits=elementwise(_sum, one_shape=True, in_float32=True),
         doc="The sum of N tensors of one shape.",
     )
     register_op(
@@ -111,6 +198,7 @@ def _declare() -> None:
         ("sum: T",),
         {"N": "int >= 1", "T": _NUMBERS, "shape": "shape"},
         _accumulate_shape,
+        traits=elementwise(_sum, one_shape=True, in_float32=True),
         doc="The sum of N tensors of one shape.",
     )
     register_op(
@@ -119,6 +207,7 @@ def _declare() -> None:
         ("output: T",),
         {"T": _REALS},
         _clip_shape,
+        traits=elementwise(_clip),
         doc="t, at least clip_value_min and at most clip_value_max.",
     )
 

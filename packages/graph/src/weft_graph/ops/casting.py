@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import elementwise
 from weft_graph.ops import shape_rules
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -43,6 +45,7 @@ def _declare() -> None:
         ("y: DstT",),
         {"SrcT": _CASTABLE, "DstT": _CASTABLE, "Truncate": "bool = false"},
         shape_rules.unchanged,
+        traits=elementwise(scalar.identity),
         doc="x as another element type; floats become integers by dropping the fraction.",
     )
     register_op(
@@ -62,12 +65,13 @@ def _declare() -> None:
         ("out: Tout",),
         {"T": _REAL_PART, "Tout": _COMPLEX},
         shape_rules.broadcast,
+        traits=elementwise(scalar.complex_of),
         doc="real + 1j * imag.",
     )
-    for op, doc in (
-        ("Real", "The real part."),
-        ("Imag", "The imaginary part."),
-        ("Angle", "The argument, in (-pi, pi]."),
+    for op, function, doc in (
+        ("Real", scalar.real, "The real part."),
+        ("Imag", scalar.imag, "The imaginary part."),
+        ("Angle", scalar.angle, "The argument, in (-pi, pi]."),
     ):
         register_op(
             op,
@@ -75,6 +79,7 @@ def _declare() -> None:
             ("output: Tout",),
             {"T": _COMPLEX, "Tout": _REAL_PART},
             shape_rules.unchanged,
+            traits=elementwise(function),
             doc=doc,
         )
     register_op(
@@ -83,6 +88,7 @@ def _declare() -> None:
         ("y: Tout",),
         {"T": _COMPLEX, "Tout": _REAL_PART},
         shape_rules.unchanged,
+        traits=elementwise(scalar.absolute),
         doc="The magnitude of a complex number.",
     )
     register_op(
@@ -91,6 +97,7 @@ def _declare() -> None:
         ("output: T",),
         {"T": "{complex64, complex128, variant} = complex64"},
         shape_rules.unchanged,
+        traits=elementwise(scalar.conj),
         doc="The complex conjugate.",
     )
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.scalar import Scalar
+from weft_graph.ir.traits import elementwise
 from weft_graph.ops import shape_rules
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
 
 _EQUATABLE = "{inexact, integral, bool, string, qint8, quint8, qint32}"
@@ -42,17 +45,45 @@ def _select_v2_shape(node: NodeSpec) -> Sequence[Dims]:
     return (broadcast_dims(condition, broadcast_dims(t, e)),)
 
 
+def _approximate_equal(x: Scalar, y: Scalar) -> Scalar:
+    if x.dtype.is_integer:
+        # The difference of unsigned numbers must not wrap around.
+        distance = scalar.where(x > y, x - y, y - x)
+        wide = dtypes.float64
+        return scalar.cast(distance, wide) < scalar.attribute("tolerance", wide)
+    distance = abs(x - y)
+    return distance < abs(scalar.attribute("tolerance", distance.dtype))
+
+
+def _places(x: Scalar, y: Scalar) -> Scalar:
+    return scalar.minimum(scalar.maximum(y, 0), x.dtype.size * 8 - 1)
+
+
+def _left_shift(x: Scalar, y: Scalar) -> Scalar:
+    return scalar.shift_left(x, _places(x, y))
+
+
+def _right_shift(x: Scalar, y: Scalar) -> Scalar:
+    return scalar.shift_right(x, _places(x, y))
+
+
 def _declare() -> None:
-    for op, types, doc in (
-        ("Equal", _EQUATABLE, "x == y."),
-        ("NotEqual", _EQUATABLE, "x != y."),
-        ("Less", "{realnumbertype}", "x < y."),
-        ("LessEqual", "{realnumbertype}", "x <= y."),
-        ("Greater", "{realnumbertype}", "x > y."),
-        ("GreaterEqual", "{realnumbertype}", "x >= y."),
+    for op, types, function, doc in (
+        ("Equal", _EQUATABLE, scalar.equal, "x == y."),
+        ("NotEqual", _EQUATABLE, scalar.not_equal, "x != y."),
+        ("Less", "{realnumbertype}", scalar.less, "x < y."),
+        ("LessEqual", "{realnumbertype}", scalar.less_equal, "x <= y."),
+        ("Greater", "{realnumbertype}", scalar.greater, "x > y."),
+        ("GreaterEqual", "{realnumbertype}", scalar.greater_equal, "x >= y."),
     ):
         register_op(
-            op, ("x: T", "y: T"), ("z: bool",), {"T": types}, shape_rules.broadcast, doc=doc
+            op,
+            ("x: T", "y: T"),
+            ("z: bool",),
+            {"T": types},
+            shape_rules.broadcast,
+            traits=elementwise(function),
+            doc=doc,
         )
     register_op(
         "ApproximateEqual",
@@ -60,48 +91,17 @@ def _declare() -> None:
         ("z: bool",),
         {"T": "{inexact, integral}", "tolerance": "float = 0.00001"},
         shape_rules.merged,
+        traits=elementwise(_approximate_equal),
         doc="|x - y| < tolerance.",
     )
-    for op, doc in (("LogicalAnd", "x and y."), ("LogicalOr", "x or y.")):
-        register_op(op, ("x: bool", "y: bool"), ("z: bool",), {}, shape_rules.broadcast, doc=doc)
-    register_op("LogicalNot", ("x: bool",), ("y: bool",), {}, shape_rules.unchanged, doc="not x.")
-    for op, doc in (
-        ("BitwiseAnd", "The bits set in x and y."),
-        ("BitwiseOr", "The bits set in x or y."),
-        ("BitwiseXor", "The bits set in one of x and y."),
-        ("LeftShift", "The bits of x moved up by y places."),
-        ("RightShift", "The bits of x moved down by y places, keeping the sign."),
-    ):
-        register_op(
-            op,
-            ("x: T", "y: T"),
-            ("z: T",),
-            {"T": "{integral}"},
-            shape_rules.broadcast,
-            doc=doc,
-        )
-    register_op(
-        "Invert",
-        ("x: T",),
-        ("y: T",),
-        {"T": "{integral}"},
-        shape_rules.unchanged,
-        doc="Every bit of x flipped.",
-    )
-    register_op(
-        "PopulationCount",
-        ("x: T",),
-        ("y: uint8",),
-        {"T": "{integral}"},
-        shape_rules.unchanged,
-        doc="How many bits of x are set.",
-    )
+    _declare_bits()
     register_op(
         "Select",
         ("condition: bool", "t: T", "e: T"),
         ("output: T",),
         {"T": "type"},
         _select_shape,
+        traits=elementwise(scalar.where),
         doc="t where the condition holds, else e; a vector condition chooses rows.",
     )
     register_op(
@@ -110,8 +110,55 @@ def _declare() -> None:
         ("output: T",),
         {"T": "type"},
         _select_v2_shape,
+        traits=elementwise(scalar.where),
         doc="t where the condition holds, else e; all three broadcast.",
     )
+
+
+def _declare_bits() -> None:
+    for op, function, doc in (
+        ("LogicalAnd", scalar.bit_and, "x and y."),
+        ("LogicalOr", scalar.bit_or, "x or y."),
+    ):
+        register_op(
+            op,
+            ("x: bool", "y: bool"),
+            ("z: bool",),
+            {},
+            shape_rules.broadcast,
+            traits=elementwise(function),
+            doc=doc,
+        )
+    for op, function, doc in (
+        ("BitwiseAnd", scalar.bit_and, "The bits set in x and y."),
+        ("BitwiseOr", scalar.bit_or, "The bits set in x or y."),
+        ("BitwiseXor", scalar.bit_xor, "The bits set in one of x and y."),
+        ("LeftShift", _left_shift, "The bits of x moved up by y places."),
+        ("RightShift", _right_shift, "The bits of x moved down by y places, keeping the sign."),
+    ):
+        register_op(
+            op,
+            ("x: T", "y: T"),
+            ("z: T",),
+            {"T": "{integral}"},
+            shape_rules.broadcast,
+            traits=elementwise(function),
+            doc=doc,
+        )
+    for op, argument, result, function, doc in (
+        ("LogicalNot", "bool", "bool", scalar.invert, "not x."),
+        ("Invert", "T", "T", scalar.invert, "Every bit of x flipped."),
+        ("PopulationCount", "T", "uint8", scalar.popcount, "How many bits of x are set."),
+    ):
+        register_op(
+            op,
+            (f"x: {argument}",),
+            (f"y: {result}",),
+            {"T": "{integral}"} if argument == "T" else {},
+            shape_rules.unchanged,
+            traits=elementwise(function),
+            doc=doc,
+        )
 
 
 _declare()

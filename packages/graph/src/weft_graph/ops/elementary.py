@@ -5,76 +5,99 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import register_op
+from weft_graph.ir.scalar import Scalar
+from weft_graph.ir.traits import elementwise
 from weft_graph.ops import shape_rules
 from weft_graph.ops.arithmetic import unary
 from weft_tensor import errors
 
 
+def _sigmoid(x: Scalar) -> Scalar:
+    # exp overflows to inf for very negative x, and 1 / inf is the right 0.
+    return scalar.reciprocal(scalar.exp(-x) + 1)
+
+
+def _tanh_grad(y: Scalar, dy: Scalar) -> Scalar:
+    c = scalar.conj(y)
+    return (1 - c * c) * dy
+
+
+def _sigmoid_grad(y: Scalar, dy: Scalar) -> Scalar:
+    c = scalar.conj(y)
+    return (1 - c) * c * dy
+
+
+def _xlogy(x: Scalar, y: Scalar) -> Scalar:
+    return scalar.where(scalar.equal(x, 0), 0, x * scalar.log(y))
+
+
+def _xdivy(x: Scalar, y: Scalar) -> Scalar:
+    return scalar.where(scalar.equal(x, 0), 0, x / y)
+
+
 def _declare() -> None:
-    for op, types, doc in (
-        ("Exp", "{inexact}", "e to the power of x."),
-        ("Expm1", "{inexact}", "exp(x) - 1, accurate near 0."),
-        ("Log", "{inexact}", "The natural logarithm."),
-        ("Log1p", "{inexact}", "log(1 + x), accurate near 0."),
-        ("Sin", "{inexact}", "The sine of an angle in radians."),
-        ("Cos", "{inexact}", "The cosine of an angle in radians."),
-        ("Tan", "{inexact}", "The tangent of an angle in radians."),
-        ("Asin", "{inexact}", "The angle in radians whose sine is x."),
-        ("Acos", "{inexact}", "The angle in radians whose cosine is x."),
-        ("Atan", "{inexact}", "The angle in radians whose tangent is x."),
-        ("Sinh", "{inexact}", "The hyperbolic sine."),
-        ("Cosh", "{inexact}", "The hyperbolic cosine."),
-        ("Tanh", "{inexact}", "The hyperbolic tangent."),
-        ("Asinh", "{inexact}", "The inverse of the hyperbolic sine."),
-        ("Acosh", "{inexact}", "The inverse of the hyperbolic cosine."),
-        ("Atanh", "{inexact}", "The inverse of the hyperbolic tangent."),
-        ("Sigmoid", "{inexact}", "1 / (1 + exp(-x))."),
-        ("Erf", "{floating}", "The error function."),
-        ("Erfc", "{floating}", "1 - erf(x), accurate for large x."),
-        ("Lgamma", "{floating}", "log(|gamma(x)|)."),
-        ("Digamma", "{floating}", "The derivative of lgamma."),
-        ("BesselI0e", "{floating}", "exp(-|x|) times the modified Bessel function of order 0."),
-        ("BesselI1e", "{floating}", "exp(-|x|) times the modified Bessel function of order 1."),
+    for op, function, doc in (
+        ("Exp", scalar.exp, "e to the power of x."),
+        ("Expm1", scalar.expm1, "exp(x) - 1, accurate near 0."),
+        ("Log", scalar.log, "The natural logarithm."),
+        ("Log1p", scalar.log1p, "log(1 + x), accurate near 0."),
+        ("Sin", scalar.sin, "The sine of an angle in radians."),
+        ("Cos", scalar.cos, "The cosine of an angle in radians."),
+        ("Tan", scalar.tan, "The tangent of an angle in radians."),
+        ("Asin", scalar.asin, "The angle in radians whose sine is x."),
+        ("Acos", scalar.acos, "The angle in radians whose cosine is x."),
+        ("Atan", scalar.atan, "The angle in radians whose tangent is x."),
+        ("Sinh", scalar.sinh, "The hyperbolic sine."),
+        ("Cosh", scalar.cosh, "The hyperbolic cosine."),
+        ("Tanh", scalar.tanh, "The hyperbolic tangent."),
+        ("Asinh", scalar.asinh, "The inverse of the hyperbolic sine."),
+        ("Acosh", scalar.acosh, "The inverse of the hyperbolic cosine."),
+        ("Atanh", scalar.atanh, "The inverse of the hyperbolic tangent."),
+        ("Sigmoid", _sigmoid, "1 / (1 + exp(-x))."),
     ):
-        register_op(op, ("x: T",), ("y: T",), {"T": types}, shape_rules.unchanged, doc=doc)
-    for op, types, doc in (
-        ("Atan2", "{floating}", "The angle of the point (x, y) in (-pi, pi]."),
-        ("Xlogy", "{inexact}", "x * log(y), and 0 where x is 0."),
-        ("Xdivy", "{inexact}", "x / y, and 0 where x is 0."),
-        (
-            "NextAfter",
-            "{float32, float64} = float32",
-            "The next number after x1 in the direction of x2.",
-        ),
-        (
-            "Igamma",
-            "{float32, float64}",
-            "The regularised lower incomplete gamma function P(a, x).",
-        ),
-        (
-            "Igammac",
-            "{float32, float64}",
-            "The regularised upper incomplete gamma function Q(a, x).",
-        ),
-        ("IgammaGradA", "{float32, float64}", "The derivative of Igamma for a."),
-        ("Zeta", "{float32, float64}", "The Hurwitz zeta function, sum of (q + k) ** -x."),
-        ("Polygamma", "{float32, float64}", "The derivative of order a + 1 of lgamma."),
-    ):
-        names = _ARGUMENTS.get(op, ("a", "x"))
+        # One primitive gives the same either way.
         register_op(
             op,
-            tuple(f"{name}: T" for name in names),
-            ("z: T",),
-            {"T": types},
-            shape_rules.broadcast,
+            ("x: T",),
+            ("y: T",),
+            {"T": "{inexact}"},
+            shape_rules.unchanged,
+            traits=elementwise(function, in_float32=op == "Sigmoid"),
             doc=doc,
         )
-    for op, doc in (
-        ("TanhGrad", "dy * (1 - y * y), for y = tanh(x)."),
-        ("SigmoidGrad", "dy * y * (1 - y), for y = sigmoid(x)."),
+    for op, function, doc in (
+        ("Erf", scalar.erf, "The error function."),
+        ("Erfc", scalar.erfc, "1 - erf(x), accurate for large x."),
+        ("Lgamma", scalar.lgamma, "log(|gamma(x)|)."),
+        ("Digamma", scalar.digamma, "The derivative of lgamma."),
+        (
+            "BesselI0e",
+            scalar.bessel_i0e,
+            "exp(-|x|) times the modified Bessel function of order 0.",
+        ),
+        (
+            "BesselI1e",
+            scalar.bessel_i1e,
+            "exp(-|x|) times the modified Bessel function of order 1.",
+        ),
+    ):
+        register_op(
+            op,
+            ("x: T",),
+            ("y: T",),
+            {"T": "{floating}"},
+            shape_rules.unchanged,
+            traits=elementwise(function, in_float32=True),
+            doc=doc,
+        )
+    _declare_of_two()
+    for op, function, doc in (
+        ("TanhGrad", _tanh_grad, "dy * (1 - y * y), for y = tanh(x)."),
+        ("SigmoidGrad", _sigmoid_grad, "dy * y * (1 - y), for y = sigmoid(x)."),
     ):
         register_op(
             op,
@@ -82,25 +105,66 @@ def _declare() -> None:
             ("z: T",),
             {"T": "{inexact}"},
             shape_rules.merged_with(0, 1),
+            traits=elementwise(function),
             doc=doc,
         )
-    for op, doc in (
-        ("IsNan", "Whether x is not a number."),
-        ("IsInf", "Whether x is infinite, of either sign."),
-        ("IsFinite", "Whether x is neither infinite nor not a number."),
+    for op, function, doc in (
+        ("IsNan", scalar.is_nan, "Whether x is not a number."),
+        ("IsInf", scalar.is_inf, "Whether x is infinite, of either sign."),
+        ("IsFinite", scalar.is_finite, "Whether x is neither infinite nor not a number."),
     ):
         register_op(
-            op, ("x: T",), ("y: bool",), {"T": "{floating}"}, shape_rules.unchanged, doc=doc
+            op,
+            ("x: T",),
+            ("y: bool",),
+            {"T": "{floating}"},
+            shape_rules.unchanged,
+            traits=elementwise(function),
+            doc=doc,
         )
 
 
-_ARGUMENTS = {
-    "Atan2": ("y", "x"),
-    "Zeta": ("x", "q"),
-    "Xlogy": ("x", "y"),
-    "Xdivy": ("x", "y"),
-    "NextAfter": ("x1", "x2"),
-}
+def _declare_of_two() -> None:
+    wide = "{float32, float64}"
+    for op, names, types, function, doc in (
+        ("Atan2", "yx", "{floating}", scalar.atan2, "The angle of (x, y) in (-pi, pi]."),
+        ("Xlogy", "xy", "{inexact}", _xlogy, "x * log(y), and 0 where x is 0."),
+        ("Xdivy", "xy", "{inexact}", _xdivy, "x / y, and 0 where x is 0."),
+        (
+            "NextAfter",
+            ("x1", "x2"),
+            f"{wide} = float32",
+            scalar.next_after,
+            "The next number after x1 in the direction of x2.",
+        ),
+        (
+            "Igamma",
+            "ax",
+            wide,
+            scalar.igamma,
+            "The regularised lower incomplete gamma function P(a, x).",
+        ),
+        (
+            "Igammac",
+            "ax",
+            wide,
+            scalar.igammac,
+            "The regularised upper incomplete gamma function Q(a, x).",
+        ),
+        ("IgammaGradA", "ax", wide, scalar.igamma_grad_a, "The derivative of Igamma for a."),
+        ("Zeta", "xq", wide, scalar.zeta, "The Hurwitz zeta function, sum of (q + k) ** -x."),
+        ("Polygamma", "ax", wide, scalar.polygamma, "The derivative of order a + 1 of lgamma."),
+    ):
+        register_op(
+            op,
+            tuple(f"{name}: T" for name in names),
+            ("z: T",),
+            {"T": types},
+            shape_rules.broadcast,
+            traits=elementwise(function),
+            doc=doc,
+        )
+
 
 _declare()
 

@@ -8,6 +8,20 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.scalar import (
+    Scalar,
+    add,
+    attribute,
+    cast,
+    exp,
+    expm1,
+    log1p,
+    maximum,
+    minimum,
+    square,
+    where,
+)
+from weft_graph.ir.traits import elementwise
 from weft_graph.ops.shape_rules import (
     fixed,
     merge_size,
@@ -20,6 +34,8 @@ from weft_tensor import errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
 
 _FLOATING = "{float16, bfloat16, float32, float64}"
+_FLOAT = {"T": _FLOATING}
+_REAL = {"T": "{realnumbertype}"}
 
 # ------------------------------------------------------------------------- shape rules
 
@@ -74,52 +90,110 @@ def _sparse_cross_entropy_shape(node: NodeSpec) -> Sequence[Dims]:
     return ((batch,), (batch, classes))
 
 
+# ------------------------------------------------------------------ scalar definitions
+
+_SELU_SCALE = 1.0507009873554804934193349852946
+_SELU_ALPHA = 1.6732632423543772848170429916717
+
+
+def _relu(x: Scalar) -> Scalar:
+    return maximum(x, 0)
+
+
+def _relu6(x: Scalar) -> Scalar:
+    return minimum(maximum(x, 0), 6)
+
+
+def _elu(x: Scalar) -> Scalar:
+    return expm1(minimum(x, 0)) + maximum(x, 0)
+
+
+def _selu(x: Scalar) -> Scalar:
+    return (expm1(minimum(x, 0)) * _SELU_ALPHA + maximum(x, 0)) * _SELU_SCALE
+
+
+def _softplus(x: Scalar) -> Scalar:
+    return log1p(exp(-abs(x))) + maximum(x, 0)
+
+
+def _softsign(x: Scalar) -> Scalar:
+    return x / (abs(x) + 1)
+
+
+def _leaky_relu(x: Scalar) -> Scalar:
+    return where(x > 0, x, x * attribute("alpha", x.dtype))
+
+
+def _relu_grad(grad: Scalar, x: Scalar) -> Scalar:
+    return grad * cast(x > 0, x.dtype)
+
+
+def _relu6_grad(grad: Scalar, x: Scalar) -> Scalar:
+    return grad * cast((x > 0) & (x < 6), x.dtype)
+
+
+def _elu_grad(grad: Scalar, y: Scalar) -> Scalar:
+    return (minimum(y, 0) + 1) * grad
+
+
+def _selu_grad(grad: Scalar, y: Scalar) -> Scalar:
+    return where(y >= 0, _SELU_SCALE, y + _SELU_SCALE * _SELU_ALPHA) * grad
+
+
+def _softplus_grad(grad: Scalar, x: Scalar) -> Scalar:
+    return grad / (exp(-x) + 1)
+
+
+def _softsign_grad(grad: Scalar, x: Scalar) -> Scalar:
+    return grad / square(abs(x) + 1)
+
+
+def _leaky_relu_grad(grad: Scalar, x: Scalar) -> Scalar:
+    return where(x > 0, grad, grad * attribute("alpha", grad.dtype))
+
+
 # ------------------------------------------------------------------------ declarations
 
 
 def _declare_activations() -> None:
-    for op, kinds, doc in (
-        ("Relu", "{realnumbertype}", "max(x, 0)."),
-        ("Relu6", "{realnumbertype}", "min(max(x, 0), 6)."),
-        ("Elu", _FLOATING, "exp(x) - 1 where x < 0, else x."),
-        ("Selu", _FLOATING, "scale * (alpha * (exp(x) - 1) where x < 0, else x)."),
-        ("Softplus", _FLOATING, "log(exp(x) + 1)."),
-        ("Softsign", _FLOATING, "x / (abs(x) + 1)."),
-    ):
-        register_op(op, ("features: T",), ("activations: T",), {"T": kinds}, unchanged, doc=doc)
-    for op, second, kinds, doc in (
-        ("ReluGrad", "features", "{realnumbertype}", "gradients where features > 0, else 0."),
-        ("Relu6Grad", "features", "{realnumbertype}", "gradients where 0 < features < 6, else 0."),
-        ("EluGrad", "outputs", _FLOATING, "gradients * (outputs + 1) where outputs < 0."),
-        ("SeluGrad", "outputs", _FLOATING, "gradients * (outputs + scale * alpha) where < 0."),
-        ("SoftplusGrad", "features", _FLOATING, "gradients / (exp(-features) + 1)."),
-        ("SoftsignGrad", "features", _FLOATING, "gradients / (1 + abs(features)) ** 2."),
+    leaky = {"alpha": "float = 0.2", "T": f"{_FLOATING} = float32"}
+    for op, attrs, function, doc in (
+        ("Relu", _REAL, _relu, "max(x, 0)."),
+        ("Relu6", _REAL, _relu6, "min(max(x, 0), 6)."),
+        ("Elu", _FLOAT, _elu, "exp(x) - 1 where x < 0, else x."),
+        ("Selu", _FLOAT, _selu, "scale * (alpha * (exp(x) - 1) where x < 0, else x)."),
+        ("Softplus", _FLOAT, _softplus, "log(exp(x) + 1)."),
+        ("Softsign", _FLOAT, _softsign, "x / (abs(x) + 1)."),
+        ("LeakyRelu", leaky, _leaky_relu, "x where x > 0, else alpha * x."),
     ):
         register_op(
             op,
-            ("gradients: T", f"{second}: T"),
-            ("backprops: T",),
-            {"T": kinds},
-            merged,
+            ("features: T",),
+            ("activations: T",),
+            attrs,
+            unchanged,
+            traits=elementwise(function, in_float32=True),
             doc=doc,
         )
-    leaky = {"alpha": "float = 0.2", "T": f"{_FLOATING} = float32"}
-    register_op(
-        "LeakyRelu",
-        ("features: T",),
-        ("activations: T",),
-        leaky,
-        unchanged,
-        doc="max(x, alpha * x).",
-    )
-    register_op(
-        "LeakyReluGrad",
-        ("gradients: T", "features: T"),
-        ("backprops: T",),
-        leaky,
-        merged,
-        doc="gradients where features > 0, else alpha * gradients.",
-    )
+    features, outputs = "features: T", "outputs: T"
+    for op, second, attrs, gradient, doc in (
+        ("ReluGrad", features, _REAL, _relu_grad, "gradients where features > 0, else 0."),
+        ("Relu6Grad", features, _REAL, _relu6_grad, "gradients where 0 < features < 6, else 0."),
+        ("EluGrad", outputs, _FLOAT, _elu_grad, "gradients * (outputs + 1) where outputs < 0."),
+        ("SeluGrad", outputs, _FLOAT, _selu_grad, "gradients * (outputs + scale * alpha) below 0."),
+        ("SoftplusGrad", features, _FLOAT, _softplus_grad, "gradients / (exp(-features) + 1)."),
+        ("SoftsignGrad", features, _FLOAT, _softsign_grad, "gradients / (|features| + 1) ** 2."),
+        ("LeakyReluGrad", features, leaky, _leaky_relu_grad, "gradients, * alpha below 0."),
+    ):
+        register_op(
+            op,
+            ("gradients: T", second),
+            ("backprops: T",),
+            attrs,
+            merged,
+            traits=elementwise(gradient, one_shape=True, in_float32=True),
+            doc=doc,
+        )
 
 
 def _declare_rest() -> None:
@@ -130,6 +204,7 @@ def _declare_rest() -> None:
         ("output: T",),
         bias,
         _bias_shape,
+        traits=elementwise(add),
         doc="`value` plus a bias for each channel.",
     )
     register_op(

@@ -1,0 +1,406 @@
+"""What an elementwise op computes of one element of each input: a small typed language.
+
+A declaration carries a `Definition`, a Python function over expressions:
+
+    scalar=Definition(lambda x: maximum(x, 0) + log1p(exp(-abs(x))))
+
+It is called once for each choice of element types, when somebody first asks for it, with one input
+expression per input.  What it returns is an immutable tree of inputs, constants, attributes and
+applications of the primitives below, each with its element type.  CPU and GPU kernels are made of
+these trees, and so may be whatever else has to compute the op.
+
+A definition may ask for the types of its inputs and return another tree for integers, say.  Python
+numbers take the type of the other operand.  A result of another type than the op's is cast to it.
+
+Every application gives the value of the exact function, rounded to its element type; a libm's error
+of a few units in the last place is allowed for the transcendental ones.  What is computed in
+float32 for float16 and bfloat16 has casts that say so (`Definition.in_float32`).  Floating-point
+operations follow IEEE 754: nothing traps, overflow gives an infinity, and any operand that is NaN
+gives NaN where nothing else is said.  Integers wrap around.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+# -------------------------------------------------------------------------- primitives
+
+
+class Primitive(NamedTuple):
+    """One function of the language.
+
+    Attributes:
+      arity: how many operands it has.
+      kinds: of its operands: b for bool, i for integers, f for floating, c for complex, s for
+        strings.
+      result: its element type: "same", "bool", "real" of a complex one, or one that is given.
+      doc: what it computes, by kind where that differs.
+    """
+
+    arity: int
+    kinds: str
+    result: str
+    doc: str
+
+
+PRIMITIVES: Final[dict[str, Primitive]] = {
+    "add": Primitive(2, "ifcs", "same", "x + y; strings are joined."),
+    "sub": Primitive(2, "ifc", "same", "x - y."),
+    "mul": Primitive(2, "ifc", "same", "x * y."),
+    "div": Primitive(2, "ifc", "same", "x / y; of integers rounded towards zero."),
+    "floor_div": Primitive(2, "i", "same", "x / y rounded down."),
+    "floor_mod": Primitive(2, "if", "same", "x - floor(x / y) * y exactly: the sign is that of y."),
+    "trunc_mod": Primitive(2, "if", "same", "x - trunc(x / y) * y exactly: the sign is that of x."),
+    "pow": Primitive(2, "ifc", "same", "x to the power of y; pow(x, 0) and pow(1, y) are 1."),
+    "neg": Primitive(1, "ifc", "same", "-x."),
+    "abs": Primitive(1, "ifc", "real", "|x|; of the least integer itself."),
+    "sign": Primitive(1, "ifc", "same", "-1, 0 or 1; of complex numbers x / |x|, and 0 of 0."),
+    "square": Primitive(1, "ifc", "same", "x * x."),
+    "reciprocal": Primitive(1, "ifc", "same", "1 / x; of integers rounded towards zero."),
+    "minimum": Primitive(2, "if", "same", "The smaller one; NaN where either is."),
+    "maximum": Primitive(2, "if", "same", "The larger one; NaN where either is."),
+    "floor": Primitive(1, "f", "same", "The largest integer not above x."),
+    "ceil": Primitive(1, "f", "same", "The smallest integer not below x."),
+    "trunc": Primitive(1, "fc", "same", "x without its fraction; of complex numbers part by part."),
+    "rint": Primitive(1, "f", "same", "The nearest integer, the even one of two."),
+    "sqrt": Primitive(1, "fc", "same", "The square root; NaN of a negative number."),
+    "exp": Primitive(1, "fc", "same", "e to the power of x."),
+    "expm1": Primitive(1, "fc", "same", "exp(x) - 1, accurate near 0."),
+    "log": Primitive(1, "fc", "same", "The natural logarithm; -inf of 0, NaN of negative numbers."),
+    "log1p": Primitive(1, "fc", "same", "log(1 + x), accurate near 0."),
+    "sin": Primitive(1, "fc", "same", "The sine."),
+    "cos": Primitive(1, "fc", "same", "The cosine."),
+    "tan": Primitive(1, "fc", "same", "The tangent."),
+    "asin": Primitive(1, "fc", "same", "The inverse of the sine, in [-pi / 2, pi / 2]."),
+    "acos": Primitive(1, "fc", "same", "The inverse of the cosine, in [0, pi]."),
+    "atan": Primitive(1, "fc", "same", "The inverse of the tangent, in [-pi / 2, pi / 2]."),
+    "sinh": Primitive(1, "fc", "same", "The hyperbolic sine."),
+    "cosh": Primitive(1, "fc", "same", "The hyperbolic cosine."),
+    "tanh": Primitive(1, "fc", "same", "The hyperbolic tangent."),
+    "asinh": Primitive(1, "fc", "same", "The inverse of the hyperbolic sine."),
+    "acosh": Primitive(1, "fc", "same", "The inverse of the hyperbolic cosine."),
+    "atanh": Primitive(1, "fc", "same", "The inverse of the hyperbolic tangent."),
+    "atan2": Primitive(2, "f", "same", "The angle of the point (y, x), in [-pi, pi]."),
+    "next_after": Primitive(2, "f", "same", "The next number after x in the direction of y."),
+    "erf": Primitive(1, "f", "same", "The error function."),
+    "erfc": Primitive(1, "f", "same", "1 - erf(x), accurate for large x."),
+    "lgamma": Primitive(1, "f", "same", "log(|gamma(x)|)."),
+    "digamma": Primitive(1, "f", "same", "The derivative of lgamma."),
+    "bessel_i0e": Primitive(1, "f", "same", "exp(-|x|) times the modified Bessel function I0."),
+    "bessel_i1e": Primitive(1, "f", "same", "exp(-|x|) times the modified Bessel function I1."),
+    "zeta": Primitive(2, "f", "same", "The Hurwitz zeta function, the sum of (y + k) ** -x."),
+    "polygamma": Primitive(2, "f", "same", "The derivative of order x + 1 of lgamma at y."),
+    "igamma": Primitive(2, "f", "same", "The regularised lower incomplete gamma function P(x, y)."),
+    "igammac": Primitive(
+        2, "f", "same", "The regularised upper incomplete gamma function Q(x, y)."
+    ),
+    "igamma_grad_a": Primitive(2, "f", "same", "The derivative of igamma for its first operand."),
+    "less": Primitive(2, "if", "bool", "x < y; false where either is NaN."),
+    "less_equal": Primitive(2, "if", "bool", "x <= y; false where either is NaN."),
+    "greater": Primitive(2, "if", "bool", "x > y; false where either is NaN."),
+    "greater_equal": Primitive(2, "if", "bool", "x >= y; false where either is NaN."),
+    "equal": Primitive(2, "bifcs", "bool", "x == y; false where either is NaN."),
+    "not_equal": Primitive(2, "bifcs", "bool", "x != y; true where either is NaN."),
+    "is_nan": Primitive(1, "fc", "bool", "Whether x is NaN, or a part of it."),
+    "is_inf": Primitive(1, "f", "bool", "Whether x is infinite, of either sign."),
+    "is_finite": Primitive(1, "f", "bool", "Whether x is neither infinite nor NaN."),
+    "bit_and": Primitive(2, "bi", "same", "The bits set in x and y; of bools x and y."),
+    "bit_or": Primitive(2, "bi", "same", "The bits set in x or y; of bools x or y."),
+    "bit_xor": Primitive(2, "bi", "same", "The bits set in one of x and y."),
+    "invert": Primitive(1, "bi", "same", "Every bit of x flipped; of a bool not x."),
+    "shift_left": Primitive(2, "i", "same", "The bits of x moved up by y, 0 <= y < their number."),
+    "shift_right": Primitive(
+        2, "i", "same", "The bits of x moved down by y, 0 <= y < their number, keeping the sign."
+    ),
+    "popcount": Primitive(1, "i", "uint8", "How many bits of x are set, in two's complement."),
+    "where": Primitive(3, "bifcs", "same", "The second operand where the first, a bool, holds."),
+    "complex": Primitive(2, "f", "given", "The complex number of two parts."),
+    "real": Primitive(1, "c", "real", "The real part."),
+    "imag": Primitive(1, "c", "real", "The imaginary part."),
+    "conj": Primitive(1, "c", "same", "The complex conjugate."),
+    "angle": Primitive(1, "c", "real", "atan2(imag(x), real(x))."),
+    "cast": Primitive(
+        1,
+        "bifc",
+        "given",
+        "x as another type: to integers towards zero, of what does not fit any number; to real ones"
+        " without the imaginary part; to bool whether it is not 0; to narrower ones rounded.",
+    ),
+}
+"""All primitives.
+
+Integers must not be divided by 0, nor raised to negative powers: kernels refuse such operands where
+they can look at them in time.
+"""
+
+# ------------------------------------------------------------------------- expressions
+
+
+class Scalar:
+    """An expression of one element; immutable.
+
+    Attributes:
+      name: that of a primitive; or "input", "constant", "attribute".
+      dtype: its element type.
+      args: the operands.
+      value: an input's position, a constant's number, an attribute's name.
+    """
+
+    __slots__ = ("args", "dtype", "name", "value")
+
+    name: str
+    dtype: DType
+    args: tuple[Scalar, ...]
+    value: Any
+
+    def __init__(
+        self, name: str, dtype: DType, args: tuple[Scalar, ...] = (), value: Any = None
+    ) -> None:
+        for key, item in (("name", name), ("dtype", dtype), ("args", args), ("value", value)):
+            object.__setattr__(self, key, item)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("scalar expressions are immutable")
+
+    def __repr__(self) -> str:
+        if self.name in PRIMITIVES:
+            return f"{self.name}({', '.join(map(repr, self.args))})"
+        return f"x{self.value}" if self.name == "input" else str(self.value)
+
+    def __bool__(self) -> bool:
+        raise errors.InvalidTypeError(
+            "a scalar expression has no truth value; choose with `where`, or by its `dtype`"
+        )
+
+    def __add__(self, other: Operand) -> Scalar:
+        return add(self, other)
+
+    def __radd__(self, other: Operand) -> Scalar:
+        return add(other, self)
+
+    def __sub__(self, other: Operand) -> Scalar:
+        return sub(self, other)
+
+    def __rsub__(self, other: Operand) -> Scalar:
+        return sub(other, self)
+
+    def __mul__(self, other: Operand) -> Scalar:
+        return mul(self, other)
+
+    def __rmul__(self, other: Operand) -> Scalar:
+        return mul(other, self)
+
+    def __truediv__(self, other: Operand) -> Scalar:
+        return div(self, other)
+
+    def __rtruediv__(self, other: Operand) -> Scalar:
+        return div(other, self)
+
+    def __neg__(self) -> Scalar:
+        return neg(self)
+
+    def __abs__(self) -> Scalar:
+        return absolute(self)
+
+    def __lt__(self, other: Operand) -> Scalar:
+        return less(self, other)
+
+    def __le__(self, other: Operand) -> Scalar:
+        return less_equal(self, other)
+
+    def __gt__(self, other: Operand) -> Scalar:
+        return greater(self, other)
+
+    def __ge__(self, other: Operand) -> Scalar:
+        return greater_equal(self, other)
+
+    def __and__(self, other: Operand) -> Scalar:
+        return bit_and(self, other)
+
+    def __or__(self, other: Operand) -> Scalar:
+        return bit_or(self, other)
+
+    def __invert__(self) -> Scalar:
+        return invert(self)
+
+
+Operand = Scalar | bool | int | float
+"""An expression, or a number that takes the type of the other operands."""
+
+
+def kind(dtype: DType) -> str:
+    """The letter of an element type in `Primitive.kinds`; empty for others."""
+    if dtype.is_bool:
+        return "b"
+    if dtype.is_integer or dtype.is_quantized:
+        return "i"
+    if dtype.is_floating:
+        return "f"
+    if dtype.is_complex:
+        return "c"
+    return "s" if dtype is dtypes.string else ""
+
+
+def constant(value: bool | int | float, dtype: DType) -> Scalar:
+    """A number of an element type."""
+    return Scalar("constant", dtype, (), value)
+
+
+def attribute(name: str, dtype: DType) -> Scalar:
+    """The number that the node's attribute `name` has, as an element type."""
+    return Scalar("attribute", dtype, (), name)
+
+
+def _operands(name: str, values: Iterable[Operand]) -> tuple[Scalar, ...]:
+    given = tuple(values)
+    types = {value.dtype for value in given if isinstance(value, Scalar)}
+    if len(types) != 1:
+        shown = ", ".join(sorted(dtype.name for dtype in types)) or "numbers alone"
+        raise errors.InvalidTypeError(f"{name} requires operands of one type, got {shown}")
+    dtype = types.pop()
+    return tuple(v if isinstance(v, Scalar) else constant(v, dtype) for v in given)
+
+
+def _apply(name: str, args: tuple[Scalar, ...], given: DType | None = None) -> Scalar:
+    primitive, dtype = PRIMITIVES[name], args[-1].dtype
+    if len(args) != primitive.arity:
+        raise errors.InvalidArgumentError(
+            f"{name} requires {primitive.arity} operands, got {len(args)}"
+        )
+    # Handles can be handed on, too: a choice between two does not look at them.
+    if kind(dtype) not in primitive.kinds and name != "where":
+        raise errors.InvalidTypeError(f"{name} is not defined for {dtype.name}")
+    results = {"same": dtype, "bool": dtypes.bool_, "real": dtype.real_dtype, "uint8": dtypes.uint8}
+    result = given or results[primitive.result]
+    return Scalar(name, result, args)
+
+
+Function = Callable[..., Scalar]
+
+
+def _function(name: str) -> Function:
+    def apply(*operands: Operand) -> Scalar:
+        return _apply(name, _operands(name, operands))
+
+    apply.__name__ = name
+    apply.__doc__ = PRIMITIVES[name].doc
+    return apply
+
+
+def _unless(name: str, kinds: str) -> Function:
+    """A primitive of one operand that leaves operands of other kinds as they are."""
+
+    def apply(x: Scalar) -> Scalar:
+        return _apply(name, (x,)) if kind(x.dtype) in kinds else x
+
+    apply.__name__ = name
+    apply.__doc__ = f"{PRIMITIVES[name].doc} Other kinds are left as they are."
+    return apply
+
+
+add, sub, mul, div = map(_function, ("add", "sub", "mul", "div"))
+floor_div, floor_mod, trunc_mod = map(_function, ("floor_div", "floor_mod", "trunc_mod"))
+power, neg, sign = map(_function, ("pow", "neg", "sign"))
+absolute, square, reciprocal = map(_function, ("abs", "square", "reciprocal"))
+minimum, maximum = map(_function, ("minimum", "maximum"))
+floor, ceil, rint = (_unless(name, "f") for name in ("floor", "ceil", "rint"))
+trunc = _unless("trunc", "fc")
+sqrt, exp, expm1, log, log1p = map(_function, ("sqrt", "exp", "expm1", "log", "log1p"))
+sin, cos, tan, asin, acos, atan = map(_function, ("sin", "cos", "tan", "asin", "acos", "atan"))
+sinh, cosh, tanh = map(_function, ("sinh", "cosh", "tanh"))
+asinh, acosh, atanh = map(_function, ("asinh", "acosh", "atanh"))
+atan2, next_after = map(_function, ("atan2", "next_after"))
+erf, erfc, lgamma, digamma = map(_function, ("erf", "erfc", "lgamma", "digamma"))
+bessel_i0e, bessel_i1e = map(_function, ("bessel_i0e", "bessel_i1e"))
+zeta, polygamma = map(_function, ("zeta", "polygamma"))
+igamma, igammac, igamma_grad_a = map(_function, ("igamma", "igammac", "igamma_grad_a"))
+less, less_equal = map(_function, ("less", "less_equal"))
+greater, greater_equal = map(_function, ("greater", "greater_equal"))
+equal, not_equal = map(_function, ("equal", "not_equal"))
+is_nan, is_inf, is_finite = map(_function, ("is_nan", "is_inf", "is_finite"))
+bit_and, bit_or, bit_xor, invert = map(_function, ("bit_and", "bit_or", "bit_xor", "invert"))
+shift_left, shift_right = map(_function, ("shift_left", "shift_right"))
+popcount = _function("popcount")
+real, imag, angle = map(_function, ("real", "imag", "angle"))
+conj = _unless("conj", "c")
+
+
+def where(condition: Scalar, t: Operand, e: Operand) -> Scalar:
+    """`t` where the condition, a bool, holds, else `e`."""
+    if not condition.dtype.is_bool:
+        raise errors.InvalidTypeError(f"where requires a bool, got {condition.dtype.name}")
+    return _apply("where", (condition, *_operands("where", (t, e))))
+
+
+def complex_of(re: Scalar, im: Scalar) -> Scalar:
+    """The complex number of two parts, of float32 or float64."""
+    wide = dtypes.complex128 if re.dtype is dtypes.float64 else dtypes.complex64
+    return _apply("complex", _operands("complex", (re, im)), wide)
+
+
+def cast(x: Scalar, dtype: DType) -> Scalar:
+    """X as another element type; itself where it has that."""
+    return x if x.dtype is dtype else _apply("cast", (x,), dtype)
+
+
+def identity(x: Scalar) -> Scalar:
+    """X itself: the definition of conversions, whose result is cast to the op's type."""
+    return x
+
+
+# ------------------------------------------------------------------------- definitions
+
+_NARROW: Final = (dtypes.float16, dtypes.bfloat16)
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What an elementwise op computes of one element of each input.
+
+    Attributes:
+      function: gets an expression for each input, and returns that of the result.
+      one_shape: the inputs must have one shape; else they broadcast.
+      in_float32: float16 and bfloat16 are computed in float32, and rounded once at the end.
+    """
+
+    function: Function
+    one_shape: bool = field(default=False, kw_only=True)
+    in_float32: bool = field(default=False, kw_only=True)
+    _traced: dict[tuple[DType, ...], Scalar] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def expression(self, inputs: Sequence[DType], output: DType) -> Scalar:
+        """The expression for element types of the inputs and of the output.
+
+        Raises: InvalidTypeError: it is not defined for these types.
+        """
+        key = (*inputs, output)
+        found = self._traced.get(key)
+        if found is None:
+            given = [Scalar("input", dtype, (), at) for at, dtype in enumerate(inputs)]
+            if self.in_float32:
+                given = [cast(x, dtypes.float32) if x.dtype in _NARROW else x for x in given]
+            found = self._traced[key] = cast(self.function(*given), output)
+        return found
+
+
+def applications(expression: Scalar) -> list[Scalar]:
+    """The applications in an expression, operands before what uses them, each once."""
+    found: dict[int, Scalar] = {}
+    waiting = [expression]
+    while waiting:
+        part = waiting[-1]
+        missing = [arg for arg in part.args if arg.args and id(arg) not in found]
+        if missing:
+            waiting.extend(reversed(missing))
+            continue
+        waiting.pop()
+        if part.args:
+            found.setdefault(id(part), part)
+    return list(found.values())
