@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft_exec.executor.rendezvous import Rendezvous
+from weft_exec.resources.rendezvous import Rendezvous
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from weft_testing.waiting import in_threads, traced, wait_until
 
 import weft as wf
 from weft import errors
-from weft_exec.executor.rendezvous import Rendezvous
 from weft_exec.kernels.registry import kernel
+from weft_exec.resources.rendezvous import Rendezvous
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
 

@@ -12,8 +12,8 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_exec.executor.context import StepContext
 from weft_exec.executor.pool import shared_pool
+from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.registry import kernel
 from weft_exec.resources.resources import Done
 from weft_graph.ir.builder import out

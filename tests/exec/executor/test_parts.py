@@ -15,8 +15,8 @@ from hypothesis import given, strategies as st
 
 import weft as wf
 from weft import errors
-from weft_exec.executor.rendezvous import Rendezvous
 from weft_exec.kernels.registry import kernel
+from weft_exec.resources.rendezvous import Rendezvous
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
 from weft_graph.passes import prune

@@ -8,8 +8,8 @@ import pytest
 from weft_testing.loading import load_family
 from weft_testing.waiting import in_threads, wait_until
 
-from weft_exec.executor.context import StepContext
 from weft_exec.executor.driver import Driver
+from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.state import MutexResource
 from weft_exec.resources.resources import NOT_READY, VariableState
 from weft_exec.session.session import Session

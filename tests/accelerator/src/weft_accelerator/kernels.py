@@ -17,7 +17,7 @@ from weft_accelerator.device import TYPE, AccelDevice
 from weft_accelerator.memory import DeviceMemory, stays
 from weft_accelerator.variables import DeviceVariable
 from weft_exec.devices.device import Device
-from weft_exec.executor.context import StepContext
+from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.random_counters import here, run_at
 from weft_exec.kernels.registry import (
     Kernel,

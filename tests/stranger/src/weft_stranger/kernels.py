@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.devices.device import Device
-from weft_exec.executor.context import StepContext
+from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.registry import kernel
 from weft_exec.resources.resources import Done
 from weft_graph.ir.node import Node

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.executor.context import StepContext
 from weft_exec.executor.driver import Driver, checker
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Slots
 from weft_exec.executor.pool import ThreadPool
+from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.random_counters import in_new_step
 from weft_tensor import errors

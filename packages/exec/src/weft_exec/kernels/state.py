@@ -25,7 +25,7 @@ from weft_tensor.shape import compatible_dims, format_dims, is_fully_defined
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
-    from weft_exec.executor.context import StepContext
+    from weft_exec.kernels.context import StepContext
     from weft_graph.ir.node import Node
 
 Array = np.ndarray[Any, Any]

@@ -17,7 +17,7 @@ from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
-    from weft_exec.executor.context import StepContext
+    from weft_exec.kernels.context import StepContext
     from weft_graph.ir.node import Node
 
 _Kinds = type[DenseAccumulator] | type[SparseAccumulator]

@@ -16,7 +16,7 @@ from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
-    from weft_exec.executor.context import StepContext
+    from weft_exec.kernels.context import StepContext
     from weft_graph.ir.node import Node
 
 

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
-from weft_exec.executor.rendezvous import Rendezvous
 from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.rendezvous import Rendezvous
 from weft_tensor import errors
 
 _step_ids = itertools.count(1)

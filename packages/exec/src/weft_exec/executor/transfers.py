@@ -1,9 +1,8 @@
-"""Where the parts of a step hand each other values, by name (paper, section 3.2.2)."""
+"""How an executor takes part in a rendezvous: who receives, and under which name."""
 
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -118,61 +117,6 @@ class _Transfer:
     def _cancelled(self, error: errors.OpError) -> None:
         if not next(self._ends):
             self._done.fail(error.copy())
-
-
-class Rendezvous:
-    """The values of one step that were sent and not yet received, and who waits for others."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._values: dict[str, Any] = {}
-        self._waiting: dict[str, Done] = {}
-        self._error: errors.OpError | None = None
-
-    def send(self, key: str, value: Any) -> None:
-        """Hand a value over.
-
-        Raises: InternalError: one of this name was sent before.
-        """
-        with self._lock:
-            if self._error is not None:
-                return  # nobody will ask for it any more
-            done = self._waiting.pop(key, None)
-            if done is None:
-                if key in self._values:
-                    raise errors.InternalError(f"{key!r} was sent twice in one step")
-                self._values[key] = value
-                return
-        done(value)
-
-    def receive(self, key: str, done: Done) -> None:
-        """Call `done(value)` when the value is there, at once if it is; or `done.fail(error)`."""
-        with self._lock:
-            error = self._error
-            if error is None:
-                if key not in self._values:
-                    self._waiting[key] = done
-                    return
-                value = self._values.pop(key)
-        if error is not None:
-            done.fail(error)
-        else:
-            done(value)
-
-    def abort(self, error: errors.OpError) -> None:
-        """Fail whoever waits, and whoever will; forget what nobody has asked for."""
-        with self._lock:
-            self._error = error
-            waiting, self._waiting = self._waiting, {}
-            self._values.clear()
-        for done in waiting.values():
-            done.fail(error)
-
-    @property
-    def pending(self) -> int:
-        """How many values and how many waiting there are."""
-        with self._lock:
-            return len(self._values) + len(self._waiting)
 
 
 def key_of(transfer: Entry, iteration: Iteration) -> str:
