@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -36,10 +37,7 @@ def test_import_leaves_heavy_modules_alone() -> None:
         "print(*sorted(set(sys.modules) - before))"
     ).split()
     assert [name for name in loaded if name.startswith(HEAVY)] == []
-    assert [name for name in loaded if name.startswith("weft.")] == [
-        "weft._lazy",
-        "weft._operations",
-    ]
+    assert [name for name in loaded if name.startswith("weft.")] == ["weft._lazy"]
 
 
 @pytest.mark.parametrize(
@@ -86,23 +84,45 @@ def test_a_misspelt_name_in_a_namespace() -> None:
         wf.nn.relo  # noqa: B018
 
 
-@pytest.mark.parametrize("module", ["__init__", "train"])
-def test_checkers_are_told_of_the_names_that_load_late(module: str) -> None:
-    """The names under `if TYPE_CHECKING` are those given to `attach`."""
-    tree = ast.parse((PACKAGE / f"{module}.py").read_text(encoding="utf-8"))
+def test_messages_load_without_the_rest() -> None:
+    program = "import sys, weft; weft.{}; print('weft_io' in sys.modules)"
+    assert child(program.format("ConfigProto")) == "False\n"
+    assert child(program.format("FIFOQueue")) == "True\n"
+
+
+def test_names_that_tools_ask_for_load_nothing() -> None:
+    program = "import sys, weft; hasattr(weft, '__wrapped__'); print('weft_io' in sys.modules)"
+    assert child(program) == "False\n"
+
+
+def test_checkers_are_told_of_every_namespace() -> None:
+    """Type checkers see the submodules that are imported under `if TYPE_CHECKING`."""
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
     (choice,) = [node for node in tree.body if isinstance(node, ast.If)]
-    told: dict[str | None, list[str]] = {}
-    for line in choice.body:
-        assert isinstance(line, ast.ImportFrom)
-        told[line.module] = [alias.asname or "" for alias in line.names]
-    given: dict[str | None, list[str]] = {}
-    for call in ast.walk(choice):
-        for keyword in call.keywords if isinstance(call, ast.Call) else ():
-            value = ast.literal_eval(keyword.value)
-            given.update({"weft": value} if keyword.arg == "namespaces" else value)
-    assert told == given
+    told = [
+        alias.name
+        for line in choice.body
+        if isinstance(line, ast.ImportFrom) and line.module == "weft"
+        for alias in line.names
+    ]
+    there = {path.stem for path in PACKAGE.glob("*") if path.suffix == ".py" or path.is_dir()}
+    assert told == sorted(name for name in there if name[0] != "_")
+    assert set(told) <= set(dir(wf))
 
 
-def test_every_module_is_a_namespace() -> None:
-    modules = {path.stem for path in PACKAGE.glob("*.py") if path.stem[0] != "_"}
-    assert modules <= set(dir(wf))
+def stars() -> set[str]:
+    """The modules whose names the modules of `weft` show with `import *`."""
+    return {
+        str(node.module)
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.names[0].name == "*"
+        if not str(node.module).startswith("weft.")  # those have nothing but names to show
+    }
+
+
+@pytest.mark.parametrize("module", sorted(stars()))
+def test_what_is_shown_whole_says_what_it_shows(module: str) -> None:
+    """Without `__all__` a star would show what the module itself imports."""
+    loaded = importlib.import_module(module)
+    assert set(loaded.__all__) <= set(vars(loaded))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["clip_by_average_norm", "clip_by_global_norm", "clip_by_norm", "global_norm"]
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["custom_gradient", "grad_pass_through"]
+
 import functools
 import inspect
 from collections.abc import Callable, Sequence

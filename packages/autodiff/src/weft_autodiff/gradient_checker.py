@@ -6,6 +6,8 @@ two, its real part first.
 
 from __future__ import annotations
 
+__all__ = ["compute_gradient", "compute_gradient_error"]
+
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -8,6 +8,8 @@ What a second run could give otherwise, such as random numbers and reads of vari
 
 from __future__ import annotations
 
+__all__ = ["recompute_grad"]
+
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["NotDifferentiable", "RegisterGradient"]
+
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

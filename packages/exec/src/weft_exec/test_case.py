@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "TestCase",
+    "assert_equal_graph_def",
+    "get_temp_dir",
+    "gpu_device_name",
+    "is_built_with_cuda",
+    "is_built_with_gpu_support",
+    "is_built_with_rocm",
+    "is_gpu_available",
+    "main",
+]
+
 import random
 import re
 import shutil

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["convert_variables_to_constants"]
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["extract_sub_graph", "remove_training_nodes", "tensor_shape_from_node_def_name"]
+
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 

@@ -5,6 +5,8 @@ For what no function stands for: the control-flow primitives, and ops of other p
 
 from __future__ import annotations
 
+__all__ = ["__dir__", "__getattr__"]
+
 from collections.abc import Callable
 from typing import Any
 

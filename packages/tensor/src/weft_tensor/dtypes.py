@@ -7,6 +7,36 @@ has a reference twin (`float32_ref`), the type of a mutable variable's output.
 
 from __future__ import annotations
 
+__all__ = [
+    "QUANTIZED_DTYPES",
+    "DType",
+    "as_dtype",
+    "bfloat16",
+    "complex64",
+    "complex128",
+    "double",
+    "float16",
+    "float32",
+    "float64",
+    "half",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "qint8",
+    "qint16",
+    "qint32",
+    "quint8",
+    "quint16",
+    "resource",
+    "string",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "variant",
+]
+
 from typing import Any, Final
 
 import ml_dtypes

@@ -6,6 +6,8 @@ Rules work on `Dims`, a plain tuple of ints and Nones, or None where even the ra
 
 from __future__ import annotations
 
+__all__ = ["Dimension", "TensorShape", "dimension_at_index", "dimension_value"]
+
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, cast, overload

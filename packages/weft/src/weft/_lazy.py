@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
 from typing import Any
 
 
-def attach(
-    package: str, namespaces: Iterable[str] = (), names: Mapping[str, Iterable[str]] | None = None
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of a module.
+def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and the `__dir__` of a module: it shows its submodules and late names.
+
+    Type checkers read the same names from `import *` of the same modules.
 
     Args:
       package: the module's own name.
-      namespaces: submodules of it.
-      names: module to names in it, which the module shows as its own.
+      late: modules whose public names it shows as its own. They load in this order, until one has
+        the name that is asked for.
     """
-    owners = {name: module for module, owned in (names or {}).items() for name in owned}
-    modules = {name: f"{package}.{name}" for name in namespaces}
+
+    @cache
+    def submodules() -> frozenset[str]:
+        path = vars(sys.modules[package]).get("__path__", ())
+        return frozenset(info.name for info in iter_modules(path) if info.name[0] != "_")
 
     def list_names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *owners, *modules})
+        shown = {name for module in late for name in _public(import_module(module))}
+        return sorted({*vars(sys.modules[package]), *submodules(), *shown})
 
     def load(name: str) -> Any:
-        if name in modules:
-            return import_module(modules[name])
-        if name in owners:
-            value = getattr(import_module(owners[name]), name)
-            setattr(sys.modules[package], name, value)
-            return value
+        if name in submodules():
+            return import_module(f"{package}.{name}")
+        if _may_be_shown(name):
+            for module in map(import_module, late):
+                if name in vars(module):
+                    value = vars(module)[name]
+                    setattr(sys.modules[package], name, value)
+                    return value
         raise AttributeError(
-            f"module {package!r} has no attribute {name!r}{_near(name, list_names())}",
+            f"module {package!r} has no attribute {name!r}{_near(name, list_names)}",
             name=name,
             obj=sys.modules[package],
         )
@@ -40,10 +49,19 @@ def attach(
     return load, list_names
 
 
-def _near(name: str, known: list[str]) -> str:
-    if name.startswith("_"):  # what interpreters and tools ask every module for
+def _public(module: ModuleType) -> list[str]:
+    return [name for name in vars(module) if _may_be_shown(name)]
+
+
+def _may_be_shown(name: str) -> bool:
+    """Whether to look for a name: interpreters and tools ask modules for many a `__name__`."""
+    return name[0] != "_" or name == "__version__"
+
+
+def _near(name: str, list_names: Callable[[], list[str]]) -> str:
+    if name[0] == "_":
         return ""
     from difflib import get_close_matches
 
-    near = get_close_matches(name, known, cutoff=0.8)
+    near = get_close_matches(name, list_names(), cutoff=0.8)
     return f"; near misses are {', '.join(near)}" if near else ""

@@ -1,3 +1,7 @@
 """`wf.layers`: layers with variables of their own."""
 
-from weft_graph.layers import *  # noqa: F403 - the whole module under another name
+from weft_graph.layers.base import *
+from weft_graph.layers.convolutional import *
+from weft_graph.layers.core import *
+from weft_graph.layers.normalization import *
+from weft_graph.layers.pooling import *

@@ -4,93 +4,27 @@ from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
 from weft_graph.nn.activation import zero_fraction as zero_fraction
 from weft_graph.nn.statistics import l2_normalize as l2_normalize
 from weft_graph.ops import arithmetic as _arithmetic
+from weft_graph.ops.arithmetic import *
 from weft_graph.ops.arithmetic import (
-    abs as abs,
-    accumulate_n as accumulate_n,
-    add as add,
-    add_n as add_n,
-    ceil as ceil,
-    divide as divide,
-    floor as floor,
-    floordiv as floordiv,
-    floormod as floormod,
-    maximum as maximum,
-    minimum as minimum,
-    mod as mod,
-    multiply as multiply,
     multiply_no_nan as multiply_no_nan,
-    negative as negative,
-    pow as pow,
-    reciprocal as reciprocal,
     reciprocal_no_nan as reciprocal_no_nan,
-    rint as rint,
-    round as round,
-    rsqrt as rsqrt,
-    scalar_mul as scalar_mul,
-    sign as sign,
-    sqrt as sqrt,
-    square as square,
-    squared_difference as squared_difference,
-    subtract as subtract,
-    truediv as truediv,
 )
 from weft_graph.ops.casting import angle as angle, conj as conj, imag as imag, real as real
 from weft_graph.ops.checks import (
     is_non_decreasing as is_non_decreasing,
     is_strictly_increasing as is_strictly_increasing,
 )
-from weft_graph.ops.comparison import (
-    equal as equal,
-    greater as greater,
-    greater_equal as greater_equal,
-    less as less,
-    less_equal as less_equal,
-    logical_and as logical_and,
-    logical_not as logical_not,
-    logical_or as logical_or,
-    logical_xor as logical_xor,
-    not_equal as not_equal,
-)
+from weft_graph.ops.comparison import *
+from weft_graph.ops.elementary import *
 from weft_graph.ops.elementary import (
-    acos as acos,
-    acosh as acosh,
-    asin as asin,
-    asinh as asinh,
-    atan as atan,
-    atan2 as atan2,
-    atanh as atanh,
     bessel_i0 as bessel_i0,
     bessel_i0e as bessel_i0e,
     bessel_i1 as bessel_i1,
     bessel_i1e as bessel_i1e,
-    cos as cos,
-    cosh as cosh,
-    digamma as digamma,
-    erf as erf,
-    erfc as erfc,
-    exp as exp,
-    expm1 as expm1,
-    igamma as igamma,
-    igammac as igammac,
-    is_finite as is_finite,
-    is_inf as is_inf,
-    is_nan as is_nan,
-    lbeta as lbeta,
-    lgamma as lgamma,
-    log as log,
-    log1p as log1p,
-    log_sigmoid as log_sigmoid,
     nextafter as nextafter,
-    polygamma as polygamma,
     polyval as polyval,
-    sigmoid as sigmoid,
-    sin as sin,
-    sinh as sinh,
-    tan as tan,
-    tanh as tanh,
     xdivy as xdivy,
     xlogy as xlogy,
-    zeta as zeta,
 )
 from weft_graph.ops.layout import invert_permutation as invert_permutation
 from weft_graph.ops.nn import (
@@ -99,38 +33,14 @@ from weft_graph.ops.nn import (
     softplus as softplus,
     softsign as softsign,
 )
+from weft_graph.ops.reduction import *
 from weft_graph.ops.reduction import (
-    argmax as argmax,
-    argmin as argmin,
-    count_nonzero as count_nonzero,
-    cumprod as cumprod,
-    cumsum as cumsum,
-    reduce_all as reduce_all,
-    reduce_any as reduce_any,
     reduce_euclidean_norm as reduce_euclidean_norm,
-    reduce_logsumexp as reduce_logsumexp,
-    reduce_max as reduce_max,
-    reduce_mean as reduce_mean,
-    reduce_min as reduce_min,
-    reduce_prod as reduce_prod,
     reduce_std as reduce_std,
-    reduce_sum as reduce_sum,
     reduce_variance as reduce_variance,
 )
 from weft_graph.ops.search import in_top_k as in_top_k, top_k as top_k
-from weft_graph.ops.segments import (
-    segment_max as segment_max,
-    segment_mean as segment_mean,
-    segment_min as segment_min,
-    segment_prod as segment_prod,
-    segment_sum as segment_sum,
-    unsorted_segment_max as unsorted_segment_max,
-    unsorted_segment_mean as unsorted_segment_mean,
-    unsorted_segment_min as unsorted_segment_min,
-    unsorted_segment_prod as unsorted_segment_prod,
-    unsorted_segment_sqrt_n as unsorted_segment_sqrt_n,
-    unsorted_segment_sum as unsorted_segment_sum,
-)
+from weft_graph.ops.segments import *
 from weft_graph.ops.sequence import bincount as bincount
 
 divide_no_nan = _arithmetic.div_no_nan

@@ -1,3 +1,6 @@
 """`wf.metrics`: values accumulated over many runs."""
 
-from weft_graph.metrics import *  # noqa: F403 - the whole module under another name
+from weft_graph.metrics.base import *
+from weft_graph.metrics.classes import *
+from weft_graph.metrics.counts import *
+from weft_graph.metrics.curves import *

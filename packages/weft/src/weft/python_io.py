@@ -1,9 +1,5 @@
 """`wf.python_io`: records in files, outside of the graph."""
 
-from weft_io.records.python_io import (
-    TFRecordCompressionType as TFRecordCompressionType,
-    TFRecordOptions as TFRecordOptions,
-    TFRecordWriter as TFRecordWriter,
-    tf_record_batches as tf_record_batches,
-    tf_record_iterator as tf_record_iterator,
-)
+from weft_io.records.options import *
+from weft_io.records.python_io import *
+from weft_io.records.tfrecord import *

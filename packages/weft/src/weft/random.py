@@ -1,14 +1,8 @@
 """`wf.random`: random numbers."""
 
-from weft_graph.ir.random_seed import get_seed as get_seed, set_random_seed as set_random_seed
+from weft_graph.ir.random_seed import *
 from weft_graph.ops import random as _random
-from weft_graph.ops.candidates import (
-    all_candidate_sampler as all_candidate_sampler,
-    fixed_unigram_candidate_sampler as fixed_unigram_candidate_sampler,
-    learned_unigram_candidate_sampler as learned_unigram_candidate_sampler,
-    log_uniform_candidate_sampler as log_uniform_candidate_sampler,
-    uniform_candidate_sampler as uniform_candidate_sampler,
-)
+from weft_graph.ops.candidates import *
 from weft_graph.ops.random import (
     categorical as categorical,
     multinomial as multinomial,

@@ -1,3 +1,3 @@
 """`wf.raw_ops`: every op by its own name, its inputs and attributes by theirs."""
 
-from weft_graph.raw_ops import __dir__ as __dir__, __getattr__ as __getattr__
+from weft_graph.raw_ops import *

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["AggregationMethod", "UnconnectedGradients", "gradients"]
+
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final

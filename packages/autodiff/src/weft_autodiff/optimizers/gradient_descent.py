@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["GradientDescentOptimizer", "ProximalGradientDescentOptimizer"]
+
 from typing import Any
 
 from weft_autodiff.optimizers.update_rule import UpdateRuleOptimizer, cast

@@ -7,6 +7,19 @@ Without a global step, or with ill-matched lists, it raises InvalidArgumentError
 
 from __future__ import annotations
 
+__all__ = [
+    "cosine_decay",
+    "cosine_decay_restarts",
+    "exponential_decay",
+    "inverse_time_decay",
+    "linear_cosine_decay",
+    "natural_exp_decay",
+    "noisy_linear_cosine_decay",
+    "piecewise_constant",
+    "piecewise_constant_decay",
+    "polynomial_decay",
+]
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["ExponentialMovingAverage"]
+
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,7 +13,8 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import control, state
-from weft_graph.variables.reference import Variable, moving_average_variables, trainable_variables
+from weft_graph.variables.base import Variable
+from weft_graph.variables.reference import moving_average_variables, trainable_variables
 from weft_graph.variables.resource import is_resource_variable
 from weft_graph.variables.scope import VariableScope, get_variable, variable_scope
 from weft_tensor import dtypes, errors

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["Optimizer"]
+
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -15,7 +17,8 @@ from weft_graph.ir.indexed_slices import IndexedSlices, convert_to_tensor_or_ind
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.stacks import get_default_graph, graph_for
 from weft_graph.ops import control, state
-from weft_graph.variables.reference import Variable, trainable_variables
+from weft_graph.variables.base import Variable
+from weft_graph.variables.reference import trainable_variables
 from weft_graph.variables.resource import is_resource_variable
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType

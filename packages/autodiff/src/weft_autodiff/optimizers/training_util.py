@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "assert_global_step",
+    "create_global_step",
+    "get_global_step",
+    "get_or_create_global_step",
+    "global_step",
+]
+
 from typing import Any
 
 from weft_graph.ir import builder

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["fill_cost_graph"]
+
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["CostModel"]
+
 import math
 import os
 import threading

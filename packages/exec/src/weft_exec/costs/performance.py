@@ -6,6 +6,8 @@ A device tells its own figures in an attribute `performance`, and those of its l
 
 from __future__ import annotations
 
+__all__ = ["DevicePerformance", "LinkPerformance"]
+
 import math
 from typing import Final, NamedTuple
 

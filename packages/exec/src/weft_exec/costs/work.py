@@ -5,6 +5,8 @@ An op without a rule computes nothing that is worth counting and moves its input
 
 from __future__ import annotations
 
+__all__ = ["Work", "register_work"]
+
 from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple

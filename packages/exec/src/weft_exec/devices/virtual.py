@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "VirtualDeviceConfiguration",
+    "get_virtual_device_configuration",
+    "list_physical_devices",
+    "set_virtual_device_configuration",
+]
+
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 

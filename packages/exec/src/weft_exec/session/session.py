@@ -6,6 +6,8 @@ optimised, placed, and made into an executable.
 
 from __future__ import annotations
 
+__all__ = ["InteractiveSession", "Session"]
+
 import logging
 import threading
 import time

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["case", "cond", "switch_case"]
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["foldl", "foldr", "map_fn", "scan"]
+
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

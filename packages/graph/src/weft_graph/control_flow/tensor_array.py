@@ -7,6 +7,8 @@ one sees the change.
 
 from __future__ import annotations
 
+__all__ = ["TensorArray"]
+
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["TensorSpec", "function"]
+
 import functools
 import inspect
 import logging

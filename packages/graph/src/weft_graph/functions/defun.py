@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["Declare", "Defun"]
+
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+__all__ = ["constant", "convert_to_tensor", "register_tensor_conversion_function"]
+
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["GraphKeys"]
+
 from typing import Any, ClassVar
 
 from weft_graph.ir import stacks

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["DeviceSpec"]
+
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple

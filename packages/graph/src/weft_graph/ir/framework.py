@@ -2,6 +2,34 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "add_to_collection",
+    "add_to_collections",
+    "colocate_with",
+    "container",
+    "control_dependencies",
+    "control_flow_v2_enabled",
+    "device",
+    "disable_control_flow_v2",
+    "disable_eager_execution",
+    "disable_tensor_equality",
+    "disable_v2_behavior",
+    "disable_v2_tensorshape",
+    "enable_control_flow_v2",
+    "enable_eager_execution",
+    "enable_tensor_equality",
+    "enable_v2_behavior",
+    "enable_v2_tensorshape",
+    "executing_eagerly",
+    "get_collection",
+    "get_collection_ref",
+    "init_scope",
+    "is_symbolic_tensor",
+    "is_tensor",
+    "name_scope",
+    "op_scope",
+]
+
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any

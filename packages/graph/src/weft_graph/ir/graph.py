@@ -6,6 +6,8 @@ work on graphs of their own; a node that a session already runs refuses them.
 
 from __future__ import annotations
 
+__all__ = ["Graph"]
+
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager

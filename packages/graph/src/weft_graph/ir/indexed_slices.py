@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "IndexedSlices",
+    "SparseTensor",
+    "SparseTensorValue",
+    "convert_to_tensor_or_indexed_slices",
+    "convert_to_tensor_or_sparse_tensor",
+]
+
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np

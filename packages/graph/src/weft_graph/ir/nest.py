@@ -6,6 +6,8 @@ Mappings are walked in the order of their sorted keys, and rebuilt in an order o
 
 from __future__ import annotations
 
+__all__ = ["assert_same_structure", "flatten", "is_nested", "map_structure", "pack_sequence_as"]
+
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, MappingView, Sequence
 from typing import Any
@@ -452,23 +454,3 @@ def flatten_dict_items(dictionary: Mapping[Any, Any]) -> dict[Any, Any]:
                 raise errors.InvalidArgumentError(f"the key {name!r} appears more than once")
             result[name] = part
     return result
-
-
-__all__ = [
-    "assert_same_structure",
-    "assert_shallow_structure",
-    "flatten",
-    "flatten_dict_items",
-    "flatten_up_to",
-    "flatten_with_joined_string_paths",
-    "flatten_with_tuple_paths",
-    "get_traverse_shallow_structure",
-    "is_nested",
-    "is_sequence",
-    "map_structure",
-    "map_structure_up_to",
-    "map_structure_with_paths",
-    "map_structure_with_tuple_paths",
-    "pack_sequence_as",
-    "yield_flat_paths",
-]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["get_seed", "set_random_seed"]
+
 import operator
 from typing import Any, Final
 

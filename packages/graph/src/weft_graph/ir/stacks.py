@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["get_default_graph", "get_default_session", "reset_default_graph"]
+
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["lossy_transfers"]
+
 from collections.abc import Iterable
 from typing import Any, Final
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["InputSpec", "Layer"]
+
 import inspect
 import re
 import weakref

@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "Conv1D",
+    "Conv2D",
+    "Conv2DTranspose",
+    "Conv3D",
+    "Conv3DTranspose",
+    "SeparableConv2D",
+    "conv1d",
+    "conv2d",
+    "conv2d_transpose",
+    "conv3d",
+    "conv3d_transpose",
+    "separable_conv2d",
+]
+
 from collections.abc import Callable
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["Dense", "Dropout", "Flatten", "dense", "dropout", "flatten"]
+
 from collections.abc import Callable
 from typing import Any
 

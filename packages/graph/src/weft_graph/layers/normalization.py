@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["BatchNormalization", "batch_normalization"]
+
 from typing import Any
 
 from weft_graph import nn

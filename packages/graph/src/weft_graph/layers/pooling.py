@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "AveragePooling1D",
+    "AveragePooling2D",
+    "AveragePooling3D",
+    "MaxPooling1D",
+    "MaxPooling2D",
+    "MaxPooling3D",
+    "average_pooling1d",
+    "average_pooling2d",
+    "average_pooling3d",
+    "max_pooling1d",
+    "max_pooling2d",
+    "max_pooling3d",
+]
+
 from collections.abc import Callable
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["GRAPH_DEF_VERSION", "GRAPH_DEF_VERSION_MIN_CONSUMER", "GRAPH_DEF_VERSION_MIN_PRODUCER"]
+
 from typing import TYPE_CHECKING, Any, Final
 
 from weft_graph import proto

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["import_graph_def"]
+
 import heapq
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

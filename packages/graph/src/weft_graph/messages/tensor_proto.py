@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["make_ndarray", "make_tensor_proto"]
+
 import math
 import sys
 from typing import Any, Final

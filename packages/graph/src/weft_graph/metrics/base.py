@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "accuracy",
+    "mean",
+    "mean_absolute_error",
+    "mean_cosine_distance",
+    "mean_relative_error",
+    "mean_squared_error",
+    "mean_tensor",
+    "percentage_below",
+    "root_mean_squared_error",
+]
+
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,7 +25,7 @@ from weft_graph.ir.node import Output
 from weft_graph.nn.weights import match_ranks, required_broadcast, spread
 from weft_graph.ops import array, casting, identity, state
 from weft_graph.ops.reduction import reduce_sum
-from weft_graph.variables.reference import Variable
+from weft_graph.variables.base import Variable
 from weft_graph.variables.scope import variable_scope
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims, merge_dims

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["mean_iou", "mean_per_class_accuracy", "precision_at_k", "recall_at_k"]
+
 from typing import Any
 
 from weft_graph.ir import stacks

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "false_negatives",
+    "false_positives",
+    "precision",
+    "recall",
+    "true_negatives",
+    "true_positives",
+]
+
 from collections.abc import Callable
 from typing import Any
 

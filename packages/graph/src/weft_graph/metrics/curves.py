@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "auc",
+    "false_negatives_at_thresholds",
+    "false_positives_at_thresholds",
+    "precision_at_thresholds",
+    "recall_at_thresholds",
+    "sensitivity_at_specificity",
+    "specificity_at_sensitivity",
+    "true_negatives_at_thresholds",
+    "true_positives_at_thresholds",
+]
+
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +23,7 @@ from weft_graph.metrics.base import Metric, accumulate, collect, current, metric
 from weft_graph.metrics.counts import share
 from weft_graph.ops import array, casting
 from weft_graph.ops.reduction import argmax, argmin, reduce_sum
-from weft_graph.variables.reference import Variable
+from weft_graph.variables.base import Variable
 from weft_graph.variables.scope import variable_scope
 from weft_tensor import dtypes, errors
 

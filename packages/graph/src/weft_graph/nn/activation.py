@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["crelu", "dropout", "relu_layer", "swish", "xw_plus_b", "zero_fraction"]
+
 import warnings
 from typing import Any
 
@@ -139,6 +141,3 @@ def _noise_shape(x: Output, noise_shape: Any) -> Any:
         return noise_shape
     pairs = zip(noise_shape, x.dims or (), strict=True)
     return [size if given is None else given for given, size in pairs]
-
-
-__all__ = ["crelu", "dropout", "dropout_v2", "relu_layer", "swish", "xw_plus_b", "zero_fraction"]

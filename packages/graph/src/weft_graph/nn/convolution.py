@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "atrous_conv2d",
+    "atrous_conv2d_transpose",
+    "avg_pool1d",
+    "avg_pool_v2",
+    "conv1d",
+    "conv1d_transpose",
+    "conv2d_transpose",
+    "convolution",
+    "depthwise_conv2d",
+    "max_pool1d",
+    "max_pool_v2",
+    "pool",
+    "separable_conv2d",
+]
+
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
-from weft_graph.ops import array, conv, layout, pool
+from weft_graph.ops import array, conv, layout, pool as pools
 from weft_graph.ops.conv import expand
 from weft_graph.ops.windows import channel_axis, spatial_axes
 from weft_tensor import errors
@@ -340,7 +356,7 @@ def _spatial_rank(x: Dims, kernel: Dims, data_format: str | None) -> int:
     return known[0]
 
 
-def pool_nd(
+def pool(
     input: Any,
     window_shape: Sequence[int],
     pooling_type: str,
@@ -424,7 +440,7 @@ def max_pool_of_rank(
 ) -> Output:
     """Maximum pool in any layout of one, two or three spatial axes."""
     return _of_rank(
-        pool.max_pool, pool.max_pool3d, value, ksize, strides, padding, data_format, name
+        pools.max_pool, pools.max_pool3d, value, ksize, strides, padding, data_format, name
     )
 
 
@@ -433,7 +449,7 @@ def avg_pool_of_rank(
 ) -> Output:
     """Mean pool in any layout of one, two or three spatial axes."""
     return _of_rank(
-        pool.avg_pool, pool.avg_pool3d, value, ksize, strides, padding, data_format, name
+        pools.avg_pool, pools.avg_pool3d, value, ksize, strides, padding, data_format, name
     )
 
 
@@ -516,20 +532,3 @@ def _format_of(value: Any, data_format: str | None) -> str:
             f"a pool requires an input of rank 3 to 5, got {format_dims(dims)}"
         )
     return _layout(data_format, len(dims) - 2)
-
-
-__all__ = [
-    "atrous_conv2d",
-    "atrous_conv2d_transpose",
-    "avg_pool1d",
-    "avg_pool_v2",
-    "conv1d",
-    "conv1d_transpose",
-    "conv2d_transpose",
-    "convolution",
-    "depthwise_conv2d",
-    "max_pool1d",
-    "max_pool_v2",
-    "pool_nd",
-    "separable_conv2d",
-]

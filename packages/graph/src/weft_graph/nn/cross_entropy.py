@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "log_poisson_loss",
+    "sigmoid_cross_entropy_with_logits",
+    "weighted_cross_entropy_with_logits",
+]
+
 from math import pi
 from typing import Any
 
@@ -112,10 +118,3 @@ def log_poisson_loss(
         )
         chosen = out("SelectV2", [inside, zeros, stirling])
         return out("AddV2", [result, chosen], name=full)
-
-
-__all__ = [
-    "log_poisson_loss",
-    "sigmoid_cross_entropy_with_logits",
-    "weighted_cross_entropy_with_logits",
-]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["embedding_lookup", "embedding_lookup_sparse"]
+
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -204,6 +206,3 @@ def _weighted(
     else:
         scale = out("Sqrt", [out("SegmentSum", [out("Square", [column]), rows])])
     return out("RealDiv", [sums, scale], name=name)
-
-
-__all__ = ["embedding_lookup", "embedding_lookup_sparse"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["nce_loss", "sampled_softmax_loss"]
+
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
@@ -169,6 +171,3 @@ def _hits(labels: Output, sampled: Output, num_true: int, num_sampled: int) -> O
     shape = out("Pack", [[batch, num_sampled]])
     # One sampled class may hit twice in a row, and then counts once.
     return out("SparseToDense", [places, shape, found.weights, 0.0], {"validate_indices": False})
-
-
-__all__ = ["nce_loss", "sampled_softmax_loss"]

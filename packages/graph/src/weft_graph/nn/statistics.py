@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "batch_norm_with_global_normalization",
+    "batch_normalization",
+    "l2_normalize",
+    "moments",
+    "normalize_moments",
+    "sufficient_statistics",
+    "weighted_moments",
+]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -223,14 +233,3 @@ def l2_normalize(
         total = reduction.reduce_sum(out("Square", [x]), axis, keepdims=True)
         inverse = out("Rsqrt", [out("Maximum", [total, epsilon])])
         return out("Mul", [x, inverse], name=full)
-
-
-__all__ = [
-    "batch_norm_with_global_normalization",
-    "batch_normalization",
-    "l2_normalize",
-    "moments",
-    "normalize_moments",
-    "sufficient_statistics",
-    "weighted_moments",
-]

@@ -6,6 +6,35 @@ operand, and between tensors nothing is promoted.
 
 from __future__ import annotations
 
+__all__ = [
+    "abs",
+    "accumulate_n",
+    "add",
+    "add_n",
+    "ceil",
+    "divide",
+    "floor",
+    "floordiv",
+    "floormod",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "negative",
+    "pow",
+    "reciprocal",
+    "rint",
+    "round",
+    "rsqrt",
+    "scalar_mul",
+    "sign",
+    "sqrt",
+    "square",
+    "squared_difference",
+    "subtract",
+    "truediv",
+]
+
 import builtins
 from collections.abc import Sequence
 from typing import Any

@@ -6,6 +6,26 @@ importable from here as well.
 
 from __future__ import annotations
 
+__all__ = [
+    "broadcast_dynamic_shape",
+    "broadcast_static_shape",
+    "broadcast_to",
+    "expand_dims",
+    "fill",
+    "ones",
+    "ones_like",
+    "placeholder",
+    "placeholder_with_default",
+    "rank",
+    "reshape",
+    "shape",
+    "shape_n",
+    "size",
+    "squeeze",
+    "zeros",
+    "zeros_like",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

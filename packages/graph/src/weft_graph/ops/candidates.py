@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "all_candidate_sampler",
+    "fixed_unigram_candidate_sampler",
+    "learned_unigram_candidate_sampler",
+    "log_uniform_candidate_sampler",
+    "uniform_candidate_sampler",
+]
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

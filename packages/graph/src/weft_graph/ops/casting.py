@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "angle",
+    "bitcast",
+    "cast",
+    "complex",
+    "conj",
+    "imag",
+    "real",
+    "saturate_cast",
+    "to_bfloat16",
+    "to_complex64",
+    "to_complex128",
+    "to_double",
+    "to_float",
+    "to_int32",
+    "to_int64",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

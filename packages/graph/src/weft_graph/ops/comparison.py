@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "equal",
+    "greater",
+    "greater_equal",
+    "less",
+    "less_equal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "not_equal",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

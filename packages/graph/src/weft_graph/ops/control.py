@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "Assert",
+    "Print",
+    "group",
+    "no_op",
+    "numpy_function",
+    "print",
+    "py_func",
+    "timestamp",
+    "tuple",
+]
+
 import builtins
 import itertools
 from collections.abc import Callable, Iterable, Sequence

@@ -2,6 +2,21 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "conv2d",
+    "conv2d_backprop_filter",
+    "conv2d_backprop_input",
+    "conv3d",
+    "conv3d_backprop_filter",
+    "conv3d_backprop_filter_v2",
+    "conv3d_transpose",
+    "depthwise_conv2d_backprop_filter",
+    "depthwise_conv2d_backprop_input",
+    "depthwise_conv2d_native",
+    "depthwise_conv2d_native_backprop_filter",
+    "depthwise_conv2d_native_backprop_input",
+]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -459,3 +474,8 @@ def conv3d_backprop_filter_v2(
     """
     attrs = _attrs(strides, padding, data_format, dilations, spatial=3)
     return out("Conv3DBackpropFilterV2", [input, filter_sizes, out_backprop], attrs, name)
+
+
+conv3d_backprop_filter = conv3d_backprop_filter_v2
+depthwise_conv2d_backprop_filter = depthwise_conv2d_native_backprop_filter
+depthwise_conv2d_backprop_input = depthwise_conv2d_native_backprop_input

@@ -5,6 +5,16 @@ Matrices are in the last two axes; leading axes, written (...), are batches.
 
 from __future__ import annotations
 
+__all__ = [
+    "diag",
+    "diag_part",
+    "eye",
+    "matrix_band_part",
+    "matrix_diag",
+    "matrix_diag_part",
+    "matrix_set_diag",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

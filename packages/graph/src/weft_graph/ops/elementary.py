@@ -2,6 +2,40 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "digamma",
+    "erf",
+    "erfc",
+    "exp",
+    "expm1",
+    "igamma",
+    "igammac",
+    "is_finite",
+    "is_inf",
+    "is_nan",
+    "lbeta",
+    "lgamma",
+    "log",
+    "log1p",
+    "log_sigmoid",
+    "polygamma",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+    "zeta",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

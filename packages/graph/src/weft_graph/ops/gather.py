@@ -2,6 +2,19 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "batch_gather",
+    "dynamic_partition",
+    "dynamic_stitch",
+    "gather",
+    "gather_nd",
+    "one_hot",
+    "scatter_nd",
+    "tensor_scatter_nd_add",
+    "tensor_scatter_nd_sub",
+    "tensor_scatter_nd_update",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "add_check_numerics_ops",
+    "check_numerics",
+    "ensure_shape",
+    "guarantee_const",
+    "identity",
+    "identity_n",
+    "stop_gradient",
+    "verify_tensor_all_finite",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "batch_to_space",
+    "batch_to_space_nd",
+    "depth_to_space",
+    "extract_image_patches",
+    "invert_permutation",
+    "matrix_transpose",
+    "pad",
+    "reverse",
+    "reverse_sequence",
+    "roll",
+    "space_to_batch",
+    "space_to_batch_nd",
+    "space_to_depth",
+    "transpose",
+]
+
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -5,6 +5,28 @@ Matrices are in the last two axes; leading axes, written (...), are batches.
 
 from __future__ import annotations
 
+__all__ = [
+    "adjoint",
+    "cholesky",
+    "cholesky_solve",
+    "det",
+    "eigh",
+    "eigvalsh",
+    "expm",
+    "inv",
+    "logdet",
+    "lstsq",
+    "matrix_rank",
+    "norm",
+    "normalize",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "triangular_solve",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

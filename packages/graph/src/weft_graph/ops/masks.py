@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "boolean_mask",
+    "meshgrid",
+    "parallel_stack",
+    "repeat",
+    "required_space_to_batch_paddings",
+    "sequence_mask",
+    "where",
+    "where_v2",
+]
+
 from typing import Any
 
 import numpy as np

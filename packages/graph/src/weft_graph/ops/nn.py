@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "bias_add",
+    "elu",
+    "l2_loss",
+    "leaky_relu",
+    "log_softmax",
+    "relu",
+    "relu6",
+    "selu",
+    "softmax",
+    "softmax_cross_entropy_with_logits",
+    "softmax_cross_entropy_with_logits_v2",
+    "softplus",
+    "softsign",
+    "sparse_softmax_cross_entropy_with_logits",
+]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -503,21 +520,3 @@ def _named_only(function: str, sentinel: Any, labels: Any, logits: Any) -> None:
         raise errors.InvalidArgumentError(
             f"{function} must be called with named arguments (labels=..., logits=..., ...)"
         )
-
-
-__all__ = [
-    "bias_add",
-    "elu",
-    "l2_loss",
-    "leaky_relu",
-    "log_softmax",
-    "relu",
-    "relu6",
-    "selu",
-    "softmax",
-    "softmax_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits_v2",
-    "softplus",
-    "softsign",
-    "sparse_softmax_cross_entropy_with_logits",
-]

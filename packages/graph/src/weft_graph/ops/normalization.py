@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["fused_batch_norm", "local_response_normalization", "lrn"]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -204,6 +206,9 @@ def local_response_normalization(
     """
     attrs = {"depth_radius": depth_radius, "bias": bias, "alpha": alpha, "beta": beta}
     return out("LRN", [input], attrs, name)
+
+
+lrn = local_response_normalization
 
 
 lrn = local_response_normalization

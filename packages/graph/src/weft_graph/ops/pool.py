@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "avg_pool",
+    "avg_pool2d",
+    "avg_pool3d",
+    "max_pool",
+    "max_pool2d",
+    "max_pool3d",
+    "max_pool_with_argmax",
+]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -335,3 +345,7 @@ def max_pool_grad(
         "data_format": data_format,
     }
     return out("MaxPoolGrad", [orig_input, orig_output, grad], attrs, name)
+
+
+avg_pool2d = avg_pool
+max_pool2d = max_pool

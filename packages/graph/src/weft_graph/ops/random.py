@@ -6,6 +6,17 @@ the same numbers in every session; one without gives others in each.
 
 from __future__ import annotations
 
+__all__ = [
+    "multinomial",
+    "random_crop",
+    "random_gamma",
+    "random_normal",
+    "random_poisson",
+    "random_shuffle",
+    "random_uniform",
+    "truncated_normal",
+]
+
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any

@@ -6,6 +6,22 @@ from the back.  With `keepdims` the reduced axes stay, with size 1.
 
 from __future__ import annotations
 
+__all__ = [
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
+    "reduce_all",
+    "reduce_any",
+    "reduce_logsumexp",
+    "reduce_max",
+    "reduce_mean",
+    "reduce_min",
+    "reduce_prod",
+    "reduce_sum",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "argsort",
+    "searchsorted",
+    "setdiff1d",
+    "sort",
+    "unique",
+    "unique_with_counts",
+    "unravel_index",
+]
+
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

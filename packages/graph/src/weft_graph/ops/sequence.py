@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "bincount",
+    "histogram_fixed_width",
+    "histogram_fixed_width_bins",
+    "lin_space",
+    "linspace",
+    "range",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

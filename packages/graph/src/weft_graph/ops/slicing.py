@@ -7,6 +7,8 @@ out, an ellipsis, a new axis, or a single index that removes its axis.
 
 from __future__ import annotations
 
+__all__ = ["slice", "strided_slice"]
+
 import builtins
 import operator
 from collections.abc import Mapping, Sequence

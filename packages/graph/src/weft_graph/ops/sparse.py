@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "sparse_placeholder",
+    "sparse_retain",
+    "sparse_tensor_dense_matmul",
+    "sparse_tensor_to_dense",
+    "sparse_to_dense",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,6 +7,23 @@ ReadVariableOp. Both are over the same state.
 
 from __future__ import annotations
 
+__all__ = [
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "count_up_to",
+    "scatter_add",
+    "scatter_div",
+    "scatter_max",
+    "scatter_min",
+    "scatter_mul",
+    "scatter_nd_add",
+    "scatter_nd_sub",
+    "scatter_nd_update",
+    "scatter_sub",
+    "scatter_update",
+]
+
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["bidirectional_dynamic_rnn", "dynamic_rnn", "raw_rnn"]
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["static_bidirectional_rnn", "static_rnn", "static_state_saving_rnn"]
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "Variable",
+    "VariableAggregation",
+    "VariableSynchronization",
+    "disable_resource_variables",
+    "enable_resource_variables",
+    "resource_variables_enabled",
+    "variable_creator_scope",
+]
+
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar

@@ -6,6 +6,25 @@ values take a seed; see `weft_graph.ir.random_seed`.
 
 from __future__ import annotations
 
+__all__ = [
+    "constant",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "identity",
+    "lecun_normal",
+    "lecun_uniform",
+    "ones",
+    "orthogonal",
+    "random_normal",
+    "random_uniform",
+    "truncated_normal",
+    "uniform_unit_scaling",
+    "variance_scaling",
+    "zeros",
+]
+
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

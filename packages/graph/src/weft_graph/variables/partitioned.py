@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "create_partitioned_variables",
+    "fixed_size_partitioner",
+    "min_max_variable_partitioner",
+    "variable_axis_size_partitioner",
+]
+
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any

@@ -6,43 +6,9 @@ instances of `Variable`. Node names are TensorFlow's: "W", "W/initial_value", "W
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-from weft_graph.ir import builder, stacks
-from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.ir.node import Node, Output
-from weft_graph.ir.scopes import check_scope_name
-from weft_graph.ops import state
-from weft_graph.variables.base import (
-    SaveSliceInfo,
-    Variable,
-    VariableAggregation,
-    VariableSynchronization,
-    disable_resource_variables,
-    enable_resource_variables,
-    resource_variables_enabled,
-    variable_creator_scope,
-)
-from weft_tensor import dtypes, errors
-from weft_tensor.dtypes import DType
-from weft_tensor.shape import Dims, as_dims, is_fully_defined
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
-
 __all__ = [
-    "RefVariable",
-    "SaveSliceInfo",
-    "Variable",
-    "VariableAggregation",
-    "VariableSynchronization",
-    "VariableV1",
     "all_variables",
     "assert_variables_initialized",
-    "disable_resource_variables",
-    "enable_resource_variables",
     "global_variables",
     "global_variables_initializer",
     "initialize_all_tables",
@@ -55,12 +21,30 @@ __all__ = [
     "model_variables",
     "moving_average_variables",
     "report_uninitialized_variables",
-    "resource_variables_enabled",
     "tables_initializer",
     "trainable_variables",
-    "variable_creator_scope",
     "variables_initializer",
 ]
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir import builder, stacks
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.scopes import check_scope_name
+from weft_graph.ops import state
+from weft_graph.variables.base import (
+    Variable,
+)
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, as_dims, is_fully_defined
+
+if TYPE_CHECKING:
+    from weft_graph.ir.graph import Graph
+
 
 # --------------------------------------------------------------------------- construction
 

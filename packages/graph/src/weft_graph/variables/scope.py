@@ -6,6 +6,17 @@ use them after the name scopes, of which each variable scope opens one.
 
 from __future__ import annotations
 
+__all__ = [
+    "AUTO_REUSE",
+    "VariableScope",
+    "get_local_variable",
+    "get_variable",
+    "get_variable_scope",
+    "no_regularizer",
+    "variable_op_scope",
+    "variable_scope",
+]
+
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["make_template"]
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["BundleSaverBuilder"]
+
 from collections.abc import Sequence
 
 from weft_graph.ir import builder

@@ -6,6 +6,19 @@ a checksum. A file without that comment is read as well.
 
 from __future__ import annotations
 
+__all__ = [
+    "checkpoint_exists",
+    "generate_checkpoint_state_proto",
+    "get_checkpoint_mtimes",
+    "get_checkpoint_state",
+    "latest_checkpoint",
+    "list_variables",
+    "load_checkpoint",
+    "load_variable",
+    "remove_checkpoint",
+    "update_checkpoint_state",
+]
+
 import logging
 import re
 import zlib

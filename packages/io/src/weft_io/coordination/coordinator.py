@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["Coordinator", "LooperThread"]
+
 import logging
 import sys
 import threading

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["CriticalSection"]
+
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["QueueRunner", "add_queue_runner", "start_queue_runners"]
+
 import logging
 import threading
 from collections.abc import Sequence

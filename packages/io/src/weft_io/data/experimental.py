@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["make_saveable_from_iterator"]
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["FixedLengthRecordDataset", "TFRecordDataset", "TextLineDataset"]
+
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create

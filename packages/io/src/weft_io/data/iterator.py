@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "Iterator",
+    "get_output_classes",
+    "get_output_shapes",
+    "get_output_types",
+    "make_initializable_iterator",
+    "make_one_shot_iterator",
+]
+
 from typing import Any
 
 from weft_graph.ir import nest

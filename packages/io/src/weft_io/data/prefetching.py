@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["AUTOTUNE"]
+
 import threading
 import weakref
 from collections import deque

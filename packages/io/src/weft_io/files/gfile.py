@@ -7,6 +7,24 @@ fsspec, which wants that scheme's package. Failures are the errors of `weft_tens
 
 from __future__ import annotations
 
+__all__ = [
+    "Copy",
+    "DeleteRecursively",
+    "Exists",
+    "FastGFile",
+    "GFile",
+    "Glob",
+    "IsDirectory",
+    "ListDirectory",
+    "MakeDirs",
+    "MkDir",
+    "Open",
+    "Remove",
+    "Rename",
+    "Stat",
+    "Walk",
+]
+
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -22,38 +40,6 @@ from weft_io.files.systems import (
 )
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
-
-__all__ = [
-    "Copy",
-    "DeleteRecursively",
-    "Exists",
-    "FastGFile",
-    "FileStatistics",
-    "GFile",
-    "Glob",
-    "IsDirectory",
-    "ListDirectory",
-    "MakeDirs",
-    "MkDir",
-    "Open",
-    "Remove",
-    "Rename",
-    "Stat",
-    "Walk",
-    "copy",
-    "exists",
-    "glob",
-    "isdir",
-    "join",
-    "listdir",
-    "makedirs",
-    "mkdir",
-    "remove",
-    "rename",
-    "rmtree",
-    "stat",
-    "walk",
-]
 
 _CHUNK: Final = 1 << 20
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["write_graph"]
+
 import os
 from typing import TYPE_CHECKING, Any
 

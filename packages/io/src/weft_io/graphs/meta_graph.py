@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["export_meta_graph", "import_meta_graph"]
+
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence

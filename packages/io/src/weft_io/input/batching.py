@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "batch",
+    "batch_join",
+    "maybe_batch",
+    "maybe_batch_join",
+    "maybe_shuffle_batch",
+    "maybe_shuffle_batch_join",
+    "shuffle_batch",
+    "shuffle_batch_join",
+]
+
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["bucket", "bucket_by_sequence_length"]
+
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any

@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "FixedLenFeature",
+    "FixedLenSequenceFeature",
+    "SparseFeature",
+    "VarLenFeature",
+    "parse_example",
+    "parse_single_example",
+    "parse_single_sequence_example",
+]
+
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -17,32 +27,9 @@ from weft_graph.ops.array import expand_dims, reshape, squeeze
 from weft_graph.ops.join import concat, stack
 from weft_graph.ops.sparse import sparse_reorder
 from weft_io.arguments import INT64_MAX
-from weft_io.ops.parsing import (
-    decode_compressed,
-    decode_csv,
-    decode_json_example,
-    parse_tensor,
-    serialize_tensor,
-)
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, format_dims
-
-__all__ = [
-    "FixedLenFeature",
-    "FixedLenSequenceFeature",
-    "SparseFeature",
-    "VarLenFeature",
-    "decode_compressed",
-    "decode_csv",
-    "decode_json_example",
-    "parse_example",
-    "parse_sequence_example",
-    "parse_single_example",
-    "parse_single_sequence_example",
-    "parse_tensor",
-    "serialize_tensor",
-]
 
 # ----------------------------------------------------------------------------- features
 

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "input_producer",
+    "limit_epochs",
+    "match_filenames_once",
+    "range_input_producer",
+    "slice_input_producer",
+    "string_input_producer",
+]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +21,7 @@ from weft_graph.ir.indexed_slices import convert_to_tensor_or_indexed_slices
 from weft_graph.ir.node import Output
 from weft_graph.ops import array, casting, gather, identity, random, sequence
 from weft_graph.ops.control import Assert
-from weft_graph.variables.reference import Variable
+from weft_graph.variables.base import Variable
 from weft_io.arguments import encoded_paths, integer, listed, text
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.ops import summary

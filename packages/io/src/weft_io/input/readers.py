@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "FixedLengthRecordReader",
+    "IdentityReader",
+    "ReaderBase",
+    "TFRecordReader",
+    "TextLineReader",
+    "WholeFileReader",
+]
+
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,16 +20,6 @@ from weft_io.ops import readers as ops
 from weft_io.queues.queue_ops import QueueBase
 from weft_io.records.options import TFRecordOptions
 from weft_tensor import dtypes, errors
-
-__all__ = [
-    "FixedLengthRecordReader",
-    "IdentityReader",
-    "ParquetReader",
-    "ReaderBase",
-    "TFRecordReader",
-    "TextLineReader",
-    "WholeFileReader",
-]
 
 
 class ReaderBase:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["matching_files", "read_file", "write_file"]
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -5,6 +5,14 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "decode_compressed",
+    "decode_csv",
+    "decode_json_example",
+    "parse_tensor",
+    "serialize_tensor",
+]
+
 from collections.abc import Sequence
 from typing import Any
 

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "audio",
+    "get_summary_description",
+    "histogram",
+    "image",
+    "merge",
+    "merge_all",
+    "scalar",
+    "tensor_summary",
+    "text",
+]
+
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["ConditionalAccumulator", "ConditionalAccumulatorBase", "SparseConditionalAccumulator"]
+
 from typing import Any, NamedTuple
 
 from weft_graph.ir.builder import convert_to_tensor

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["PaddingFIFOQueue", "PriorityQueue", "QueueBase", "RandomShuffleQueue"]
+
 from collections.abc import Sequence
 from functools import reduce
 from typing import Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["TFRecordCompressionType", "TFRecordOptions"]
+
 import zlib
 from typing import Any, ClassVar, Final
 

@@ -7,6 +7,8 @@ says are errors.
 
 from __future__ import annotations
 
+__all__ = ["parquet_batches"]
+
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final

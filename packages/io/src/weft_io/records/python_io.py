@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+__all__ = ["tf_record_batches", "tf_record_iterator"]
+
 from collections.abc import Iterator
 from typing import Any
 
 from weft_io.files.systems import PathLike, as_path
-from weft_io.records.options import TFRecordCompressionType, TFRecordOptions
-from weft_io.records.tfrecord import TFRecordSource, TFRecordWriter
+from weft_io.records.options import TFRecordOptions
+from weft_io.records.tfrecord import TFRecordSource
 from weft_tensor import errors
-
-__all__ = [
-    "TFRecordCompressionType",
-    "TFRecordOptions",
-    "TFRecordWriter",
-    "tf_record_batches",
-    "tf_record_iterator",
-]
 
 
 def tf_record_iterator(path: PathLike, options: Any = None) -> Iterator[bytes]:

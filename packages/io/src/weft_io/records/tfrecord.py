@@ -7,6 +7,8 @@ all little-endian, one record behind the other; the whole file may be compressed
 
 from __future__ import annotations
 
+__all__ = ["TFRecordWriter"]
+
 import struct
 from typing import Any, BinaryIO, Final
 

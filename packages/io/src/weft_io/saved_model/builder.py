@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["SavedModelBuilder", "simple_save"]
+
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "ASSETS_DIRECTORY",
+    "ASSETS_KEY",
+    "LEGACY_INIT_OP_KEY",
+    "MAIN_OP_KEY",
+    "SAVED_MODEL_FILENAME_PB",
+    "SAVED_MODEL_FILENAME_PBTXT",
+    "SAVED_MODEL_SCHEMA_VERSION",
+    "VARIABLES_DIRECTORY",
+    "VARIABLES_FILENAME",
+]
+
 from typing import Final
 
 SAVED_MODEL_SCHEMA_VERSION: Final = 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["load", "maybe_saved_model_directory"]
+
 import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any

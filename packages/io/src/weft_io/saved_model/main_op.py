@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["main_op", "main_op_with_restore"]
+
 from typing import Any
 
 from weft_graph.ir import stacks

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+__all__ = [
+    "build_signature_def",
+    "classification_signature_def",
+    "is_valid_signature",
+    "predict_signature_def",
+    "regression_signature_def",
+]
+
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.messages.tensor_proto import make_tensor_proto
 from weft_io.saved_model import signature_constants as names
-from weft_io.saved_model.method_name_updater import MethodNameUpdater
 from weft_io.saved_model.utils import (
     build_tensor_info,
     build_tensor_info_from_op,
@@ -19,17 +26,6 @@ from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
     from weft_graph import proto
-
-__all__ = [
-    "MethodNameUpdater",
-    "build_signature_def",
-    "classification_signature_def",
-    "is_valid_signature",
-    "load_op_from_signature_def",
-    "op_signature_def",
-    "predict_signature_def",
-    "regression_signature_def",
-]
 
 
 def build_signature_def(

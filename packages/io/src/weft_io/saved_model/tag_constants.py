@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["GPU", "SERVING", "TPU", "TRAINING"]
+
 from typing import Final
 
 SERVING: Final = "serve"

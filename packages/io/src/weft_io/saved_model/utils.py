@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["build_tensor_info", "get_tensor_from_tensor_info"]
+
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir import stacks

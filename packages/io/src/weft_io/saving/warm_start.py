@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["init_from_checkpoint"]
+
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any

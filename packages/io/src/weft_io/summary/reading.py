@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["summary_iterator"]
+
 from collections import deque
 from collections.abc import Iterator
 

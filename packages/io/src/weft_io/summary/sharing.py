@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["FileWriterCache"]
+
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, ClassVar

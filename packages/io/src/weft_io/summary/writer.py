@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["FileWriter"]
+
 import struct
 import time
 import warnings

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["CheckpointSaverHook", "CheckpointSaverListener"]
+
 import logging
 import os
 from collections.abc import Sequence

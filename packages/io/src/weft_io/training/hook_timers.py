@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["SecondOrStepTimer"]
+
 import time
 
 from weft_tensor import errors

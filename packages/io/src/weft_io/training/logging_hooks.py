@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["LoggingTensorHook", "NanLossDuringTrainingError", "NanTensorHook"]
+
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

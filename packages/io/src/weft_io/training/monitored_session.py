@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["MonitoredSession", "SingularMonitoredSession"]
+
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["MonitoredTrainingSession"]
+
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 

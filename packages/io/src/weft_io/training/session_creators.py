@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["ChiefSessionCreator", "SessionCreator", "WorkerSessionCreator"]
+
 from typing import Any
 
 from weft_io.arguments import number

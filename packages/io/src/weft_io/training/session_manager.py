@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["SessionManager"]
+
 import logging
 import math
 import time

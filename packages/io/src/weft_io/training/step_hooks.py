@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["FeedFnHook", "FinalOpsHook", "GlobalStepWaiterHook", "StopAtStepHook"]
+
 import logging
 import time
 from collections.abc import Callable, Mapping

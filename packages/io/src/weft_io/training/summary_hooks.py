@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["StepCounterHook", "SummarySaverHook"]
+
 import logging
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["Supervisor"]
+
 import logging
 import os
 import threading

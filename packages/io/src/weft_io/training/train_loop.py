@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["basic_train_loop"]
+
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

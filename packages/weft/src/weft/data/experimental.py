@@ -1,6 +1,4 @@
 """`wf.data.experimental`: what may still change in input pipelines."""
 
-from weft_io.data.experimental import (
-    AUTOTUNE as AUTOTUNE,
-    make_saveable_from_iterator as make_saveable_from_iterator,
-)
+from weft_io.data.experimental import *
+from weft_io.data.prefetching import *

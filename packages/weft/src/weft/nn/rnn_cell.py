@@ -1,14 +1,7 @@
 """`wf.nn.rnn_cell`: the cells of recurrent networks."""
 
-from weft_graph.rnn.cell import (
-    BasicLSTMCell as BasicLSTMCell,
-    BasicRNNCell as BasicRNNCell,
-    DeviceWrapper as DeviceWrapper,
-    DropoutWrapper as DropoutWrapper,
-    GRUCell as GRUCell,
-    LSTMCell as LSTMCell,
-    LSTMStateTuple as LSTMStateTuple,
-    MultiRNNCell as MultiRNNCell,
-    ResidualWrapper as ResidualWrapper,
-    RNNCell as RNNCell,
-)
+from weft_graph.rnn.cell.base import *
+from weft_graph.rnn.cell.basic import *
+from weft_graph.rnn.cell.lstm import *
+from weft_graph.rnn.cell.multi import *
+from weft_graph.rnn.cell.wrappers import *

@@ -1,5 +1,3 @@
 """`wf.saved_model.builder`."""
 
-from weft_io.saved_model.builder import (
-    SavedModelBuilder as SavedModelBuilder,
-)
+from weft_io.saved_model.builder import SavedModelBuilder as SavedModelBuilder

@@ -1,6 +1,3 @@
 """`wf.saved_model.main_op`."""
 
-from weft_io.saved_model.main_op import (
-    main_op as main_op,
-    main_op_with_restore as main_op_with_restore,
-)
+from weft_io.saved_model.main_op import *

@@ -1,6 +1,3 @@
 """`wf.saved_model.utils`."""
 
-from weft_io.saved_model.utils import (
-    build_tensor_info as build_tensor_info,
-    get_tensor_from_tensor_info as get_tensor_from_tensor_info,
-)
+from weft_io.saved_model.utils import *

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["RNNCell"]
+
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["BasicRNNCell", "GRUCell"]
+
 from typing import Any
 
 from weft_graph import nn

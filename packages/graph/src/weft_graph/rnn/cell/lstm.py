@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["BasicLSTMCell", "LSTMCell", "LSTMStateTuple"]
+
 from typing import Any, NamedTuple
 
 from weft_graph import nn

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["MultiRNNCell"]
+
 import warnings
 from collections.abc import Sequence
 from typing import Any

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+__all__ = ["DeviceWrapper", "DropoutWrapper", "ResidualWrapper"]
+
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any

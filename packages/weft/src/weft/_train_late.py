@@ -1,0 +1,14 @@
+"""Names of `weft.train` that load when the first of them is used: training loops."""
+
+from weft_io.training.checkpoint_hooks import *
+from weft_io.training.hook import *
+from weft_io.training.logging_hooks import *
+from weft_io.training.monitored_session import *
+from weft_io.training.monitored_training import *
+from weft_io.training.scaffold import *
+from weft_io.training.session_creators import *
+from weft_io.training.session_manager import *
+from weft_io.training.step_hooks import *
+from weft_io.training.summary_hooks import *
+from weft_io.training.supervisor import *
+from weft_io.training.train_loop import *
