@@ -11,6 +11,7 @@ import pytest
 from weft_autodiff.gradient_checker import compute_gradient, compute_gradient_error
 from weft_autodiff.registry import RegisterGradient
 from weft_exec import Session
+from weft_graph.ir import builder
 from weft_graph.ir.graph import Graph
 from weft_graph.ops import array, gather, math
 from weft_graph.variables.reference import Variable
@@ -32,7 +33,7 @@ def graph() -> Iterator[Graph]:
 )
 def test_right_gradient(dtype: str, delta: float, limit: float) -> None:
     x = array.placeholder(dtypes.as_dtype(dtype), [2, 3])
-    w = array.constant(np.arange(12.0).reshape(3, 4), x.dtype) * 0.1
+    w = builder.constant(np.arange(12.0).reshape(3, 4), x.dtype) * 0.1
     y = math.square(math.matmul(x, w))
     with Session():
         assert compute_gradient_error(x, [2, 3], y, [2, 4], delta=delta) < limit
@@ -41,7 +42,7 @@ def test_right_gradient(dtype: str, delta: float, limit: float) -> None:
 def test_jacobians() -> None:
     x = array.placeholder(dtypes.float64, [2])
     y = math.matmul(
-        array.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtypes.float64), x[:, None]
+        builder.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtypes.float64), x[:, None]
     )
     with Session():
         theoretical, numeric = compute_gradient(x, [2], y, [3, 1], np.array([1.0, -1.0]))
@@ -99,7 +100,7 @@ def test_of_a_variable() -> None:
 def test_unconnected() -> None:
     x = array.placeholder(dtypes.float64, [2])
     with Session():
-        theoretical, numeric = compute_gradient(x, [2], array.constant([1.0]), [1])
+        theoretical, numeric = compute_gradient(x, [2], builder.constant([1.0]), [1])
     assert not theoretical.any() and not numeric.any()
 
 

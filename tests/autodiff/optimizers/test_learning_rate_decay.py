@@ -11,6 +11,7 @@ import pytest
 from weft_autodiff.optimizers import learning_rate_decay as decay
 from weft_autodiff.optimizers.training_util import create_global_step
 from weft_exec import Session
+from weft_graph.ir import builder
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.ops import array
@@ -107,12 +108,12 @@ CASES: list[tuple[str, Callable[[Any], Output], Callable[[int], float]]] = [
     ),
     (
         "restarts-tensor",
-        lambda s: decay.cosine_decay_restarts(0.1, s, 10, t_mul=array.constant(3.0)),
+        lambda s: decay.cosine_decay_restarts(0.1, s, 10, t_mul=builder.constant(3.0)),
         lambda s: 0.1 * restarts(s, 10, 3.0, 1.0),
     ),
     (
         "restarts-tensor-equal",
-        lambda s: decay.cosine_decay_restarts(0.1, s, 10, t_mul=array.constant(1.0)),
+        lambda s: decay.cosine_decay_restarts(0.1, s, 10, t_mul=builder.constant(1.0)),
         lambda s: 0.1 * restarts(s, 10, 1.0, 1.0),
     ),
     (
@@ -140,7 +141,7 @@ def test_noise() -> None:
         return decay.noisy_linear_cosine_decay(0.1, step, 10, initial_variance=0.01)
 
     with Session() as session:
-        rate = make(array.constant(3))
+        rate = make(builder.constant(3))
         found = [session.run(rate) for _ in range(200)]
     deviation = np.sqrt(0.01 / 4**0.55) * half_wave(0.3) * 0.1
     assert np.std(found) == pytest.approx(deviation, rel=0.25)
@@ -160,8 +161,10 @@ def test_with_a_global_step(graph: Graph) -> None:
 
 
 def test_python_numbers_and_other_types() -> None:
-    wide = array.constant(0.1, dtypes.float64)
-    rate = decay.polynomial_decay(wide, 5, array.constant(10), array.constant(0.0, dtypes.float64))
+    wide = builder.constant(0.1, dtypes.float64)
+    rate = decay.polynomial_decay(
+        wide, 5, builder.constant(10), builder.constant(0.0, dtypes.float64)
+    )
     assert rate.dtype is dtypes.float64
     with Session() as session:
         assert session.run(rate) == pytest.approx(0.05)
@@ -169,13 +172,13 @@ def test_python_numbers_and_other_types() -> None:
 
 def test_piecewise_with_tensors_and_floats() -> None:
     x = array.placeholder(dtypes.float64, [])
-    choices = [array.constant(7), array.constant(8)]
+    choices = [builder.constant(7), builder.constant(8)]
     found = decay.piecewise_constant(x, [0.5], choices)
     assert found.dtype is dtypes.int32
     with Session() as session:
         assert [session.run(found, {x: v}) for v in (0.25, 0.5, 0.75)] == [7, 7, 8]
-    step = array.constant(3, dtypes.int64)
-    found = decay.piecewise_constant(step, [array.constant(2)], [1.0, 2.0])
+    step = builder.constant(3, dtypes.int64)
+    found = decay.piecewise_constant(step, [builder.constant(2)], [1.0, 2.0])
     with Session() as session:
         assert session.run(found) == 2.0
 
@@ -184,7 +187,7 @@ def test_refusals() -> None:
     with pytest.raises(ValueError, match="one value more"):
         decay.piecewise_constant(1, [1, 2], [0.1, 0.2])
     with pytest.raises(TypeError, match="int64"):
-        decay.piecewise_constant(array.constant(1, dtypes.int64), [0.5], [0.1, 0.2])
+        decay.piecewise_constant(builder.constant(1, dtypes.int64), [0.5], [0.1, 0.2])
     with pytest.raises(ValueError, match="global_step is required for ExponentialDecay"):
         decay.exponential_decay(0.1, None, 10, 0.5)
     with pytest.raises(errors.InvalidArgumentError, match="global_step is required"):

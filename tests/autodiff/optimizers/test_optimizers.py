@@ -14,6 +14,7 @@ from weft_autodiff.optimizers import Optimizer
 from weft_autodiff.optimizers.training_util import get_or_create_global_step
 from weft_exec import Session
 from weft_exec.resources.resources import VariableState
+from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
@@ -441,7 +442,7 @@ def test_constraint_applies_after_the_update(use_resource: bool) -> None:
 
 def test_constraint_on_sparse_gradient_is_refused() -> None:
     var = make_variable(np.ones((3, 2)), constraint=math.abs)
-    grad = IndexedSlices(array.constant(np.ones((1, 2))), array.constant([0]))
+    grad = IndexedSlices(builder.constant(np.ones((1, 2))), builder.constant([0]))
     with pytest.raises(errors.InvalidArgumentError, match="constraint function on a sparse"):
         optimizers.GradientDescentOptimizer(1.0).apply_gradients([(grad, var)])
 
@@ -462,7 +463,7 @@ def test_learning_rate_from_a_tensor_and_a_function() -> None:
 def test_learning_rate_is_cast_to_each_variable() -> None:
     wide = make_variable(np.float64(1.0))
     narrow = make_variable(np.float32(1.0))
-    rate = array.constant(0.5, dtypes.float32)
+    rate = builder.constant(0.5, dtypes.float32)
     train = optimizers.AdamOptimizer(rate).apply_gradients([(1.0, wide), (1.0, narrow)])
     with Session() as session:
         session.run(global_variables_initializer())
@@ -502,7 +503,7 @@ def test_gate_must_be_known() -> None:
 def test_grad_loss_and_var_list() -> None:
     a, b = make_variable(2.0), make_variable(3.0)
     optimizer = optimizers.GradientDescentOptimizer(0.1)
-    pairs = optimizer.compute_gradients(a * b, var_list=[b], grad_loss=array.constant(10.0))
+    pairs = optimizer.compute_gradients(a * b, var_list=[b], grad_loss=builder.constant(10.0))
     assert [var for _, var in pairs] == [b]
     with Session() as session:
         session.run(global_variables_initializer())
@@ -529,13 +530,13 @@ def test_variables_without_gradient_are_left_alone() -> None:
 def test_no_gradient_at_all() -> None:
     make_variable(2.0, name="a")
     with pytest.raises(ValueError, match="No gradients provided for any variable"):
-        optimizers.GradientDescentOptimizer(0.1).minimize(array.constant(1.0))
+        optimizers.GradientDescentOptimizer(0.1).minimize(builder.constant(1.0))
 
 
 def test_nothing_to_optimize() -> None:
     optimizer = optimizers.GradientDescentOptimizer(0.1)
     with pytest.raises(ValueError, match="No variables to optimize"):
-        optimizer.compute_gradients(array.constant(1.0))
+        optimizer.compute_gradients(builder.constant(1.0))
     with pytest.raises(ValueError, match="No variables provided"):
         optimizer.apply_gradients([])
     var = make_variable(2.0, name="a")
@@ -546,11 +547,11 @@ def test_nothing_to_optimize() -> None:
 def test_wrong_types() -> None:
     optimizer = optimizers.GradientDescentOptimizer(0.1)
     count = make_variable(1, name="count", trainable=False)
-    assert optimizer.compute_gradients(array.constant(1.0), [count]) == [(None, count)]
+    assert optimizer.compute_gradients(builder.constant(1.0), [count]) == [(None, count)]
     with pytest.raises(TypeError, match="Invalid type int32"):
-        optimizer.compute_gradients(array.constant(1), [make_variable(1.0)])
+        optimizer.compute_gradients(builder.constant(1), [make_variable(1.0)])
     with pytest.raises(TypeError, match="updates variables"):
-        optimizer.apply_gradients([(1.0, array.constant(1.0))])
+        optimizer.apply_gradients([(1.0, builder.constant(1.0))])
     with pytest.raises(TypeError, match="Gradient must be convertible"):
         optimizer.apply_gradients([("steep", make_variable(1.0))])
 
@@ -625,7 +626,7 @@ def test_an_optimizer_of_ones_own() -> None:
     var = make_variable([5.0, -5.0])
     optimizer = _SignDescent()
     train = optimizer.minimize(math.reduce_sum(math.square(var)))
-    rows = IndexedSlices(array.constant([1.0, 2.0, -9.0]), array.constant([0, 0, 1]))
+    rows = IndexedSlices(builder.constant([1.0, 2.0, -9.0]), builder.constant([0, 0, 1]))
     sparse = optimizer.apply_gradients([(rows, var)])
     with Session() as session:
         session.run(global_variables_initializer())

@@ -9,6 +9,7 @@ import pytest
 
 from weft_autodiff.optimizers import training_util
 from weft_exec import Session
+from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ops import array
@@ -57,14 +58,14 @@ def test_of_another_graph(graph: Graph) -> None:
 
 
 def test_found_by_name() -> None:
-    array.constant(5, name="global_step")
+    builder.constant(5, name="global_step")
     found = training_util.get_global_step()
     assert found.name == "global_step:0"
 
 
 def test_must_be_one_integer_scalar(graph: Graph) -> None:
     with pytest.raises(TypeError, match="does not have integer type: float32"):
-        training_util.assert_global_step(array.constant(1.0))
+        training_util.assert_global_step(builder.constant(1.0))
     with pytest.raises(TypeError, match="is not scalar"):
         training_util.assert_global_step(make_variable([1, 2]))
     with pytest.raises(TypeError, match="tensor or a variable"):

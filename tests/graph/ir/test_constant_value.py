@@ -17,7 +17,18 @@ from weft_graph.ir.constant_value import (
 )
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, comparison, control, reduction, sequence
+from weft_graph.ops import (
+    array,
+    comparison,
+    control,
+    gather,
+    identity,
+    join,
+    layout,
+    reduction,
+    sequence,
+    slicing,
+)
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes
 
@@ -86,26 +97,26 @@ def test_values_must_not_be_written_to() -> None:
 @pytest.mark.parametrize(
     ("make", "wanted"),
     [
-        (lambda n: array.stack([n, 5]), [None, 5]),
-        (lambda n: array.concat([[n], [4, 5]], 0), [None, 4, 5]),
-        (lambda n: array.concat([[n], [4, 5]], 0)[1:], [4, 5]),
-        (lambda n: array.stack([n, 5])[::-1], [5, None]),
-        (lambda n: array.gather(array.stack([n, 5, 6]), [2, 0]), [6, None]),
-        (lambda n: array.reshape(array.stack([n, 5]), [2, 1])[:, 0], [None, 5]),
+        (lambda n: join.stack([n, 5]), [None, 5]),
+        (lambda n: join.concat([[n], [4, 5]], 0), [None, 4, 5]),
+        (lambda n: join.concat([[n], [4, 5]], 0)[1:], [4, 5]),
+        (lambda n: join.stack([n, 5])[::-1], [5, None]),
+        (lambda n: gather.gather(join.stack([n, 5, 6]), [2, 0]), [6, None]),
+        (lambda n: array.reshape(join.stack([n, 5]), [2, 1])[:, 0], [None, 5]),
         (lambda n: array.expand_dims(n * 2 + 1, 0), [None]),
-        (lambda n: array.squeeze(array.stack([[n], [5]]), 1), [None, 5]),
-        (lambda n: array.stack([n, 5]) * 2, [None, 10]),
-        (lambda n: array.tile(array.stack([n, 5]), [2]), [None, 5, None, 5]),
+        (lambda n: array.squeeze(join.stack([[n], [5]]), 1), [None, 5]),
+        (lambda n: join.stack([n, 5]) * 2, [None, 10]),
+        (lambda n: join.tile(join.stack([n, 5]), [2]), [None, 5, None, 5]),
         (lambda n: array.fill([2], n), [None, None]),
-        (lambda n: array.split(array.stack([n, 5]), 2)[1], [5]),
-        (lambda n: array.split(array.stack([n, 5, 6]), [1, 2])[1], [5, 6]),
-        (lambda n: array.unstack(array.stack([n, 5]))[1], 5),
-        (lambda n: array.slice(array.stack([n, 5, 6]), [1], [-1]), [5, 6]),
-        (lambda n: array.reverse(array.stack([n, 5]), [0]), [5, None]),
-        (lambda n: cast(array.stack([n, 5]), dtypes.int64), [None, 5]),
-        (lambda n: array.identity(array.stack([n, 5])), [None, 5]),
-        (lambda n: array.identity_n([n, constant(5)])[1], 5),
-        (lambda n: array.broadcast_dynamic_shape(array.stack([n, 5]), [3, 1]), [3, 5]),
+        (lambda n: join.split(join.stack([n, 5]), 2)[1], [5]),
+        (lambda n: join.split(join.stack([n, 5, 6]), [1, 2])[1], [5, 6]),
+        (lambda n: join.unstack(join.stack([n, 5]))[1], 5),
+        (lambda n: slicing.slice(join.stack([n, 5, 6]), [1], [-1]), [5, 6]),
+        (lambda n: layout.reverse(join.stack([n, 5]), [0]), [5, None]),
+        (lambda n: cast(join.stack([n, 5]), dtypes.int64), [None, 5]),
+        (lambda n: identity.identity(join.stack([n, 5])), [None, 5]),
+        (lambda n: identity.identity_n([n, constant(5)])[1], 5),
+        (lambda n: array.broadcast_dynamic_shape(join.stack([n, 5]), [3, 1]), [3, 5]),
     ],
 )
 def test_partial_values(make: Any, wanted: Any) -> None:
@@ -130,7 +141,7 @@ def test_partial_values(make: Any, wanted: Any) -> None:
         (lambda: comparison.logical_not(constant(True)), False),
         (lambda: array.zeros_like(constant([1, 2])), [0, 0]),
         (lambda: array.broadcast_to(constant([1, 2]), [2, 2]), [[1, 2], [1, 2]]),
-        (lambda: array.transpose(constant([[1, 2], [3, 4]])), [[1, 3], [2, 4]]),
+        (lambda: layout.transpose(constant([[1, 2], [3, 4]])), [[1, 3], [2, 4]]),
         (lambda: array.fill([2, 1], b"x"), [[b"x"], [b"x"]]),
     ],
 )
@@ -140,7 +151,7 @@ def test_arithmetic(make: Any, wanted: Any) -> None:
 
 def test_as_dims() -> None:
     n = fed(dtype=dtypes.int32)
-    assert constant_value_as_dims(array.stack([n, -1, 3])) == (None, None, 3)
+    assert constant_value_as_dims(join.stack([n, -1, 3])) == (None, None, 3)
     assert constant_value_as_dims(fed(3, dtype=dtypes.int32)) == (None, None, None)
     assert constant_value_as_dims(fed(None, dtype=dtypes.int32)) is None
     assert constant_value_as_dims(constant([], dtypes.int32)) == ()
@@ -151,7 +162,7 @@ def test_dynamic_shapes_flow_into_reshape() -> None:
     shape = array.shape(x)
     y = array.reshape(x, [shape[0], shape[1] * shape[2]])
     assert y.dims == (None, 24)
-    y = array.reshape(x, array.concat([shape[:-1], [2, 3]], 0))
+    y = array.reshape(x, join.concat([shape[:-1], [2, 3]], 0))
     assert y.dims == (None, 4, 2, 3)
 
 

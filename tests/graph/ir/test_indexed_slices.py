@@ -19,7 +19,7 @@ from weft_graph.ir.indexed_slices import (
     convert_to_tensor_or_indexed_slices,
     convert_to_tensor_or_sparse_tensor,
 )
-from weft_graph.ops import array, segments
+from weft_graph.ops import array, gather, identity, segments
 from weft_tensor import dtypes, errors
 
 assert segments
@@ -39,7 +39,7 @@ def test_slices_become_dense() -> None:
     dense = convert_to_tensor(slices)
     assert dense.dims == (4, 2)
     assert evaluate(dense).tolist() == [[6, 8], [0, 0], [3, 4], [0, 0]]
-    assert evaluate(array.identity(slices)).tolist() == evaluate(dense).tolist()
+    assert evaluate(identity.identity(slices)).tolist() == evaluate(dense).tolist()
 
 
 def test_slices_without_a_shape_stay_sparse() -> None:
@@ -53,7 +53,7 @@ def test_slices_without_a_shape_stay_sparse() -> None:
 
 def test_a_gathers_gradient_is_slices() -> None:
     params = array.placeholder(dtypes.float32, [5, 2])
-    picked = array.gather(params, [[3, 0], [3, 1]])
+    picked = gather.gather(params, [[3, 0], [3, 1]])
     node = picked.node
     grad = convert_to_tensor(np.ones((2, 2, 2), np.float32))
     found = gradient_of(node).function(node, grad)[0]

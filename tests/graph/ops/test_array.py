@@ -12,7 +12,7 @@ from weft_testing.evaluate import evaluate
 from weft_graph import Graph
 from weft_graph.ir.builder import constant, convert_to_tensor
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, masks, search, sparse
+from weft_graph.ops import array, gather, identity, join, layout, masks, search, sparse
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dimension, TensorShape
 
@@ -141,46 +141,50 @@ REFUSED: list[tuple[str, Callable[[], Any], str]] = [
     ("shape rank", lambda: array.reshape(fed(2, 3), [[6]]), "must be a vector"),
     ("expand", lambda: array.expand_dims(fed(2), 2), r"\[-2, 2\) for rank 2, got 2"),
     ("squeeze", lambda: array.squeeze(fed(2, 1), [0]), "axis 0 must have size 1"),
-    ("concat axis", lambda: array.concat([fed(2), fed(2)], 1), r"\[-1, 1\) for rank 1"),
-    ("concat size", lambda: array.concat([fed(2, 3), fed(2, 4)], 0), "axis 1 .* 3 and 4"),
-    ("concat rank", lambda: array.concat([fed(2), fed(2, 4)], 0), "equal ranks"),
-    ("concat scalars", lambda: array.concat([fed(), fed()], 0), "rank 0"),
-    ("split", lambda: array.split(fed(2, 5), 2, 1), "multiple of 2"),
-    ("split sizes", lambda: array.split(fed(6), [2, 3]), "add up to 6"),
-    ("split -1s", lambda: array.split(fed(6), [-1, -1]), "one may be -1"),
-    ("split axis", lambda: array.split(fed(6), 2, 1), r"\[-1, 1\)"),
-    ("stack", lambda: array.stack([fed(2), fed(3)]), r"\[2\] and \[3\]"),
-    ("stack axis", lambda: array.stack([fed(2), fed(2)], 2), r"\[-2, 2\)"),
-    ("unstack", lambda: array.unstack(fed(3), 2), "must be the size 3"),
-    ("unstack unknown", lambda: array.unstack(fed(None)), "give num"),
-    ("tile", lambda: array.tile(fed(2), [1, 1]), "one entry per axis"),
-    ("tile negative", lambda: array.tile(fed(2), [-1]), "at least 0"),
-    ("transpose", lambda: array.transpose(fed(2, 3), [0, 0]), r"permutation .* got \[0, 0\]"),
-    ("transpose rank", lambda: array.transpose(fed(2, 3), [0]), "one entry per axis"),
-    ("matrix", lambda: array.matrix_transpose(fed(2)), "at least 2"),
-    ("pad", lambda: array.pad(fed(2), [[1, 1], [1, 1]]), r"must have shape \[1,2\]"),
-    ("pad negative", lambda: array.pad(fed(2), [[-1, 1]]), "at least 0"),
-    ("pad mode", lambda: array.pad(fed(2), [[1, 1]], "edge"), "CONSTANT, REFLECT or SYMMETRIC"),
-    ("reflect", lambda: array.pad(fed(2), [[2, 0]], "reflect"), "at most 1"),
-    ("reverse", lambda: array.reverse(fed(2), [1]), r"\[-1, 1\)"),
-    ("reverse twice", lambda: array.reverse(fed(2), [0, -1]), "given twice"),
-    ("roll", lambda: array.roll(fed(2), 1, 1), r"\[-1, 1\)"),
-    ("gather axis", lambda: array.gather(fed(2), [0], axis=1), r"\[-1, 1\)"),
-    ("gather", lambda: array.gather(fed(2, 3), [0, 2]), r"indices\[1\] = 2 is not in \[0, 2\)"),
-    ("gather below", lambda: array.gather(fed(2, 3), -1), r"indices = -1 is not in \[0, 2\)"),
-    ("gather_nd", lambda: array.gather_nd(fed(2), [[0, 1]]), "more axes"),
-    ("scatter_nd", lambda: array.scatter_nd([[0]], fed(1, 2), [4]), r"shape \[1\]"),
+    ("concat axis", lambda: join.concat([fed(2), fed(2)], 1), r"\[-1, 1\) for rank 1"),
+    ("concat size", lambda: join.concat([fed(2, 3), fed(2, 4)], 0), "axis 1 .* 3 and 4"),
+    ("concat rank", lambda: join.concat([fed(2), fed(2, 4)], 0), "equal ranks"),
+    ("concat scalars", lambda: join.concat([fed(), fed()], 0), "rank 0"),
+    ("split", lambda: join.split(fed(2, 5), 2, 1), "multiple of 2"),
+    ("split sizes", lambda: join.split(fed(6), [2, 3]), "add up to 6"),
+    ("split -1s", lambda: join.split(fed(6), [-1, -1]), "one may be -1"),
+    ("split axis", lambda: join.split(fed(6), 2, 1), r"\[-1, 1\)"),
+    ("stack", lambda: join.stack([fed(2), fed(3)]), r"\[2\] and \[3\]"),
+    ("stack axis", lambda: join.stack([fed(2), fed(2)], 2), r"\[-2, 2\)"),
+    ("unstack", lambda: join.unstack(fed(3), 2), "must be the size 3"),
+    ("unstack unknown", lambda: join.unstack(fed(None)), "give num"),
+    ("tile", lambda: join.tile(fed(2), [1, 1]), "one entry per axis"),
+    ("tile negative", lambda: join.tile(fed(2), [-1]), "at least 0"),
+    ("transpose", lambda: layout.transpose(fed(2, 3), [0, 0]), r"permutation .* got \[0, 0\]"),
+    ("transpose rank", lambda: layout.transpose(fed(2, 3), [0]), "one entry per axis"),
+    ("matrix", lambda: layout.matrix_transpose(fed(2)), "at least 2"),
+    ("pad", lambda: layout.pad(fed(2), [[1, 1], [1, 1]]), r"must have shape \[1,2\]"),
+    ("pad negative", lambda: layout.pad(fed(2), [[-1, 1]]), "at least 0"),
+    ("pad mode", lambda: layout.pad(fed(2), [[1, 1]], "edge"), "CONSTANT, REFLECT or SYMMETRIC"),
+    ("reflect", lambda: layout.pad(fed(2), [[2, 0]], "reflect"), "at most 1"),
+    ("reverse", lambda: layout.reverse(fed(2), [1]), r"\[-1, 1\)"),
+    ("reverse twice", lambda: layout.reverse(fed(2), [0, -1]), "given twice"),
+    ("roll", lambda: layout.roll(fed(2), 1, 1), r"\[-1, 1\)"),
+    ("gather axis", lambda: gather.gather(fed(2), [0], axis=1), r"\[-1, 1\)"),
+    ("gather", lambda: gather.gather(fed(2, 3), [0, 2]), r"indices\[1\] = 2 is not in \[0, 2\)"),
+    ("gather below", lambda: gather.gather(fed(2, 3), -1), r"indices = -1 is not in \[0, 2\)"),
+    ("gather_nd", lambda: gather.gather_nd(fed(2), [[0, 1]]), "more axes"),
+    ("scatter_nd", lambda: gather.scatter_nd([[0]], fed(1, 2), [4]), r"shape \[1\]"),
     ("broadcast", lambda: array.broadcast_to(fed(2), [3]), "cannot be broadcast"),
     ("broadcast rank", lambda: array.broadcast_to(fed(2, 2), [2]), "lower rank"),
-    ("one_hot", lambda: array.one_hot([0], -1), "at least 0"),
-    ("top_k", lambda: array.top_k(fed(2), 3), "at most the last size"),
-    ("searchsorted", lambda: array.searchsorted([1], [1], side="up"), "'left' or 'right'"),
-    ("partition", lambda: array.dynamic_partition(fed(2), [0, 1, 0], 2), "must start with"),
-    ("space_to_batch", lambda: array.space_to_batch_nd(fed(1, 3, 1), [2], [[0, 0]]), "of 2, got 3"),
-    ("batch_to_space", lambda: array.batch_to_space_nd(fed(3, 2, 1), [2], [[0, 0]]), "of 2"),
-    ("space_to_depth", lambda: array.space_to_depth(fed(1, 3, 2, 1), 2), "multiples of 2"),
-    ("depth_to_space", lambda: array.depth_to_space(fed(1, 2, 2, 3), 2), "multiples of 4"),
-    ("ensure_shape", lambda: array.ensure_shape(fed(2), [3]), r"\[2\] and \[3\]"),
+    ("one_hot", lambda: gather.one_hot([0], -1), "at least 0"),
+    ("top_k", lambda: search.top_k(fed(2), 3), "at most the last size"),
+    ("searchsorted", lambda: search.searchsorted([1], [1], side="up"), "'left' or 'right'"),
+    ("partition", lambda: gather.dynamic_partition(fed(2), [0, 1, 0], 2), "must start with"),
+    (
+        "space_to_batch",
+        lambda: layout.space_to_batch_nd(fed(1, 3, 1), [2], [[0, 0]]),
+        "of 2, got 3",
+    ),
+    ("batch_to_space", lambda: layout.batch_to_space_nd(fed(3, 2, 1), [2], [[0, 0]]), "of 2"),
+    ("space_to_depth", lambda: layout.space_to_depth(fed(1, 3, 2, 1), 2), "multiples of 2"),
+    ("depth_to_space", lambda: layout.depth_to_space(fed(1, 2, 2, 3), 2), "multiples of 4"),
+    ("ensure_shape", lambda: identity.ensure_shape(fed(2), [3]), r"\[2\] and \[3\]"),
     ("mask", lambda: masks.boolean_mask(fed(2), [True] * 3), r"axes from 0 on of shape \[2\]"),
     ("mask rank", lambda: masks.boolean_mask(fed(2), True), "at least 1"),
     ("where", lambda: masks.where(constant([True]), x=fed(1)), "both x and y"),
@@ -200,29 +204,34 @@ LATE: list[tuple[str, Callable[[Output], Any], Any, str]] = [
     ("reshape empty", lambda x: array.reshape(x, [0, -1]), table(0), "cannot be inferred"),
     ("expand", lambda x: array.expand_dims(x, 3), table(2), r"got 3"),
     ("squeeze", lambda x: array.squeeze(x, [0]), table(2), "size 1"),
-    ("concat", lambda x: array.concat([x, table(2)], 0), table(2, 1), "concatenated"),
-    ("split", lambda x: array.split(x, 2)[0], table(3), "multiple of 2"),
-    ("split sizes", lambda x: array.split(x, [1, 1])[0], table(3), "add up to 3"),
-    ("stack", lambda x: array.stack([x, table(2)]), table(3), "one shape"),
-    ("unstack", lambda x: array.unstack(x, 2)[0], table(3), "got 2"),
-    ("tile", lambda x: array.tile(x, [2]), table(2, 2), "2 entries"),
-    ("transpose", lambda x: array.transpose(x, [1, 0]), table(2), "permutation"),
-    ("pad", lambda x: array.pad(x, [[1, 1]]), table(2, 2), r"\[2,2\]"),
-    ("mirror", lambda x: array.pad(x, [[2, 1]], "SYMMETRIC"), table(1), "at most 1"),
-    ("reverse", lambda x: array.reverse(x, [1]), table(2), r"\[-1, 1\)"),
-    ("gather", lambda x: array.gather(x, [5]), table(2), r"indices\[0\] = 5 is not in \[0, 2\)"),
-    ("gather one", lambda x: array.gather(x, 5), table(2), r"indices = 5 is not in \[0, 2\)"),
-    ("gather_nd", lambda x: array.gather_nd(x, [[0, 7]]), table(2, 3), r"\[\.\.\., 1\]\[0\] = 7"),
-    ("partition", lambda x: array.dynamic_partition(x, [0, 9], 2)[0], table(2), r"\[1\] = 9"),
+    ("concat", lambda x: join.concat([x, table(2)], 0), table(2, 1), "concatenated"),
+    ("split", lambda x: join.split(x, 2)[0], table(3), "multiple of 2"),
+    ("split sizes", lambda x: join.split(x, [1, 1])[0], table(3), "add up to 3"),
+    ("stack", lambda x: join.stack([x, table(2)]), table(3), "one shape"),
+    ("unstack", lambda x: join.unstack(x, 2)[0], table(3), "got 2"),
+    ("tile", lambda x: join.tile(x, [2]), table(2, 2), "2 entries"),
+    ("transpose", lambda x: layout.transpose(x, [1, 0]), table(2), "permutation"),
+    ("pad", lambda x: layout.pad(x, [[1, 1]]), table(2, 2), r"\[2,2\]"),
+    ("mirror", lambda x: layout.pad(x, [[2, 1]], "SYMMETRIC"), table(1), "at most 1"),
+    ("reverse", lambda x: layout.reverse(x, [1]), table(2), r"\[-1, 1\)"),
+    ("gather", lambda x: gather.gather(x, [5]), table(2), r"indices\[0\] = 5 is not in \[0, 2\)"),
+    ("gather one", lambda x: gather.gather(x, 5), table(2), r"indices = 5 is not in \[0, 2\)"),
+    ("gather_nd", lambda x: gather.gather_nd(x, [[0, 7]]), table(2, 3), r"\[\.\.\., 1\]\[0\] = 7"),
+    ("partition", lambda x: gather.dynamic_partition(x, [0, 9], 2)[0], table(2), r"\[1\] = 9"),
     ("broadcast", lambda x: array.broadcast_to(x, [3]), table(2), "cannot be broadcast"),
-    ("top_k", lambda x: array.top_k(x, 3).values, table(2), r"got 3"),
-    ("ensure_shape", lambda x: array.ensure_shape(x, [None, 2]), table(2), r"\[\?,2\], got \[2\]"),
-    ("unique", lambda x: array.unique(x).y, table(2, 2), "must be a vector"),
-    ("roll", lambda x: array.roll(x, 1, 1), table(2), r"\[-1, 1\)"),
-    ("blocks", lambda x: array.space_to_batch_nd(x, [2], [[0, 0]]), table(1, 3), "of 2, got 3"),
-    ("depth", lambda x: array.depth_to_space(x, 2), table(1, 2, 2, 3), "multiple of 4"),
-    ("numerics", lambda x: array.check_numerics(x, "bad"), np.array([1, np.nan]), "bad.*NaN"),
-    ("numerics inf", lambda x: array.check_numerics(x, "bad"), np.array([1, -np.inf]), "Inf"),
+    ("top_k", lambda x: search.top_k(x, 3).values, table(2), r"got 3"),
+    (
+        "ensure_shape",
+        lambda x: identity.ensure_shape(x, [None, 2]),
+        table(2),
+        r"\[\?,2\], got \[2\]",
+    ),
+    ("unique", lambda x: search.unique(x).y, table(2, 2), "must be a vector"),
+    ("roll", lambda x: layout.roll(x, 1, 1), table(2), r"\[-1, 1\)"),
+    ("blocks", lambda x: layout.space_to_batch_nd(x, [2], [[0, 0]]), table(1, 3), "of 2, got 3"),
+    ("depth", lambda x: layout.depth_to_space(x, 2), table(1, 2, 2, 3), "multiple of 4"),
+    ("numerics", lambda x: identity.check_numerics(x, "bad"), np.array([1, np.nan]), "bad.*NaN"),
+    ("numerics inf", lambda x: identity.check_numerics(x, "bad"), np.array([1, -np.inf]), "Inf"),
 ]
 
 
@@ -239,7 +248,7 @@ def test_mistakes_are_refused_when_run(
 
 def test_large_finite_numbers_pass() -> None:
     x = constant([3e38, 3e38])
-    assert evaluate(array.check_numerics(x, "fine")).tolist() == evaluate(x).tolist()
+    assert evaluate(identity.check_numerics(x, "fine")).tolist() == evaluate(x).tolist()
 
 
 def test_former_argument_names() -> None:
@@ -311,35 +320,35 @@ def test_where() -> None:
 
 def test_searchsorted_of_any_rank() -> None:
     rows = np.array([1, 3, 5, 7])
-    assert evaluate(array.searchsorted(rows, [0, 3, 9])).tolist() == [0, 1, 4]
-    assert evaluate(array.searchsorted(rows, [3], side="right")).tolist() == [2]
+    assert evaluate(search.searchsorted(rows, [0, 3, 9])).tolist() == [0, 1, 4]
+    assert evaluate(search.searchsorted(rows, [3], side="right")).tolist() == [2]
     deep = np.tile(rows, (2, 3, 1))
-    found = array.searchsorted(deep, deep, out_type=dtypes.int64)
+    found = search.searchsorted(deep, deep, out_type=dtypes.int64)
     assert found.dims == (2, 3, 4) and evaluate(found)[1, 2].tolist() == [0, 1, 2, 3]
 
 
 def test_named_results() -> None:
-    assert isinstance(array.unique([1, 1]), search.Unique)
-    y, idx, count = array.unique_with_counts([5, 6, 5])
+    assert isinstance(search.unique([1, 1]), search.Unique)
+    y, idx, count = search.unique_with_counts([5, 6, 5])
     assert evaluate([y, idx, count])[2].tolist() == [2, 1]
-    assert evaluate(array.setdiff1d([1, 2, 3], [2]).idx).tolist() == [0, 2]
-    assert evaluate(array.top_k([3, 9, 5], 2).indices).tolist() == [1, 2]
-    assert evaluate(array.in_top_k([[0.1, 0.9]], [1], 1)).tolist() == [True]
+    assert evaluate(search.setdiff1d([1, 2, 3], [2]).idx).tolist() == [0, 2]
+    assert evaluate(search.top_k([3, 9, 5], 2).indices).tolist() == [1, 2]
+    assert evaluate(search.in_top_k([[0.1, 0.9]], [1], 1)).tolist() == [True]
 
 
 def test_one_hot_types() -> None:
-    assert array.one_hot([0], 2).dtype is dtypes.float32
-    assert array.one_hot([0], 2, on_value=1, off_value=0).dtype is dtypes.int32
-    assert array.one_hot([0], 2, dtype=dtypes.bool_, on_value=True, off_value=False).dims == (1, 2)
-    assert evaluate(array.one_hot([1, 2], 2, 5, 1)).tolist() == [[1, 5], [1, 1]]
+    assert gather.one_hot([0], 2).dtype is dtypes.float32
+    assert gather.one_hot([0], 2, on_value=1, off_value=0).dtype is dtypes.int32
+    assert gather.one_hot([0], 2, dtype=dtypes.bool_, on_value=True, off_value=False).dims == (1, 2)
+    assert evaluate(gather.one_hot([1, 2], 2, 5, 1)).tolist() == [[1, 5], [1, 1]]
 
 
 def test_batched_gathers() -> None:
     x = table(2, 3, 4)
     which = [[0, 2], [1, 1]]
-    got = evaluate(array.batch_gather(x[:, :, 0], which))
+    got = evaluate(gather.batch_gather(x[:, :, 0], which))
     assert got.tolist() == [[0, 8], [16, 16]]
-    got = evaluate(array.gather_nd(x, [[[0, 1]], [[2, 3]]], batch_dims=1))
+    got = evaluate(gather.gather_nd(x, [[[0, 1]], [[2, 3]]], batch_dims=1))
     assert got.tolist() == [[1], [23]]
 
 
@@ -348,62 +357,62 @@ def test_a_gather_reads_rows_of_resource_variables() -> None:
         def sparse_read(self, indices: Any, name: str | None = None) -> Output:
             return constant([1.0])
 
-    assert array.gather(Variable(), [0]).node.type == "Const"
+    assert gather.gather(Variable(), [0]).node.type == "Const"
 
 
 def test_transpositions() -> None:
     x = fed(2, 3, 4)
-    assert array.transpose(x).dims == (4, 3, 2)
-    assert array.matrix_transpose(x).dims == (2, 4, 3)
+    assert layout.transpose(x).dims == (4, 3, 2)
+    assert layout.matrix_transpose(x).dims == (2, 4, 3)
     hidden = array.placeholder(dtypes.float32)
-    y, z = array.transpose(hidden), array.matrix_transpose(hidden)
+    y, z = layout.transpose(hidden), layout.matrix_transpose(hidden)
     value = table(2, 3, 4)
     np.testing.assert_array_equal(evaluate(y, {hidden: value}), value.T)
     np.testing.assert_array_equal(evaluate(z, {hidden: value}), value.swapaxes(1, 2))
     c = constant(np.array([[1 + 2j]]))
-    assert evaluate(array.transpose(c, conjugate=True)).tolist() == [[1 - 2j]]
-    assert array.transpose(x, conjugate=True).node.type == "Transpose"
+    assert evaluate(layout.transpose(c, conjugate=True)).tolist() == [[1 - 2j]]
+    assert layout.transpose(x, conjugate=True).node.type == "Transpose"
 
 
 def test_pads() -> None:
     x = table(2)
-    assert evaluate(array.pad(x, [[1, 1]])).tolist() == [0, 0, 1, 0]
-    assert evaluate(array.pad(x, [[1, 1]], constant_values=7)).tolist() == [7, 0, 1, 7]
-    assert evaluate(array.pad(x, [[1, 1]], "Symmetric")).tolist() == [0, 0, 1, 1]
+    assert evaluate(layout.pad(x, [[1, 1]])).tolist() == [0, 0, 1, 0]
+    assert evaluate(layout.pad(x, [[1, 1]], constant_values=7)).tolist() == [7, 0, 1, 7]
+    assert evaluate(layout.pad(x, [[1, 1]], "Symmetric")).tolist() == [0, 0, 1, 1]
 
 
 def test_images_to_batches_and_back() -> None:
     x = table(1, 4, 4, 2)
-    there = array.space_to_batch(x, [[0, 0], [0, 0]], 2)
-    back = array.batch_to_space(there, [[0, 0], [0, 0]], 2)
+    there = layout.space_to_batch(x, [[0, 0], [0, 0]], 2)
+    back = layout.batch_to_space(there, [[0, 0], [0, 0]], 2)
     assert there.dims == (4, 2, 2, 2) and back.dims == x.shape
     np.testing.assert_array_equal(evaluate(back), x)
 
 
 def test_joining_one_tensor_copies_nothing() -> None:
     x = fed(2)
-    y = array.concat([x], 0)
+    y = join.concat([x], 0)
     assert y.node.type == "Identity" and y.dims == (2,)
     with pytest.raises(errors.InvalidArgumentError, match=r"\[-1, 1\)"):
-        array.concat([x], 1)
+        join.concat([x], 1)
 
 
 def test_splits() -> None:
     x = table(6)
-    assert [p.tolist() for p in evaluate(array.split(x, 3))] == [[0, 1], [2, 3], [4, 5]]
-    assert [p.tolist() for p in evaluate(array.split(x, [1, 5]))] == [[0], [1, 2, 3, 4, 5]]
+    assert [p.tolist() for p in evaluate(join.split(x, 3))] == [[0, 1], [2, 3], [4, 5]]
+    assert [p.tolist() for p in evaluate(join.split(x, [1, 5]))] == [[0], [1, 2, 3, 4, 5]]
     sizes = fed(None, dtype=dtypes.int32)
     with pytest.raises(errors.InvalidArgumentError, match="give num"):
-        array.split(x, sizes)
-    parts = evaluate(array.split(x, sizes, num=2), {sizes: [2, 4]})
+        join.split(x, sizes)
+    parts = evaluate(join.split(x, sizes, num=2), {sizes: [2, 4]})
     assert [len(part) for part in parts] == [2, 4]
 
 
 def test_stacks_of_plain_values() -> None:
-    assert evaluate(array.stack([1, 2])).tolist() == [1, 2]
-    assert evaluate(array.stack([1, constant(2)])).tolist() == [1, 2]
-    assert array.stack([fed(2), [1.0, 2.0]], axis=-1).dims == (2, 2)
-    assert evaluate(array.unstack([[1, 2], [3, 4]], axis=1)[1]).tolist() == [2, 4]
+    assert evaluate(join.stack([1, 2])).tolist() == [1, 2]
+    assert evaluate(join.stack([1, constant(2)])).tolist() == [1, 2]
+    assert join.stack([fed(2), [1.0, 2.0]], axis=-1).dims == (2, 2)
+    assert evaluate(join.unstack([[1, 2], [3, 4]], axis=1)[1]).tolist() == [2, 4]
 
 
 # ---------------------------------------------------------------------------------- sparse

@@ -11,7 +11,7 @@ from weft_testing.evaluate import evaluate
 from weft_graph.ir.builder import constant, out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import linalg
+from weft_graph.ops import diagonals, linalg
 from weft_tensor import dtypes, errors
 
 
@@ -47,7 +47,7 @@ def test_shapes_are_checked_while_the_graph_is_built() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="rows"):
         linalg.matrix_solve(normal(2, 2), normal(3, 1))
     with pytest.raises(errors.InvalidArgumentError, match="even rank"):
-        linalg.diag_part(normal(2, 2, 2))
+        diagonals.diag_part(normal(2, 2, 2))
 
 
 @pytest.mark.parametrize("shape", [(5, 3), (3, 5), (2, 4, 4)])
@@ -95,20 +95,20 @@ def test_slow_least_squares_take_rank_deficient_matrices() -> None:
 @pytest.mark.parametrize("batch", [None, [2, 1]])
 def test_eye(columns: Any, batch: Any) -> None:
     expected = np.broadcast_to(np.eye(3, columns), (*(batch or ()), 3, columns or 3))
-    static = linalg.eye(3, columns, batch, "int32")
+    static = diagonals.eye(3, columns, batch, "int32")
     assert static.dims == expected.shape
     np.testing.assert_array_equal(evaluate(static), expected)
     rows = feed([], "int32")
-    dynamic = linalg.eye(rows, columns, batch)
+    dynamic = diagonals.eye(rows, columns, batch)
     np.testing.assert_array_equal(evaluate(dynamic, {rows: 3}), expected)
 
 
 def test_a_large_eye_is_no_constant() -> None:
-    unit = linalg.eye(100)
+    unit = diagonals.eye(100)
     assert unit.node.type == "MatrixDiag"
     np.testing.assert_array_equal(evaluate(unit), np.eye(100, dtype=np.float32))
     with pytest.raises(errors.InvalidArgumentError, match="at least 0"):
-        linalg.eye(-1)
+        diagonals.eye(-1)
 
 
 @pytest.mark.parametrize(
@@ -175,4 +175,4 @@ def test_normalize_and_adjoint() -> None:
 
 def test_band_part_refuses_more_diagonals_than_there_are() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="at most"):
-        evaluate(linalg.matrix_band_part(normal(2, 3), 3, 0))
+        evaluate(diagonals.matrix_band_part(normal(2, 3), 3, 0))

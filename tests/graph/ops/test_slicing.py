@@ -205,29 +205,29 @@ def test_bad_indices_are_refused_when_run() -> None:
 
 def test_strided_slice_by_name() -> None:
     x = table(3, 4)
-    y = array.strided_slice(x, [0, 1], [3, 3], [2, 1])
+    y = slicing.strided_slice(x, [0, 1], [3, 3], [2, 1])
     np.testing.assert_array_equal(evaluate(y), x[0:3:2, 1:3])
-    y = array.strided_slice(x, [1, 0], [0, 0], end_mask=3, shrink_axis_mask=1)
+    y = slicing.strided_slice(x, [1, 0], [0, 0], end_mask=3, shrink_axis_mask=1)
     np.testing.assert_array_equal(evaluate(y), x[1])
 
 
 def test_slice_by_name() -> None:
     x = constant(table(3, 4))
-    y = array.slice(x, [1, 0], [-1, 2])
+    y = slicing.slice(x, [1, 0], [-1, 2])
     assert y.dims == (2, 2)
     np.testing.assert_array_equal(evaluate(y), table(3, 4)[1:, :2])
     n = array.placeholder(dtypes.int32, ())
-    y = array.slice(x, [0, n], [2, 1])
+    y = slicing.slice(x, [0, n], [2, 1])
     assert y.dims == (2, 1)
     with pytest.raises(errors.InvalidArgumentError, match=r"begin\[0\] \+ size\[0\]"):
-        array.slice(x, [2, 0], [2, 1])
+        slicing.slice(x, [2, 0], [2, 1])
     with pytest.raises(errors.InvalidArgumentError, match="must be inside size 4"):
         evaluate(y, {n: np.int32(4)})
 
 
 def test_negative_begins_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"begin\[0\] must be in"):
-        array.slice(table(3), [-1], [1])
+        slicing.slice(table(3), [-1], [1])
 
 
 # ------------------------------------------------------------------------------ assignment

@@ -13,7 +13,7 @@ from weft_exec.session.session import Session
 from weft_graph.ir import nest
 from weft_graph.ir.builder import constant
 from weft_graph.ir.graph import Graph
-from weft_graph.ops import array, reduction, state
+from weft_graph.ops import array, join, reduction, state
 from weft_graph.ops.array import placeholder
 from weft_graph.rnn import cell as rnn_cell
 from weft_graph.rnn.cell import steps
@@ -105,7 +105,7 @@ def test_no_gradient_comes_from_past_the_end() -> None:
     outputs, last = static_rnn(
         rnn_cell.BasicLSTMCell(3), x, dtype="float32", sequence_length=[1, 3]
     )
-    loss = reduction.reduce_sum(array.stack(outputs)) + reduction.reduce_sum(last.c)
+    loss = reduction.reduce_sum(join.stack(outputs)) + reduction.reduce_sum(last.c)
     slopes = run(gradients(loss, x))
     assert [bool(row.any()) for slope in slopes for row in slope] == [1, 1, 0, 1, 0, 1]
 

@@ -70,11 +70,11 @@ def add_all(grads: Sequence[Grad]) -> Grad:
 
 
 def _concatenate(grads: Sequence[IndexedSlices]) -> IndexedSlices:
-    from weft_graph.ops import array
+    from weft_graph.ops import join
 
     return IndexedSlices(
-        array.concat([grad.values for grad in grads], 0),
-        array.concat([grad.indices for grad in grads], 0),
+        join.concat([grad.values for grad in grads], 0),
+        join.concat([grad.indices for grad in grads], 0),
         grads[0].dense_shape,
     )
 
@@ -120,14 +120,14 @@ def shape_for(output: Output) -> Output:
 
 def empty_slices(output: Output, like: IndexedSlices) -> IndexedSlices:
     """No slices of an output, with the element types of others."""
-    from weft_graph.ops import array
+    from weft_graph.ops import array, join
 
     values = like.values
     inner = None if values.dims is None else values.dims[1:]
     if is_fully_defined(inner):
         none = array.zeros([0, *(inner or ())], values.dtype)
     else:
-        none = array.zeros(array.concat([[0], shape_for(output)[1:]], 0), values.dtype)
+        none = array.zeros(join.concat([[0], shape_for(output)[1:]], 0), values.dtype)
         none.set_shape(None if inner is None else (0, *inner))
     return IndexedSlices(none, array.zeros([0], like.indices.dtype))
 

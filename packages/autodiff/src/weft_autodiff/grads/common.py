@@ -138,7 +138,7 @@ def static_axes(axes: Output, rank: int | None) -> list[int] | None:
 
 def matrix_transpose(value: Output, conjugate: bool = False) -> Output:
     """The last two axes exchanged, and for `conjugate` the complex conjugate taken."""
-    from weft_graph.ops import array
+    from weft_graph.ops import layout
 
-    swapped: Output = array.matrix_transpose(value)
+    swapped: Output = layout.matrix_transpose(value)
     return conj(swapped) if conjugate else swapped

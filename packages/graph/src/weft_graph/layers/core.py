@@ -12,7 +12,7 @@ from weft_graph.control_flow.conditional import cond
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer
-from weft_graph.ops import array, identity, matmul
+from weft_graph.ops import array, contraction, identity
 from weft_graph.variables.initializers import zeros_initializer
 from weft_tensor import errors
 from weft_tensor.shape import TensorShape, as_dims, format_dims
@@ -99,7 +99,7 @@ class Dense(Layer):
         """The product, the bias, the activation."""
         rank = len(inputs.dims or ())
         if rank > 2:
-            result = matmul.tensordot(inputs, self.kernel, [[rank - 1], [0]])
+            result = contraction.tensordot(inputs, self.kernel, [[rank - 1], [0]])
             result.dims = (*(inputs.dims or ())[:-1], self.units)
         else:
             result = out("MatMul", [inputs, self.kernel])

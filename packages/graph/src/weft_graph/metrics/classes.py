@@ -19,7 +19,7 @@ from weft_graph.metrics.base import (
 )
 from weft_graph.metrics.counts import share
 from weft_graph.nn.weights import match_ranks
-from weft_graph.ops import array, casting, linalg
+from weft_graph.ops import array, casting, diagonals
 from weft_graph.ops.reduction import reduce_any, reduce_max, reduce_sum
 from weft_graph.ops.search import top_k
 from weft_graph.variables.scope import variable_scope
@@ -127,7 +127,7 @@ def mean_iou(
 
 def _margins(matrix: Output) -> tuple[Output, Output, Output]:
     """Row sums, column sums and the diagonal, in float32."""
-    sums = [reduce_sum(matrix, 1), reduce_sum(matrix, 0), linalg.diag_part(matrix)]
+    sums = [reduce_sum(matrix, 1), reduce_sum(matrix, 0), diagonals.diag_part(matrix)]
     rows, columns, right = [casting.cast(each, dtypes.float32) for each in sums]
     return rows, columns, right
 

@@ -1,7 +1,6 @@
-"""Constants, placeholders, identities, shapes of tensors, and tensors of one value.
+"""Constants, placeholders, shapes of tensors, and tensors of one value.
 
-The rest of the array functions live in `join`, `layout`, `gather`, `search` and `slicing`, and are
-importable from here as well.
+The rest of the array functions are in `identity`, `join`, `layout`, `gather`, `search`, `slicing`.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.builder import (
-    constant as constant,
     constant_of,
     convert_to_tensor,
     create,
@@ -42,66 +40,7 @@ from weft_graph.ir.builder import (
 from weft_graph.ir.constant_value import constant_value_as_dims, partial_value
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ops.gather import (
-    batch_gather as batch_gather,
-    dynamic_partition as dynamic_partition,
-    dynamic_stitch as dynamic_stitch,
-    gather as gather,
-    gather_nd as gather_nd,
-    one_hot as one_hot,
-    parallel_dynamic_stitch as parallel_dynamic_stitch,
-    scatter_nd as scatter_nd,
-    tensor_scatter_nd_add as tensor_scatter_nd_add,
-    tensor_scatter_nd_sub as tensor_scatter_nd_sub,
-    tensor_scatter_nd_update as tensor_scatter_nd_update,
-    where_indices as where_indices,
-)
-from weft_graph.ops.identity import (
-    add_check_numerics_ops as add_check_numerics_ops,
-    check_numerics as check_numerics,
-    ensure_shape as ensure_shape,
-    guarantee_const as guarantee_const,
-    identity as identity,
-    identity_n as identity_n,
-    prevent_gradient as prevent_gradient,
-    snapshot as snapshot,
-    stop_gradient as stop_gradient,
-    verify_tensor_all_finite as verify_tensor_all_finite,
-)
-from weft_graph.ops.join import (
-    concat as concat,
-    split as split,
-    stack as stack,
-    tile as tile,
-    unstack as unstack,
-)
-from weft_graph.ops.layout import (
-    batch_to_space as batch_to_space,
-    batch_to_space_nd as batch_to_space_nd,
-    depth_to_space as depth_to_space,
-    extract_image_patches as extract_image_patches,
-    invert_permutation as invert_permutation,
-    matrix_transpose as matrix_transpose,
-    pad as pad,
-    reverse as reverse,
-    reverse_sequence as reverse_sequence,
-    roll as roll,
-    space_to_batch as space_to_batch,
-    space_to_batch_nd as space_to_batch_nd,
-    space_to_depth as space_to_depth,
-    transpose as transpose,
-)
-from weft_graph.ops.search import (
-    in_top_k as in_top_k,
-    searchsorted as searchsorted,
-    setdiff1d as setdiff1d,
-    top_k as top_k,
-    unique as unique,
-    unique_with_counts as unique_with_counts,
-    unravel_index as unravel_index,
-)
 from weft_graph.ops.shape_rules import constant_array, normal_axis, scalar, unchanged
-from weft_graph.ops.slicing import slice as slice, strided_slice as strided_slice
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import (

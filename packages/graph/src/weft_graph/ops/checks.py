@@ -38,7 +38,6 @@ from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import array, control
-from weft_graph.ops.identity import ensure_shape as ensure_shape
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dimension, format_dims

@@ -38,20 +38,9 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops import reduction, shape_rules
 from weft_graph.ops.casting import cast
 from weft_graph.ops.diagonals import (
-    band_part as band_part,
-    diag as diag,
-    diag_part as diag_part,
-    eye as eye,
-    matrix_band_part as matrix_band_part,
-    matrix_diag as matrix_diag,
-    matrix_diag_part as matrix_diag_part,
-    matrix_set_diag as matrix_set_diag,
-    set_diag as set_diag,
+    matrix_diag_part,
     smaller,
-    tensor_diag as tensor_diag,
-    tensor_diag_part as tensor_diag_part,
 )
-from weft_graph.ops.matmul import trace as trace
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
 

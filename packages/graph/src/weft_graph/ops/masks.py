@@ -19,7 +19,7 @@ import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.ops import array
+from weft_graph.ops import array, gather, join
 from weft_graph.ops.shape_rules import constant_array, normal_axis
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims, num_elements
@@ -58,7 +58,7 @@ def boolean_mask(
             values = array.reshape(values, _merged_shape(values, at, count))
         flat = chosen if count == 1 else array.reshape(chosen, [-1])
         positions = array.squeeze(out("Where", [flat]), axis=[1])
-        return array.gather(values, positions, axis=at)
+        return gather.gather(values, positions, axis=at)
 
 
 def _mask_axis(axis: Any, values: Output) -> int:
@@ -83,7 +83,7 @@ def _merged_shape(values: Output, at: int, count: int) -> Any:
         if rest is not None and rest.count(None) <= 1:
             return [-1 if size is None else size for size in rest]
     shape = array.shape(values)
-    return array.concat([shape[:at], constant_of(np.array([-1], np.int32)), shape[at + count :]], 0)
+    return join.concat([shape[:at], constant_of(np.array([-1], np.int32)), shape[at + count :]], 0)
 
 
 def _name_scope(name: str | None) -> Any:
@@ -133,7 +133,7 @@ def sequence_mask(
         zero, one = [constant_of(np.array(n, kind.numpy)) for n in (0, 1)]
         if maxlen is None:
             flat = array.reshape(counts, [-1])
-            longest = out("Max", [array.concat([flat, array.reshape(zero, [1])], 0), [0]])
+            longest = out("Max", [join.concat([flat, array.reshape(zero, [1])], 0), [0]])
         else:
             longest = convert_to_tensor(maxlen)
             if longest.dims not in ((), None):
@@ -175,7 +175,7 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[O
             sizes[place] = array.size(vector)
         known = [constant_array(size) for size in sizes]
         static = [int(n) for n in known if n is not None]
-        dims: Any = static if len(static) == count else array.stack(sizes)
+        dims: Any = static if len(static) == count else join.stack(sizes)
         return [array.broadcast_to(value, dims) for value in spread]
 
 
@@ -199,9 +199,9 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
         mask = sequence_mask(each)
         longest = array.shape(mask)[1]
         grid = array.broadcast_to(
-            array.expand_dims(out("Range", [0, size, 1]), 1), array.stack([size, longest])
+            array.expand_dims(out("Range", [0, size, 1]), 1), join.stack([size, longest])
         )
-        return array.gather(values, boolean_mask(grid, mask), axis=axis)
+        return gather.gather(values, boolean_mask(grid, mask), axis=axis)
 
 
 def required_space_to_batch_paddings(
@@ -231,11 +231,11 @@ def required_space_to_batch_paddings(
         before, after = base[:, 0], base[:, 1]
         extra = (blocks - (sizes + before + after) % blocks) % blocks
         return (
-            array.stack([before, after + extra], axis=1),
-            array.stack([array.zeros_like(extra), extra], axis=1),
+            join.stack([before, after + extra], axis=1),
+            join.stack([array.zeros_like(extra), extra], axis=1),
         )
 
 
 def parallel_stack(values: Any, name: str = "parallel_stack") -> Output:
     """`stack` along a new first axis."""
-    return array.stack(values, 0, name)
+    return join.stack(values, 0, name)

@@ -12,7 +12,6 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops import shape_rules
 from weft_graph.ops.arithmetic import pair
-from weft_graph.ops.contraction import einsum as einsum, tensordot as tensordot
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims
 
@@ -190,7 +189,7 @@ def cross(a: Any, b: Any, name: str | None = None) -> Output:
 
 def trace(x: Any, name: str | None = None) -> Output:
     """The sums of the diagonals of matrices; numeric, shape (..., M, N) to shape (...)."""
-    from weft_graph.ops import linalg, reduction
+    from weft_graph.ops import diagonals, reduction
 
-    diagonal = linalg.matrix_diag_part(convert_to_tensor(x))
+    diagonal = diagonals.matrix_diag_part(convert_to_tensor(x))
     return reduction.reduce_sum(diagonal, -1, name=name or "Trace")
