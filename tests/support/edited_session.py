@@ -25,7 +25,7 @@ class EditedSession(wf.Session):
         config.experimental.executor_type = executor
         super().__init__(config=config)
         self.made: list[tuple[int, StepGraph]] = []
-        planner: Any = self._planner
+        planner: Any = self._backend.planner
         prepare = planner._prepare
 
         def prepare_and_edit(*args: Any) -> StepGraph:
@@ -39,5 +39,5 @@ class EditedSession(wf.Session):
 
     def places(self, step: StepGraph) -> Callable[[Node], str]:
         """The name of the device of each node of a step."""
-        places = self._planner._placer.assign(by_priority(step.live_nodes())).places
+        places = self._backend.planner._placer.assign(by_priority(step.live_nodes())).places
         return lambda node: places[node]

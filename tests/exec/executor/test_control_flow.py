@@ -580,7 +580,7 @@ def test_any_order_of_events_gives_the_same(tree: Tree, value: int, data: st.Dat
         overlap = data.draw(st.sampled_from([Overlap.EVERYTHING, Overlap.HEAVY]))
         with wf.Session(graph=graph, config=config(QUEUE)) as session:
             step = prune([x], [result + out("TestPass", [0])], [])
-            executable = derive(step, session._planner._placer.place, overlap)
+            executable = derive(step, session._backend.planner._placer.place, overlap)
     slots = executable.template.copy()
     slots[executable.feed_slots[0]] = np.int32(value)
     assert executable.plan is not None

@@ -19,7 +19,7 @@ from weft_exec.config import SessionConfig
 from weft_exec.costs import CostModel
 from weft_exec.devices.device import Device
 from weft_exec.placement import Placer
-from weft_exec.resources.containers import resources_for
+from weft_exec.resources.containers import SessionResources
 from weft_exec.tracing import NodeRecord
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_tensor.allocator import CpuAllocator
@@ -40,7 +40,7 @@ def devices(*limits: int | None) -> list[Device]:
         Device(
             DeviceSpec("localhost", 0, 0, "CPU", i),
             CpuAllocator(limit),
-            resources_for(""),
+            SessionResources(),
             config,
         )
         for i, limit in enumerate(limits)
@@ -340,7 +340,7 @@ def island(monkeypatch: pytest.MonkeyPatch) -> Device:
     """The second device of the sessions of a test."""
     host, other = devices(None, None)
     made = Island(other.spec, CpuAllocator(), other.resources, other.config)
-    monkeypatch.setattr("weft_exec.session.session.make_devices", lambda *_: [host, made])
+    monkeypatch.setattr("weft_exec.session.targets.local.make_devices", lambda *_: [host, made])
     return made
 
 
@@ -429,11 +429,11 @@ def test_measurements_are_kept(tmp_path: Path) -> None:
         for _ in range(4):
             made.run(y, feed)
         made.cost_model.save(tmp_path / "costs.json")
-        seconds = made.cost_model.seconds(y.op, made._devices[0])
+        seconds = made.cost_model.seconds(y.op, made._backend._devices[0])
     with session() as made:
-        estimated = made.cost_model.seconds(y.op, made._devices[0])
+        estimated = made.cost_model.seconds(y.op, made._backend._devices[0])
         made.cost_model.load(tmp_path / "costs.json")
-        assert made.cost_model.seconds(y.op, made._devices[0]) == seconds != estimated
+        assert made.cost_model.seconds(y.op, made._backend._devices[0]) == seconds != estimated
     with pytest.raises(errors.InvalidArgumentError, match="build_cost_model must be at least 0"):
         session(graph_options=wf.GraphOptions(build_cost_model=-1))
 

@@ -95,7 +95,7 @@ def graph() -> Iterator[wf.Graph]:
 def own_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two threads that only this test's sessions share, so that a hang stays in the test."""
     pool = ThreadPool(2)
-    monkeypatch.setattr("weft_exec.session.session.shared_pool", lambda size: pool)
+    monkeypatch.setattr("weft_exec.session.targets.local.shared_pool", lambda size: pool)
 
 
 def two_threads() -> wf.Session:

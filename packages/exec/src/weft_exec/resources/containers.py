@@ -58,20 +58,20 @@ class SessionResources(ResourceManager):
         return self._owner(container).resources(cls, container)
 
 
-def resources_for(target: str) -> ResourceManager:
-    """The manager of a session on `target`: a private one for "", the target's own otherwise."""
-    if not target:
-        return SessionResources()
+def shared_resources(target: str) -> ResourceManager:
+    """The manager that all sessions on `target` share."""
     with _lock:
         return _targets.setdefault(target, ResourceManager())
 
 
-def reset(target: str, containers: Iterable[str] | None) -> None:
-    """Drop the state that sessions on `target` share."""
-    if target:
-        with _lock:
-            manager = _targets.get(target)
-        if manager is not None:
-            manager.clear(containers)
-    else:
-        _named.clear(containers)
+def clear_named(containers: Iterable[str] | None) -> None:
+    """Drop what is in the named containers of this process: some of them, or all."""
+    _named.clear(containers)
+
+
+def clear_shared(target: str, containers: Iterable[str] | None) -> None:
+    """Drop what the sessions on `target` share: some containers, or all."""
+    with _lock:
+        manager = _targets.get(target)
+    if manager is not None:
+        manager.clear(containers)

@@ -11,22 +11,17 @@ __all__ = ["InteractiveSession", "Session"]
 import logging
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.config import SessionConfig
-from weft_exec.devices.device import DeviceAttributes, make_devices
+from weft_exec.devices.device import DeviceAttributes
 from weft_exec.executor.executable import Executable
-from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.pool import shared_pool
-from weft_exec.executor.runner import Runner, closed_error
-from weft_exec.resources import containers
-from weft_exec.session import blas
+from weft_exec.executor.runner import closed_error
 from weft_exec.session.feeds import converter, unknown_size
 from weft_exec.session.fetches import FetchPlan, expand_feed, structure_key
 from weft_exec.session.growth import GrowthWatch
-from weft_exec.session.planning import Planner
+from weft_exec.session.target import find_target
 from weft_exec.tracing import StepTrace
 from weft_graph.ir import stacks
 from weft_graph.ir.gc_pause import paused_gc
@@ -94,31 +89,23 @@ class BaseSession:
     """Runs a graph; see `Session` for the context manager.
 
     Args:
-      target: "" for this process alone; `inproc://name` to share state with other sessions on it.
+      target: "" for state of its own in this process; `inproc://name` to share state with other
+        sessions on it; what other packages add (`session/target.py`).
       graph: the default graph by default.
       config: a ConfigProto.
     Raises: InvalidArgumentError: the target's scheme is unknown.
     """
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
-        if target and not target.startswith("inproc://"):
-            raise errors.InvalidArgumentError(
-                f"a session's target must be '' or inproc://NAME, got {target!r}"
-            )
         if graph is not None and not isinstance(graph, Graph):
             raise errors.InvalidTypeError(f"graph must be a Graph, got {graph!r}")
         self._target = target
         self._graph = graph or stacks.get_default_graph()
         self._config = SessionConfig.from_proto(config)
-        blas.limit_once(self._config.intra_op_threads)
-        self._resources = containers.resources_for(target)
-        self._devices = make_devices(self._resources, self._config)
-        threads = self._config.inter_op_threads
-        pool = shared_pool(threads) if threads > 1 else None
-        self._runner = Runner(self._resources.default_container, pool)
-        overlap = Overlap.of(self._config.executor_type, threads)
-        self._planner = Planner(self._devices, self._config, overlap)
-        watched = self._config.timeout_ms or self._config.measure_every or self._planner.limited
+        self._backend = find_target(target).connect(target, self._config)
+        self._resources = self._backend.resources
+        self._runner = self._backend.runner
+        watched = self._config.timeout_ms or self._config.measure_every or self._backend.limited
         self._plain = not watched
         self._cache: dict[Any, _Signature] = {}
         self._extended = 0
@@ -127,7 +114,6 @@ class BaseSession:
         self._measurements = 0
         self._closed = False
         self._failed_beside: Callable[[], BaseException | None] | None = None
-        self._executables: weakref.WeakSet[Executable] = weakref.WeakSet()
         self._entered = False
         self._lock = threading.RLock()
 
@@ -156,7 +142,7 @@ class BaseSession:
     def list_devices(self) -> list[DeviceAttributes]:
         """The devices it may place nodes on."""
         self._check_open()
-        return [DeviceAttributes(device) for device in self._devices]
+        return list(self._backend.devices)
 
     # ----------------------------------------------------------------------- run
 
@@ -231,10 +217,10 @@ class BaseSession:
         if trace is not None and measured:
             self._measure(signature, trace, run_metadata)
         if trace is not None and traced and run_metadata is not None:
-            trace.fill(run_metadata, self._devices[0].name)
+            trace.fill(run_metadata, self._backend.devices[0].name)
         if getattr(options, "output_partition_graphs", False) and run_metadata is not None:
             plan = signature.plan
-            report = self._planner.explain(
+            report = self._backend.explain(
                 signature.feeds, plan.outputs, plan.targets, signature.size
             )
             run_metadata.partition_graphs.extend(report.parts())
@@ -247,17 +233,10 @@ class BaseSession:
         return bool(every) and signature.steps > after and (signature.steps - after) % every == 0
 
     def _measure(self, signature: _Signature, trace: StepTrace, run_metadata: Any) -> None:
-        costs = self._planner.costs
-        costs.observe(trace.records)
+        self._backend.observe(trace, run_metadata)
         self._measurements += 1
-        several = len(self._devices) > 1
+        several = len(self._backend.devices) > 1
         signature.outdated = several and self._measurements > 2 * signature.planned_at
-        if run_metadata is not None:
-            from weft_exec.costs import fill_cost_graph
-
-            places = {record.node: record.device for record in trace.records}
-            devices = {device.name: device for device in self._devices}
-            fill_cost_graph(run_metadata, places, lambda node: devices[places[node]], costs)
 
     def make_callable(
         self, fetches: Any, feed_list: Sequence[Any] | None = None, accept_options: bool = False
@@ -310,7 +289,7 @@ class BaseSession:
             feeds = self._outputs(feed_list)
             known = self._cache.get((structure_key(fetches), tuple(feeds)))
             size = 0 if known is None else known.size
-            return self._planner.explain(feeds, plan.outputs, plan.targets, size)
+            return self._backend.explain(feeds, plan.outputs, plan.targets, size)
 
     def _outputs(self, names: Sequence[Any] | None) -> list[Any]:
         element = self._graph.as_graph_element
@@ -319,7 +298,7 @@ class BaseSession:
     @property
     def cost_model(self) -> CostModel:
         """What placement simulates with; `load` and `save` keep its measurements."""
-        return self._planner.costs
+        return self._backend.costs
 
     # ----------------------------------------------------------------- derivation
 
@@ -368,9 +347,9 @@ class BaseSession:
         """Give a signature an executable for steps in which unknown sizes are about `size`."""
         plan = signature.plan
         with self._lock, paused_gc():
-            executable = self._planner.plan(signature.feeds, plan.outputs, plan.targets, size)
-            self._executables.add(executable)
-        signature.executable = executable
+            signature.executable = self._backend.plan(
+                signature.feeds, plan.outputs, plan.targets, size
+            )
         signature.size = size
         signature.planned_at = self._measurements
         signature.outdated = False
@@ -383,7 +362,7 @@ class BaseSession:
         values, so a step with larger feeds than it was planned for may not fit. On several devices
         nodes may be better off elsewhere once there are measurements.
         """
-        if not (signature.outdated or self._planner.limited):
+        if not (signature.outdated or self._backend.limited):
             return
         fed = unknown_size(signature.feeds, values)
         if signature.outdated or fed > signature.size + signature.size // _MAY_GROW:
@@ -396,7 +375,7 @@ class BaseSession:
             if count == self._extended:
                 return
             self._growth.extended(nodes, self._extended)
-            self._planner.extend(nodes[self._extended : count])
+            self._backend.extend(nodes[self._extended : count])
             self._extended = count
             self._graph.mark_extended(count)
 
@@ -414,11 +393,7 @@ class BaseSession:
                 return
             self._closed = True
             self._cache.clear()
-        self._runner.close()
-        for executable in list(self._executables):
-            executable.cancel()
-        if not self._target:
-            self._resources.clear()
+        self._backend.close()
 
     @staticmethod
     def reset(target: str, containers: Sequence[str] | None = None, config: Any = None) -> None:
@@ -427,8 +402,9 @@ class BaseSession:
         Args:
           target: a session target.
           containers: names; all by default.
+        Raises: InvalidArgumentError: the target's scheme is unknown.
         """
-        _reset(target, containers)
+        find_target(target).reset(target, containers, config)
 
     def fail_next_step(self, take: Callable[[], BaseException | None]) -> None:
         """Let the next step raise what failed beside the steps, such as a save; from any thread.
@@ -446,9 +422,6 @@ class BaseSession:
         error = None if take is None else take()
         if error is not None:
             raise error
-
-
-_reset = containers.reset
 
 
 class Session(BaseSession):

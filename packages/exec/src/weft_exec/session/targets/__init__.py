@@ -1,0 +1,1 @@
+"""The targets that weft_exec has itself."""

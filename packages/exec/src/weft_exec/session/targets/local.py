@@ -1,0 +1,121 @@
+"""Sessions on the devices of this process: "" has state of its own, `inproc://name` shares it."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft_exec.config import SessionConfig
+from weft_exec.devices.device import DeviceAttributes, make_devices
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.pool import shared_pool
+from weft_exec.executor.runner import Runner
+from weft_exec.resources import containers
+from weft_exec.resources.resources import ResourceManager
+from weft_exec.session import blas
+from weft_exec.session.planning import Planner
+from weft_exec.session.target import Backend, register_target
+from weft_exec.tracing import StepTrace
+from weft_graph.ir.node import Node, Output
+
+if TYPE_CHECKING:
+    from weft_exec.costs import CostModel
+    from weft_exec.session.explain import StepReport
+
+
+class LocalBackend(Backend):
+    """Devices of this process, planned for and driven by it.
+
+    Args:
+      resources: what the steps see.
+      private: whether no other session sees it, so that it goes with the session.
+    """
+
+    def __init__(self, resources: ResourceManager, config: SessionConfig, private: bool) -> None:
+        blas.limit_once(config.intra_op_threads)
+        self.resources = resources
+        self._private = private
+        self._devices = make_devices(resources, config)
+        threads = config.inter_op_threads
+        pool = shared_pool(threads) if threads > 1 else None
+        self.runner: Runner = Runner(resources.default_container, pool)
+        overlap = Overlap.of(config.executor_type, threads)
+        self.planner = Planner(self._devices, config, overlap)
+        self.limited = self.planner.limited
+        self._executables: weakref.WeakSet[Executable] = weakref.WeakSet()
+
+    @property
+    def devices(self) -> list[DeviceAttributes]:
+        """As the base's."""
+        return [DeviceAttributes(device) for device in self._devices]
+
+    @property
+    def costs(self) -> CostModel:
+        """As the base's."""
+        return self.planner.costs
+
+    def extend(self, nodes: Sequence[Node]) -> None:
+        """As the base's."""
+        self.planner.extend(nodes)
+
+    def plan(
+        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
+    ) -> Executable:
+        """As the base's."""
+        executable = self.planner.plan(feeds, outputs, targets, size)
+        self._executables.add(executable)
+        return executable
+
+    def explain(
+        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
+    ) -> StepReport:
+        """As the base's."""
+        return self.planner.explain(feeds, outputs, targets, size)
+
+    def observe(self, trace: StepTrace, run_metadata: Any) -> None:
+        """As the base's."""
+        self.costs.observe(trace.records)
+        if run_metadata is not None:
+            from weft_exec.costs import fill_cost_graph
+
+            places = {record.node: record.device for record in trace.records}
+            devices = {device.name: device for device in self._devices}
+            fill_cost_graph(run_metadata, places, lambda node: devices[places[node]], self.costs)
+
+    def close(self) -> None:
+        """As the base's."""
+        self.runner.close()
+        for executable in list(self._executables):
+            executable.cancel()
+        if self._private:
+            self.resources.clear()
+
+
+class _Private:
+    """The target "": named containers are the process's, all else the session's own."""
+
+    def connect(self, target: str, config: SessionConfig) -> Backend:
+        """A backend with state of its own."""
+        return LocalBackend(containers.SessionResources(), config, private=True)
+
+    def reset(self, target: str, names: Sequence[str] | None, config: Any) -> None:
+        """Clear named containers of the process."""
+        containers.clear_named(names)
+
+
+class _Shared:
+    """The targets `inproc://name`: sessions on one name share all state."""
+
+    def connect(self, target: str, config: SessionConfig) -> Backend:
+        """A backend with the state of the target."""
+        return LocalBackend(containers.shared_resources(target), config, private=False)
+
+    def reset(self, target: str, names: Sequence[str] | None, config: Any) -> None:
+        """Clear containers of the target."""
+        containers.clear_shared(target, names)
+
+
+register_target("", _Private())
+register_target("inproc", _Shared())

@@ -1,0 +1,145 @@
+"""Targets of sessions: a scheme that another package adds, whose steps run elsewhere."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import weft as wf
+from weft import errors
+from weft_exec.config import SessionConfig
+from weft_exec.executor.executable import Executable
+from weft_exec.resources.resources import ResourceManager
+from weft_exec.session import target as targets
+from weft_exec.session.target import Backend, register_target
+from weft_exec.session.targets.local import LocalBackend
+from weft_graph.ir.registry import Registry
+
+
+class Remote(Executable):
+    """What stands here for an executable of the server's: it has slots for what is fed alone."""
+
+    __slots__ = ("there",)
+
+    def __init__(self, there: Executable) -> None:
+        count = len(there.feed_slots)
+        super().__init__([None] * count, range(count), (), None, None)
+        self.there = there
+
+
+class Client(Backend):
+    """Plans and runs on a server, which is a thread of its own."""
+
+    def __init__(self, server: LocalBackend) -> None:
+        self._server = server
+        self._thread = ThreadPoolExecutor(1)
+        self.resources, self.limited, self.runner = server.resources, False, self
+        self.runs: list[list[Any]] = []
+
+    @property
+    def devices(self) -> Any:
+        return self._server.devices
+
+    @property
+    def costs(self) -> Any:
+        return self._server.costs
+
+    def extend(self, nodes: Any) -> None:
+        self._server.extend(nodes)
+
+    def plan(self, feeds: Any, outputs: Any, targets: Any, size: int) -> Executable:
+        return Remote(self._server.plan(feeds, outputs, targets, size))
+
+    def explain(self, feeds: Any, outputs: Any, targets: Any, size: int) -> Any:
+        return self._server.explain(feeds, outputs, targets, size)
+
+    def observe(self, trace: Any, run_metadata: Any) -> None:
+        self._server.observe(trace, run_metadata)
+
+    def run(self, executable: Executable, slots: list[Any]) -> list[Any]:
+        return self.run_watched(executable, slots)
+
+    def run_watched(
+        self, executable: Executable, slots: list[Any], deadline: Any = None, trace: Any = None
+    ) -> list[Any]:
+        assert isinstance(executable, Remote)
+        self.runs.append(slots)
+        there = executable.there
+        call = self._server.runner.run_watched, there, there.slots(slots), deadline, trace
+        return self._thread.submit(*call).result()
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        self._server.close()
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.clients: list[Client] = []
+        self.dropped: list[tuple[str, Any]] = []
+
+    def connect(self, target: str, config: SessionConfig) -> Backend:
+        self.clients.append(Client(LocalBackend(ResourceManager(), config, private=True)))
+        return self.clients[-1]
+
+    def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
+        self.dropped.append((target, containers))
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A target that an entry point registers."""
+    made = Cluster()
+    mine: Registry[Any] = Registry(
+        "session target", package="weft_exec.session.targets", group="weft_exec.targets"
+    )
+    for scheme in ("", "inproc"):
+        mine.register(scheme, targets.find_target(f"{scheme}://" if scheme else ""))
+    monkeypatch.setattr(targets, "_targets", mine)
+    entry = SimpleNamespace(
+        name="far", value="far", load=lambda: register_target("far", made) or SimpleNamespace()
+    )
+    groups = {"weft_exec.targets": [entry]}
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: groups[group])
+    with wf.Graph().as_default():
+        yield made
+
+
+def test_a_session_runs_on_what_an_entry_point_registers(cluster: Cluster) -> None:
+    x = wf.placeholder(wf.float32, [])
+    v = wf.Variable(2.0, use_resource=True)
+    y = x * v
+    with wf.Session("far://host:1") as session:
+        session.run(v.initializer)
+        assert session.run(y, {x: 3.0}) == 6.0
+        assert session.make_callable([y], [x])(4.0) == [8.0]
+        assert session.run(v.assign_add(1.0)) == 3.0
+        metadata = wf.RunMetadata()
+        session.run(y, {x: 3.0}, wf.RunOptions(trace_level=1), metadata)
+        assert metadata.step_stats.dev_stats
+        assert session.sess_str == "far://host:1"
+        (client,) = cluster.clients
+        assert [len(slots) for slots in client.runs] == [0, 1, 1, 0, 1]
+        with pytest.raises(errors.InvalidArgumentError, match="requires shape"):
+            session.run(y, {x: [1.0, 2.0]})
+    with pytest.raises(errors.FailedPreconditionError, match="closed"):
+        session.run(y, {x: 1.0})
+
+
+def test_reset_goes_to_the_target(cluster: Cluster) -> None:
+    wf.Session.reset("far://host:1", ["a"])
+    assert cluster.dropped == [("far://host:1", ["a"])]
+
+
+@pytest.mark.parametrize("name", ["nowhere", "near://host", "://host", "far"])
+def test_an_unknown_scheme_is_an_error_that_lists_the_known_ones(
+    cluster: Cluster, name: str
+) -> None:
+    for use in (wf.Session, wf.Session.reset):
+        with pytest.raises(errors.InvalidArgumentError, match="'' or begin with far:// or inproc"):
+            use(name)
