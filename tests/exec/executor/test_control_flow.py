@@ -22,6 +22,7 @@ from weft_exec.executor.step import StepMachine
 from weft_exec.kernels.registry import kernel
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
+from weft_graph.ir.traits import WRITES
 from weft_graph.passes import prune
 from weft_graph.raw_ops import Enter, Exit, LoopCond, Merge, NextIteration, Switch
 
@@ -34,7 +35,7 @@ register_op(
     outputs=("output: float32",),
     attrs={"body": "string"},
     shape=lambda node: [()],
-    stateful=True,
+    traits=WRITES,
 )
 
 
@@ -48,7 +49,7 @@ register_op(
     inputs=("input: int32",),
     outputs=("output: int32",),
     shape=lambda node: [()],
-    stateful=True,
+    traits=WRITES,
     doc="The input, by an asynchronous kernel: what waits for it is scheduled node by node.",
 )
 

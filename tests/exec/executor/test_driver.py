@@ -18,6 +18,7 @@ from weft_exec.kernels.registry import kernel
 from weft_exec.resources.resources import Done
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
+from weft_graph.ir.traits import WRITES
 
 BODIES: dict[str, Callable[..., Any]] = {}
 
@@ -28,7 +29,7 @@ for _op in ("TestHeavy", "TestAsynchronous"):
         outputs=("output: float32",),
         attrs={"N": "int >= 0", "body": "string"},
         shape=lambda node: [()],
-        stateful=True,
+        traits=WRITES,
     )
 
 

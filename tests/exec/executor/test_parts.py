@@ -19,6 +19,7 @@ from weft_exec.kernels.registry import kernel
 from weft_exec.resources.rendezvous import Rendezvous
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
+from weft_graph.ir.traits import WRITES
 from weft_graph.passes import prune
 from weft_graph.passes.partition import Part, partition
 
@@ -273,7 +274,7 @@ register_op(
     inputs=("x: float64",),
     outputs=("y: float64",),
     shape=lambda node: [node.inputs[0].dims],
-    stateful=True,
+    traits=WRITES,
     doc="The input, unless it is greater than 3.",
 )
 

@@ -25,6 +25,7 @@ from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.resources import NOT_READY, Waiters
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
+from weft_graph.ir.traits import WRITES
 
 BODIES: dict[str, Callable[..., Any]] = {}
 _keys = itertools.count()
@@ -36,9 +37,9 @@ for _op in ("AttackHeavy", "AttackCheap", "AttackAsynchronous"):
         outputs=("output: float32",),
         attrs={"N": "int >= 0", "body": "string"},
         shape=lambda node: [()],
-        stateful=True,
+        traits=WRITES,
     )
-register_op("AttackMade", outputs=("output: float32",), attrs={"body": "string"}, stateful=True)
+register_op("AttackMade", outputs=("output: float32",), attrs={"body": "string"}, traits=WRITES)
 
 
 @kernel("AttackHeavy", heavy=True)

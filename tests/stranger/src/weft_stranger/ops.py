@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import WAITS, WRITES
 from weft_tensor.shape import Dims, broadcast_dims
 
 
@@ -31,7 +32,7 @@ register_op(
     outputs=("value: int64",),
     attrs={"tally": "string"},
     shape=_scalar,
-    stateful=True,
+    traits=WRITES,
     doc="Adds to a tally.",
 )
 register_op(
@@ -40,6 +41,6 @@ register_op(
     outputs=("reached: int64",),
     attrs={"tally": "string"},
     shape=_scalar,
-    stateful=True,
+    traits=WAITS,
     doc="Waits until a tally has reached a value.",
 )

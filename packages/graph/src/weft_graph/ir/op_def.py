@@ -266,8 +266,8 @@ class OpDef:
       inputs, outputs: arguments in order.
       attrs: attributes by name, in order of declaration.
       shape_rule: static shapes of the outputs from a NodeSpec.
-      stateful: whether equal nodes may give different results, or have effects.
       traits: what else is known of it without running it.
+      stateful: whether equal nodes may give different results, or have effects; one of the traits.
       doc: what the op computes.
     """
 
@@ -285,7 +285,8 @@ class OpDef:
 
     def __init__(self, raw: _RawOp) -> None:
         self.name, inputs, outputs, attrs, self.shape_rule = raw[:5]
-        self.stateful, self.traits, self.doc = raw[5:]
+        self.traits, self.doc = raw[5:]
+        self.stateful = self.traits.stateful
         self.attrs = {name: AttrDef(name, text) for name, text in attrs.items()}
         self.inputs = tuple(ArgDef(text, self.attrs) for text in inputs)
         self.outputs = tuple(ArgDef(text, self.attrs) for text in outputs)
@@ -301,7 +302,6 @@ _RawOp = tuple[
     Sequence[str],
     Mapping[str, str],
     "ShapeRule | None",
-    bool,
     Traits,
     "str | None",
 ]
@@ -317,7 +317,6 @@ def register_op(
     attrs: Mapping[str, str] | None = None,
     shape: ShapeRule | None = None,
     *,
-    stateful: bool = False,
     traits: Traits = PLAIN,
     doc: str | None = None,
 ) -> None:
@@ -331,12 +330,12 @@ def register_op(
         "list(int) = []", "shape", "tensor", "func"; a default after "=", of a tensor as
         "uint8[255, 0]".
       shape: rule from a NodeSpec to one Dims per output; None leaves the shapes unknown.
-      stateful: never folded, merged or pruned as equal.
-      traits: what else is known of it without running it.
+      traits: what else is known of it without running it. Stateful ones are never folded, merged
+        or pruned as equal.
       doc: what it computes.
     Raises: AlreadyExistsError: the op type is declared already.
     """
-    _raw.register(name, (name, inputs, outputs, attrs or {}, shape, stateful, traits, doc))
+    _raw.register(name, (name, inputs, outputs, attrs or {}, shape, traits, doc))
 
 
 def lookup_op(name: str) -> OpDef:

@@ -7,9 +7,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from weft_graph.ir.costs import free
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op, register_op
+from weft_graph.ir.traits import Role, State, Traits
 from weft_graph.ops.control_flow import MERGES, NEXT_ITERATIONS
 from weft_tensor import errors
 
@@ -20,7 +22,7 @@ register_op(
     outputs=("output: T",),
     attrs={"T": "type", "index": "int >= 0", "shape": "shape = unknown"},
     shape=lambda node: [node.attrs["shape"]],
-    stateful=True,
+    traits=Traits(state=State.READS, role=Role.ARGUMENT, cost=free),
     doc="The value fed to Run at a position of its signature.",
 )
 

@@ -7,39 +7,65 @@ an op, so an op of a stranger's package is treated as a built-in one is.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Final
 
+from weft_graph.ir.costs import CostRule, Rule, free, once, one_for_each
 from weft_graph.ir.scalar import Definition, Function
 
-if TYPE_CHECKING:
-    from weft_graph.ir.node import Node
+EACH: Final = -1
+"""In place of the number of an input: for each output the input at the same position."""
 
 
 class State(enum.Enum):
-    """What an op does with state that outlives it: variables, queues, files, random numbers aside.
+    """What an op does with state that outlives it; drawing random numbers is `Traits.random`.
 
     CREATES: gives the handle or the reference of something that it makes or finds by its name.
     READS: looks at state, and leaves it as it is.
     WRITES: changes state, or has another effect that somebody could notice.
+    STEP: makes or uses a TensorArray or a stack, which a step makes anew and its data flow orders.
     """
 
     NONE = "none"
     CREATES = "creates"
     READS = "reads"
     WRITES = "writes"
+    STEP = "step"
 
 
-class Cost(NamedTuple):
-    """What one run of a node takes: floating-point operations, and bytes read and written."""
+class Role(enum.Enum):
+    """What the system itself does with nodes of an op, beside running their kernels.
 
-    flops: float
-    bytes: float
+    CONSTANT: the value is the attribute `value`.
+    ARGUMENT: the value is fed, at the position that the attribute `index` tells.
+    PLACEHOLDER: the value is to be fed.
+    VARIABLE: it gives the reference or the handle of a variable.
+    READ: it gives the value of the variable behind its first input, a handle.
+    CALL: it calls the function that the attribute `f` names.
+    SWITCH, MERGE, ENTER, EXIT, NEXT_ITERATION: they route values through branches and loops.
+    LOOP_COND: it marks the predicate of a loop.
+    TRIGGER: it runs when what it waits for is over, dead or not.
+    SEND, RECEIVE: they take a value to another device.
+    """
+
+    CONSTANT = "constant"
+    ARGUMENT = "argument"
+    PLACEHOLDER = "placeholder"
+    VARIABLE = "variable"
+    READ = "read"
+    CALL = "call"
+    SWITCH = "switch"
+    MERGE = "merge"
+    ENTER = "enter"
+    EXIT = "exit"
+    NEXT_ITERATION = "next iteration"
+    LOOP_COND = "loop condition"
+    TRIGGER = "trigger"
+    SEND = "send"
+    RECEIVE = "receive"
 
 
-CostRule = Callable[["Node", Any], Cost]
-"""The cost of a node for the sizes that are known of its inputs and outputs."""
+_ROUTING = frozenset({Role.SWITCH, Role.MERGE, Role.ENTER, Role.EXIT, Role.NEXT_ITERATION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,39 +75,85 @@ class Traits:
     Attributes:
       elementwise: element i of the output is made of the elements i of the inputs, broadcast.
       scalar: for an elementwise op, what it computes of one element of each input.
-      view: the input whose memory the first output may share, or None.
+      identity: its one output is its first input.
+      involution: twice, it gives its input again.
+      reshapes: its output is its first input where both have the same static shape.
+      casts: its output is its first input where both have the same type.
+      view: the input whose memory the outputs show, or EACH, or None; of a handle, the memory of
+        what is behind it.
       state: what it does with state.
       random: it draws random numbers; nobody notices one run more or less.
+      role: what the system itself does with it.
       cheap: so quick that a gradient had better compute it again than keep it.
       differentiable: False where no gradient exists, as of comparisons and counts.
       asynchronous: it may wait for others than its inputs, as a dequeue does.
-      cost: its cost where that is not the default, one operation for each element.
+      cost: its cost where that is not the default: nothing for a view, one operation for each
+        element if it is elementwise, inputs read and outputs written once for all others.
+      cost_attrs: attributes that change its cost and cannot be seen from the shapes.
+      scratch: bytes that its kernel takes from the device while it runs, and gives back.
+      allows_uninitialized: it may be given a variable that has no value yet.
       reads_files, writes_files: it touches the file system.
       host_code: it runs code of the program's process, as `py_func` does.
-      local_handle: what it gives means something in its own process only.
-      overwrites: pairs (output, input): the output may take over the memory of the input.
-      shape_only: the inputs of which only the shape matters.
+      local_handle: what it gives means something in its own process only, though it is a value;
+        references and handles always do.
+      overwrites: pairs (output, input): the output may take over the memory of the input. Of an
+        elementwise op any input will do that has the output's type and shape.
+      shape_only: the arguments of which only the shape matters.
+      routes: it routes values through branches and loops; follows from the role.
+      stateful: equal nodes may give different results, or have effects; follows from the rest.
     """
 
     elementwise: bool = False
     scalar: Definition | None = None
+    identity: bool = False
+    involution: bool = False
+    reshapes: bool = False
+    casts: bool = False
     view: int | None = None
     state: State = State.NONE
     random: bool = False
+    role: Role | None = None
     cheap: bool = False
     differentiable: bool = True
     asynchronous: bool = False
     cost: CostRule | None = None
+    cost_attrs: tuple[str, ...] = ()
+    scratch: Rule | None = None
+    allows_uninitialized: bool = False
     reads_files: bool = False
     writes_files: bool = False
     host_code: bool = False
     local_handle: bool = False
     overwrites: tuple[tuple[int, int], ...] = ()
-    shape_only: frozenset[int] = field(default=frozenset())
+    shape_only: frozenset[int] = frozenset()
+    routes: bool = field(init=False, default=False)
+    stateful: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "routes", self.role in _ROUTING)
+        object.__setattr__(self, "stateful", self.random or self.state is not State.NONE)
+
+    @property
+    def cost_rule(self) -> CostRule:
+        """The rule that tells its cost."""
+        if self.cost is not None:
+            return self.cost
+        if self.view is not None:
+            return free
+        return one_for_each if self.elementwise else once
 
 
 PLAIN = Traits()
 """Of an op of which nothing is said."""
+
+NOT_DIFFERENTIABLE = Traits(differentiable=False)
+VIEW = Traits(view=0)
+CREATES = Traits(state=State.CREATES, differentiable=False)
+READS = Traits(state=State.READS, differentiable=False)
+WRITES = Traits(state=State.WRITES, differentiable=False)
+WAITS = Traits(state=State.WRITES, asynchronous=True, differentiable=False)
+DRAWS = Traits(random=True, differentiable=False)
+"""What most ops of a kind have in common."""
 
 
 def elementwise(

@@ -37,7 +37,7 @@ __all__ = [
 
 import builtins
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
@@ -46,7 +46,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ir.traits import elementwise
-from weft_graph.ops import shape_rules
+from weft_graph.ops import cost_rules, shape_rules
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -140,26 +140,44 @@ def _clip(t: Scalar, low: Scalar, high: Scalar) -> Scalar:
 # ------------------------------------------------------------------------ declarations
 
 
+_PLAIN: Final[dict[str, bool]] = {}
+_CHEAP: Final = {"cheap": True}
+_STEPWISE: Final = {"differentiable": False}
+"""What ops of a kind have in common beside being elementwise."""
+
+
 def _declare() -> None:
     strings = "{inexact, integral, string}"
-    for op, types, function, doc in (
-        ("Add", strings, scalar.add, "x + y; strings are joined."),
-        ("AddV2", _NUMBERS, scalar.add, "x + y."),
-        ("Sub", _NUMBERS, scalar.sub, "x - y."),
-        ("Mul", _NUMBERS, scalar.mul, "x * y."),
-        ("Div", _NUMBERS, scalar.div, "x / y; between integers rounded towards zero."),
-        ("RealDiv", _NUMBERS, scalar.div, "x / y; between integers rounded towards zero."),
-        ("DivNoNan", "{inexact}", _div_no_nan, "x / y, and 0 where y is 0."),
-        ("MulNoNan", "{inexact}", _mul_no_nan, "x * y, and 0 where y is 0, whatever x is."),
-        ("FloorDiv", _REALS, _floor_div, "x / y rounded down."),
-        ("FloorMod", _REALS, scalar.floor_mod, "The remainder of FloorDiv, with the sign of y."),
-        ("TruncateDiv", _NUMBERS, _truncate_div, "x / y rounded towards zero."),
-        ("TruncateMod", _REALS, scalar.trunc_mod, "Another name of Mod."),
-        ("Mod", _REALS, scalar.trunc_mod, "The remainder of TruncateDiv, with the sign of x."),
-        ("Pow", _NUMBERS, scalar.power, "x to the power of y."),
-        ("Maximum", _REALS, scalar.maximum, "The larger of x and y; NaN where either is."),
-        ("Minimum", _REALS, scalar.minimum, "The smaller of x and y; NaN where either is."),
-        ("SquaredDifference", _NUMBERS, _squared_difference, "|x - y| ** 2."),
+    for op, kind, types, function, doc in (
+        ("Add", _CHEAP, strings, scalar.add, "x + y; strings are joined."),
+        ("AddV2", _CHEAP, _NUMBERS, scalar.add, "x + y."),
+        ("Sub", _CHEAP, _NUMBERS, scalar.sub, "x - y."),
+        ("Mul", _CHEAP, _NUMBERS, scalar.mul, "x * y."),
+        ("Div", _CHEAP, _NUMBERS, scalar.div, "x / y; between integers rounded towards zero."),
+        ("RealDiv", _CHEAP, _NUMBERS, scalar.div, "x / y; between integers rounded towards zero."),
+        ("DivNoNan", _PLAIN, "{inexact}", _div_no_nan, "x / y, and 0 where y is 0."),
+        ("MulNoNan", _PLAIN, "{inexact}", _mul_no_nan, "x * y, and 0 where y is 0, whatever x is."),
+        ("FloorDiv", _CHEAP | _STEPWISE, _REALS, _floor_div, "x / y rounded down."),
+        (
+            "FloorMod",
+            _CHEAP,
+            _REALS,
+            scalar.floor_mod,
+            "The remainder of FloorDiv, with the sign of y.",
+        ),
+        ("TruncateDiv", _STEPWISE, _NUMBERS, _truncate_div, "x / y rounded towards zero."),
+        ("TruncateMod", _PLAIN, _REALS, scalar.trunc_mod, "Another name of Mod."),
+        (
+            "Mod",
+            _PLAIN,
+            _REALS,
+            scalar.trunc_mod,
+            "The remainder of TruncateDiv, with the sign of x.",
+        ),
+        ("Pow", _PLAIN, _NUMBERS, scalar.power, "x to the power of y."),
+        ("Maximum", _CHEAP, _REALS, scalar.maximum, "The larger of x and y; NaN where either is."),
+        ("Minimum", _CHEAP, _REALS, scalar.minimum, "The smaller of x and y; NaN where either is."),
+        ("SquaredDifference", _CHEAP, _NUMBERS, _squared_difference, "|x - y| ** 2."),
     ):
         register_op(
             op,
@@ -167,22 +185,22 @@ def _declare() -> None:
             ("z: T",),
             {"T": types},
             shape_rules.broadcast,
-            traits=elementwise(function),
+            traits=elementwise(function, **kind),
             doc=doc,
         )
-    for op, types, function, doc in (
-        ("Neg", _SIGNED, scalar.neg, "-x."),
-        ("Abs", _REALS, scalar.absolute, "The absolute value of a real number."),
-        ("Sign", _NUMBERS, _sign, "-1, 0 or 1; x / |x| of a complex number; 0 of NaN."),
-        ("Square", _NUMBERS, scalar.square, "x * x."),
-        ("Sqrt", "{inexact}", scalar.sqrt, "The square root; NaN of a negative number."),
-        ("Rsqrt", "{inexact}", _rsqrt, "1 / sqrt(x)."),
-        ("Reciprocal", _NUMBERS, scalar.reciprocal, "1 / x."),
-        ("Inv", _NUMBERS, scalar.reciprocal, "1 / x."),
-        ("Floor", "{floating}", scalar.floor, "The largest integer not above x."),
-        ("Ceil", "{floating}", scalar.ceil, "The smallest integer not below x."),
-        ("Rint", "{floating}", scalar.rint, "The nearest integer, the even one of two."),
-        ("Round", _REALS, scalar.rint, "The nearest integer, the even one of two."),
+    for op, kind, types, function, doc in (
+        ("Neg", _CHEAP | {"involution": True}, _SIGNED, scalar.neg, "-x."),
+        ("Abs", _CHEAP, _REALS, scalar.absolute, "The absolute value of a real number."),
+        ("Sign", _PLAIN, _NUMBERS, _sign, "-1, 0 or 1; x / |x| of a complex number; 0 of NaN."),
+        ("Square", _CHEAP, _NUMBERS, scalar.square, "x * x."),
+        ("Sqrt", _CHEAP, "{inexact}", scalar.sqrt, "The square root; NaN of a negative number."),
+        ("Rsqrt", _CHEAP, "{inexact}", _rsqrt, "1 / sqrt(x)."),
+        ("Reciprocal", _CHEAP, _NUMBERS, scalar.reciprocal, "1 / x."),
+        ("Inv", _PLAIN, _NUMBERS, scalar.reciprocal, "1 / x."),
+        ("Floor", _STEPWISE, "{floating}", scalar.floor, "The largest integer not above x."),
+        ("Ceil", _STEPWISE, "{floating}", scalar.ceil, "The smallest integer not below x."),
+        ("Rint", _STEPWISE, "{floating}", scalar.rint, "The nearest integer, the even one of two."),
+        ("Round", _STEPWISE, _REALS, scalar.rint, "The nearest integer, the even one of two."),
     ):
         register_op(
             op,
@@ -190,7 +208,7 @@ def _declare() -> None:
             ("y: T",),
             {"T": types},
             shape_rules.unchanged,
-            traits=elementwise(function),
+            traits=elementwise(function, **kind),
             doc=doc,
         )
     for op, function, doc in (
@@ -218,7 +236,9 @@ def _declare_of_many() -> None:
         ("sum: T",),
         {"N": "int >= 1", "T": "{inexact, integral, variant}"},
         shape_rules.merged,
-        traits=elementwise(_sum, one_shape=True, in_float32=True),
+        traits=elementwise(
+            _sum, one_shape=True, in_float32=True, cheap=True, cost=cost_rules.sum_of_many
+        ),
         doc="The sum of N tensors of one shape.",
     )
     register_op(
@@ -227,7 +247,7 @@ def _declare_of_many() -> None:
         ("sum: T",),
         {"N": "int >= 1", "T": _NUMBERS, "shape": "shape"},
         _accumulate_shape,
-        traits=elementwise(_sum, one_shape=True, in_float32=True),
+        traits=elementwise(_sum, one_shape=True, in_float32=True, cost=cost_rules.sum_of_many),
         doc="The sum of N tensors of one shape.",
     )
     register_op(

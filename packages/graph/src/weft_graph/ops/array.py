@@ -38,8 +38,11 @@ from weft_graph.ir.builder import (
     register_tensor_conversion_function,
 )
 from weft_graph.ir.constant_value import constant_value_as_dims, partial_value
+from weft_graph.ir.costs import free, once
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Role, Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import constant_array, normal_axis, scalar, unchanged
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -226,6 +229,7 @@ register_op(
     ("output: dtype",),
     {"value": "tensor", "dtype": "type"},
     _const_shape,
+    traits=Traits(role=Role.CONSTANT, differentiable=False, cost=free),
     doc="The attribute `value`.",
 )
 for _name in ("Placeholder", "PlaceholderV2"):
@@ -235,6 +239,7 @@ for _name in ("Placeholder", "PlaceholderV2"):
         ("output: dtype",),
         {"dtype": "type", "shape": "shape = unknown"},
         _placeholder_shape,
+        traits=Traits(role=Role.PLACEHOLDER, differentiable=False, cost=free),
         doc="A value that Run is fed; running it without is an error.",
     )
 register_op(
@@ -243,24 +248,48 @@ register_op(
     ("output: dtype",),
     {"dtype": "type", "shape": "shape"},
     _with_default_shape,
+    traits=Traits(view=0, role=Role.PLACEHOLDER),
     doc="A value that Run may be fed, else the input.",
 )
-register_op("Shape", ("input: T",), ("output: out_type",), _OUT_TYPE, _shapes_shape)
+register_op(
+    "Shape",
+    ("input: T",),
+    ("output: out_type",),
+    _OUT_TYPE,
+    _shapes_shape,
+    traits=Traits(differentiable=False, cost=free, shape_only=frozenset({0})),
+)
 register_op(
     "ShapeN",
     ("input: N * T",),
     ("output: N * out_type",),
     {"N": "int >= 1", **_OUT_TYPE},
     _shapes_shape,
+    traits=Traits(differentiable=False, cost=free, shape_only=frozenset({0})),
 )
-register_op("Size", ("input: T",), ("output: out_type",), _OUT_TYPE, scalar)
-register_op("Rank", ("input: T",), ("output: int32",), _PASS, scalar)
+register_op(
+    "Size",
+    ("input: T",),
+    ("output: out_type",),
+    _OUT_TYPE,
+    scalar,
+    traits=Traits(differentiable=False, cost=free, shape_only=frozenset({0})),
+)
+register_op(
+    "Rank",
+    ("input: T",),
+    ("output: int32",),
+    _PASS,
+    scalar,
+    traits=Traits(differentiable=False, cost=free, shape_only=frozenset({0})),
+)
 register_op(
     "Reshape",
     ("tensor: T", "shape: Tshape"),
     ("output: T",),
     {"T": "type", "Tshape": "{int32, int64} = int32"},
     _reshape_shape,
+    traits=Traits(reshapes=True, view=0, cheap=True),
 )
 register_op(
     "ExpandDims",
@@ -268,6 +297,7 @@ register_op(
     ("output: T",),
     {"T": "type", "Tdim": "{int32, int64} = int32"},
     _expand_shape,
+    traits=Traits(view=0, cheap=True),
 )
 register_op(
     "Squeeze",
@@ -275,6 +305,7 @@ register_op(
     ("output: T",),
     {"T": "type", "squeeze_dims": "list(int) = []"},
     _squeeze_shape,
+    traits=Traits(reshapes=True, view=0, cheap=True),
 )
 register_op(
     "Fill",
@@ -282,15 +313,35 @@ register_op(
     ("output: T",),
     {"T": "type", "index_type": "{int32, int64} = int32"},
     _from_shape_input(0),
+    traits=Traits(cheap=True),
 )
-register_op("ZerosLike", ("x: T",), ("y: T",), _PASS, unchanged)
-register_op("OnesLike", ("x: T",), ("y: T",), {"T": "{numbertype, bool}"}, unchanged)
+register_op(
+    "ZerosLike",
+    ("x: T",),
+    ("y: T",),
+    _PASS,
+    unchanged,
+    traits=Traits(
+        cheap=True, differentiable=False, cost=cost_rules.written, shape_only=frozenset({0})
+    ),
+)
+register_op(
+    "OnesLike",
+    ("x: T",),
+    ("y: T",),
+    {"T": "{numbertype, bool}"},
+    unchanged,
+    traits=Traits(
+        cheap=True, differentiable=False, cost=cost_rules.written, shape_only=frozenset({0})
+    ),
+)
 register_op(
     "BroadcastTo",
     ("input: T", "shape: Tidx"),
     ("output: T",),
     {"T": "type", "Tidx": "{int32, int64} = int32"},
     _broadcast_to_shape,
+    traits=Traits(reshapes=True, view=0, cheap=True, cost=once),
 )
 register_op(
     "BroadcastArgs",
@@ -298,6 +349,7 @@ register_op(
     ("r0: T",),
     {"T": "{int32, int64} = int32"},
     _broadcast_args_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="The shape that shapes s0 and s1 broadcast to.",
 )
 register_op(
@@ -306,6 +358,7 @@ register_op(
     ("r0: T", "r1: T"),
     {"T": "{int32, int64} = int32"},
     _two_vectors,
+    traits=NOT_DIFFERENTIABLE,
     doc="The axes to sum over for the gradients of two inputs of shapes s0 and s1.",
 )
 

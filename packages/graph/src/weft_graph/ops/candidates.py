@@ -17,6 +17,7 @@ from weft_graph.ir.builder import create
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.random_seed import get_seed
+from weft_graph.ir.traits import DRAWS, NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import merge_size, with_rank
 from weft_tensor import errors
 from weft_tensor.shape import Dims
@@ -74,7 +75,7 @@ for _op, _attrs, _doc in (
         ),
         _attrs,
         _sampler_shape,
-        stateful=True,
+        traits=DRAWS,
         doc=_doc,
     )
 register_op(
@@ -83,6 +84,7 @@ register_op(
     ("indices: int32", "ids: int64", "weights: float32"),
     {"num_true": "int", **_SEEDS},
     _hits_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="Where a sampled class is a true one: row, position among the sampled, and -FLT_MAX.",
 )
 

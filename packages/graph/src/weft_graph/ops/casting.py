@@ -30,7 +30,7 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.traits import elementwise
+from weft_graph.ir.traits import Traits, elementwise
 from weft_graph.ops import shape_rules
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -63,7 +63,7 @@ def _declare() -> None:
         ("y: DstT",),
         {"SrcT": _CASTABLE, "DstT": _CASTABLE, "Truncate": "bool = false"},
         shape_rules.unchanged,
-        traits=elementwise(scalar.identity),
+        traits=elementwise(scalar.identity, casts=True, cheap=True),
         doc="x as another element type; floats become integers by dropping the fraction.",
     )
     register_op(
@@ -75,6 +75,7 @@ def _declare() -> None:
             "type": "{inexact, integral, qint8, quint8, qint16, quint16, qint32}",
         },
         _bitcast_shape,
+        traits=Traits(view=0, differentiable=False),
         doc="The bytes of the input as another element type.",
     )
     register_op(
@@ -115,7 +116,7 @@ def _declare() -> None:
         ("output: T",),
         {"T": "{complex64, complex128, variant} = complex64"},
         shape_rules.unchanged,
-        traits=elementwise(scalar.conj),
+        traits=elementwise(scalar.conj, involution=True),
         doc="The complex conjugate.",
     )
 

@@ -95,7 +95,7 @@ def _declare() -> None:
             ("z: bool",),
             {"T": types},
             shape_rules.broadcast,
-            traits=elementwise(function),
+            traits=elementwise(function, differentiable=False),
             doc=doc,
         )
     register_op(
@@ -104,7 +104,7 @@ def _declare() -> None:
         ("z: bool",),
         {"T": "{inexact, integral}", "tolerance": "float = 0.00001"},
         shape_rules.merged,
-        traits=elementwise(_approximate_equal),
+        traits=elementwise(_approximate_equal, differentiable=False),
         doc="|x - y| < tolerance.",
     )
     _declare_bits()
@@ -139,7 +139,7 @@ def _declare_bits() -> None:
             ("z: bool",),
             {},
             shape_rules.broadcast,
-            traits=elementwise(function),
+            traits=elementwise(function, differentiable=False),
             doc=doc,
         )
     for op, function, doc in (
@@ -155,13 +155,13 @@ def _declare_bits() -> None:
             ("z: T",),
             {"T": "{integral}"},
             shape_rules.broadcast,
-            traits=elementwise(function),
+            traits=elementwise(function, differentiable=False),
             doc=doc,
         )
-    for op, argument, result, function, doc in (
-        ("LogicalNot", "bool", "bool", scalar.invert, "not x."),
-        ("Invert", "T", "T", scalar.invert, "Every bit of x flipped."),
-        ("PopulationCount", "T", "uint8", scalar.popcount, "How many bits of x are set."),
+    for op, argument, result, involution, function, doc in (
+        ("LogicalNot", "bool", "bool", True, scalar.invert, "not x."),
+        ("Invert", "T", "T", True, scalar.invert, "Every bit of x flipped."),
+        ("PopulationCount", "T", "uint8", False, scalar.popcount, "How many bits of x are set."),
     ):
         register_op(
             op,
@@ -169,7 +169,7 @@ def _declare_bits() -> None:
             (f"y: {result}",),
             {"T": "{integral}"} if argument == "T" else {},
             shape_rules.unchanged,
-            traits=elementwise(function),
+            traits=elementwise(function, involution=involution, differentiable=False),
             doc=doc,
         )
 

@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 
 from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.costs import free
 from weft_graph.ir.indexed_slices import (
     IndexedSlices,
     SparseTensor,
@@ -29,6 +30,7 @@ from weft_graph.ir.indexed_slices import (
 )
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import WRITES, State, Traits
 from weft_graph.ops.shape_rules import scalar, unchanged
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
@@ -49,13 +51,19 @@ def _assert_shape(node: NodeSpec) -> Sequence[Dims]:
     return ()
 
 
-register_op("NoOp", shape=_no_outputs, doc="Nothing; nodes wait for each other through it.")
+register_op(
+    "NoOp",
+    shape=_no_outputs,
+    traits=Traits(differentiable=False, cost=free),
+    doc="Nothing; nodes wait for each other through it.",
+)
 register_op(
     "RefIdentity",
     ("input: Ref(T)",),
     ("output: Ref(T)",),
     {"T": "type"},
     unchanged,
+    traits=Traits(identity=True, view=0),
     doc="The same reference.",
 )
 register_op(
@@ -64,7 +72,7 @@ register_op(
     (),
     {"T": "list(type) >= 1", "summarize": "int = 3"},
     _assert_shape,
-    stateful=True,
+    traits=WRITES,
     doc="Fail with the data unless the condition holds.",
 )
 register_op(
@@ -79,7 +87,7 @@ register_op(
         "summarize": "int = 3",
     },
     unchanged,
-    stateful=True,
+    traits=Traits(state=State.WRITES),
     doc="The input; the data are printed.",
 )
 register_op(
@@ -88,7 +96,7 @@ register_op(
     (),
     {"output_stream": "string = 'stderr'", "end": "string = '\n'"},
     _no_outputs,
-    stateful=True,
+    traits=WRITES,
     doc="Print a string.",
 )
 register_op(
@@ -96,16 +104,16 @@ register_op(
     (),
     ("ts: float64",),
     shape=scalar,
-    stateful=True,
+    traits=WRITES,
     doc="The time in seconds since 1970.",
 )
-for _name, _stateful in (("PyFunc", True), ("PyFuncStateless", False)):
+for _name, _state in (("PyFunc", State.WRITES), ("PyFuncStateless", State.NONE)):
     register_op(
         _name,
         ("input: Tin",),
         ("output: Tout",),
         {"token": "string", "Tin": "list(type) >= 0", "Tout": "list(type) >= 0"},
-        stateful=_stateful,
+        traits=Traits(state=_state, host_code=True, differentiable=False),
         doc="Call a Python function of this process, known by its token.",
     )
 

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.costs import free
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import WRITES, Role, Traits
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
 
@@ -69,6 +71,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"output_false: {_arg}", f"output_true: {_arg}"),
         {"T": "type"},
         _switch_shape,
+        traits=Traits(role=Role.SWITCH, cost=free),
         doc="`data` on the output that `pred` chooses; the other output is dead.",
     )
     register_op(
@@ -77,6 +80,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"output: {_arg}", "value_index: int32"),
         {"T": "type", "N": "int >= 1"},
         _merge_shape,
+        traits=Traits(role=Role.MERGE, cost=free),
         doc="The first input that is available and not dead, and which it is.",
     )
     register_op(
@@ -85,6 +89,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"output: {_arg}",),
         {"T": "type"} | _FRAME,
         _one,
+        traits=Traits(role=Role.ENTER, cost=free),
         doc="`data` in iteration 0 of a frame; in all of them when it is constant.",
     )
     register_op(
@@ -93,6 +98,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"output: {_arg}",),
         {"T": "type"},
         _one,
+        traits=Traits(role=Role.EXIT, cost=free),
         doc="`data` in the frame around; the paper's Leave.",
     )
     register_op(
@@ -101,6 +107,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"output: {_arg}",),
         {"T": "type"},
         _one,
+        traits=Traits(role=Role.NEXT_ITERATION, cost=free),
         doc="`data` in the next iteration.",
     )
 
@@ -109,14 +116,20 @@ register_op(
     ("input: bool",),
     ("output: bool",),
     shape=_loop_cond_shape,
+    traits=Traits(role=Role.LOOP_COND, differentiable=False, cost=free),
     doc="The input, which decides whether the loop goes on.",
 )
-register_op("ControlTrigger", shape=lambda node: (), doc="Nothing; runs even where it is dead.")
+register_op(
+    "ControlTrigger",
+    shape=lambda node: (),
+    traits=Traits(role=Role.TRIGGER, differentiable=False, cost=free),
+    doc="Nothing; runs even where it is dead.",
+)
 register_op(
     "Abort",
     attrs={"error_msg": "string = ''", "exit_without_error": "bool = false"},
     shape=lambda node: (),
-    stateful=True,
+    traits=WRITES,
     doc="Fail the step with a message.",
 )
 

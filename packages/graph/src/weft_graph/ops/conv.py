@@ -23,6 +23,8 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.windows import (
     channel_axis,
     check_attrs,
@@ -158,6 +160,14 @@ _CONV3D = {
 }
 
 
+def _traits(kernel: int | None, positions: int | None, depthwise: bool) -> Traits:
+    return Traits(
+        cost=cost_rules.convolution(kernel, positions, depthwise),
+        cost_attrs=("strides", "padding", "dilations", "data_format"),
+        scratch=cost_rules.columns(kernel),
+    )
+
+
 def _declare(prefix: str, suffix: str, attrs: dict[str, str], depthwise: bool = False) -> None:
     forward = f"{prefix}{'Native' if depthwise else ''}"
     register_op(
@@ -166,6 +176,7 @@ def _declare(prefix: str, suffix: str, attrs: dict[str, str], depthwise: bool = 
         ("output: T",),
         attrs,
         _conv_rule(forward, depthwise),
+        traits=_traits(1, None, depthwise),
         doc="Cross-correlation of `input` with `filter`.",
     )
     index = attrs | ({"Tshape": "{int32, int64} = int32"} if "3D" in prefix else {})
@@ -177,6 +188,7 @@ def _declare(prefix: str, suffix: str, attrs: dict[str, str], depthwise: bool = 
         ("output: T",),
         index,
         _input_rule(name, depthwise),
+        traits=_traits(1, 2, depthwise),
         doc="Gradient of a convolution by its input.",
     )
     name = f"{forward}BackpropFilter{suffix}"
@@ -186,6 +198,7 @@ def _declare(prefix: str, suffix: str, attrs: dict[str, str], depthwise: bool = 
         ("output: T",),
         attrs,
         _filter_rule(name, depthwise),
+        traits=_traits(None, 2, depthwise),
         doc="Gradient of a convolution by its filter.",
     )
 

@@ -74,24 +74,24 @@ def _xdivy(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _declare() -> None:
-    for op, function, doc in (
-        ("Exp", scalar.exp, "e to the power of x."),
-        ("Expm1", scalar.expm1, "exp(x) - 1, accurate near 0."),
-        ("Log", scalar.log, "The natural logarithm."),
-        ("Log1p", scalar.log1p, "log(1 + x), accurate near 0."),
-        ("Sin", scalar.sin, "The sine of an angle in radians."),
-        ("Cos", scalar.cos, "The cosine of an angle in radians."),
-        ("Tan", scalar.tan, "The tangent of an angle in radians."),
-        ("Asin", scalar.asin, "The angle in radians whose sine is x."),
-        ("Acos", scalar.acos, "The angle in radians whose cosine is x."),
-        ("Atan", scalar.atan, "The angle in radians whose tangent is x."),
-        ("Sinh", scalar.sinh, "The hyperbolic sine."),
-        ("Cosh", scalar.cosh, "The hyperbolic cosine."),
-        ("Tanh", scalar.tanh, "The hyperbolic tangent."),
-        ("Asinh", scalar.asinh, "The inverse of the hyperbolic sine."),
-        ("Acosh", scalar.acosh, "The inverse of the hyperbolic cosine."),
-        ("Atanh", scalar.atanh, "The inverse of the hyperbolic tangent."),
-        ("Sigmoid", _sigmoid, "1 / (1 + exp(-x))."),
+    for op, cheap, function, doc in (
+        ("Exp", True, scalar.exp, "e to the power of x."),
+        ("Expm1", False, scalar.expm1, "exp(x) - 1, accurate near 0."),
+        ("Log", True, scalar.log, "The natural logarithm."),
+        ("Log1p", True, scalar.log1p, "log(1 + x), accurate near 0."),
+        ("Sin", True, scalar.sin, "The sine of an angle in radians."),
+        ("Cos", True, scalar.cos, "The cosine of an angle in radians."),
+        ("Tan", False, scalar.tan, "The tangent of an angle in radians."),
+        ("Asin", False, scalar.asin, "The angle in radians whose sine is x."),
+        ("Acos", False, scalar.acos, "The angle in radians whose cosine is x."),
+        ("Atan", False, scalar.atan, "The angle in radians whose tangent is x."),
+        ("Sinh", False, scalar.sinh, "The hyperbolic sine."),
+        ("Cosh", False, scalar.cosh, "The hyperbolic cosine."),
+        ("Tanh", True, scalar.tanh, "The hyperbolic tangent."),
+        ("Asinh", False, scalar.asinh, "The inverse of the hyperbolic sine."),
+        ("Acosh", False, scalar.acosh, "The inverse of the hyperbolic cosine."),
+        ("Atanh", False, scalar.atanh, "The inverse of the hyperbolic tangent."),
+        ("Sigmoid", True, _sigmoid, "1 / (1 + exp(-x))."),
     ):
         # One primitive gives the same either way.
         register_op(
@@ -100,7 +100,7 @@ def _declare() -> None:
             ("y: T",),
             {"T": "{inexact}"},
             shape_rules.unchanged,
-            traits=elementwise(function, in_float32=op == "Sigmoid"),
+            traits=elementwise(function, in_float32=op == "Sigmoid", cheap=cheap),
             doc=doc,
         )
     for op, function, doc in (
@@ -153,7 +153,7 @@ def _declare() -> None:
             ("y: bool",),
             {"T": "{floating}"},
             shape_rules.unchanged,
-            traits=elementwise(function),
+            traits=elementwise(function, differentiable=False),
             doc=doc,
         )
 

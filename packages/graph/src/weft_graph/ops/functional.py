@@ -7,6 +7,7 @@ from typing import Any
 
 from weft_graph.ir import stacks
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import Role, State, Traits
 from weft_tensor import errors
 from weft_tensor.shape import Dims
 
@@ -32,7 +33,10 @@ def _default_library() -> Any:
     return stacks.get_default_graph().functions
 
 
-for _prefix, _what in (("", "has no state"), ("Stateful", "may have state and effects")):
+for _prefix, _state, _what in (
+    ("", State.NONE, "has no state"),
+    ("Stateful", State.WRITES, "may have state and effects"),
+):
     register_op(
         f"{_prefix}PartitionedCall",
         ("args: Tin",),
@@ -46,6 +50,6 @@ for _prefix, _what in (("", "has no state"), ("Stateful", "may have state and ef
             "executor_type": "string = ''",
         },
         _result_shapes,
-        stateful=bool(_prefix),
+        traits=Traits(state=_state, role=Role.CALL),
         doc=f"The results of the function `f`, which {_what}.",
     )

@@ -24,6 +24,8 @@ from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import constant_array, constant_int, normal_axis
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims, merge_dims
@@ -211,6 +213,7 @@ register_op(
     ("output: Tparams",),
     {"validate_indices": "bool = true", "Tparams": "type", "Tindices": _INDEX},
     _gather_shape,
+    traits=Traits(cost=cost_rules.gathered),
 )
 register_op(
     "GatherV2",
@@ -223,6 +226,7 @@ register_op(
         "Taxis": "{int32, int64} = int32",
     },
     _gather_v2_shape,
+    traits=Traits(cost=cost_rules.gathered),
 )
 register_op(
     "GatherNd",
@@ -230,6 +234,7 @@ register_op(
     ("output: Tparams",),
     {"Tparams": "type", "Tindices": _INDEX},
     _gather_nd_shape,
+    traits=Traits(cost=cost_rules.gathered),
 )
 register_op(
     "ScatterNd",
@@ -237,12 +242,25 @@ register_op(
     ("output: T",),
     {"T": "type", "Tindices": _INDEX},
     _scatter_nd_shape,
+    traits=Traits(cost=cost_rules.scatters_into_zeros),
     doc="Zeros of `shape` with the updates added at the indices.",
 )
-for _name, _doc in (
-    ("TensorScatterUpdate", "`tensor` with the elements at the indices replaced."),
-    ("TensorScatterAdd", "`tensor` with the updates added at the indices."),
-    ("TensorScatterSub", "`tensor` with the updates subtracted at the indices."),
+for _name, _cost, _doc in (
+    (
+        "TensorScatterUpdate",
+        cost_rules.value_scatters,
+        "`tensor` with the elements at the indices replaced.",
+    ),
+    (
+        "TensorScatterAdd",
+        cost_rules.value_scatter_sums,
+        "`tensor` with the updates added at the indices.",
+    ),
+    (
+        "TensorScatterSub",
+        cost_rules.value_scatter_sums,
+        "`tensor` with the updates subtracted at the indices.",
+    ),
 ):
     register_op(
         _name,
@@ -250,6 +268,7 @@ for _name, _doc in (
         ("output: T",),
         {"T": "type", "Tindices": _INDEX},
         _tensor_scatter_shape,
+        traits=Traits(cost=_cost, overwrites=((0, 0),)),
         doc=_doc,
     )
 register_op(
@@ -258,6 +277,7 @@ register_op(
     ("output: T",),
     {"T": "{numbertype, bool}", "Tindices": _INDEX},
     _tensor_scatter_shape,
+    traits=Traits(cost=cost_rules.value_scatter_sums),
     doc="`input` with the updates added at the indices.",
 )
 register_op(
@@ -283,7 +303,12 @@ register_op(
     _one_hot_shape,
 )
 register_op(
-    "Where", ("input: T",), ("index: int64",), {"T": "{numbertype, bool} = bool"}, _where_shape
+    "Where",
+    ("input: T",),
+    ("index: int64",),
+    {"T": "{numbertype, bool} = bool"},
+    _where_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 # ---------------------------------------------------------------------------------- functions
 

@@ -20,6 +20,8 @@ from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.stacks import get_default_graph
+from weft_graph.ir.traits import EACH, VIEW, Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import unchanged
 from weft_tensor.shape import Dims, merge_dims
 
@@ -36,19 +38,24 @@ def _all_unchanged(node: NodeSpec) -> Sequence[Dims]:
 
 # ------------------------------------------------------------------------------ declarations
 
-for _name, _doc in (
-    ("Identity", "The input."),
-    ("StopGradient", "The input; no gradient flows back."),
-    ("Snapshot", "The input."),
-    ("GuaranteeConst", "The input, which the program promises never to change."),
+_CONSTANT = Traits(identity=True, view=0, differentiable=False)
+
+for _name, _traits, _doc in (
+    ("Identity", Traits(identity=True, view=0, cheap=True), "The input."),
+    ("StopGradient", _CONSTANT, "The input; no gradient flows back."),
+    ("Snapshot", Traits(identity=True, view=0), "The input."),
+    ("GuaranteeConst", _CONSTANT, "The input, which the program promises never to change."),
 ):
-    register_op(_name, ("input: T",), ("output: T",), {"T": "type"}, unchanged, doc=_doc)
+    register_op(
+        _name, ("input: T",), ("output: T",), {"T": "type"}, unchanged, traits=_traits, doc=_doc
+    )
 register_op(
     "PreventGradient",
     ("input: T",),
     ("output: T",),
     {"T": "type", "message": "string = ''"},
     unchanged,
+    traits=Traits(identity=True, view=0),
     doc="The input; asking for a gradient through it is an error.",
 )
 register_op(
@@ -57,6 +64,7 @@ register_op(
     ("output: T",),
     {"T": "{floating}", "message": "string"},
     unchanged,
+    traits=Traits(view=0, cost=cost_rules.per_output(1)),
     doc="The input, with an error if an element is infinite or not a number.",
 )
 register_op(
@@ -65,6 +73,7 @@ register_op(
     ("output: T",),
     {"T": "type", "shape": "shape"},
     _ensured_shape,
+    traits=VIEW,
     doc="The input, with an error if its shape does not fit the attribute.",
 )
 register_op(
@@ -73,6 +82,7 @@ register_op(
     ("output: T",),
     {"T": "list(type) >= 1"},
     _all_unchanged,
+    traits=Traits(view=EACH),
     doc="All inputs.",
 )
 # ---------------------------------------------------------------------------------- functions

@@ -13,6 +13,8 @@ from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.constant_value import partial_value
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import constant_array, constant_int, merge_size, normal_axis
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
@@ -201,6 +203,7 @@ register_op(
     ("offset: N * int32",),
     {"N": "int >= 1"},
     _concat_offset_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="Where each part of the given shape starts in the concatenation.",
 )
 register_op(
@@ -209,6 +212,7 @@ register_op(
     ("output: num_split * T",),
     {"num_split": "int >= 1", "T": "type"},
     _split_shape,
+    traits=Traits(view=1, cost=cost_rules.gathered),
 )
 register_op(
     "SplitV",
@@ -216,6 +220,7 @@ register_op(
     ("output: num_split * T",),
     {"num_split": "int >= 1", "T": "type", "Tlen": "{int32, int64} = int64"},
     _split_v_shape,
+    traits=Traits(view=0, cost=cost_rules.gathered),
 )
 register_op(
     "Pack",
@@ -230,6 +235,7 @@ register_op(
     ("output: num * T",),
     {"num": "int >= 0", "T": "type", "axis": "int = 0"},
     _unpack_shape,
+    traits=Traits(view=0, cost=cost_rules.gathered),
 )
 register_op(
     "Tile",
@@ -237,6 +243,7 @@ register_op(
     ("output: T",),
     {"T": "type", "Tmultiples": "{int32, int64} = int32"},
     _tile_shape,
+    traits=Traits(cheap=True),
 )
 
 # ---------------------------------------------------------------------------------- functions

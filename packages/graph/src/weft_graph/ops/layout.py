@@ -27,8 +27,10 @@ import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.constant_value import partial_value
+from weft_graph.ir.costs import once
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
 from weft_graph.ops.shape_rules import (
     constant_array,
     merge_size,
@@ -330,11 +332,18 @@ register_op(
     _mirror_pad_grad_shape,
     doc="The transpose of MirrorPad: margins are added back to where they were copied from.",
 )
-for _name in ("Transpose", "ConjugateTranspose"):
+for _name, _cheap in (("Transpose", True), ("ConjugateTranspose", False)):
     register_op(
-        _name, ("x: T", "perm: Tperm"), ("y: T",), {"T": "type", "Tperm": _INT}, _transpose_shape
+        _name,
+        ("x: T", "perm: Tperm"),
+        ("y: T",),
+        {"T": "type", "Tperm": _INT},
+        _transpose_shape,
+        traits=Traits(view=0, cheap=_cheap, cost=once),  # whoever reads it pays
     )
-register_op("InvertPermutation", ("x: T",), ("y: T",), {"T": _INT}, _vector_shape)
+register_op(
+    "InvertPermutation", ("x: T",), ("y: T",), {"T": _INT}, _vector_shape, traits=NOT_DIFFERENTIABLE
+)
 register_op("Reverse", ("tensor: T", "dims: bool"), ("output: T",), {"T": "type"}, _reverse_shape)
 register_op(
     "ReverseV2",

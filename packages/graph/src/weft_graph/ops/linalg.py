@@ -35,7 +35,8 @@ import numpy as np
 from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ops import reduction, shape_rules
+from weft_graph.ir.traits import Traits
+from weft_graph.ops import cost_rules, reduction, shape_rules
 from weft_graph.ops.casting import cast
 from weft_graph.ops.diagonals import (
     matrix_diag_part,
@@ -124,48 +125,76 @@ def _qr_shape(node: NodeSpec) -> Sequence[Dims]:
 def _declare() -> None:
     inverse = {"adjoint": "bool = false", "T": _TYPES}
     register_op(
-        "MatrixInverse", ("input: T",), ("output: T",), inverse, _square_shape,
+        "MatrixInverse",
+        ("input: T",),
+        ("output: T",),
+        inverse,
+        _square_shape,
+        traits=Traits(cost=cost_rules.factorization(2)),
         doc="Inverses of square matrices, or of their adjoints.",
-    )  # fmt: skip
+    )
     register_op(
-        "MatrixDeterminant", ("input: T",), ("output: T",), {"T": _TYPES},
-        lambda node: _determinant_shape(node)[:1], doc="Determinants of square matrices.",
-    )  # fmt: skip
+        "MatrixDeterminant",
+        ("input: T",),
+        ("output: T",),
+        {"T": _TYPES},
+        lambda node: _determinant_shape(node)[:1],
+        traits=Traits(cost=cost_rules.factorization(2 / 3)),
+        doc="Determinants of square matrices.",
+    )
     register_op(
         "LogMatrixDeterminant",
         ("input: T",),
         ("sign: T", "log_abs_determinant: T"),
         {"T": _TYPES},
         _determinant_shape,
+        traits=Traits(cost=cost_rules.factorization(2 / 3)),
         doc="Determinants as sign and logarithm of the magnitude.",
     )
     register_op(
-        "Cholesky", ("input: T",), ("output: T",), {"T": _TYPES}, _square_shape,
+        "Cholesky",
+        ("input: T",),
+        ("output: T",),
+        {"T": _TYPES},
+        _square_shape,
+        traits=Traits(cost=cost_rules.factorization(1 / 3)),
         doc="Lower triangular L with L @ adjoint(L) = input.",
-    )  # fmt: skip
+    )
     register_op(
         "MatrixExponential",
         ("input: T",),
         ("output: T",),
         {"T": _TYPES},
         _square_shape,
+        traits=Traits(cost=cost_rules.factorization(20)),
         doc="Exponentials of square matrices.",
     )
     systems = ("matrix: T", "rhs: T")
     register_op(
-        "MatrixSolve", systems, ("output: T",), inverse, _solve_shape,
+        "MatrixSolve",
+        systems,
+        ("output: T",),
+        inverse,
+        _solve_shape,
+        traits=Traits(cost=cost_rules.factorization(2 / 3, columns=2)),
         doc="x with matrix @ x = rhs.",
-    )  # fmt: skip
+    )
     register_op(
-        "MatrixTriangularSolve", systems, ("output: T",), {"lower": "bool = true", **inverse},
-        _solve_shape, doc="x with matrix @ x = rhs, reading one triangle of the matrix.",
-    )  # fmt: skip
+        "MatrixTriangularSolve",
+        systems,
+        ("output: T",),
+        {"lower": "bool = true", **inverse},
+        _solve_shape,
+        traits=Traits(cost=cost_rules.factorization(0, columns=1)),
+        doc="x with matrix @ x = rhs, reading one triangle of the matrix.",
+    )
     register_op(
         "MatrixSolveLs",
         (*systems, "l2_regularizer: float64"),
         ("output: T",),
         {"T": _TYPES, "fast": "bool = true"},
         _least_squares_shape,
+        traits=Traits(cost=cost_rules.factorization(2, columns=4, square=False)),
         doc="x of least squares |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.",
     )
     register_op(
@@ -174,6 +203,10 @@ def _declare() -> None:
         ("e: T", "v: T"),
         {"compute_v": "bool = true", "T": _TYPES},
         _eigh_shape,
+        traits=Traits(
+            cost=cost_rules.decomposition(lambda s: 9 if s.attrs["compute_v"] else 4 / 3),
+            cost_attrs=("compute_v",),
+        ),
         doc="Eigenvalues, rising, and eigenvectors of self-adjoint matrices.",
     )
     register_op(
@@ -182,6 +215,15 @@ def _declare() -> None:
         ("s: T", "u: T", "v: T"),
         {"compute_uv": "bool = true", "full_matrices": "bool = false", "T": _TYPES},
         _svd_shape,
+        traits=Traits(
+            cost=cost_rules.decomposition(
+                lambda s: 14 if s.attrs["compute_uv"] else 4, square=False
+            ),
+            cost_attrs=(
+                "compute_uv",
+                "full_matrices",
+            ),
+        ),
         doc="Singular values, falling, and u, v with input = u @ diag(s) @ adjoint(v).",
     )
     register_op(
@@ -190,6 +232,9 @@ def _declare() -> None:
         ("q: T", "r: T"),
         {"full_matrices": "bool = false", "T": _TYPES},
         _qr_shape,
+        traits=Traits(
+            cost=cost_rules.factorization(4, square=False), cost_attrs=("full_matrices",)
+        ),
         doc="Orthonormal q and upper triangular r with input = q @ r.",
     )
 

@@ -10,7 +10,8 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ops import shape_rules
+from weft_graph.ir.traits import Traits
+from weft_graph.ops import cost_rules, shape_rules
 from weft_graph.ops.arithmetic import pair
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims
@@ -38,6 +39,13 @@ def _declare() -> None:
         ("product: T",),
         {"transpose_a": "bool = false", "transpose_b": "bool = false", "T": _NUMBERS},
         shape_rules.matmul,
+        traits=Traits(
+            cost=cost_rules.product("transpose_a", "transpose_b"),
+            cost_attrs=(
+                "transpose_a",
+                "transpose_b",
+            ),
+        ),
         doc="The product of two matrices, each transposed first if asked for.",
     )
     for op, rule, doc in (
@@ -50,6 +58,13 @@ def _declare() -> None:
             ("output: T",),
             {"T": _NUMBERS, "adj_x": "bool = false", "adj_y": "bool = false"},
             rule,
+            traits=Traits(
+                cost=cost_rules.product("adj_x", "adj_y"),
+                cost_attrs=(
+                    "adj_x",
+                    "adj_y",
+                ),
+            ),
             doc=doc,
         )
     register_op(

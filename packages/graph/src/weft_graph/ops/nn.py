@@ -38,7 +38,8 @@ from weft_graph.ir.scalar import (
     square,
     where,
 )
-from weft_graph.ir.traits import elementwise
+from weft_graph.ir.traits import Traits, elementwise
+from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import (
     fixed,
     merge_size,
@@ -189,7 +190,7 @@ def _declare_activations() -> None:
             ("activations: T",),
             attrs,
             unchanged,
-            traits=elementwise(function, in_float32=True),
+            traits=elementwise(function, in_float32=True, cheap=True),
             doc=doc,
         )
     features, outputs = "features: T", "outputs: T"
@@ -221,7 +222,7 @@ def _declare_rest() -> None:
         ("output: T",),
         bias,
         _bias_shape,
-        traits=elementwise(add),
+        traits=elementwise(add, cheap=True),
         doc="`value` plus a bias for each channel.",
     )
     register_op(
@@ -230,19 +231,29 @@ def _declare_rest() -> None:
         ("output: T",),
         bias,
         _bias_grad_shape,
+        traits=Traits(cost=cost_rules.per_input(1)),
         doc="The sum over all axes but the channels.",
     )
     for op, doc in (
         ("Softmax", "exp(x) / sum(exp(x)) along the last axis."),
         ("LogSoftmax", "x - log(sum(exp(x))) along the last axis."),
     ):
-        register_op(op, ("logits: T",), ("output: T",), {"T": _FLOATING}, _softmax_shape, doc=doc)
+        register_op(
+            op,
+            ("logits: T",),
+            ("output: T",),
+            {"T": _FLOATING},
+            _softmax_shape,
+            traits=Traits(cost=cost_rules.per_input(5)),
+            doc=doc,
+        )
     register_op(
         "SoftmaxCrossEntropyWithLogits",
         ("features: T", "labels: T"),
         ("loss: T", "backprop: T"),
         {"T": _FLOATING},
         _cross_entropy_shape,
+        traits=Traits(cost=cost_rules.per_input(9)),
         doc="Cross entropy of each row's softmax with `labels`, and its gradient.",
     )
     register_op(
@@ -251,10 +262,17 @@ def _declare_rest() -> None:
         ("loss: T", "backprop: T"),
         {"T": _FLOATING, "Tlabels": "{int32, int64} = int64"},
         _sparse_cross_entropy_shape,
+        traits=Traits(cost=cost_rules.per_input(7)),
         doc="Cross entropy of each row's softmax with one class, and its gradient.",
     )
     register_op(
-        "L2Loss", ("t: T",), ("output: T",), {"T": _FLOATING}, fixed(()), doc="sum(t ** 2) / 2."
+        "L2Loss",
+        ("t: T",),
+        ("output: T",),
+        {"T": _FLOATING},
+        fixed(()),
+        traits=Traits(cost=cost_rules.per_input(2)),
+        doc="sum(t ** 2) / 2.",
     )
 
 

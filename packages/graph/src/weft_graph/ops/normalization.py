@@ -10,6 +10,8 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import merge_size, merged, with_rank
 from weft_graph.ops.windows import channel_axis
 from weft_tensor import errors
@@ -76,6 +78,7 @@ def _declare_batch_norm(version: str) -> None:
         ("y: T", f"batch_mean: {u}", f"batch_variance: {u}", *spaces),
         attrs,
         _forward_rule(forward, reserved),
+        traits=Traits(cheap=True, cost=cost_rules.per_input(8), cost_attrs=("is_training",)),
         doc="(x - mean) / sqrt(variance + epsilon) * scale + offset for each channel.",
     )
     register_op(
@@ -90,6 +93,7 @@ def _declare_batch_norm(version: str) -> None:
         ),
         attrs,
         _backward_rule(backward),
+        traits=Traits(cost=cost_rules.per_input(14)),
         doc="Gradient of fused batch normalization.",
     )
 
@@ -116,6 +120,7 @@ register_op(
     ("output: T",),
     _LRN,
     _lrn_shape,
+    traits=Traits(cost=cost_rules.local_response(1), cost_attrs=("depth_radius",)),
     doc="input / (bias + alpha * sum of squares of nearby channels) ** beta.",
 )
 register_op(
@@ -124,6 +129,7 @@ register_op(
     ("output: T",),
     _LRN,
     merged,
+    traits=Traits(cost=cost_rules.local_response(2), cost_attrs=("depth_radius",)),
     doc="Gradient of local response normalization.",
 )
 

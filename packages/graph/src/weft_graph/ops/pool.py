@@ -18,6 +18,8 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.conv import expand
 from weft_graph.ops.windows import require_rank, slide_dims
 from weft_tensor import errors
@@ -135,6 +137,15 @@ for _op, _attrs in (("MaxPool", _MAX), ("MaxPool3D", _MAX | _3D)):
         ("output: T",),
         _attrs,
         _pool_rule(_op),
+        traits=Traits(
+            cost=cost_rules.pool(None),
+            cost_attrs=(
+                "ksize",
+                "strides",
+                "padding",
+                "data_format",
+            ),
+        ),
         doc="Maximum of each window.",
     )
     register_op(
@@ -143,6 +154,15 @@ for _op, _attrs in (("MaxPool", _MAX), ("MaxPool3D", _MAX | _3D)):
         ("output: T",),
         _attrs,
         _max_grad_rule(f"{_op}Grad"),
+        traits=Traits(
+            cost=cost_rules.pool(2),
+            cost_attrs=(
+                "ksize",
+                "strides",
+                "padding",
+                "data_format",
+            ),
+        ),
         doc="Gradient of a maximum pool: to the first maximum of each window.",
     )
     register_op(
@@ -151,6 +171,15 @@ for _op, _attrs in (("MaxPool", _MAX), ("MaxPool3D", _MAX | _3D)):
         ("output: T",),
         _attrs,
         _max_grad_grad_rule(f"{_op}GradGrad"),
+        traits=Traits(
+            cost=cost_rules.pool(None),
+            cost_attrs=(
+                "ksize",
+                "strides",
+                "padding",
+                "data_format",
+            ),
+        ),
         doc="Second gradient of a maximum pool: `grad` at the first maximum of each window.",
     )
 for _op, _attrs in (("AvgPool", _AVG), ("AvgPool3D", _AVG | _3D)):
@@ -160,6 +189,15 @@ for _op, _attrs in (("AvgPool", _AVG), ("AvgPool3D", _AVG | _3D)):
         ("output: T",),
         _attrs,
         _pool_rule(_op),
+        traits=Traits(
+            cost=cost_rules.pool(None),
+            cost_attrs=(
+                "ksize",
+                "strides",
+                "padding",
+                "data_format",
+            ),
+        ),
         doc="Mean of each window; padding does not count.",
     )
     register_op(
@@ -168,6 +206,15 @@ for _op, _attrs in (("AvgPool", _AVG), ("AvgPool3D", _AVG | _3D)):
         ("output: T",),
         _attrs,
         _avg_grad_rule(f"{_op}Grad"),
+        traits=Traits(
+            cost=cost_rules.pool(1),
+            cost_attrs=(
+                "ksize",
+                "strides",
+                "padding",
+                "data_format",
+            ),
+        ),
         doc="Gradient of a mean pool.",
     )
 register_op(
@@ -176,6 +223,15 @@ register_op(
     ("output: T", "argmax: Targmax"),
     _ARGMAX,
     _pool_rule("MaxPoolWithArgmax", 2),
+    traits=Traits(
+        cost=cost_rules.pool(None),
+        cost_attrs=(
+            "ksize",
+            "strides",
+            "padding",
+            "data_format",
+        ),
+    ),
     doc="Maximum of each window, and its flat position in the image.",
 )
 register_op(
@@ -184,6 +240,15 @@ register_op(
     ("output: T",),
     _ARGMAX,
     _argmax_grad_rule,
+    traits=Traits(
+        cost=cost_rules.pool_argmax,
+        cost_attrs=(
+            "ksize",
+            "strides",
+            "padding",
+            "data_format",
+        ),
+    ),
     doc="Gradient of MaxPoolWithArgmax.",
 )
 

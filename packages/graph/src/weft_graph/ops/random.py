@@ -26,6 +26,8 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.random_seed import get_seed
+from weft_graph.ir.traits import DRAWS, Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import unchanged, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims
@@ -62,10 +64,10 @@ def _samples(node: NodeSpec) -> Sequence[Dims]:
 _SEEDS = {"seed": "int = 0", "seed2": "int = 0"}
 _SHAPE_TYPE = {"T": "{index_type}"}
 
-for _op, _doc in (
-    ("RandomUniform", "Uniform numbers in [0, 1)."),
-    ("RandomStandardNormal", "Normal numbers of mean 0 and standard deviation 1."),
-    ("TruncatedNormal", "Standard normal numbers, those beyond 2 drawn again."),
+for _op, _flops, _doc in (
+    ("RandomUniform", 10, "Uniform numbers in [0, 1)."),
+    ("RandomStandardNormal", 20, "Normal numbers of mean 0 and standard deviation 1."),
+    ("TruncatedNormal", 25, "Standard normal numbers, those beyond 2 drawn again."),
 ):
     register_op(
         _op,
@@ -73,7 +75,7 @@ for _op, _doc in (
         ("output: dtype",),
         _SEEDS | {"dtype": "{floating}"} | _SHAPE_TYPE,
         _from_shape,
-        stateful=True,
+        traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(_flops)),
         doc=_doc,
     )
 register_op(
@@ -82,7 +84,7 @@ register_op(
     ("output: Tout",),
     _SEEDS | {"Tout": "{int32, int64}"} | _SHAPE_TYPE,
     _from_shape,
-    stateful=True,
+    traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(10)),
     doc="Uniform integers in [minval, maxval).",
 )
 register_op(
@@ -91,7 +93,7 @@ register_op(
     ("output: T",),
     _SEEDS | {"T": "type"},
     unchanged,
-    stateful=True,
+    traits=DRAWS,
     doc="The slices along the first axis in random order.",
 )
 register_op(
@@ -100,7 +102,7 @@ register_op(
     ("output: output_dtype",),
     _SEEDS | {"T": "{realnumbertype}", "output_dtype": "{int32, int64} = int64"},
     _samples,
-    stateful=True,
+    traits=DRAWS,
     doc="Class numbers drawn with the probabilities softmax(logits), per row.",
 )
 register_op(
@@ -109,7 +111,7 @@ register_op(
     ("output: T",),
     _SEEDS | {"S": "{index_type}", "T": "{float16, float32, float64}"},
     _per_parameter,
-    stateful=True,
+    traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(60)),
     doc="Gamma-distributed numbers of shape parameter alpha and rate 1.",
 )
 register_op(
@@ -123,7 +125,7 @@ register_op(
         "dtype": "{float16, float32, float64, int32, int64} = int64",
     },
     _per_parameter,
-    stateful=True,
+    traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(60)),
     doc="Poisson-distributed numbers.",
 )
 register_op(
@@ -132,11 +134,15 @@ register_op(
     ("output: dtype",),
     _SEEDS | {"S": "{index_type}", "dtype": "{float16, float32, float64}"},
     _per_parameter,
-    stateful=True,
+    traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(60)),
     doc="Poisson-distributed numbers, of the type of the rate.",
 )
 
-for _op in ("StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal"):
+for _op, _flops in (
+    ("StatelessRandomUniform", 10),
+    ("StatelessRandomNormal", 20),
+    ("StatelessTruncatedNormal", 25),
+):
     register_op(
         _op,
         ("shape: T", "seed: Tseed"),
@@ -147,6 +153,7 @@ for _op in ("StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncat
             "Tseed": "{index_type} = int64",
         },
         _stateless_shape,
+        traits=Traits(differentiable=False, cost=cost_rules.drawn(_flops)),
         doc="Random numbers that depend on the seed alone.",
     )
 register_op(
@@ -155,6 +162,7 @@ register_op(
     ("output: dtype",),
     {"dtype": "{int32, int64}", "T": "{index_type}", "Tseed": "{index_type} = int64"},
     _stateless_shape,
+    traits=Traits(differentiable=False, cost=cost_rules.drawn(10)),
     doc="Uniform integers in [minval, maxval) that depend on the seed alone.",
 )
 

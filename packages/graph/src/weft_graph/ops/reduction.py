@@ -30,7 +30,8 @@ import numpy as np
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ops import shape_rules
+from weft_graph.ir.traits import Traits
+from weft_graph.ops import cost_rules, shape_rules
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
 
@@ -59,13 +60,13 @@ def _scan_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _declare() -> None:
-    for op, types, doc in (
-        ("Sum", "{inexact, integral}", "The sum; 0 of no elements."),
-        ("Mean", "{inexact, integral}", "The mean; of integers rounded towards zero."),
-        ("Prod", "{inexact, integral}", "The product; 1 of no elements."),
-        ("Max", "{realnumbertype}", "The largest element; the type's lowest of none."),
-        ("Min", "{realnumbertype}", "The smallest element; the type's highest of none."),
-        ("EuclideanNorm", "{inexact, integral}", "sqrt(sum(x * conj(x)))."),
+    for op, flops, types, doc in (
+        ("Sum", 1, "{inexact, integral}", "The sum; 0 of no elements."),
+        ("Mean", 1, "{inexact, integral}", "The mean; of integers rounded towards zero."),
+        ("Prod", 1, "{inexact, integral}", "The product; 1 of no elements."),
+        ("Max", 1, "{realnumbertype}", "The largest element; the type's lowest of none."),
+        ("Min", 1, "{realnumbertype}", "The smallest element; the type's highest of none."),
+        ("EuclideanNorm", 2, "{inexact, integral}", "sqrt(sum(x * conj(x)))."),
     ):
         register_op(
             op,
@@ -73,6 +74,7 @@ def _declare() -> None:
             ("output: T",),
             {"keep_dims": "bool = false", "T": types, "Tidx": _AXES},
             shape_rules.reduce,
+            traits=Traits(cost=cost_rules.per_input(flops)),
             doc=doc,
         )
     for op, doc in (("All", "Whether all are true."), ("Any", "Whether one is true.")):
@@ -82,6 +84,7 @@ def _declare() -> None:
             ("output: bool",),
             {"keep_dims": "bool = false", "Tidx": _AXES},
             shape_rules.reduce,
+            traits=Traits(differentiable=False, cost=cost_rules.per_input(1)),
             doc=doc,
         )
     for op, doc in (
@@ -98,6 +101,7 @@ def _declare() -> None:
                 "output_type": "{int32, int64} = int64",
             },
             _arg_shape,
+            traits=Traits(differentiable=False, cost=cost_rules.per_input(1)),
             doc=doc,
         )
     for op, doc in (
@@ -115,6 +119,7 @@ def _declare() -> None:
                 "Tidx": _AXES,
             },
             _scan_shape,
+            traits=Traits(cost=cost_rules.per_input(1)),
             doc=doc,
         )
 

@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.costs import free
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import WAITS, WRITES, Role, State, Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import scalar
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -177,6 +180,15 @@ SCATTERS = {
 SCATTER_TYPES = {"Update": "type", "Min": "{realnumbertype}", "Max": "{realnumbertype}"}
 """The element types of a scatter, where they are not all numbers."""
 
+
+def scatter_traits(how: str) -> Traits:
+    """The traits of the scatter that a key of SCATTERS names."""
+    return _REPLACES if how == "Update" else _SUMS
+
+
+_REPLACES = Traits(state=State.WRITES, differentiable=False, cost=cost_rules.scatters)
+_SUMS = Traits(state=State.WRITES, differentiable=False, cost=cost_rules.scatter_sums)
+
 for _how, _doc in SCATTERS.items():
     register_op(
         f"ResourceScatter{_how}",
@@ -184,7 +196,7 @@ for _how, _doc in SCATTERS.items():
         (),
         {"dtype": SCATTER_TYPES.get(_how, "{numbertype}"), "Tindices": "{index_type}"},
         _resource_scatter_shape,
-        stateful=True,
+        traits=scatter_traits(_how),
         doc=_doc,
     )
 
@@ -199,7 +211,7 @@ for _how in ("Update", "Add", "Sub"):
             "use_locking": "bool = true",
         },
         _resource_scatter_nd_shape,
-        stateful=True,
+        traits=scatter_traits(_how),
         doc=SCATTERS[_how].replace("rows", "slices"),
     )
 
@@ -209,7 +221,7 @@ register_op(
     ("output: T",),
     {"limit": "int", "T": "{int32, int64}"},
     scalar,
-    stateful=True,
+    traits=WRITES,
     doc="The variable's value before adding 1; OutOfRangeError at the limit.",
 )
 register_op(
@@ -218,7 +230,7 @@ register_op(
     ("resource: resource",),
     {"container": "string = ''", "shared_name": "string = ''", "dtype": "type", "shape": "shape"},
     scalar,
-    stateful=True,
+    traits=Traits(state=State.CREATES, role=Role.VARIABLE, differentiable=False, cost=free),
     doc="A handle to a variable that keeps its value between steps, in a container.",
 )
 register_op(
@@ -226,7 +238,7 @@ register_op(
     ("resource: resource",),
     ("is_initialized: bool",),
     shape=scalar,
-    stateful=True,
+    traits=Traits(state=State.READS, differentiable=False, allows_uninitialized=True),
     doc="Whether the variable has a value.",
 )
 register_op(
@@ -235,7 +247,7 @@ register_op(
     ("value: dtype",),
     {"dtype": "type"},
     _read_shape,
-    stateful=True,
+    traits=Traits(view=0, state=State.READS, role=Role.READ),
     doc="The variable's value at the time of reading.",
 )
 register_op(
@@ -244,7 +256,7 @@ register_op(
     ("value: dtype",),
     {"dtype": "type"},
     _initialized_shape,
-    stateful=True,
+    traits=Traits(state=State.READS, allows_uninitialized=True),
     doc="The variable's value, or `initial` where it has none yet.",
 )
 register_op(
@@ -253,7 +265,7 @@ register_op(
     (),
     {"dtype": "type"},
     _assign_handle_shape,
-    stateful=True,
+    traits=Traits(state=State.WRITES, differentiable=False, cost=cost_rules.assigns),
     doc="Replaces the variable's value.",
 )
 for _op in ("AssignAddVariableOp", "AssignSubVariableOp"):
@@ -263,7 +275,7 @@ for _op in ("AssignAddVariableOp", "AssignSubVariableOp"):
         (),
         {"dtype": "{numbertype}"},
         _assign_handle_shape,
-        stateful=True,
+        traits=Traits(state=State.WRITES, differentiable=False, cost=cost_rules.sums_into_state),
         doc="Adds to the variable." if "Add" in _op else "Subtracts from the variable.",
     )
 register_op(
@@ -277,7 +289,7 @@ register_op(
         "Tindices": "{index_type}",
     },
     _gather_shape,
-    stateful=True,
+    traits=Traits(state=State.READS, cost=cost_rules.gathered),
     doc="Rows of a variable, without reading it whole.",
 )
 register_op(
@@ -286,7 +298,7 @@ register_op(
     ("output: dtype",),
     {"dtype": "type", "Tindices": "{index_type}"},
     _gather_nd_shape,
-    stateful=True,
+    traits=Traits(state=State.READS, cost=cost_rules.gathered),
     doc="Slices of a variable, without reading it whole.",
 )
 register_op(
@@ -295,7 +307,7 @@ register_op(
     ("output: out_type",),
     {"out_type": "{index_type} = int32"},
     _variable_shape_shape,
-    stateful=True,
+    traits=Traits(state=State.READS, differentiable=False, cost=free),
     doc="The shape of a variable's value.",
 )
 register_op(
@@ -303,7 +315,7 @@ register_op(
     ("resource: resource",),
     (),
     {"ignore_lookup_error": "bool = true"},
-    stateful=True,
+    traits=WRITES,
     doc="Deletes the resource; later uses find it uninitialised.",
 )
 register_op(
@@ -311,7 +323,7 @@ register_op(
     ("resource: resource",),
     (),
     {},
-    stateful=True,
+    traits=Traits(state=State.WRITES, differentiable=False, cost=free),
     doc="Does nothing: reads never copy. TensorFlow 2 writes it before it saves a variable.",
 )
 
@@ -321,7 +333,7 @@ register_op(
     ("resource: resource",),
     {"container": "string = ''", "shared_name": "string = ''"},
     scalar,
-    stateful=True,
+    traits=Traits(state=State.CREATES, differentiable=False, cost=free),
     doc="A mutex, kept in a container.",
 )
 for _op in ("MutexAcquire", "MutexLock"):
@@ -330,7 +342,7 @@ for _op in ("MutexAcquire", "MutexLock"):
         ("mutex: resource",),
         ("mutex_lock: variant",),
         shape=scalar,
-        stateful=True,
+        traits=WAITS,
         doc="Waits for the mutex, first come, first served, without holding a thread.",
     )
 for _op in ("MutexRelease", "ConsumeMutexLock"):
@@ -338,7 +350,7 @@ for _op in ("MutexRelease", "ConsumeMutexLock"):
         _op,
         ("mutex_lock: variant",),
         (),
-        stateful=True,
+        traits=WRITES,
         doc="Gives the mutex back. A lock that nobody releases ends with its step.",
     )
 

@@ -21,6 +21,8 @@ from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.stacks import get_default_graph
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import constant_int, merge_size, with_rank, with_rank_at_least
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
@@ -90,6 +92,7 @@ register_op(
     ("y: T", "idx: out_idx"),
     {"T": "type", "out_idx": _OUT_INDEX},
     _unique_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "UniqueWithCounts",
@@ -97,6 +100,7 @@ register_op(
     ("y: T", "idx: out_idx", "count: out_idx"),
     {"T": "type", "out_idx": _OUT_INDEX},
     _unique_counts_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "ListDiff",
@@ -104,6 +108,7 @@ register_op(
     ("out: T", "idx: out_idx"),
     {"T": "type", "out_idx": _OUT_INDEX},
     _list_diff_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "TopK",
@@ -111,6 +116,7 @@ register_op(
     ("values: T", "indices: int32"),
     {"k": "int >= 0", "sorted": "bool = true", "T": "{realnumbertype}"},
     _top_k_shape,
+    traits=Traits(cost=cost_rules.per_input(1)),
 )
 register_op(
     "TopKV2",
@@ -118,6 +124,7 @@ register_op(
     ("values: T", "indices: int32"),
     {"sorted": "bool = true", "T": "{realnumbertype}"},
     _top_k_shape,
+    traits=Traits(cost=cost_rules.per_input(1)),
 )
 register_op(
     "InTopK",
@@ -125,6 +132,7 @@ register_op(
     ("precision: bool",),
     {"k": "int", "T": _OUT_INDEX},
     _in_top_k_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "InTopKV2",
@@ -132,6 +140,7 @@ register_op(
     ("precision: bool",),
     {"T": _OUT_INDEX},
     _in_top_k_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 for _name in ("LowerBound", "UpperBound"):
     register_op(
@@ -140,6 +149,7 @@ for _name in ("LowerBound", "UpperBound"):
         ("output: out_type",),
         {"T": "type", "out_type": _OUT_INDEX},
         _bound_shape,
+        traits=NOT_DIFFERENTIABLE,
     )
 register_op(
     "UnravelIndex",
@@ -147,6 +157,7 @@ register_op(
     ("output: Tidx",),
     {"Tidx": _OUT_INDEX},
     _unravel_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 
 # ---------------------------------------------------------------------------------- functions

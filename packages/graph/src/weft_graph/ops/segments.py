@@ -22,7 +22,8 @@ from typing import Any
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ops import shape_rules
+from weft_graph.ir.traits import Traits
+from weft_graph.ops import cost_rules, shape_rules
 from weft_tensor import errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
@@ -95,6 +96,7 @@ def _declare() -> None:
             ("output: T",),
             {"T": types, "Tindices": _IDS},
             _segment_shape,
+            traits=Traits(cost=cost_rules.per_input(1)),
             doc=f"The {op[7:].lower()} of the rows of each segment; ids do not decrease.",
         )
         if op == "SegmentMean":
@@ -105,6 +107,7 @@ def _declare() -> None:
             ("output: T",),
             {"T": types, "Tindices": _IDS, "Tnumsegments": _COUNT},
             _unsorted_shape,
+            traits=Traits(cost=cost_rules.per_input(1)),
             doc=f"The {op[7:].lower()} of the elements of each segment; negative ids drop out.",
         )
     for kind in ("Sum", "Mean", "SqrtN"):
@@ -116,13 +119,22 @@ def _declare_sparse(kind: str) -> None:
     attrs = {"T": types, "Tidx": _COUNT}
     inputs = ("data: T", "indices: Tidx", "segment_ids: int32")
     doc = f"Segment{kind} of the rows of data that `indices` names."
-    register_op(f"SparseSegment{kind}", inputs, ("output: T",), attrs, _sparse_shape, doc=doc)
+    register_op(
+        f"SparseSegment{kind}",
+        inputs,
+        ("output: T",),
+        attrs,
+        _sparse_shape,
+        traits=Traits(cost=cost_rules.sums_of_rows),
+        doc=doc,
+    )
     register_op(
         f"SparseSegment{kind}WithNumSegments",
         (*inputs, "num_segments: Tnumsegments"),
         ("output: T",),
         attrs | {"Tnumsegments": _COUNT},
         _sparse_shape,
+        traits=Traits(cost=cost_rules.sums_of_rows),
         doc=doc,
     )
     if kind != "Sum":
@@ -132,6 +144,7 @@ def _declare_sparse(kind: str) -> None:
             ("output: T",),
             {"T": "{floating}", "Tidx": _COUNT},
             _sparse_grad_shape,
+            traits=Traits(cost=cost_rules.spreads_of_rows),
             doc=f"The gradient of SparseSegment{kind} for data.",
         )
 

@@ -19,7 +19,8 @@ import numpy as np
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ops import shape_rules
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
+from weft_graph.ops import cost_rules, shape_rules
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -87,6 +88,7 @@ def _declare() -> None:
         ("output: Tidx",),
         {"Tidx": "{realnumbertype} = int32"},
         _range_shape,
+        traits=NOT_DIFFERENTIABLE,
         doc="start, start + delta, …, up to but without limit.",
     )
     register_op(
@@ -95,6 +97,7 @@ def _declare() -> None:
         ("output: T",),
         {"T": "{floating}", "Tidx": "{int32, int64} = int32"},
         _linspace_shape,
+        traits=NOT_DIFFERENTIABLE,
         doc="num values evenly spaced from start to stop, both included.",
     )
     register_op(
@@ -103,6 +106,7 @@ def _declare() -> None:
         ("bins: T",),
         {"T": "{int32, int64, float32, float64}"},
         _bincount_shape,
+        traits=Traits(differentiable=False, cost=cost_rules.per_input(1)),
         doc="How often each integer occurs, or the sum of its weights.",
     )
     register_op(
@@ -111,6 +115,7 @@ def _declare() -> None:
         ("out: dtype",),
         {"T": "{int32, int64, float32, float64}", "dtype": "{int32, int64} = int32"},
         _histogram_shape,
+        traits=Traits(differentiable=False, cost=cost_rules.per_input(1)),
         doc="How many values fall into each of nbins equal parts of a range.",
     )
 

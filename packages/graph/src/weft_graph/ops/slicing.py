@@ -20,6 +20,8 @@ from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.constant_value import constant_value_as_dims, partial_value
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import WRITES, Traits
+from weft_graph.ops import cost_rules
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dimension, Dims, compatible_dims, format_dims
 
@@ -278,6 +280,7 @@ register_op(
     ("output: T",),
     {"T": "type", "Index": "{int32, int64}"},
     _slice_shape,
+    traits=Traits(view=0, cost=cost_rules.gathered),
     doc="The box of `size` at `begin`; -1 is all that is left of an axis.",
 )
 register_op(
@@ -286,6 +289,7 @@ register_op(
     ("output: T",),
     _ATTRS,
     _strided_slice_shape,
+    traits=Traits(view=0, cost=cost_rules.gathered),
     doc="Basic indexing as in NumPy: ranges with steps, single indices, ellipsis, new axes.",
 )
 register_op(
@@ -302,7 +306,7 @@ register_op(
     ("output_ref: Ref(T)",),
     _ATTRS,
     _slice_assign_shape,
-    stateful=True,
+    traits=WRITES,
     doc="Assign `value` to a slice of a variable.",
 )
 register_op(
@@ -311,7 +315,7 @@ register_op(
     (),
     _ATTRS,
     _resource_assign_shape,
-    stateful=True,
+    traits=WRITES,
     doc="Assign `value` to a slice of a variable.",
 )
 register_op(

@@ -20,6 +20,8 @@ from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import check_inner, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, as_dims, format_dims, merge_dims
@@ -96,6 +98,13 @@ register_op(
         "adjoint_b": "bool = false",
     },
     _product_shape,
+    traits=Traits(
+        cost=cost_rules.sparse_product,
+        cost_attrs=(
+            "adjoint_a",
+            "adjoint_b",
+        ),
+    ),
 )
 
 # ---------------------------------------------------------------------------------- functions

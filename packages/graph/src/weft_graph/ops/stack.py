@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import create, out
+from weft_graph.ir.costs import free
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import State, Traits
 from weft_graph.ops.shape_rules import with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -77,7 +79,7 @@ register_op(
     ("handle: resource",),
     {"elem_type": "type", "stack_name": "string = ''"},
     _stack_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP, differentiable=False),
     doc="A new stack, which lives as long as somebody holds its handle.",
 )
 register_op(
@@ -86,7 +88,7 @@ register_op(
     ("output: T",),
     {"T": "type", "swap_memory": "bool = false"},
     _push_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP, cost=free),
     doc="Puts a value onto a stack, and passes it on.",
 )
 register_op(
@@ -95,14 +97,14 @@ register_op(
     ("elem: elem_type",),
     {"elem_type": "type"},
     _pop_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP, differentiable=False, cost=free),
     doc="Takes the last value off a stack.",
 )
 register_op(
     "StackCloseV2",
     ("handle: resource",),
     (),
-    stateful=True,
+    traits=Traits(state=State.STEP, differentiable=False),
     doc="Drops what a stack holds.",
 )
 
@@ -112,7 +114,7 @@ register_op(
     ("copy: resource",),
     {"elem_type": "type"},
     lambda node: ((),),
-    stateful=True,
+    traits=Traits(state=State.STEP),
     doc="A new stack that holds what another one holds now.",
 )
 

@@ -29,8 +29,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from weft_graph.ir.builder import out
+from weft_graph.ir.costs import free
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import WRITES, Role, State, Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.resource_state import (
     SCATTER_TYPES,
     SCATTERS,
@@ -39,6 +42,7 @@ from weft_graph.ops.resource_state import (
     current_container,
     resource_scatter,
     same_dims,
+    scatter_traits,
 )
 from weft_graph.ops.shape_rules import scalar, with_rank
 from weft_tensor import dtypes
@@ -96,7 +100,7 @@ for _op in ("Variable", "VariableV2"):
         ("ref: Ref(dtype)",),
         _HOLDER,
         _declared,
-        stateful=True,
+        traits=Traits(state=State.CREATES, role=Role.VARIABLE, differentiable=False, cost=free),
         doc="A variable that keeps its value between steps, in a container.",
     )
 
@@ -106,7 +110,7 @@ register_op(
     ("is_initialized: bool",),
     {"dtype": "type"},
     scalar,
-    stateful=True,
+    traits=Traits(state=State.READS, differentiable=False, cost=free, allows_uninitialized=True),
     doc="Whether the variable has a value.",
 )
 register_op(
@@ -115,7 +119,7 @@ register_op(
     ("value: T",),
     {"T": "type"},
     lambda node: (same_dims(node.inputs[0].dims, node.inputs[1].dims, "the initial value"),),
-    stateful=True,
+    traits=Traits(state=State.READS, cost=free, allows_uninitialized=True),
     doc="The variable's value, or `initial` where it has none yet.",
 )
 register_op(
@@ -124,7 +128,7 @@ register_op(
     ("output_ref: Ref(T)",),
     {"T": "type", "validate_shape": "bool = true", "use_locking": "bool = true"},
     _assign_shape,
-    stateful=True,
+    traits=Traits(state=State.WRITES, differentiable=False, cost=cost_rules.assigns),
     doc="Replaces the variable's value; the output is the same reference.",
 )
 for _op, _doc in (("AssignAdd", "Adds to"), ("AssignSub", "Subtracts from")):
@@ -134,7 +138,7 @@ for _op, _doc in (("AssignAdd", "Adds to"), ("AssignSub", "Subtracts from")):
         ("output_ref: Ref(T)",),
         {"T": "{numbertype}", "use_locking": _LOCK},
         _update_shape,
-        stateful=True,
+        traits=Traits(state=State.WRITES, differentiable=False, cost=cost_rules.sums_into_state),
         doc=f"{_doc} the variable; the output is the same reference.",
     )
 
@@ -149,7 +153,7 @@ for _how, _doc in SCATTERS.items():
             "use_locking": "bool = true" if _how == "Update" else _LOCK,
         },
         _scatter_shape,
-        stateful=True,
+        traits=scatter_traits(_how),
         doc=_doc,
     )
 for _how in ("Update", "Add", "Sub"):
@@ -165,7 +169,7 @@ for _how in ("Update", "Add", "Sub"):
             "use_locking": "bool = true" if _how == "Update" else _LOCK,
         },
         _scatter_nd_shape,
-        stateful=True,
+        traits=scatter_traits(_how),
         doc=_doc,
     )
 
@@ -175,7 +179,7 @@ register_op(
     ("output: T",),
     {"limit": "int", "T": "{int32, int64}"},
     _count_shape,
-    stateful=True,
+    traits=WRITES,
     doc="The variable's value before adding 1; OutOfRangeError at the limit.",
 )
 # --------------------------------------------------------------------------- making variables

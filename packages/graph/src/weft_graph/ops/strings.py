@@ -28,6 +28,7 @@ from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import constant_array, normal_axes, scalar, unchanged, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
@@ -90,6 +91,7 @@ register_op(
     ("output: string",),
     {"N": "int >= 1", "separator": "string = ''"},
     _join_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "ReduceJoin",
@@ -97,14 +99,23 @@ register_op(
     ("output: string",),
     {"keep_dims": "bool = false", "separator": "string = ''"},
     _reduce_join_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
-register_op("StringLength", ("input: string",), ("output: int32",), {"unit": _UNIT}, unchanged)
+register_op(
+    "StringLength",
+    ("input: string",),
+    ("output: int32",),
+    {"unit": _UNIT},
+    unchanged,
+    traits=NOT_DIFFERENTIABLE,
+)
 register_op(
     "Substr",
     ("input: string", "pos: T", "len: T"),
     ("output: string",),
     {"T": "{int32, int64}", "unit": _UNIT},
     _substr_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "StringSplit",
@@ -112,6 +123,7 @@ register_op(
     _SPLIT,
     {"skip_empty": "bool = true"},
     _split_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "StringSplitV2",
@@ -119,18 +131,31 @@ register_op(
     _SPLIT,
     {"maxsplit": "int = -1"},
     _split_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 for _name in ("StringLower", "StringUpper"):
     register_op(
-        _name, ("input: string",), ("output: string",), {"encoding": "string = ''"}, unchanged
+        _name,
+        ("input: string",),
+        ("output: string",),
+        {"encoding": "string = ''"},
+        unchanged,
+        traits=NOT_DIFFERENTIABLE,
     )
-register_op("StringStrip", ("input: string",), ("output: string",), shape=unchanged)
+register_op(
+    "StringStrip",
+    ("input: string",),
+    ("output: string",),
+    shape=unchanged,
+    traits=NOT_DIFFERENTIABLE,
+)
 register_op(
     "StringToNumber",
     ("string_tensor: string",),
     ("output: out_type",),
     {"out_type": "{float32, float64, int32, int64} = float32"},
     unchanged,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "AsString",
@@ -145,6 +170,7 @@ register_op(
         "fill": "string = ''",
     },
     unchanged,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "StringToHashBucket",
@@ -152,6 +178,7 @@ register_op(
     ("output: int64",),
     {"num_buckets": "int >= 1"},
     unchanged,
+    traits=NOT_DIFFERENTIABLE,
     doc="MurmurHash64A with a fixed seed, modulo the number of buckets.",
 )
 register_op(
@@ -160,6 +187,7 @@ register_op(
     ("output: int64",),
     {"num_buckets": "int >= 1"},
     unchanged,
+    traits=NOT_DIFFERENTIABLE,
     doc="FarmHash's 64-bit fingerprint, modulo the number of buckets.",
 )
 register_op(
@@ -168,6 +196,7 @@ register_op(
     ("output: int64",),
     {"num_buckets": "int >= 1", "key": "list(int)"},
     unchanged,
+    traits=NOT_DIFFERENTIABLE,
     doc="SipHash with the key, modulo the number of buckets.",
 )
 register_op(
@@ -176,6 +205,7 @@ register_op(
     ("output: string",),
     {"replace_global": "bool = true"},
     unchanged,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "StaticRegexReplace",
@@ -183,9 +213,14 @@ register_op(
     ("output: string",),
     {"pattern": "string", "rewrite": "string", "replace_global": "bool = true"},
     unchanged,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
-    "RegexFullMatch", ("input: string", "pattern: string"), ("output: bool",), shape=unchanged
+    "RegexFullMatch",
+    ("input: string", "pattern: string"),
+    ("output: bool",),
+    shape=unchanged,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "StaticRegexFullMatch",
@@ -193,11 +228,23 @@ register_op(
     ("output: bool",),
     {"pattern": "string"},
     unchanged,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
-    "EncodeBase64", ("input: string",), ("output: string",), {"pad": "bool = false"}, unchanged
+    "EncodeBase64",
+    ("input: string",),
+    ("output: string",),
+    {"pad": "bool = false"},
+    unchanged,
+    traits=NOT_DIFFERENTIABLE,
 )
-register_op("DecodeBase64", ("input: string",), ("output: string",), shape=unchanged)
+register_op(
+    "DecodeBase64",
+    ("input: string",),
+    ("output: string",),
+    shape=unchanged,
+    traits=NOT_DIFFERENTIABLE,
+)
 register_op(
     "StringFormat",
     ("inputs: T",),
@@ -209,6 +256,7 @@ register_op(
         "summarize": "int = 3",
     },
     scalar,
+    traits=NOT_DIFFERENTIABLE,
 )
 register_op(
     "DecodeRaw",
@@ -219,6 +267,7 @@ register_op(
         "little_endian": "bool = true",
     },
     _decode_raw_shape,
+    traits=NOT_DIFFERENTIABLE,
 )
 
 # ---------------------------------------------------------------------------------- functions

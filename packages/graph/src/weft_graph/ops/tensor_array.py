@@ -11,8 +11,10 @@ from typing import Any
 
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.constant_value import constant_value_as_dims
+from weft_graph.ir.costs import free
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import State, Traits
 from weft_graph.ops.shape_rules import (
     constant_array,
     constant_int,
@@ -188,7 +190,7 @@ register_op(
         "tensor_array_name": "string = ''",
     },
     _array_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP, differentiable=False),
     doc="A new array, which lives as long as somebody holds its handle.",
 )
 register_op(
@@ -197,7 +199,7 @@ register_op(
     ("grad_handle: resource", "flow_out: float"),
     {"source": "string"},
     _gradient_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP),
     doc="The array of gradients of an array's elements; one for each source. Writes to it add up.",
 )
 register_op(
@@ -206,7 +208,7 @@ register_op(
     ("grad_handle: resource", "flow_out: float"),
     {"source": "string"},
     _gradient_with_shape_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP),
     doc="As TensorArrayGradV3, for gradients that have more axes in front than the elements.",
 )
 register_op(
@@ -215,7 +217,7 @@ register_op(
     ("flow_out: float",),
     {"T": "type"},
     _write_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP, cost=free),
     doc="Stores an element.",
 )
 register_op(
@@ -224,7 +226,7 @@ register_op(
     ("value: dtype",),
     {"dtype": "type"},
     _read_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP, cost=free),
     doc="An element.",
 )
 register_op(
@@ -233,7 +235,7 @@ register_op(
     ("value: dtype",),
     {"dtype": "type", "element_shape": "shape = unknown"},
     _gather_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP),
     doc="Elements of equal shapes, stacked along a new first axis.",
 )
 register_op(
@@ -242,7 +244,7 @@ register_op(
     ("flow_out: float",),
     {"T": "type"},
     _scatter_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP),
     doc="Stores the rows of a value as elements.",
 )
 register_op(
@@ -251,7 +253,7 @@ register_op(
     ("value: dtype", "lengths: int64"),
     {"dtype": "type", "element_shape_except0": "shape = unknown"},
     _concat_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP),
     doc="All elements joined along their first axis, and their sizes there.",
 )
 register_op(
@@ -260,7 +262,7 @@ register_op(
     ("flow_out: float",),
     {"T": "type"},
     _split_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP),
     doc="Stores pieces of a value, cut along its first axis, as elements.",
 )
 register_op(
@@ -268,14 +270,14 @@ register_op(
     ("handle: resource", "flow_in: float"),
     ("size: int32",),
     shape=_size_shape,
-    stateful=True,
+    traits=Traits(state=State.STEP, differentiable=False),
     doc="The number of elements, written or not.",
 )
 register_op(
     "TensorArrayCloseV3",
     ("handle: resource",),
     (),
-    stateful=True,
+    traits=Traits(state=State.STEP, differentiable=False),
     doc="Drops what an array holds; later uses are errors.",
 )
 

@@ -13,6 +13,8 @@ from typing import Any, Final
 from weft_graph.ir.builder import create
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, ShapeRule, register_op
+from weft_graph.ir.traits import State, Traits
+from weft_graph.ops import cost_rules
 from weft_graph.ops.resource_state import checked_dims
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
@@ -25,6 +27,7 @@ class UpdateRule:
 
     Attributes:
       name: the op type without its prefix.
+      flops: operations for each element of the gradient.
       states: the variables it changes, in order.
       dense: the other inputs of `Apply*`, in order.
       sparse: the other inputs of `SparseApply*`, in order; empty when there is no such op.
@@ -32,11 +35,12 @@ class UpdateRule:
       doc: the formula.
     """
 
-    __slots__ = ("attrs", "dense", "doc", "name", "sparse", "states")
+    __slots__ = ("attrs", "dense", "doc", "flops", "name", "sparse", "states")
 
     def __init__(
         self,
         name: str,
+        flops: int,
         states: str,
         dense: str,
         sparse: str,
@@ -44,6 +48,7 @@ class UpdateRule:
         attrs: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
+        self.flops = flops
         self.states = tuple(states.split())
         self.dense = tuple(dense.split())
         self.sparse = tuple(sparse.split())
@@ -61,9 +66,10 @@ _UPDATE_SLOTS = {"update_slots": "bool = true"}
 RULES: Final[Mapping[str, UpdateRule]] = {
     rule.name: rule
     for rule in (
-        UpdateRule("GradientDescent", "var", "alpha delta", "", "var -= alpha * delta"),
+        UpdateRule("GradientDescent", 2, "var", "alpha delta", "", "var -= alpha * delta"),
         UpdateRule(
             "ProximalGradientDescent",
+            7,
             "var",
             "alpha l1 l2 delta",
             "alpha l1 l2 grad indices",
@@ -72,6 +78,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "Momentum",
+            4,
             "var accum",
             "lr grad momentum",
             "lr grad indices momentum",
@@ -81,6 +88,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "Adagrad",
+            5,
             "var accum",
             "lr grad",
             "lr grad indices",
@@ -89,6 +97,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "AdagradV2",
+            6,
             "var accum",
             "lr epsilon grad",
             "lr epsilon grad indices",
@@ -97,6 +106,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "ProximalAdagrad",
+            10,
             "var accum",
             "lr l1 l2 grad",
             "lr l1 l2 grad indices",
@@ -105,6 +115,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "AdagradDA",
+            10,
             "var gradient_accumulator gradient_squared_accumulator",
             "grad lr l1 l2 global_step",
             "grad indices lr l1 l2 global_step",
@@ -113,6 +124,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "Adadelta",
+            12,
             "var accum accum_update",
             "lr rho epsilon grad",
             "lr rho epsilon grad indices",
@@ -122,6 +134,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "Ftrl",
+            14,
             "var accum linear",
             "grad lr l1 l2 lr_power",
             "grad indices lr l1 l2 lr_power",
@@ -132,6 +145,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "FtrlV2",
+            16,
             "var accum linear",
             "grad lr l1 l2 l2_shrinkage lr_power",
             "grad indices lr l1 l2 l2_shrinkage lr_power",
@@ -139,6 +153,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "Adam",
+            12,
             "var m v",
             "beta1_power beta2_power lr beta1 beta2 epsilon grad",
             "",
@@ -150,6 +165,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "RMSProp",
+            9,
             "var ms mom",
             "lr rho momentum epsilon grad",
             "lr rho momentum epsilon grad indices",
@@ -158,6 +174,7 @@ RULES: Final[Mapping[str, UpdateRule]] = {
         ),
         UpdateRule(
             "CenteredRMSProp",
+            13,
             "var mg ms mom",
             "lr rho momentum epsilon grad",
             "lr rho momentum epsilon grad indices",
@@ -214,6 +231,20 @@ def _check_rows(dims: Dims, grad: Dims, indices: Dims) -> None:
     _merge("grad (one row of var per index)", rows, grad)
 
 
+def _traits(rule: UpdateRule, sparse: bool) -> Traits:
+    names = (*rule.states, *rule.arguments(sparse))
+    return Traits(
+        state=State.WRITES,
+        differentiable=False,
+        cost=cost_rules.update(
+            rule.flops,
+            len(rule.states),
+            next(i for i, name in enumerate(names) if name in _GRADS),
+            names.index("indices") if sparse else None,
+        ),
+    )
+
+
 def _declare(rule: UpdateRule, sparse: bool, resource: bool) -> None:
     state_type = "resource" if resource else "Ref(T)"
     types = {"indices": "Tindices", "global_step": "int64"}
@@ -228,7 +259,7 @@ def _declare(rule: UpdateRule, sparse: bool, resource: bool) -> None:
         () if resource else ("out: Ref(T)",),
         attrs | {"use_locking": "bool = false"} | rule.attrs,
         _shape_rule(rule, sparse, resource),
-        stateful=True,
+        traits=_traits(rule, sparse),
         doc=f"{rule.doc}{'; only on the rows at indices' if sparse else ''}.",
     )
 

@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from weft_graph.ir.costs import free
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op, register_op
 from weft_graph.ir.step_graph import StepGraph, is_back_edge
+from weft_graph.ir.traits import Role, State, Traits
 from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, ROUTING
 from weft_graph.passes.compression import EXTEND, TRUNCATE, Lossy, nothing_is_lossy
 from weft_graph.passes.flow import GUARD, Flow, Frame, Guard, is_free, needs_of, ordered_by
@@ -37,7 +39,7 @@ register_op(
     inputs=("tensor: T",),
     attrs={"T": "type", **_TRANSFER},
     shape=lambda node: [],
-    stateful=True,
+    traits=Traits(state=State.WRITES, role=Role.SEND, cost=free),
     doc="Hands a value to the device that receives it under the same name.",
 )
 
@@ -46,7 +48,7 @@ register_op(
     outputs=("tensor: tensor_type",),
     attrs={"tensor_type": "type", **_TRANSFER},
     shape=lambda node: [None],
-    stateful=True,
+    traits=Traits(state=State.WRITES, role=Role.RECEIVE, cost=free),
     doc="The value of the Send of the same name; dead if that was.",
 )
 

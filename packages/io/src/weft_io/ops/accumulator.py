@@ -12,6 +12,7 @@ from typing import Any
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import CREATES, READS, WAITS, WRITES
 from weft_graph.ops.shape_rules import fixed, merge_size, scalar, with_rank, with_rank_at_least
 from weft_tensor.shape import Dims
 
@@ -76,7 +77,7 @@ def _declare(prefix: str, handle: str, of_handle: Dims) -> None:
         (handle_arg,),
         _NUMBER | _HOLDER_ATTRS,
         fixed(of_handle),
-        stateful=True,
+        traits=CREATES,
         doc="The mean or the sum of gradients, kept in a container.",
     )
     register_op(
@@ -85,7 +86,7 @@ def _declare(prefix: str, handle: str, of_handle: Dims) -> None:
         (),
         _NUMBER,
         _apply_shape,
-        stateful=True,
+        traits=WRITES,
         doc="Add a gradient, unless it is of an earlier step than the accumulator's.",
     )
     register_op(
@@ -94,7 +95,7 @@ def _declare(prefix: str, handle: str, of_handle: Dims) -> None:
         ("average: dtype",),
         _NUMBER,
         _take_shape,
-        stateful=True,
+        traits=WAITS,
         doc="Wait for so many gradients; their mean or sum.",
     )
     register_op(
@@ -102,7 +103,7 @@ def _declare(prefix: str, handle: str, of_handle: Dims) -> None:
         (handle_arg, "new_global_step: int64"),
         (),
         shape=_step_shape,
-        stateful=True,
+        traits=WRITES,
         doc="Set the accumulator's step.",
     )
     register_op(
@@ -110,7 +111,7 @@ def _declare(prefix: str, handle: str, of_handle: Dims) -> None:
         (handle_arg,),
         ("num_accumulated: int32",),
         shape=scalar,
-        stateful=True,
+        traits=READS,
         doc="How many gradients have been added up.",
     )
 
@@ -123,7 +124,7 @@ register_op(
     ("handle: Ref(string)",),
     _NUMBER | _HOLDER_ATTRS,
     fixed((2,)),
-    stateful=True,
+    traits=CREATES,
     doc="The mean or the sum of sparse gradients, kept in a container.",
 )
 register_op(
@@ -138,7 +139,7 @@ register_op(
     (),
     _NUMBER | {"has_known_shape": "bool"},
     _sparse_apply_shape,
-    stateful=True,
+    traits=WRITES,
     doc="Add a sparse gradient, unless it is of an earlier step than the accumulator's.",
 )
 register_op(
@@ -147,7 +148,7 @@ register_op(
     ("indices: int64", "values: dtype", "shape: int64"),
     _NUMBER,
     _sparse_take_shape,
-    stateful=True,
+    traits=WAITS,
     doc="Wait for so many sparse gradients; their mean or sum, with increasing indices.",
 )
 

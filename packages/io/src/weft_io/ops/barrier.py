@@ -8,6 +8,7 @@ from typing import Any
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import CREATES, READS, WAITS, WRITES
 from weft_graph.ops.shape_rules import (
     constant_int,
     fixed,
@@ -55,7 +56,7 @@ register_op(
         "shared_name": "string = ''",
     },
     fixed((2,)),
-    stateful=True,
+    traits=CREATES,
     doc="Elements by key, which leave when all their components are there.",
 )
 register_op(
@@ -64,7 +65,7 @@ register_op(
     (),
     {"T": "type", "component_index": "int"},
     _insert_shape,
-    stateful=True,
+    traits=WRITES,
     doc="Give the elements of several keys one component.",
 )
 register_op(
@@ -78,7 +79,7 @@ register_op(
         "timeout_ms": "int = -1",
     },
     _take_shape,
-    stateful=True,
+    traits=WAITS,
     doc="Wait for so many complete elements, and take them.",
 )
 register_op(
@@ -87,14 +88,14 @@ register_op(
     (),
     {"cancel_pending_enqueues": "bool = false"},
     fixed(),
-    stateful=True,
+    traits=WRITES,
     doc="Accept no new keys.",
 )
 for _op, _doc in (
     ("BarrierReadySize", "The number of complete elements."),
     ("BarrierIncompleteSize", "The number of elements that lack a component."),
 ):
-    register_op(_op, (_HANDLE,), ("size: int32",), shape=scalar, stateful=True, doc=_doc)
+    register_op(_op, (_HANDLE,), ("size: int32",), shape=scalar, traits=READS, doc=_doc)
 
 
 def barrier(

@@ -8,6 +8,7 @@ from typing import Any
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE, WRITES, State, Traits
 from weft_graph.ops.shape_rules import with_rank
 from weft_tensor.shape import Dims
 
@@ -31,7 +32,7 @@ register_op(
     ("basename: string", "shard: int32", "num_shards: int32"),
     ("filename: string",),
     shape=_scalars,
-    stateful=True,
+    traits=WRITES,
     doc="<basename>-<shard>-of-<num_shards>, each number with five digits.",
 )
 register_op(
@@ -39,6 +40,7 @@ register_op(
     ("basename: string", "num_shards: int32"),
     ("filename: string",),
     shape=_scalars,
+    traits=NOT_DIFFERENTIABLE,
     doc="A pattern for the names of all shards: <basename>-?????-of-<num_shards>.",
 )
 register_op(
@@ -47,7 +49,7 @@ register_op(
     (),
     {"delete_old_dirs": "bool = true", "allow_missing_files": "bool = false"},
     _merge_shape,
-    stateful=True,
+    traits=Traits(state=State.WRITES, differentiable=False, reads_files=True, writes_files=True),
     doc="Makes one bundle of several, which are gone afterwards.",
 )
 

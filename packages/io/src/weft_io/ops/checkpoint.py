@@ -13,6 +13,7 @@ from weft_graph.ir.builder import create
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import State, Traits
 from weft_graph.ops.shape_rules import with_rank
 from weft_io.checkpoint.regions import parse_spec
 from weft_tensor import dtypes, errors
@@ -60,7 +61,7 @@ register_op(
     (),
     {"dtypes": "list(type) >= 1"},
     _save_shape,
-    stateful=True,
+    traits=Traits(state=State.WRITES, differentiable=False, writes_files=True),
     doc="Saves tensors as one checkpoint, which replaces what was there, or is not there at all.",
 )
 register_op(
@@ -69,7 +70,7 @@ register_op(
     ("held: string",),
     {"dtypes": "list(type) >= 1"},
     _hold_shape,
-    stateful=True,
+    traits=Traits(state=State.WRITES, differentiable=False, writes_files=True),
     doc="Holds tensors as they are now, for a save that is written while the program goes on.",
 )
 register_op(
@@ -78,7 +79,7 @@ register_op(
     ("tensors: dtypes",),
     {"dtypes": "list(type) >= 1"},
     _restore_shape,
-    stateful=True,
+    traits=Traits(state=State.READS, differentiable=False, reads_files=True),
     doc="Tensors of a checkpoint, after all of them were verified.",
 )
 

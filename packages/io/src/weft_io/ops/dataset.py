@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import CREATES, NOT_DIFFERENTIABLE, READS, WAITS, WRITES, State, Traits
 from weft_graph.ops.shape_rules import scalar, with_rank
 from weft_tensor.shape import Dims
 
@@ -24,44 +25,46 @@ def _declare(
     inputs: Sequence[str],
     attrs: dict[str, str],
     doc: str,
-    stateful: bool = False,
+    traits: Traits = NOT_DIFFERENTIABLE,
 ) -> None:
-    register_op(op, tuple(inputs), ("handle: variant",), attrs, scalar, stateful=stateful, doc=doc)
+    register_op(op, tuple(inputs), ("handle: variant",), attrs, scalar, traits=traits, doc=doc)
 
 
 # ----------------------------------------------------------------------------- sources
 
 _COMPONENTS: Final = {"Toutput_types": "list(type) >= 1", "output_shapes": "list(shape) >= 1"}
 
-_declare("TensorDataset", ["components: Toutput_types"], _COMPONENTS, "One element.", True)
+_declare("TensorDataset", ["components: Toutput_types"], _COMPONENTS, "One element.", CREATES)
 _declare(
     "TensorSliceDataset",
     ["components: Toutput_types"],
     _COMPONENTS,
     "The rows of tensors.",
-    True,
+    CREATES,
 )
 _declare(
     "RangeDataset",
     ["start: int64", "stop: int64", "step: int64"],
     _FORM,
     "Numbers in order.",
-    True,
+    CREATES,
 )
 _declare(
     "PythonGeneratorDataset",
     ["args: Targs"],
     {"token": "string", "Targs": "list(type)", **_FORM},
     "What a Python generator gives that a token stands for.",
-    True,
+    Traits(state=State.CREATES, host_code=True, differentiable=False),
 )
+_FILES = Traits(state=State.CREATES, reads_files=True, differentiable=False)
+
 for _op in ("TFRecordDataset", "TextLineDataset"):
     _declare(
         _op,
         ["filenames: string", "compression_type: string", "buffer_size: int64"],
         {},
         "The records of files.",
-        True,
+        _FILES,
     )
 _declare(
     "FixedLengthRecordDatasetV2",
@@ -75,7 +78,7 @@ _declare(
     ],
     {},
     "The records of files whose records have one length.",
-    True,
+    _FILES,
 )
 
 # --------------------------------------------------------------------- transformations
@@ -138,7 +141,7 @@ _declare(
     [_INPUT, "buffer_size: int64", "seed: int64", "seed2: int64"],
     {"reshuffle_each_iteration": "bool = true", **_FORM},
     "Elements in a random order.",
-    True,
+    CREATES,
 )
 _declare(
     "BatchDatasetV2",
@@ -182,7 +185,7 @@ _declare(
     [_INPUT, "filename: string"],
     _FORM,
     "A dataset whose elements are kept, in memory or a file.",
-    True,
+    CREATES,
 )
 _declare(
     "ZipDataset",
@@ -212,7 +215,7 @@ register_op(
     ("handle: resource",),
     {"shared_name": "string", "container": "string", **_FORM},
     scalar,
-    stateful=True,
+    traits=CREATES,
     doc="A place in a dataset that it is given later.",
 )
 register_op(
@@ -226,7 +229,7 @@ register_op(
         "shared_name": "string = ''",
     },
     scalar,
-    stateful=True,
+    traits=CREATES,
     doc="A place in the dataset that a function makes.",
 )
 register_op(
@@ -235,7 +238,7 @@ register_op(
     (),
     {},
     _no_outputs,
-    stateful=True,
+    traits=WRITES,
     doc="Let an iterator begin a pass over a dataset.",
 )
 register_op(
@@ -244,7 +247,7 @@ register_op(
     ("components: output_types",),
     _FORM,
     _component_shapes,
-    stateful=True,
+    traits=WAITS,
     doc="The next element.",
 )
 register_op(
@@ -253,7 +256,7 @@ register_op(
     ("string_handle: string",),
     {},
     scalar,
-    stateful=True,
+    traits=Traits(state=State.READS, differentiable=False, local_handle=True),
     doc="A string that stands for an iterator.",
 )
 register_op(
@@ -262,7 +265,7 @@ register_op(
     ("resource_handle: resource",),
     {"output_types": "list(type) = []", "output_shapes": "list(shape) = []"},
     scalar,
-    stateful=True,
+    traits=CREATES,
     doc="The iterator that a string stands for.",
 )
 register_op(
@@ -271,7 +274,7 @@ register_op(
     ("state: string",),
     {},
     scalar,
-    stateful=True,
+    traits=READS,
     doc="Where an iterator is, as bytes.",
 )
 register_op(
@@ -280,6 +283,6 @@ register_op(
     (),
     {},
     _no_outputs,
-    stateful=True,
+    traits=WRITES,
     doc="Let an iterator go on from where another was.",
 )

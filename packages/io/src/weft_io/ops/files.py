@@ -10,6 +10,7 @@ from typing import Any
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import State, Traits
 from weft_graph.ops.shape_rules import with_rank
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims
@@ -43,7 +44,7 @@ register_op(
     ("filename: string",),
     ("contents: string",),
     shape=_read_shape,
-    stateful=True,
+    traits=Traits(state=State.READS, differentiable=False, reads_files=True),
     doc="All bytes of a file.",
 )
 register_op(
@@ -51,7 +52,7 @@ register_op(
     ("filename: string", "contents: string"),
     (),
     shape=_write_shape,
-    stateful=True,
+    traits=Traits(state=State.WRITES, differentiable=False, writes_files=True),
     doc="Writes a file, with the directories above it.",
 )
 register_op(
@@ -59,7 +60,7 @@ register_op(
     ("pattern: string",),
     ("filenames: string",),
     shape=_matching_shape,
-    stateful=True,
+    traits=Traits(state=State.READS, differentiable=False, reads_files=True),
     doc="The files whose names match a pattern.",
 )
 

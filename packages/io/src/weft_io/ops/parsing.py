@@ -19,6 +19,7 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import scalar, unchanged, unknown, with_rank
 from weft_io.arguments import integer, listed
 from weft_tensor import dtypes, errors
@@ -181,6 +182,7 @@ register_op(
         "dense_shapes": "list(shape)",
     },
     _example_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="The features of a batch of serialized examples.",
 )
 register_op(
@@ -201,6 +203,7 @@ register_op(
         "dense_shapes": "list(shape)",
     },
     _single_example_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="The features of one serialized example.",
 )
 
@@ -240,6 +243,7 @@ register_op(
         **_SEQUENCE_TYPES,
     },
     _sequence_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="The context features and feature lists of a batch of serialized sequence examples.",
 )
 register_op(
@@ -257,6 +261,7 @@ register_op(
     _SEQUENCE_OUTPUTS,
     _SEQUENCE_TYPES,
     _single_sequence_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="The context features and feature lists of one serialized sequence example.",
 )
 register_op(
@@ -271,6 +276,7 @@ register_op(
         "select_cols": "list(int) = []",
     },
     _csv_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="Lines of comma-separated values as a tensor per column.",
 )
 register_op(
@@ -278,6 +284,7 @@ register_op(
     ("json_examples: string",),
     ("binary_examples: string",),
     shape=unchanged,
+    traits=NOT_DIFFERENTIABLE,
     doc="Examples in JSON as serialized ones.",
 )
 register_op(
@@ -286,6 +293,7 @@ register_op(
     ("output: string",),
     {"compression_type": "string = ''"},
     unchanged,
+    traits=NOT_DIFFERENTIABLE,
     doc="Each string decompressed.",
 )
 register_op(
@@ -294,6 +302,7 @@ register_op(
     ("serialized: string",),
     {"T": "type"},
     scalar,
+    traits=NOT_DIFFERENTIABLE,
     doc="A tensor as a serialized TensorProto.",
 )
 register_op(
@@ -302,6 +311,7 @@ register_op(
     ("output: out_type",),
     {"out_type": "type"},
     unknown(),
+    traits=NOT_DIFFERENTIABLE,
     doc="The tensor of a serialized TensorProto.",
 )
 

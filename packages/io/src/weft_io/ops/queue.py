@@ -11,6 +11,7 @@ from typing import Any
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import CREATES, READS, WAITS
 from weft_graph.ops.shape_rules import constant_int, scalar, with_rank
 from weft_tensor import errors
 from weft_tensor.shape import Dims
@@ -65,7 +66,7 @@ for _op, _doc in (
         ("handle: resource",),
         {"component_types": "list(type) >= 1", "shapes": "list(shape) = []", **_LIMITS, **_PLACE},
         scalar,
-        stateful=True,
+        traits=CREATES,
         doc=_doc,
     )
 register_op(
@@ -82,7 +83,7 @@ register_op(
         **_PLACE,
     },
     scalar,
-    stateful=True,
+    traits=CREATES,
     doc="A queue whose elements leave in a random order.",
 )
 register_op(
@@ -91,7 +92,7 @@ register_op(
     ("handle: resource",),
     {"component_types": "list(type) = []", "shapes": "list(shape)", **_LIMITS, **_PLACE},
     scalar,
-    stateful=True,
+    traits=CREATES,
     doc="A queue whose elements leave lowest first; an int64 before the components says which.",
 )
 for _op, _doc in (
@@ -104,7 +105,7 @@ for _op, _doc in (
         (),
         {"Tcomponents": "list(type) >= 1", "timeout_ms": "int = -1"},
         _no_outputs,
-        stateful=True,
+        traits=WAITS,
         doc=_doc,
     )
 register_op(
@@ -113,7 +114,7 @@ register_op(
     ("components: component_types",),
     {"component_types": "list(type) >= 1", "timeout_ms": "int = -1"},
     _dequeue_shape,
-    stateful=True,
+    traits=WAITS,
     doc="Take one element out; wait for one.",
 )
 for _op, _rule, _doc in (
@@ -126,7 +127,7 @@ for _op, _rule, _doc in (
         ("components: component_types",),
         {"component_types": "list(type) >= 1", "timeout_ms": "int = -1"},
         _rule,
-        stateful=True,
+        traits=WAITS,
         doc=_doc,
     )
 register_op(
@@ -135,7 +136,7 @@ register_op(
     (),
     {"cancel_pending_enqueues": "bool = false"},
     _no_outputs,
-    stateful=True,
+    traits=WAITS,
     doc="Let nothing more in.",
 )
 register_op(
@@ -143,7 +144,7 @@ register_op(
     ("handle: resource",),
     ("is_closed: bool",),
     shape=scalar,
-    stateful=True,
+    traits=READS,
     doc="Whether the queue is closed.",
 )
 register_op(
@@ -151,7 +152,7 @@ register_op(
     ("handle: resource",),
     ("size: int32",),
     shape=scalar,
-    stateful=True,
+    traits=READS,
     doc="The number of elements in the queue.",
 )
 

@@ -11,6 +11,7 @@ from typing import Any
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import CREATES, READS, WRITES, State, Traits
 from weft_graph.ops.resource_state import current_container
 from weft_graph.ops.shape_rules import constant_int, with_rank
 from weft_tensor import errors
@@ -125,7 +126,7 @@ for _op, _attrs, _rule, _doc in (
         ("reader_handle: resource",),
         {**_attrs, **_PLACE, **_more},
         _rule,
-        stateful=True,
+        traits=CREATES,
         doc=_doc,
     )
 
@@ -136,7 +137,7 @@ register_op(
     (*_HANDLE, "queue_handle: resource"),
     ("key: string", "value: string"),
     shape=_read_shape,
-    stateful=True,
+    traits=Traits(state=State.WRITES, differentiable=False, asynchronous=True, reads_files=True),
     doc="The next record, of a file named by the queue.",
 )
 register_op(
@@ -144,7 +145,7 @@ register_op(
     (*_HANDLE, "queue_handle: resource", "num_records: int64"),
     ("keys: string", "values: string"),
     shape=_read_up_to_shape,
-    stateful=True,
+    traits=Traits(state=State.WRITES, differentiable=False, asynchronous=True, reads_files=True),
     doc="The next records of one file, up to a number of them.",
 )
 for _op, _output, _doc in (
@@ -152,17 +153,17 @@ for _op, _output, _doc in (
     ("ReaderNumWorkUnitsCompletedV2", "units_completed: int64", "How many files were read."),
     ("ReaderSerializeStateV2", "state: string", "How far the reader is, as bytes."),
 ):
-    register_op(_op, _HANDLE, (_output,), shape=_scalar_shape, stateful=True, doc=_doc)
+    register_op(_op, _HANDLE, (_output,), shape=_scalar_shape, traits=READS, doc=_doc)
 register_op(
     "ReaderRestoreStateV2",
     (*_HANDLE, "state: string"),
     (),
     shape=_restore_shape,
-    stateful=True,
+    traits=WRITES,
     doc="Go on where one reader of the same kind was, or several.",
 )
 register_op(
-    "ReaderResetV2", _HANDLE, (), shape=_no_outputs, stateful=True, doc="Forget everything."
+    "ReaderResetV2", _HANDLE, (), shape=_no_outputs, traits=WRITES, doc="Forget everything."
 )
 
 # --------------------------------------------------------------------------- functions

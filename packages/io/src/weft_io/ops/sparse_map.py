@@ -9,6 +9,7 @@ from weft_graph.ir.builder import create, out
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import WRITES
 from weft_graph.ops.shape_rules import merge_size, with_rank
 from weft_tensor.shape import Dims
 
@@ -45,7 +46,7 @@ register_op(
     ("sparse_handle: int64",),
     {"T": "type", **_PLACE},
     _add_shape,
-    stateful=True,
+    traits=WRITES,
     doc="Keep a sparse tensor aside, under the number that is returned.",
 )
 register_op(
@@ -54,7 +55,7 @@ register_op(
     ("sparse_handles: int64",),
     {"T": "type", **_PLACE},
     _add_many_shape,
-    stateful=True,
+    traits=WRITES,
     doc="Keep the rows of a sparse tensor aside, each under a number.",
 )
 register_op(
@@ -63,7 +64,7 @@ register_op(
     ("sparse_indices: int64", "sparse_values: dtype", "sparse_shape: int64"),
     {"dtype": "type", **_PLACE},
     _take_shape,
-    stateful=True,
+    traits=WRITES,
     doc="The sparse tensors under several numbers as one, with a first axis added.",
 )
 

@@ -11,6 +11,7 @@ from typing import Any
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import READS, WAITS, WRITES, Traits
 from weft_graph.ops.shape_rules import fixed, scalar, with_rank
 from weft_tensor.shape import Dims
 
@@ -39,9 +40,9 @@ def _map_stage_shape(node: NodeSpec) -> Sequence[Dims]:
     return ()
 
 
-def _declare(name: str, *signature: Any, attrs: Any, rule: Any, doc: str) -> None:
+def _declare(name: str, *signature: Any, attrs: Any, rule: Any, doc: str, traits: Traits) -> None:
     inputs, outputs = signature
-    register_op(name, inputs, outputs, attrs, rule, stateful=True, doc=doc)
+    register_op(name, inputs, outputs, attrs, rule, traits=traits, doc=doc)
 
 
 _declare(
@@ -50,10 +51,17 @@ _declare(
     (),
     attrs=_SOME,
     rule=fixed(),
+    traits=WAITS,
     doc="Put a tuple in; wait for room.",
 )
 _declare(
-    "Unstage", (), ("values: dtypes",), attrs=_SOME, rule=_unknown, doc="Take the first tuple out."
+    "Unstage",
+    (),
+    ("values: dtypes",),
+    attrs=_SOME,
+    rule=_unknown,
+    traits=WAITS,
+    doc="Take the first tuple out.",
 )
 _declare(
     "StagePeek",
@@ -61,10 +69,19 @@ _declare(
     ("values: dtypes",),
     attrs=_SOME,
     rule=_unknown,
+    traits=WAITS,
     doc="Look at the tuple at a place; wait for it.",
 )
-_declare("StageSize", (), ("size: int32",), attrs=_ANY, rule=scalar, doc="The number of tuples.")
-_declare("StageClear", (), (), attrs=_ANY, rule=fixed(), doc="Remove everything.")
+_declare(
+    "StageSize",
+    (),
+    ("size: int32",),
+    attrs=_ANY,
+    rule=scalar,
+    traits=READS,
+    doc="The number of tuples.",
+)
+_declare("StageClear", (), (), attrs=_ANY, rule=fixed(), traits=WRITES, doc="Remove everything.")
 for _prefix in ("Map", "OrderedMap"):
     _declare(
         f"{_prefix}Stage",
@@ -72,6 +89,7 @@ for _prefix in ("Map", "OrderedMap"):
         (),
         attrs=_LIMITS | {"dtypes": "list(type)", "fake_dtypes": "list(type) >= 1"} | _PLACE,
         rule=_map_stage_shape,
+        traits=WAITS,
         doc="Put components of a key in; wait for room.",
     )
     _declare(
@@ -80,6 +98,7 @@ for _prefix in ("Map", "OrderedMap"):
         ("values: dtypes",),
         attrs=_SOME,
         rule=_map_shape,
+        traits=WAITS,
         doc="Take components of a key out; wait until it is complete.",
     )
     _declare(
@@ -88,6 +107,7 @@ for _prefix in ("Map", "OrderedMap"):
         ("values: dtypes",),
         attrs=_SOME,
         rule=_map_shape,
+        traits=WAITS,
         doc="Look at components of a key; wait until it is complete.",
     )
     _declare(
@@ -96,6 +116,7 @@ for _prefix in ("Map", "OrderedMap"):
         ("key: int64", "values: dtypes"),
         attrs=_SOME,
         rule=_with_key,
+        traits=WAITS,
         doc="Take components of the first key out; wait for one.",
     )
     _declare(
@@ -104,6 +125,7 @@ for _prefix in ("Map", "OrderedMap"):
         ("size: int32",),
         attrs=_ANY,
         rule=scalar,
+        traits=READS,
         doc="The number of complete keys.",
     )
     _declare(
@@ -112,9 +134,12 @@ for _prefix in ("Map", "OrderedMap"):
         ("size: int32",),
         attrs=_ANY,
         rule=scalar,
+        traits=READS,
         doc="The number of keys that lack a component.",
     )
-    _declare(f"{_prefix}Clear", (), (), attrs=_ANY, rule=fixed(), doc="Remove everything.")
+    _declare(
+        f"{_prefix}Clear", (), (), attrs=_ANY, rule=fixed(), traits=WRITES, doc="Remove everything."
+    )
 
 
 class AreaAttrs(dict[str, Any]):

@@ -28,6 +28,7 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.framework import name_scope
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import lookup_op, register_op
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import scalar as scalar_shape
 from weft_tensor import dtypes, errors
 
@@ -49,6 +50,7 @@ register_op(
     _SUMMARY,
     {"T": "{realnumbertype}"},
     scalar_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="A Summary of numbers, one for each tag.",
 )
 register_op(
@@ -57,6 +59,7 @@ register_op(
     _SUMMARY,
     {"T": "{realnumbertype} = float32"},
     scalar_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="A Summary of how values are distributed.",
 )
 register_op(
@@ -69,6 +72,7 @@ register_op(
         "bad_color": "tensor = uint8[255, 0, 0, 255]",
     },
     scalar_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="A Summary of images as PNG.",
 )
 register_op(
@@ -77,6 +81,7 @@ register_op(
     _SUMMARY,
     {"max_outputs": "int >= 1 = 3"},
     scalar_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="A Summary of sounds as WAV.",
 )
 register_op(
@@ -90,6 +95,7 @@ register_op(
         "display_name": "string = ''",
     },
     scalar_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="A Summary of a tensor under the node's name; found in old graphs.",
 )
 register_op(
@@ -98,6 +104,7 @@ register_op(
     _SUMMARY,
     {"T": "type"},
     scalar_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="A Summary of a tensor, with what says which part of TensorBoard shows it.",
 )
 register_op(
@@ -106,6 +113,7 @@ register_op(
     _SUMMARY,
     {"N": "int >= 1"},
     scalar_shape,
+    traits=NOT_DIFFERENTIABLE,
     doc="A Summary of all values of several.",
 )
 

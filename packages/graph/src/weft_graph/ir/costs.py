@@ -1,0 +1,82 @@
+"""What one execution of a node takes: the form of the rules, and what they look at.
+
+Rules stand in the declarations of ops (`Traits.cost`); most come from `ops.cost_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
+
+from weft_tensor.dtypes import DType
+
+Shape: TypeAlias = tuple[int, ...]
+
+
+class Sizes(NamedTuple):
+    """The sizes of one node's values, all known or assumed.
+
+    Attributes:
+      attrs: the node's attributes.
+      inputs, outputs: shapes.
+      input_types, output_types: element types.
+      input_bytes, output_bytes: what they take.
+    """
+
+    attrs: Mapping[str, Any]
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    input_types: tuple[DType, ...]
+    output_types: tuple[DType, ...]
+    input_bytes: tuple[int, ...]
+    output_bytes: tuple[int, ...]
+
+    @property
+    def all_bytes(self) -> int:
+        """Bytes of all inputs and outputs."""
+        return sum(self.input_bytes) + sum(self.output_bytes)
+
+    @property
+    def elements_in(self) -> int:
+        """Elements of the largest input."""
+        return max(map(prod, self.inputs), default=0)
+
+    @property
+    def elements_out(self) -> int:
+        """Elements of the largest output."""
+        return max(map(prod, self.outputs), default=0)
+
+
+class Cost(NamedTuple):
+    """What one execution takes.
+
+    Attributes:
+      flops: floating-point operations; a multiplication with an addition is two.
+      bytes: bytes read and written.
+    """
+
+    flops: float
+    bytes: float
+
+
+Rule: TypeAlias = Callable[[Sizes], float]
+"""A number that follows from sizes."""
+
+CostRule: TypeAlias = Callable[[Sizes], Cost]
+"""The cost of a node with these sizes."""
+
+
+def free(sizes: Sizes) -> Cost:
+    """Nothing: of what hands values on as they are, or looks at none."""
+    return Cost(0.0, 0.0)
+
+
+def once(sizes: Sizes) -> Cost:
+    """All inputs are read and all outputs written, and nothing worth counting is computed."""
+    return Cost(0.0, float(sizes.all_bytes))
+
+
+def one_for_each(sizes: Sizes) -> Cost:
+    """The same with an operation for each element of the output."""
+    return Cost(float(sizes.elements_out), float(sizes.all_bytes))

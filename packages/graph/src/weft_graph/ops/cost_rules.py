@@ -1,0 +1,278 @@
+"""Rules for the cost of ops, shared by the op families.
+
+A rule takes the `Sizes` of a node and returns its `Cost`. Where memory is not told apart, all
+inputs are read and all outputs written once.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from weft_graph.ir.costs import Cost, CostRule, Rule, Shape, Sizes
+
+
+def computes(flops: Rule) -> CostRule:
+    """So many operations; inputs and outputs once."""
+
+    def cost(sizes: Sizes) -> Cost:
+        return Cost(float(flops(sizes)), float(sizes.all_bytes))
+
+    return cost
+
+
+def moves(nbytes: Rule) -> CostRule:
+    """So many bytes, and no operations worth counting."""
+
+    def cost(sizes: Sizes) -> Cost:
+        return Cost(0.0, float(nbytes(sizes)))
+
+    return cost
+
+
+def takes(flops: Rule, nbytes: Rule) -> CostRule:
+    """So many operations and bytes."""
+
+    def cost(sizes: Sizes) -> Cost:
+        return Cost(float(flops(sizes)), float(nbytes(sizes)))
+
+    return cost
+
+
+def dims_at(shapes: tuple[Shape, ...], index: int, rank: int) -> Shape:
+    """A shape with at least `rank` axes: ones before what is there, as an unknown rank is short."""
+    dims = shapes[index] if index < len(shapes) else ()
+    return (1,) * (rank - len(dims)) + dims
+
+
+# --------------------------------------------------------------------------- elements
+
+
+def per_output(factor: int) -> CostRule:
+    """So many operations for each element of the output."""
+    return computes(lambda sizes: factor * sizes.elements_out)
+
+
+def per_input(factor: int) -> CostRule:
+    """So many operations for each element of the input, as of a reduction."""
+    return computes(lambda sizes: factor * sizes.elements_in)
+
+
+def drawn(factor: int) -> CostRule:
+    """So many operations for each random number; the outputs alone are written."""
+    return takes(lambda sizes: factor * sizes.elements_out, _written)
+
+
+def _written(sizes: Sizes) -> float:
+    return sum(sizes.output_bytes)
+
+
+written = moves(_written)
+"""The outputs are written, and inputs not even read."""
+
+
+@computes
+def sum_of_many(sizes: Sizes) -> float:
+    """One addition less than there are inputs, for each element."""
+    return max(len(sizes.inputs) - 1, 0) * sizes.elements_out
+
+
+def pool(windows: int | None) -> CostRule:
+    """One operation for each place of each window.
+
+    Args:
+      windows: the input that has a value for each window; None for the output.
+    """
+
+    def flops(sizes: Sizes) -> float:
+        where = sizes.outputs[0] if windows is None else dims_at(sizes.inputs, windows, 1)
+        window: tuple[int, ...] = sizes.attrs.get("ksize", ())
+        return prod(where) * prod(window)
+
+    return computes(flops)
+
+
+@computes
+def pool_argmax(sizes: Sizes) -> float:
+    """One operation for each maximum that a gradient goes back to."""
+    return prod(dims_at(sizes.inputs, 1, 1))
+
+
+def local_response(factor: int) -> CostRule:
+    """A window over the channels: a square and a sum each, and a power and a product at the end."""
+
+    def flops(sizes: Sizes) -> float:
+        window = 2 * int(sizes.attrs.get("depth_radius", 5)) + 1
+        return factor * sizes.elements_out * (2 * window + 3)
+
+    return computes(flops)
+
+
+# --------------------------------------------------------------------------- products
+
+
+def _arithmetic(sizes: Sizes) -> int:
+    """Real operations for each one of the element type: a complex product takes four, and so on."""
+    return 4 if any(t.is_complex for t in (*sizes.input_types, *sizes.output_types)) else 1
+
+
+def product(left: str, right: str) -> CostRule:
+    """Of a matrix product over the last two axes.
+
+    Args:
+      left, right: the attributes that tell whether a factor is transposed.
+    """
+
+    def flops(sizes: Sizes) -> float:
+        a, b = dims_at(sizes.inputs, 0, 2), dims_at(sizes.inputs, 1, 2)
+        flip_a, flip_b = sizes.attrs.get(left), sizes.attrs.get(right)
+        inner = max(a[-2] if flip_a else a[-1], b[-1] if flip_b else b[-2])
+        return 2 * sizes.elements_out * inner * _arithmetic(sizes)
+
+    return computes(flops)
+
+
+@computes
+def sparse_product(sizes: Sizes) -> float:
+    """A product and a sum for each element that is there and each column."""
+    columns = dims_at(sizes.outputs, 0, 2)[-1]
+    return 2 * prod(dims_at(sizes.inputs, 1, 1)) * columns * _arithmetic(sizes)
+
+
+def convolution(kernel: int | None, positions: int | None, depthwise: bool = False) -> CostRule:
+    """A product and a sum for each position, each channel of it, and each place of the window.
+
+    Args:
+      kernel: which input is the filter; None where the output has its shape.
+      positions: which input is at the positions of the window; None where the output is.
+      depthwise: whether the last axis but one of the filter is not summed over.
+    """
+
+    def flops(sizes: Sizes) -> float:
+        shape = sizes.outputs[0] if kernel is None else dims_at(sizes.inputs, kernel, 2)
+        where = sizes.outputs[0] if positions is None else dims_at(sizes.inputs, positions, 1)
+        each = shape[:-2] if depthwise else shape[:-1]
+        return 2 * prod(where) * prod(each) * _arithmetic(sizes)
+
+    return computes(flops)
+
+
+_COLUMNS = 1 << 21
+"""Bytes that a convolution's kernel works on at a time, at most."""
+
+
+def columns(kernel: int | None) -> Rule:
+    """The scratch memory of a convolution: the columns that its windows are laid out in.
+
+    Args:
+      kernel: as of `convolution`.
+    """
+
+    def nbytes(sizes: Sizes) -> float:
+        filters = sizes.outputs[0] if kernel is None else sizes.inputs[kernel]
+        images = max((*sizes.input_bytes, *sizes.output_bytes))
+        return min(_COLUMNS, prod(filters[:-2]) * images)
+
+    return nbytes
+
+
+def factorization(cube: float, columns: float = 0.0, square: bool = True) -> CostRule:
+    """The leading terms of the usual algorithms (Golub and Van Loan, Matrix Computations).
+
+    Args:
+      cube: operations for each of n * n * n, of a square matrix, or else of m * n * min(m, n).
+      columns: operations for each element of the matrix and each right-hand side.
+      square: whether matrices are square.
+    """
+    return decomposition(lambda sizes: cube, columns, square)
+
+
+def decomposition(cube: Rule, columns: float = 0.0, square: bool = True) -> CostRule:
+    """The same, where the number of operations depends on attributes."""
+
+    def flops(sizes: Sizes) -> float:
+        *batch, m, n = dims_at(sizes.inputs, 0, 2)
+        right = dims_at(sizes.inputs, 1, 2)[-1] if len(sizes.inputs) > 1 else 1
+        rows, least = (n, n) if square else (m, min(m, n))
+        each = cube(sizes) * rows * n * least + columns * rows * n * right
+        return prod(batch) * each * _arithmetic(sizes)
+
+    return computes(flops)
+
+
+# --------------------------------------------------------------------------- movement
+
+
+@moves
+def gathered(sizes: Sizes) -> float:
+    """As much of the input as is written, and the indices."""
+    return 2 * sum(sizes.output_bytes) + sum(sizes.input_bytes[1:])
+
+
+def _row_flops(sizes: Sizes) -> float:
+    return prod(sizes.inputs[1]) * prod(sizes.inputs[0][1:])
+
+
+def _row_bytes(sizes: Sizes) -> float:
+    rows = _row_flops(sizes) * sizes.input_types[0].size
+    return rows + sum(sizes.input_bytes[1:]) + sizes.output_bytes[0]
+
+
+sums_of_rows = takes(_row_flops, _row_bytes)
+"""One sum for each element of each row that an index names, rather than of all rows."""
+
+spreads_of_rows = computes(_row_flops)
+"""The same, where all rows are written."""
+
+
+def _updates(sizes: Sizes) -> float:
+    return prod(sizes.inputs[2])
+
+
+def _scattered(sizes: Sizes) -> float:
+    return sizes.input_bytes[1] + 3 * sizes.input_bytes[2]
+
+
+scatters = moves(_scattered)
+"""The indices, the updates, and as much of the variable, read and written."""
+
+scatter_sums = takes(_updates, _scattered)
+"""The same with an operation for each element of the updates."""
+
+value_scatters = moves(lambda sizes: 2 * sizes.output_bytes[0] + _scattered(sizes))
+"""A copy, and what is scattered into it."""
+
+value_scatter_sums = takes(_updates, lambda sizes: 2 * sizes.output_bytes[0] + _scattered(sizes))
+"""The same with an operation for each element of the updates."""
+
+
+def _second(sizes: Sizes) -> float:
+    return prod(sizes.inputs[1])
+
+
+scatters_into_zeros = takes(
+    _second,
+    lambda sizes: sizes.input_bytes[0] + 3 * sizes.input_bytes[1] + sizes.output_bytes[0],
+)
+"""The indices, the updates and their places, and all zeros around them."""
+
+assigns = moves(lambda sizes: 2 * sizes.input_bytes[1])
+"""The value is read, and written."""
+
+sums_into_state = takes(_second, lambda sizes: 3 * sizes.input_bytes[1])
+"""The value and the variable are read, and the sum is written."""
+
+
+def update(factor: int, states: int, gradient: int, indices: int | None) -> CostRule:
+    """Of an optimizer's step: the gradient once, and as much of the variable and of each slot.
+
+    Args:
+      factor: operations for each element of the gradient.
+      states: how many inputs are variables, which are read and written.
+      gradient, indices: which inputs those are.
+    """
+
+    def nbytes(sizes: Sizes) -> float:
+        where = 0 if indices is None else sizes.input_bytes[indices]
+        return sizes.input_bytes[gradient] * (1 + 2 * states) + where
+
+    return takes(lambda sizes: factor * prod(sizes.inputs[gradient]), nbytes)
