@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import weft as wf
 from weft_autodiff.gradient_checker import compute_gradient, compute_gradient_error
 from weft_autodiff.registry import RegisterGradient
 from weft_exec import Session
 from weft_graph.ir import builder
 from weft_graph.ir.graph import Graph
-from weft_graph.ops import array, gather, math
+from weft_graph.ops import array, gather
 from weft_graph.variables.reference import Variable
 from weft_tensor import dtypes, errors
 
@@ -34,14 +35,14 @@ def graph() -> Iterator[Graph]:
 def test_right_gradient(dtype: str, delta: float, limit: float) -> None:
     x = array.placeholder(dtypes.as_dtype(dtype), [2, 3])
     w = builder.constant(np.arange(12.0).reshape(3, 4), x.dtype) * 0.1
-    y = math.square(math.matmul(x, w))
+    y = wf.square(wf.matmul(x, w))
     with Session():
         assert compute_gradient_error(x, [2, 3], y, [2, 4], delta=delta) < limit
 
 
 def test_jacobians() -> None:
     x = array.placeholder(dtypes.float64, [2])
-    y = math.matmul(
+    y = wf.matmul(
         builder.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtypes.float64), x[:, None]
     )
     with Session():
@@ -64,7 +65,7 @@ def test_complex_numbers_are_two_reals() -> None:
 def test_real_from_complex() -> None:
     x = array.placeholder(dtypes.complex128, [2])
     with Session():
-        assert compute_gradient_error(x, [2], math.abs(x), [2], delta=1e-6) < 1e-6
+        assert compute_gradient_error(x, [2], wf.abs(x), [2], delta=1e-6) < 1e-6
 
 
 def test_several_inputs_and_feeds() -> None:
@@ -84,14 +85,14 @@ def test_several_inputs_and_feeds() -> None:
 
 def test_sparse_gradient() -> None:
     x = array.placeholder(dtypes.float64, [4, 2])
-    y = math.square(gather.gather(x, [3, 1, 3]))
+    y = wf.square(gather.gather(x, [3, 1, 3]))
     with Session():
         assert compute_gradient_error(x, [4, 2], y, [3, 2], delta=1e-5) < 1e-8
 
 
 def test_of_a_variable() -> None:
     x = make_variable([1.0, 2.0], dtype=dtypes.float64)
-    y = math.square(x.value())
+    y = wf.square(x.value())
     with Session():
         error = compute_gradient_error(x.value(), [2], y, [2], init_targets=x.initializer)
     assert error < 1e-8
@@ -108,7 +109,7 @@ def test_wrong_gradient(graph: Graph) -> None:
     RegisterGradient("TestWrongSquare")(lambda op, grad: grad)
     x = array.placeholder(dtypes.float64, [2])
     with graph.gradient_override_map({"Square": "TestWrongSquare"}):
-        y = math.square(x)
+        y = wf.square(x)
     with Session():
         assert compute_gradient_error(x, [2], y, [2], [2.0, 3.0]) == pytest.approx(5.0)
 
@@ -116,7 +117,7 @@ def test_wrong_gradient(graph: Graph) -> None:
 def test_nan_comes_through() -> None:
     x = array.placeholder(dtypes.float64, [1])
     with Session():
-        assert np.isnan(compute_gradient_error(x, [1], math.log(x), [1], [-1.0]))
+        assert np.isnan(compute_gradient_error(x, [1], wf.log(x), [1], [-1.0]))
 
 
 def test_refusals() -> None:

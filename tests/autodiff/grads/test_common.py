@@ -8,12 +8,12 @@ import pytest
 from weft_testing.differentiate import vector_jacobian
 from weft_testing.evaluate import evaluate
 
+import weft as wf
 from weft_autodiff.grads import arithmetic, casting  # noqa: F401 - registers
 from weft_autodiff.grads.common import sum_to_shape
 from weft_graph.ir.builder import constant, out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import math
 from weft_tensor import dtypes
 
 
@@ -59,7 +59,7 @@ def test_known_shapes_need_no_arithmetic(grad: Any, value: Any, other: Any, adde
 )
 def test_unknown_shapes_are_summed_at_run_time(x: Any, y: Any) -> None:
     a, b = (out("Placeholder", (), {"dtype": dtypes.float32, "shape": None}) for _ in range(2))
-    product = math.multiply(a, b)
+    product = wf.multiply(a, b)
     grads = vector_jacobian([product], [out("OnesLike", [product])], [a, b])
     values = {a: np.full(x, 2.0), b: np.full(y, 3.0)}
     to_a, to_b = evaluate(grads, values)
@@ -71,10 +71,10 @@ def test_unknown_shapes_are_summed_at_run_time(x: Any, y: Any) -> None:
 def test_casts_pass_gradients_between_inexact_types_only() -> None:
     x = feed(3)
     for target in ("float16", "bfloat16", "complex64"):
-        y = math.cast(x, target)
+        y = wf.cast(x, target)
         (grad,) = vector_jacobian([y], [out("OnesLike", [y])], [x])
         assert grad is not None
         assert grad.dtype == "float32"
         np.testing.assert_array_equal(evaluate(grad, {x: np.ones(3)}), [1, 1, 1])
-    y = math.cast(math.cast(x, "int32"), "float32")
+    y = wf.cast(wf.cast(x, "int32"), "float32")
     assert vector_jacobian([y], [constant(np.ones(3, np.float32))], [x]) == [None]

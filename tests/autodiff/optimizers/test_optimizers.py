@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from weft_testing.update_rules import REFERENCES, State
 
+import weft as wf
 from weft_autodiff import optimizers
 from weft_autodiff.optimizers import Optimizer
 from weft_autodiff.optimizers.training_util import get_or_create_global_step
@@ -18,7 +19,7 @@ from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
-from weft_graph.ops import array, gather, math, state
+from weft_graph.ops import array, gather, state
 from weft_graph.variables.reference import Variable, global_variables, global_variables_initializer
 from weft_graph.variables.scope import AUTO_REUSE, get_variable, variable_scope
 from weft_tensor import dtypes, errors
@@ -261,7 +262,7 @@ def test_twenty_steps(kind: Kind, dtype: str, sparse: bool, use_resource: bool) 
 def test_minimize_two_variables(kind: Kind, use_resource: bool) -> None:
     a = make_variable([3.0, -2.0], name="a", use_resource=use_resource)
     b = make_variable(1.5, name="b", use_resource=use_resource)
-    loss = math.reduce_sum(math.square(a - 1.0)) + math.square(b + 1.0)
+    loss = wf.reduce_sum(wf.square(a - 1.0)) + wf.square(b + 1.0)
     train = kind.make().minimize(loss, global_step=get_or_create_global_step())
     with Session() as session:
         session.run(global_variables_initializer())
@@ -275,7 +276,7 @@ def test_minimize_two_variables(kind: Kind, use_resource: bool) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=repr)
 def test_minimize_through_a_gather(kind: Kind, use_resource: bool) -> None:
     table = make_variable(np.ones((5, 2)), name="table", use_resource=use_resource)
-    loss = math.reduce_sum(math.square(gather.gather(table, [1, 3, 1])))
+    loss = wf.reduce_sum(wf.square(gather.gather(table, [1, 3, 1])))
     optimizer = kind.make()
     (grad, _), *_ = optimizer.compute_gradients(loss)
     assert isinstance(grad, IndexedSlices)
@@ -428,7 +429,7 @@ def test_slots_inside_variable_scopes(reuse: Any) -> None:
 def test_constraint_applies_after_the_update(use_resource: bool) -> None:
     var = make_variable(
         [0.5, -0.5],
-        constraint=lambda value: math.maximum(value, 0.0),
+        constraint=lambda value: wf.maximum(value, 0.0),
         use_resource=use_resource,
     )
     train = optimizers.GradientDescentOptimizer(1.0).apply_gradients([([1.0, -0.25], var)])
@@ -441,7 +442,7 @@ def test_constraint_applies_after_the_update(use_resource: bool) -> None:
 
 
 def test_constraint_on_sparse_gradient_is_refused() -> None:
-    var = make_variable(np.ones((3, 2)), constraint=math.abs)
+    var = make_variable(np.ones((3, 2)), constraint=wf.abs)
     grad = IndexedSlices(builder.constant(np.ones((1, 2))), builder.constant([0]))
     with pytest.raises(errors.InvalidArgumentError, match="constraint function on a sparse"):
         optimizers.GradientDescentOptimizer(1.0).apply_gradients([(grad, var)])
@@ -488,7 +489,7 @@ def test_gate_graph_waits_for_all_gradients(graph: Graph) -> None:
     a, b = make_variable(2.0), make_variable(3.0)
     optimizer = optimizers.GradientDescentOptimizer(0.1)
     (first, _), (second, _) = optimizer.compute_gradients(
-        math.square(a) + math.square(b), gate_gradients=Optimizer.GATE_GRAPH
+        wf.square(a) + wf.square(b), gate_gradients=Optimizer.GATE_GRAPH
     )
     assert first is not None and second is not None
     assert first.op.control_inputs and first.op.control_inputs == second.op.control_inputs
@@ -512,7 +513,7 @@ def test_grad_loss_and_var_list() -> None:
 
 def test_loss_as_a_function() -> None:
     var = make_variable(3.0)
-    train = optimizers.GradientDescentOptimizer(0.5).minimize(lambda: math.square(var))
+    train = optimizers.GradientDescentOptimizer(0.5).minimize(lambda: wf.square(var))
     with Session() as session:
         session.run(global_variables_initializer())
         session.run(train)
@@ -522,7 +523,7 @@ def test_loss_as_a_function() -> None:
 def test_variables_without_gradient_are_left_alone() -> None:
     a, b = make_variable(2.0, name="a"), make_variable(3.0, name="b")
     optimizer = optimizers.MomentumOptimizer(0.1, 0.9)
-    optimizer.minimize(math.square(a))
+    optimizer.minimize(wf.square(a))
     assert optimizer.get_slot(b, "momentum") is None
     assert optimizer.get_slot(b, "no such slot") is None
 
@@ -579,7 +580,7 @@ def test_wrong_hyperparameters(make: Callable[[], Optimizer]) -> None:
 def test_training_writes_into_the_same_memory(use_resource: bool) -> None:
     x = array.placeholder(dtypes.float32, [8, 64])
     var = make_variable(np.ones((64, 64), np.float32), name="W", use_resource=use_resource)
-    loss = math.reduce_sum(math.square(math.matmul(x, var)))
+    loss = wf.reduce_sum(wf.square(wf.matmul(x, var)))
     train = optimizers.AdamOptimizer(0.01).minimize(loss)
 
     def addresses() -> dict[str, int]:
@@ -616,16 +617,16 @@ class _SignDescent(Optimizer):
 
     def _apply_dense(self, grad: Any, var: Any) -> Any:
         count = state.assign_add(self.get_slot(var, "count"), array.ones_like(grad))
-        return state.assign_sub(var, math.sign(grad) * count).op
+        return state.assign_sub(var, wf.sign(grad) * count).op
 
     def _apply_sparse(self, grad: Any, var: Any) -> Any:
-        return var.scatter_sub(IndexedSlices(math.sign(grad.values), grad.indices)).op
+        return var.scatter_sub(IndexedSlices(wf.sign(grad.values), grad.indices)).op
 
 
 def test_an_optimizer_of_ones_own() -> None:
     var = make_variable([5.0, -5.0])
     optimizer = _SignDescent()
-    train = optimizer.minimize(math.reduce_sum(math.square(var)))
+    train = optimizer.minimize(wf.reduce_sum(wf.square(var)))
     rows = IndexedSlices(builder.constant([1.0, 2.0, -9.0]), builder.constant([0, 0, 1]))
     sparse = optimizer.apply_gradients([(rows, var)])
     with Session() as session:

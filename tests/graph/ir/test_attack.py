@@ -89,48 +89,7 @@ def test_unfeedable_tensors_are_no_collection(graph: wf.Graph) -> None:
     assert graph.get_all_collection_keys() == []
 
 
-# ------------------------------------------------------------------------ copies
-
-
-def test_a_copy_keeps_control_inputs_that_were_made_later(graph: wf.Graph) -> None:
-    a, b = wf.no_op(name="a"), wf.no_op(name="b")
-    graph.set_control_inputs(a, [b], reason="test")
-    copy = graph.copy()
-    waits = copy.get_operation_by_name("a").control_inputs
-    assert waits == (copy.get_operation_by_name("b"),)
-
-
-def test_a_copy_keeps_inputs_that_were_made_later(graph: wf.Graph) -> None:
-    x = wf.constant(1.0)
-    y = wf.identity(x, name="y")
-    z = wf.constant(2.0, name="z")
-    graph.replace_input(y.op, 0, z, reason="test")
-    assert graph.copy().get_operation_by_name("y").inputs[0].name == "z:0"
-
-
-def test_a_copy_has_attributes_of_its_own(graph: wf.Graph) -> None:
-    node = wf.constant(1.0).op
-    twin = graph.copy().nodes[0]
-    twin.attrs["_mark"] = True
-    assert "_mark" not in node.attrs
-
-
-def test_a_copy_keeps_functions_and_its_own_gradients(graph: wf.Graph) -> None:
-    double = wf.custom_gradient(lambda x: (x * 2.0, lambda grad: grad * 3.0))
-    double(wf.constant(1.0, name="x"))
-    graph.functions["f"] = object()
-    copy = graph.copy()
-    assert copy.functions == graph.functions
-    copy.check_integrity()
-    y = next(n for n in copy.nodes if n.type == "IdentityN").outputs[0]
-    with wf.Session(graph=copy) as session:
-        assert session.run(wf.gradients(y, copy.get_tensor_by_name("x:0"))) == [3.0]
-
-
-def test_the_names_of_a_copy_are_taken(graph: wf.Graph) -> None:
-    wf.constant(1.0, name="a")
-    with graph.copy().as_default():
-        assert wf.constant(1.0, name="a").op.name == "a_1"
+# ------------------------------------------------------------------------ edits
 
 
 def test_control_outputs_follow_edits(graph: wf.Graph) -> None:

@@ -221,15 +221,3 @@ class TestEdits:
                         graph.remove_nodes([doomed.op], reason="test")
                         values.remove(doomed)
                 graph.check_integrity()
-
-
-def test_copy_keeps_names_shapes_and_lines(graph: wf.Graph) -> None:
-    a = wf.placeholder(wf.float32, [None, 3], name="a")
-    with wf.control_dependencies([wf.no_op(name="before")]):
-        b = wf.negative(a, name="b")
-    twin = graph.copy()
-    twin.check_integrity()
-    other = twin.get_operation_by_name("b")
-    assert other is not b.op and other.outputs[0].shape.as_list() == [None, 3]
-    assert [c.name for c in other.control_inputs] == ["before"]
-    assert other.line == b.op.line and "test_graph.py" in other.line

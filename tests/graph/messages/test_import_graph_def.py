@@ -335,7 +335,7 @@ def test_huge_claims(graph: Graph) -> None:
 
 
 def test_repeated_values_share_a_budget(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft_graph.messages.import_graph_def.Budget", lambda: Budget(1000))
+    monkeypatch.setattr("weft_graph.messages.node_reader.Budget", lambda: Budget(1000))
     graph_def = proto.GraphDef()
     for i in range(5):
         node = graph_def.node.add(name=f"v{i}", op="SerValue")

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from weft_testing.evaluate import evaluate
 
+import weft as wf
 from weft_graph.ir.builder import constant, out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, math
+from weft_graph.ops import array
 from weft_tensor import dtypes, errors
 
 
@@ -65,10 +66,10 @@ def test_tensors_of_different_types_are_refused() -> None:
 
 def test_shapes_that_do_not_broadcast_are_refused_with_both() -> None:
     with pytest.raises(errors.InvalidArgumentError, match=r"\[2,3\].*\[4\]"):
-        math.add(array.zeros([2, 3]), array.zeros([4]))
+        wf.add(array.zeros([2, 3]), array.zeros([4]))
 
 
-@pytest.mark.parametrize("function", [math.floordiv, math.floormod, math.truncatediv, math.mod])
+@pytest.mark.parametrize("function", [wf.floordiv, wf.floormod, wf.truncatediv, wf.mod])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint64"])
 def test_integer_division_by_zero_is_an_error(function: Any, dtype: str) -> None:
     for divisor in (0, [1, 0]):
@@ -78,61 +79,61 @@ def test_integer_division_by_zero_is_an_error(function: Any, dtype: str) -> None
 
 def test_the_lowest_integer_divided_by_minus_one_wraps() -> None:
     lowest, minus = value(-(2**31), "int32"), value(-1, "int32")
-    assert evaluate(math.floordiv(lowest, minus)) == -(2**31)
-    assert evaluate(math.truncatediv(lowest, minus)) == -(2**31)
-    assert evaluate(math.floormod(lowest, minus)) == 0
-    assert evaluate(math.truncatemod(lowest, minus)) == 0
+    assert evaluate(wf.floordiv(lowest, minus)) == -(2**31)
+    assert evaluate(wf.truncatediv(lowest, minus)) == -(2**31)
+    assert evaluate(wf.floormod(lowest, minus)) == 0
+    assert evaluate(wf.truncatemod(lowest, minus)) == 0
 
 
 def test_integers_to_negative_powers_are_refused() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="negative integer powers"):
-        evaluate(math.pow(value([2, 3], "int32"), value([1, -1], "int32")))
+        evaluate(wf.pow(value([2, 3], "int32"), value([1, -1], "int32")))
 
 
 def test_div_is_python_2s_division() -> None:
-    assert evaluate(math.div(value(-7, "int32"), 2)) == -4
-    assert evaluate(math.div(value(-7.0), 2)) == -3.5
+    assert evaluate(wf.div(value(-7, "int32"), 2)) == -4
+    assert evaluate(wf.div(value(-7.0), 2)) == -3.5
 
 
 def test_scalar_mul_takes_a_scalar_and_keeps_slices_sparse() -> None:
-    np.testing.assert_array_equal(evaluate(math.scalar_mul(2, value([1.0, 2.0]))), [2, 4])
+    np.testing.assert_array_equal(evaluate(wf.scalar_mul(2, value([1.0, 2.0]))), [2, 4])
     slices = IndexedSlices(value([[1.0]]), value([3], "int32"))
-    scaled = math.scalar_mul(2.0, slices)
+    scaled = wf.scalar_mul(2.0, slices)
     assert isinstance(scaled, IndexedSlices)
     np.testing.assert_array_equal(evaluate(scaled.values), [[2.0]])
     with pytest.raises(errors.InvalidArgumentError, match="scalar"):
-        math.scalar_mul([1.0, 2.0], value([1.0, 2.0]))
+        wf.scalar_mul([1.0, 2.0], value([1.0, 2.0]))
 
 
 def test_add_n() -> None:
     x = value([1.0, 2.0])
-    assert math.add_n([x]) is x
-    np.testing.assert_array_equal(evaluate(math.add_n([x, x, [1.0, 1.0]])), [3, 5])
+    assert wf.add_n([x]) is x
+    np.testing.assert_array_equal(evaluate(wf.add_n([x, x, [1.0, 1.0]])), [3, 5])
     with pytest.raises(errors.InvalidArgumentError, match="at least one"):
-        math.add_n([])
+        wf.add_n([])
     with pytest.raises(errors.InvalidArgumentError, match=r"\[2\]"):
-        math.add_n([x, value([1.0])])
+        wf.add_n([x, value([1.0])])
 
 
 def test_accumulate_n_knows_its_shape() -> None:
     x = out("Placeholder", (), {"dtype": dtypes.float32, "shape": None})
-    assert math.accumulate_n([x, x], shape=[2, 3]).dims == (2, 3)
+    assert wf.accumulate_n([x, x], shape=[2, 3]).dims == (2, 3)
     with pytest.raises(errors.InvalidArgumentError):
-        math.accumulate_n([value([1.0])] * 2, shape=[3])
+        wf.accumulate_n([value([1.0])] * 2, shape=[3])
 
 
 def test_clip_by_value_refuses_bounds_that_would_enlarge_the_result() -> None:
-    clipped = math.clip_by_value(value([-2.0, 0.5, 3.0]), -1.0, [2.0, 2.0, 2.5])
+    clipped = wf.clip_by_value(value([-2.0, 0.5, 3.0]), -1.0, [2.0, 2.0, 2.5])
     np.testing.assert_array_equal(evaluate(clipped), [-1, 0.5, 2.5])
     with pytest.raises(errors.InvalidArgumentError, match="broadcast"):
-        math.clip_by_value(value([1.0, 2.0]), array.zeros([3, 2]), 1.0)
+        wf.clip_by_value(value([1.0, 2.0]), array.zeros([3, 2]), 1.0)
 
 
 def test_round_and_abs_by_kind() -> None:
     whole = value([1, -2], "int32")
-    assert math.round(whole) is whole
-    np.testing.assert_array_equal(evaluate(math.round(value([0.5, 1.5, 2.5]))), [0, 2, 2])
-    magnitude = math.abs(value(3 + 4j, "complex64"))
+    assert wf.round(whole) is whole
+    np.testing.assert_array_equal(evaluate(wf.round(value([0.5, 1.5, 2.5]))), [0, 2, 2])
+    magnitude = wf.abs(value(3 + 4j, "complex64"))
     assert magnitude.dtype == "float32"
     assert evaluate(magnitude) == 5
 
@@ -158,6 +159,6 @@ def test_large_results_come_from_the_pool() -> None:
 
 
 def test_reciprocal_without_nan() -> None:
-    result = math.reciprocal_no_nan(value([0.0, 2.0, -4.0]))
+    result = wf.math.reciprocal_no_nan(value([0.0, 2.0, -4.0]))
     np.testing.assert_array_equal(evaluate(result), [0.0, 0.5, -0.25])
     assert result.dtype is dtypes.float32

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from weft_testing.evaluate import evaluate
 
+import weft as wf
 from weft_graph.ir.builder import constant
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.ops import math
 from weft_tensor import dtypes, errors
 
 
@@ -22,25 +22,25 @@ def graph() -> Iterator[Graph]:
 
 def test_a_cast_to_its_own_type_adds_no_node() -> None:
     x = constant([1.0])
-    assert math.cast(x, "float32") is x
-    assert math.to_float(x) is x
-    assert math.to_int64(x).dtype == "int64"
+    assert wf.cast(x, "float32") is x
+    assert wf.to_float(x) is x
+    assert wf.to_int64(x).dtype == "int64"
 
 
 def test_casts_reach_into_sparse_values() -> None:
     values, rows = constant([[1.5]]), constant([3])
-    slices = math.cast(IndexedSlices(values, rows), "float64")
+    slices = wf.cast(IndexedSlices(values, rows), "float64")
     assert isinstance(slices, IndexedSlices)
     assert slices.values.dtype == "float64"
     indices, shape = constant([[0, 1]], "int64"), constant([2, 2], "int64")
-    sparse = math.cast(SparseTensor(indices, constant([1.5]), shape), "int32")
+    sparse = wf.cast(SparseTensor(indices, constant([1.5]), shape), "int32")
     assert isinstance(sparse, SparseTensor)
     np.testing.assert_array_equal(evaluate(sparse.values), [1])
 
 
 def test_strings_are_not_cast() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="string"):
-        math.cast(constant(["a"]), "int32")
+        wf.cast(constant(["a"]), "int32")
 
 
 @pytest.mark.parametrize(
@@ -58,27 +58,27 @@ def test_strings_are_not_cast() -> None:
 )
 def test_saturate_cast(values: Any, source: str, target: str, expected: Any) -> None:
     x = constant(np.array(values, dtypes.as_dtype(source).numpy))
-    result = evaluate(math.saturate_cast(x, target))
+    result = evaluate(wf.saturate_cast(x, target))
     assert result.dtype == dtypes.as_dtype(target).numpy
     np.testing.assert_array_equal(result.astype(np.float64), np.array(expected, np.float64))
 
 
 def test_parts_of_real_numbers() -> None:
     x = constant([1.0, -2.0])
-    assert math.real(x) is x
-    assert math.conj(x) is x
-    np.testing.assert_array_equal(evaluate(math.imag(x)), [0, 0])
-    np.testing.assert_allclose(evaluate(math.angle(x)), [0, np.pi], rtol=1e-6)
+    assert wf.real(x) is x
+    assert wf.conj(x) is x
+    np.testing.assert_array_equal(evaluate(wf.imag(x)), [0, 0])
+    np.testing.assert_allclose(evaluate(wf.angle(x)), [0, np.pi], rtol=1e-6)
 
 
 def test_parts_of_complex_numbers_have_the_real_type() -> None:
-    z = math.complex(constant([3.0], "float64"), [4.0])
+    z = wf.complex(constant([3.0], "float64"), [4.0])
     assert z.dtype == "complex128"
-    assert math.imag(z).dtype == "float64"
-    assert evaluate(math.abs(z)) == [5.0]
+    assert wf.imag(z).dtype == "float64"
+    assert evaluate(wf.abs(z)) == [5.0]
 
 
 def test_bitcast_refuses_a_last_axis_of_another_size() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="size 4"):
-        math.bitcast(constant([[1, 2]], "uint8"), "int32")
-    assert math.bitcast(constant([[1, 2]], "int32"), "uint8").dims == (1, 2, 4)
+        wf.bitcast(constant([[1, 2]], "uint8"), "int32")
+    assert wf.bitcast(constant([[1, 2]], "int32"), "uint8").dims == (1, 2, 4)

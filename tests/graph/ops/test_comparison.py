@@ -8,7 +8,7 @@ from weft_testing.evaluate import evaluate
 
 from weft_graph.ir.builder import constant
 from weft_graph.ir.graph import Graph
-from weft_graph.ops import array, math
+from weft_graph.ops import array, comparison
 from weft_tensor import errors
 
 
@@ -36,28 +36,33 @@ def test_comparisons_are_bool_and_equality_of_outputs_is_identity() -> None:
     x, y = constant([1.0, 2.0]), constant([1.0, 3.0])
     assert (x < y).dtype == "bool"
     assert {x: 1, y: 2}[x] == 1
-    np.testing.assert_array_equal(evaluate(math.equal(x, y)), [True, False])
+    np.testing.assert_array_equal(evaluate(comparison.equal(x, y)), [True, False])
     np.testing.assert_array_equal(evaluate(x >= 2), [False, True])
-    np.testing.assert_array_equal(evaluate(math.not_equal(constant([b"a"]), "a")), [False])
+    np.testing.assert_array_equal(evaluate(comparison.not_equal(constant([b"a"]), "a")), [False])
 
 
 def test_approximate_equal_of_unsigned_numbers_does_not_wrap() -> None:
     x, y = constant([1, 200], "uint8"), constant([3, 100], "uint8")
-    np.testing.assert_array_equal(evaluate(math.approximate_equal(x, y, 3.0)), [True, False])
+    np.testing.assert_array_equal(evaluate(comparison.approximate_equal(x, y, 3.0)), [True, False])
 
 
 def test_shifts_clip_the_number_of_places() -> None:
     x = constant([-8, 8], "int8")
-    np.testing.assert_array_equal(evaluate(math.right_shift(x, constant(100, "int8"))), [-1, 0])
-    np.testing.assert_array_equal(evaluate(math.left_shift(x, constant(-3, "int8"))), [-8, 8])
+    np.testing.assert_array_equal(
+        evaluate(comparison.right_shift(x, constant(100, "int8"))), [-1, 0]
+    )
+    np.testing.assert_array_equal(evaluate(comparison.left_shift(x, constant(-3, "int8"))), [-8, 8])
 
 
 def test_select_refuses_a_condition_that_fits_neither_rows_nor_elements() -> None:
     x = array.zeros([2, 3])
     with pytest.raises(errors.InvalidArgumentError, match="rows"):
-        math.select(constant([True, False, True]), x, x)
+        comparison.select(constant([True, False, True]), x, x)
     with pytest.raises(errors.InvalidArgumentError):
-        math.select(array.zeros([2, 3, 1], "bool"), x, x)
+        comparison.select(array.zeros([2, 3, 1], "bool"), x, x)
     with pytest.raises(errors.InvalidArgumentError):
-        math.select(constant(True), x, array.zeros([2, 1]))
-    assert math.select_v2(constant([True, False, True]), x, array.zeros([2, 1])).dims == (2, 3)
+        comparison.select(constant(True), x, array.zeros([2, 1]))
+    assert comparison.select_v2(constant([True, False, True]), x, array.zeros([2, 1])).dims == (
+        2,
+        3,
+    )

@@ -8,10 +8,10 @@ import pytest
 from weft_testing.cases import complex_normal, normal
 from weft_testing.evaluate import evaluate
 
+import weft as wf
 from weft_graph.ir.builder import constant, out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import math
 from weft_tensor import dtypes, errors
 
 
@@ -28,10 +28,10 @@ def feed(shape: Any, dtype: str = "float64") -> Output:
 def test_matmul_chooses_the_op_by_rank() -> None:
     a, b = constant(normal(3, 4)), constant(normal(4, 5))
     assert (a @ b).node.type == "MatMul"
-    batch = math.matmul(constant(normal(2, 3, 4)), b)
+    batch = wf.matmul(constant(normal(2, 3, 4)), b)
     assert batch.node.type == "BatchMatMulV2"
     assert batch.dims == (2, 3, 5)
-    assert math.matmul(feed(None), b).node.type == "BatchMatMulV2"
+    assert wf.matmul(feed(None), b).node.type == "BatchMatMulV2"
 
 
 @pytest.mark.parametrize("rank", [2, 3])
@@ -42,26 +42,26 @@ def test_transposes_and_adjoints_of_complex_matrices(rank: int, mode: str) -> No
     if mode.startswith("adjoint"):
         turned = turned.conj()
     expected = turned @ y if mode.endswith("a") else x @ turned
-    result = math.matmul(constant(x), constant(y), **{mode: True})  # type: ignore[arg-type]
+    result = wf.matmul(constant(x), constant(y), **{mode: True})  # type: ignore[arg-type]
     np.testing.assert_allclose(evaluate(result), expected)
 
 
 def test_bad_products_are_refused() -> None:
     a = constant(normal(3, 4))
     with pytest.raises(errors.InvalidArgumentError, match=r"4 and 3.*\[3,4\] and \[3,4\]"):
-        math.matmul(a, a)
+        wf.matmul(a, a)
     with pytest.raises(errors.InvalidArgumentError, match="not both"):
-        math.matmul(a, a, transpose_a=True, adjoint_a=True)
+        wf.matmul(a, a, transpose_a=True, adjoint_a=True)
     with pytest.raises(errors.InvalidArgumentError, match="rank"):
-        math.matmul(a, constant(normal(4)))
+        wf.matmul(a, constant(normal(4)))
     with pytest.raises(errors.InvalidArgumentError, match=r"2 and 3|3 and 2"):
-        math.matmul(constant(normal(2, 3, 4)), constant(normal(3, 4, 5)))
+        wf.matmul(constant(normal(2, 3, 4)), constant(normal(3, 4, 5)))
 
 
 def test_matvec_and_trace() -> None:
     a, x = normal(2, 3, 4), normal(2, 4)
-    np.testing.assert_allclose(evaluate(math.matvec(a, x)), np.einsum("bij,bj->bi", a, x))
-    np.testing.assert_allclose(evaluate(math.trace(a)), np.trace(a, axis1=1, axis2=2))
+    np.testing.assert_allclose(evaluate(wf.linalg.matvec(a, x)), np.einsum("bij,bj->bi", a, x))
+    np.testing.assert_allclose(evaluate(wf.trace(a)), np.trace(a, axis1=1, axis2=2))
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_matvec_and_trace() -> None:
 def test_tensordot(a: Any, b: Any, axes: Any) -> None:
     x, y = normal(*a), normal(*b, seed=1)
     expected = np.tensordot(x, y, axes)
-    result = math.tensordot(constant(x), constant(y), axes)
+    result = wf.tensordot(constant(x), constant(y), axes)
     assert result.dims == expected.shape
     np.testing.assert_allclose(evaluate(result), expected)
     p, q = feed((None,) * len(a)), feed((None,) * len(b))
-    dynamic = math.tensordot(p, q, axes)
+    dynamic = wf.tensordot(p, q, axes)
     np.testing.assert_allclose(evaluate(dynamic, {p: x, q: y}), expected)
 
 
@@ -91,7 +91,7 @@ def test_tensordot_refuses_axes_that_do_not_fit() -> None:
     x, y = constant(normal(3, 4)), constant(normal(3, 5))
     for axes in (1, 3, [[0], [0, 1]], [0, 1, 2], [0, 5]):
         with pytest.raises(errors.InvalidArgumentError):
-            math.tensordot(x, y, axes)
+            wf.tensordot(x, y, axes)
 
 
 EQUATIONS = [
@@ -127,11 +127,11 @@ def test_einsum(row: Any) -> None:
     equation, *shapes = row
     arrays = [normal(*shape, seed=i) for i, shape in enumerate(shapes)]
     expected = np.einsum(equation, *arrays)
-    result = math.einsum(equation, *map(constant, arrays))
+    result = wf.einsum(equation, *map(constant, arrays))
     assert result.dims == expected.shape
     np.testing.assert_allclose(evaluate(result), expected, atol=1e-12)
     feeds = [feed((None,) * len(shape)) for shape in shapes]
-    dynamic = math.einsum(equation, *feeds)
+    dynamic = wf.einsum(equation, *feeds)
     got = evaluate(dynamic, dict(zip(feeds, arrays, strict=True)))
     np.testing.assert_allclose(got, expected, atol=1e-12)
 
@@ -150,19 +150,19 @@ def test_einsum(row: Any) -> None:
 )
 def test_einsum_refuses_what_does_not_fit(equation: str, shapes: Any) -> None:
     with pytest.raises(errors.InvalidArgumentError):
-        math.einsum(equation, *[constant(normal(*shape)) for shape in shapes])
+        wf.einsum(equation, *[constant(normal(*shape)) for shape in shapes])
 
 
 def test_narrow_products_accumulate_in_float32() -> None:
     ones = np.full((1, 5000), 1.0)
     for dtype in ("float16", "bfloat16"):
         x = constant(ones.astype(dtypes.as_dtype(dtype).numpy))
-        result = evaluate(math.matmul(x, x, transpose_b=True))
+        result = evaluate(wf.matmul(x, x, transpose_b=True))
         np.testing.assert_allclose(float(result[0, 0]), 5000, rtol=4e-3)
 
 
 def test_products_of_sparse_matrices() -> None:
     a, b = normal(3, 2), normal(3, 4)
-    product = math.sparse_matmul(constant(a), constant(b), True, False, True, name="p")
+    product = wf.sparse_matmul(constant(a), constant(b), True, False, True, name="p")
     np.testing.assert_allclose(evaluate(product), a.T @ b)
     assert product.name == "p:0"

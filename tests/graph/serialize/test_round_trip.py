@@ -24,6 +24,8 @@ from weft_testing.graphs import (
 from weft_graph import proto, serialize
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.library import LazyFunction
+from weft_graph.messages.function_reader import function_from_def
 from weft_graph.serialize import layout
 from weft_tensor import dtypes, errors
 
@@ -152,9 +154,9 @@ def test_functions() -> None:
     graph = Graph()
     function = proto.FunctionDef()
     function.signature.name = "f"
-    graph.functions["f"] = function
+    graph.functions["f"] = LazyFunction(function, function_from_def)
     back = serialize.graph_from_bytes(serialize.graph_to_bytes(graph))
-    assert back.functions == {"f": function}
+    assert back.functions.definition("f") == function
     graph.functions["g"] = object()
     with pytest.raises(errors.UnimplementedError, match="'g'"):
         serialize.graph_to_bytes(graph)

@@ -26,16 +26,18 @@ from weft_graph.control_flow.context import (
     WhileContext,
     current_context,
     home_of,
+    innermost,
 )
 from weft_graph.control_flow.records import records_of, restore
 from weft_graph.functions import state
 from weft_graph.functions.copying import BodyCopy
 from weft_graph.ir import builder, nest
+from weft_graph.ir.defaults import tracing
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
-from weft_graph.ir.stacks import get_default_graph, tracing
+from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops.control_flow import ROUTING
 from weft_tensor import errors
 
@@ -267,7 +269,7 @@ def _members_by_context(nodes: Iterable[Node]) -> dict[ControlFlowContext, list[
     """The nodes in each context, those in inner ones included."""
     found: dict[ControlFlowContext, list[Node]] = {}
     for node in nodes:
-        context = node.context
+        context = innermost(node)
         while context is not None:
             found.setdefault(context, []).append(node)
             context = context.outer

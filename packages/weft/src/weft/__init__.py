@@ -24,6 +24,7 @@ from weft_graph.functions.defun import *
 from weft_graph.ir import constant_value as _constant_value, node as _node
 from weft_graph.ir.builder import *
 from weft_graph.ir.collections_keys import *
+from weft_graph.ir.defaults import *
 from weft_graph.ir.device_spec import *
 from weft_graph.ir.framework import *
 from weft_graph.ir.graph import *

@@ -15,6 +15,7 @@ def main() -> None:
     from weft_testing.graphs import declared, looped_graph, sample_graph, segmented_graph
 
     from weft_graph import serialize
+    from weft_graph.passes.prune import prune
 
     with declared():
         everything = FOLDER / "everything_v1.weft"
@@ -25,7 +26,7 @@ def main() -> None:
             graph, count = segmented_graph()
             _anonymous(graph)
             with segments.open("xb") as file:
-                serialize.write_graph(graph.copy(graph.nodes[:count]), file)
+                serialize.write_graph(prune([], [], graph.nodes[:count]).graph, file)
                 serialize.write_graph(graph, file, from_node=count)
 
         loops = FOLDER / "loops_v2.weft"

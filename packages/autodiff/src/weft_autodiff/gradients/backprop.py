@@ -16,14 +16,15 @@ from weft_autodiff.registry import naming_calls
 from weft_graph.control_flow.context import (
     Conditional,
     WhileContext,
-    check_visible,
     current_context,
 )
 from weft_graph.ir import builder
+from weft_graph.ir.defaults import tracing
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output, check_same_graph
-from weft_graph.ir.stacks import get_default_graph, tracing
+from weft_graph.ir.scopes import check_visible
+from weft_graph.ir.stacks import get_default_graph
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims
 

@@ -15,12 +15,13 @@ from weft_autodiff.gradients.values import (
     zeros_for,
 )
 from weft_autodiff.registry import Gradient, register_in_graph
+from weft_graph.control_flow.context import innermost
 from weft_graph.functions import saved, state
 from weft_graph.functions.body import FunctionGraph, is_variable
 from weft_graph.functions.copying import BodyCopy
 from weft_graph.functions.function import Declaration, Function, scope_name
 from weft_graph.functions.trace import save_state
-from weft_graph.ir import builder, stacks
+from weft_graph.ir import builder, defaults
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
@@ -55,7 +56,7 @@ class Source(NamedTuple):
             return op.outputs[self.place]
         if self.what == "captured":
             assert self.value is not None
-            return graph.capture(self.value) if stacks.tracing() else self.value
+            return graph.capture(self.value) if defaults.tracing() else self.value
         grad = grads[self.place]
         if self.what == "grad":
             dense = as_dense(grad)
@@ -121,7 +122,7 @@ class _Builder:
     def build(self) -> GradientFunction:
         """The gradient's function."""
         function, graph = self._function, self._graph
-        with stacks.building_body(graph):
+        with defaults.building_body(graph):
             arguments = [self._input(like, i) for i, like in enumerate(function.inputs)]
             self._known = self._saved_inputs()
             given = [self._start(i, kind) for i, kind in enumerate(self._kinds)]
@@ -205,8 +206,9 @@ class _Builder:
         )
         for node in function.graph.nodes:
             twin = copies.nodes.get(node)
-            if twin is not None and twin.context is not None and self._is_known(node):
-                with twin.context.open():
+            inside = None if twin is None else innermost(twin)
+            if twin is not None and inside is not None and self._is_known(node):
+                with inside.open():
                     found = self._given(node, twin.inputs)
                 for output, other in zip(node.outputs, found, strict=True):
                     self._graph.replace_uses(copies.outputs[output], other, reason="given")
@@ -293,7 +295,7 @@ class _Builder:
 
     def _finish(self, results: Sequence[Output], gives: Sequence[Any]) -> GradientFunction:
         graph, pending = self._graph, self._pending
-        with stacks.building_body(graph):
+        with defaults.building_body(graph):
             inputs = set(graph.inputs)
             outputs = [identity.identity(r) if r in inputs else r for r in results]
         captured = list(graph.captures)

@@ -7,6 +7,7 @@ from weft_graph.control_flow.context import (
     Conditional,
     ControlFlowContext,
     WhileContext,
+    innermost,
     is_constant_enter,
 )
 from weft_graph.ir.node import Node, Output
@@ -29,7 +30,7 @@ def unit_of(output: Output, level: Level) -> Unit:
         node = node if push is None else push
     elif node.context is None:
         return conditional_of(node) or node if node.type in MERGES else node
-    around = _shared(node.context, level)
+    around = _shared(innermost(node), level)
     if node.type in EXITS and node.context is not None and node.context.outer is around:
         assert isinstance(node.context, WhileContext)
         return node.context

@@ -23,7 +23,7 @@ from weft_exec.session.fetches import FetchPlan, expand_feed, structure_key
 from weft_exec.session.growth import GrowthWatch
 from weft_exec.session.target import find_target
 from weft_exec.tracing import StepTrace
-from weft_graph.ir import stacks
+from weft_graph.ir import defaults, stacks
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -433,12 +433,12 @@ class Session(BaseSession):
         self._entered = True
         self._graph_scope = self._graph.as_default()
         self._graph_scope.__enter__()
-        stacks.push_session(self)
+        defaults.push_session(self)
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self._entered = False
-        stacks.pop_session(self)
+        defaults.pop_session(self)
         self._graph_scope.__exit__(None, None, None)
         self.close()
 
@@ -452,11 +452,11 @@ class _default:  # noqa: N801 - a context manager used as a function
         self._session = session
 
     def __enter__(self) -> BaseSession:
-        stacks.push_session(self._session)
+        defaults.push_session(self._session)
         return self._session
 
     def __exit__(self, *_: Any) -> None:
-        stacks.pop_session(self._session)
+        defaults.pop_session(self._session)
 
 
 class InteractiveSession(BaseSession):
@@ -466,11 +466,11 @@ class InteractiveSession(BaseSession):
         super().__init__(target, graph, config)
         self._own_graph = graph
         if graph is not None:
-            stacks.push_graph(graph)
-        stacks.push_session(self)
+            defaults.push_graph(graph)
+        defaults.push_session(self)
 
     def close(self) -> None:
         """Close it and leave the stack of default sessions."""
         if not self._closed:
-            stacks.drop(self, self._own_graph)
+            defaults.drop(self, self._own_graph)
         super().close()

@@ -10,13 +10,14 @@ a loop's variables with their initial and next values, a conditional's predicate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
+from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.scopes import Context, check_visible
 from weft_graph.ops import control_flow as primitives
-from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_graph.ir.graph import Graph
@@ -26,17 +27,18 @@ Recall = Callable[["ControlFlowContext", Output], "Output | None"]
 _ONLY_SHAPE = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 
 
-class ControlFlowContext:
+class ControlFlowContext(Context):
     """A part of a graph that runs conditionally or repeatedly.
 
     Attributes:
       graph: the graph it is in.
       name: unique within the graph; for a loop the name of its frame.
-      outer: the context around it, or None.
       pivot: what nodes without inputs wait for.
       forward: for a context that autodiff made, the one whose gradient it computes.
       recall: autodiff's way to values of a forward context that are gone; None for others.
     """
+
+    outer: ControlFlowContext | None
 
     def __init__(
         self, graph: Graph, name: str, outer: ControlFlowContext | None, register: bool = True
@@ -55,15 +57,6 @@ class ControlFlowContext:
     def captures(self) -> dict[Output, Output]:
         """Values from outside, and what stands for each inside."""
         return dict(self._captured)
-
-    def is_inside(self, other: ControlFlowContext | None) -> bool:
-        """Whether this is `other` or nested in it; everything is inside None."""
-        context: ControlFlowContext | None = self
-        while context is not None:
-            if context is other:
-                return True
-            context = context.outer
-        return other is None
 
     @property
     def loop(self) -> WhileContext | None:
@@ -115,15 +108,10 @@ class ControlFlowContext:
     def admit(
         self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
     ) -> tuple[tuple[Output, ...], tuple[Node, ...], ControlFlowContext]:
-        """What a new node takes and waits for, and the context it belongs to.
+        """As of any context.
 
         The shape of a value of a forward context is taken there: it is smaller than the value, for
         which it would have to be kept.
-
-        Args:
-          op, name: of the node.
-          inputs, controls: from anywhere.
-        Raises: InvalidArgumentError: one of them is inside a loop that this context is not in.
         """
         if op in _ONLY_SHAPE and self.loop is not None:
             home = context_of(inputs[0])
@@ -281,6 +269,8 @@ class WhileContext(ControlFlowContext):
       invariants: values from outside that stay the same, and the Enter of each.
     """
 
+    repeats = True
+
     def __init__(
         self,
         graph: Graph,
@@ -303,6 +293,11 @@ class WhileContext(ControlFlowContext):
         self.next_values: list[Node] = []
         self.cond: Output | None = None
         self._controls: dict[Node, Node] = {}
+
+    def home_of(self, node: Node) -> ControlFlowContext | None:
+        """For an Exit of the loop the context around it."""
+        leaves = node.type in primitives.EXITS and node in self.exits
+        return self.outer if leaves else self
 
     @property
     def invariants(self) -> dict[Output, Output]:
@@ -333,8 +328,6 @@ class WhileContext(ControlFlowContext):
     def _bring_in_control(self, node: Node) -> Node:
         found = self._controls.get(node)
         if found is None:
-            from weft_graph.ir.builder import constant
-
             with self.outside(self.graph.scopes.name_prefix):
                 around = self.outer.capture_control(node) if self.outer is not None else node
                 check_visible(around, self.outer)
@@ -349,14 +342,18 @@ class WhileContext(ControlFlowContext):
 
 def home_of(node: Node) -> ControlFlowContext | None:
     """The context in which a node's outputs are: for an Exit that around its loop."""
-    context = node.context
-    if (
-        isinstance(context, WhileContext)
-        and node.type in primitives.EXITS
-        and node in context.exits
-    ):
-        return context.outer
-    return context
+    home = None if node.context is None else node.context.home_of(node)
+    return cast("ControlFlowContext | None", home)
+
+
+def innermost(node: Node) -> ControlFlowContext | None:
+    """The context that a node is in."""
+    return cast("ControlFlowContext | None", node.context)
+
+
+def contexts_in(graph: Graph) -> Mapping[str, ControlFlowContext]:
+    """The contexts of a graph by name, outer ones first."""
+    return cast("Mapping[str, ControlFlowContext]", graph.contexts)
 
 
 def context_of(output: Output) -> ControlFlowContext | None:
@@ -396,34 +393,6 @@ def _is_forward_of(home: ControlFlowContext, context: ControlFlowContext) -> boo
     return False
 
 
-def check_visible(item: Output | Node, context: ControlFlowContext | None) -> None:
-    """Raise InvalidArgumentError if a value is inside a loop that `context` is not in."""
-    node = item.node if isinstance(item, Output) else item
-    home = home_of(node)
-    around = home
-    while around is not None and not (context is not None and context.is_inside(around)):
-        if isinstance(around, WhileContext):
-            raise errors.InvalidArgumentError(
-                f"{node.name!r} is inside the loop {around.name!r} and has no value outside; "
-                "return it from the body as a loop variable",
-                op=node.type,
-                node=node.name,
-                line=node.line or None,
-            )
-        around = around.outer
-
-
-def check_inputs(inputs: Sequence[Output], controls: Sequence[Node]) -> None:
-    """Raise InvalidArgumentError if a node outside all contexts would use the inside of a loop."""
-    for source in inputs:
-        if source.node.context is not None:
-            check_visible(source, None)
-    for control in controls:
-        if control.context is not None:
-            check_visible(control, None)
-
-
-def current_context(graph: Any) -> ControlFlowContext | None:
+def current_context(graph: Graph) -> ControlFlowContext | None:
     """The context that new nodes of a graph go into."""
-    context: ControlFlowContext | None = graph.scopes.context
-    return context
+    return cast("ControlFlowContext | None", graph.scopes.context)

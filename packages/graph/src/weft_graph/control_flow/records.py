@@ -16,6 +16,8 @@ from weft_graph.control_flow.context import (
     Conditional,
     ControlFlowContext,
     WhileContext,
+    contexts_in,
+    innermost,
     is_constant_enter,
 )
 from weft_graph.ir.node import Node, Output
@@ -67,8 +69,9 @@ def records_of(graph: Graph, nodes: Iterable[Node]) -> list[ContextRecord]:
     """The contexts that nodes of a graph are in, and those these refer to, outer ones first."""
     members: dict[ControlFlowContext, list[int]] = {}
     for node in nodes:
-        if node.context is not None:
-            members.setdefault(node.context, []).append(node.index)
+        context = innermost(node)
+        if context is not None:
+            members.setdefault(context, []).append(node.index)
     needed: set[ControlFlowContext] = set()
     stack = list(members)
     while stack:
@@ -123,7 +126,7 @@ def restore(graph: Graph, records: Sequence[ContextRecord], node_at: Callable[[i
     """
     made: dict[str, ControlFlowContext] = {}
     homes: list[tuple[Node, ControlFlowContext]] = []
-    known: Mapping[str, ControlFlowContext] = graph.contexts
+    known = contexts_in(graph)
     for record in records:
         if record.name in made:
             raise _wrong(record, "comes twice")

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.functions.state import is_handle, origin
-from weft_graph.ir import builder, stacks
+from weft_graph.ir import builder, defaults
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -149,7 +149,7 @@ class FunctionGraph(Graph):
         """Let nodes made inside the block be free of all scopes."""
         before, self.scopes = self.scopes, _BodyScopes(self, self.outer)
         try:
-            with stacks.building_body(self):
+            with defaults.building_body(self):
                 yield
         finally:
             self.scopes = before

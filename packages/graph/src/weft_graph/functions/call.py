@@ -7,15 +7,16 @@ __all__ = ["call_function"]
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.control_flow.context import check_visible, current_context
+from weft_graph.control_flow.context import current_context
 from weft_graph.functions import saved, state
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.copying import BodyCopy
 from weft_graph.functions.function import Declaration, Function, scope_name
-from weft_graph.ir import builder, stacks
+from weft_graph.ir import builder, defaults, stacks
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.scopes import check_visible
 from weft_graph.ops import identity
 from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims
@@ -151,7 +152,8 @@ def _captured(function: Function, graph: Graph, count: int) -> list[Output]:
     if not count:
         return []
     if function.captured is not None:
-        return [graph.capture(value) if stacks.tracing() else value for value in function.captured]
+        captured = list(function.captured)
+        return [graph.capture(value) for value in captured] if defaults.tracing() else captured
     for node in reversed(graph.nodes):
         if node.type in state.CALLS and node.attrs["f"].name == function.name:
             return list(node.inputs[-count:])

@@ -14,6 +14,7 @@ from weft_graph.ir import builder
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.scopes import Context
 from weft_graph.ir.step_graph import ordered
 from weft_graph.ops.control_flow import MERGES
 
@@ -21,12 +22,12 @@ Stand = Callable[[Node, Sequence[Output]], "Sequence[Output] | None"]
 """From a node and its inputs in the copy: what stands for its outputs there, or None for a copy."""
 
 
-class _Placed:
+class _Placed(Context):
     """In place of a context that is open: lets copies have the inputs that they are given."""
 
     def admit(
         self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
-    ) -> tuple[tuple[Output, ...], tuple[Node, ...], ControlFlowContext | None]:
+    ) -> tuple[tuple[Output, ...], tuple[Node, ...], Context | None]:
         """All as it is; contexts are restored when all nodes are there."""
         return inputs, (), None
 
@@ -107,16 +108,8 @@ class BodyCopy:
                 self.outputs.update(zip(node.outputs, found, strict=True))
                 return
         with self._placing(node):
-            twin = self._graph.add_node(
-                node.op_def,
-                self._graph.unique_name(self._prefix + node.name),
-                inputs,
-                self._attrs(node),
-                [output.dtype for output in node.outputs],
-                [output.dims for output in node.outputs],
-                node._code,
-                node._line,
-            )
+            name = self._graph.unique_name(self._prefix + node.name)
+            twin = self._graph.add_copy(node, name, inputs, self._attrs(node))
         if node.device:
             twin.device = parse(twin.device).merge(parse(node.device)).to_string()
         if node.context is not self._home:
@@ -147,7 +140,7 @@ class BodyCopy:
         if "_class" in node.attrs:
             scopes.colocations = []
         if node.context is not self._home:
-            scopes.context, scopes.controls = _Placed(), []  # type: ignore[assignment]
+            scopes.context, scopes.controls = _Placed(), []
         try:
             yield
         finally:

@@ -20,7 +20,7 @@ from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import add_call, can_be_called_in
 from weft_graph.functions.function import Function
 from weft_graph.functions.trace import ArgumentSpec, Package, placeholders, trace
-from weft_graph.ir import builder, nest, stacks
+from weft_graph.ir import builder, defaults, nest, stacks
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
@@ -491,7 +491,7 @@ def _common_specs(specs: Sequence[Any], others: Sequence[Any]) -> list[Any] | No
 
 
 def _graph_of(leaves: Sequence[Any]) -> Graph:
-    if not stacks.tracing():
+    if not defaults.tracing():
         for leaf in leaves:
             inner = leaf.value if isinstance(leaf, _Fitted) else leaf
             if isinstance(inner, (Output, IndexedSlices, SparseTensor)):

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.functions import state
+from weft_graph.ir.forms import to_message
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import ordered, reachable
@@ -262,14 +263,7 @@ class Function:
     @cached_property
     def definition(self) -> Any:
         """The function as a `FunctionDef` message."""
-        from weft_graph.messages.function_writer import function_to_def
-
-        return function_to_def(self)
-
-    def SerializeToString(self, deterministic: bool = True) -> bytes:  # noqa: N802 - protobuf's
-        """The bytes of its `FunctionDef`."""
-        data: bytes = self.definition.SerializeToString(deterministic=deterministic)
-        return data
+        return to_message("FunctionDef", self)
 
     def __repr__(self) -> str:
         inputs = ", ".join(dtype.name for dtype in self.input_types)

@@ -63,7 +63,8 @@ def callee(node: Node) -> Function | None:
     name = node.attrs["f"].name
     if name not in library or library.is_reading(name):
         return None
-    return library[name]
+    function: Function = library[name]
+    return function
 
 
 def origin(output: Output) -> Output:

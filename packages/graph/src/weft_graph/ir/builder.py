@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_graph.ir import stacks
+from weft_graph.ir import defaults, stacks
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import REQUIRED, ArgDef, NodeSpec, OpDef, _parsed, lookup_op
 from weft_graph.ir.scopes import check_scope_name
@@ -56,7 +56,7 @@ def create(
     naming = _Naming(op, name)
     try:
         given = dict(attrs) if attrs else {}
-        if stacks.tracing():
+        if defaults.tracing():
             inputs = stacks.get_default_graph().capture_inputs(op_def, inputs)
         values, known = _resolve_inputs(op_def, inputs, given, naming)
         graph = values[0].graph if values else stacks.get_default_graph()
@@ -116,10 +116,10 @@ class _Naming:
         scopes = graph.scopes
         before = scopes.name_prefix
         scopes.name_prefix = self.full + "/"
-        stacks.push_graph(graph)
+        defaults.push_graph(graph)
 
         def leave() -> None:
-            stacks.pop_graph(graph)
+            defaults.pop_graph(graph)
             scopes.name_prefix = before
 
         return leave
@@ -407,7 +407,7 @@ def convert_to_tensor(
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     found = _as_output(value)
     if found is not None:
-        if stacks.tracing():
+        if defaults.tracing():
             found = stacks.get_default_graph().capture(found)
         if wanted is not None and found.dtype.base_dtype is not wanted:
             raise errors.InvalidTypeError(f"requires {wanted.name}, got {found!r}")

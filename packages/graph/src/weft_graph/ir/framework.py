@@ -34,6 +34,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.graph import DeviceRequest
 from weft_graph.ir.node import Output
 from weft_graph.ir.scopes import ControlScope
@@ -141,9 +142,7 @@ def get_collection_ref(key: Any) -> list[Any]:
 
 def is_tensor(x: Any) -> bool:
     """Whether `x` is an output, a variable, or a composite of outputs."""
-    from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
-
-    return isinstance(x, Output | IndexedSlices | SparseTensor) or hasattr(x, "_as_output")
+    return isinstance(x, Output | CompositeTensor) or hasattr(x, "_as_output")
 
 
 is_symbolic_tensor = is_tensor

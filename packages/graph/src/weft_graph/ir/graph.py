@@ -9,22 +9,30 @@ from __future__ import annotations
 __all__ = ["Graph"]
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.functions.library import Library
-from weft_graph.ir import stacks
+from weft_graph.ir import defaults
+from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.forms import to_message
+from weft_graph.ir.library import Library
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.scopes import BuildScopes, ControlScope, check_scope_name
+from weft_graph.ir.scopes import (
+    BuildScopes,
+    Context,
+    ControlScope,
+    check_inputs,
+    check_scope_name,
+)
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
 if TYPE_CHECKING:
-    from weft_graph.control_flow.context import ControlFlowContext
     from weft_graph.ir.op_def import OpDef
 
 DeviceRequest = str | DeviceSpec | Callable[[Node], Any] | None
@@ -57,7 +65,7 @@ class Graph:
         self._lock = threading.RLock()
         self._finalized = False
         self._extended = 0
-        self.contexts: dict[str, ControlFlowContext] = {}
+        self.contexts: dict[str, Context] = {}
         self.has_contexts = False
         self._open: list[int] = []
 
@@ -132,7 +140,7 @@ class Graph:
         if context is not None:
             inputs, controls, context = context.admit(op_def.name, name, inputs, controls)
         elif self.has_contexts:
-            _check_visible(inputs, controls)
+            check_inputs(inputs, controls)
         node = Node(self, name, op_def, inputs, controls, attrs, "", code, line)
         if shapes is None:
             node.outputs = tuple([Output(node, i, t, None) for i, t in enumerate(types)])
@@ -162,6 +170,47 @@ class Graph:
         if scopes.controls:
             scopes.saw(node)
         return node
+
+    def add_copy(
+        self,
+        node: Node,
+        name: str,
+        inputs: tuple[Output, ...],
+        attrs: dict[str, Any] | None = None,
+    ) -> Node:
+        """Append a copy of a node, of this graph or another, that takes inputs of this graph.
+
+        It has the element types, static shapes and source line of the node; everything else comes
+        from the scopes that are open.
+
+        Args:
+          name: unique already.
+          attrs: the node's own by default, shared with it.
+        """
+        return self.add_derived(
+            node,
+            node.op_def,
+            name,
+            inputs,
+            node.attrs if attrs is None else attrs,
+            [output.dtype for output in node.outputs],
+            [output.dims for output in node.outputs],
+        )
+
+    def add_derived(
+        self,
+        origin: Node,
+        op_def: OpDef,
+        name: str,
+        inputs: tuple[Output, ...] = (),
+        attrs: dict[str, Any] | None = None,
+        types: Sequence[DType] = (),
+        shapes: Sequence[Dims] | None = (),
+    ) -> Node:
+        """`add_node` for one that no program asked for: errors show the line of `origin`."""
+        code, line = origin._code, origin._line
+        attrs = {} if attrs is None else attrs
+        return self.add_node(op_def, name, inputs, attrs, types, shapes, code, line)
 
     def unique_name(self, name: str, mark_as_used: bool = True) -> str:
         """`name` under the current name scope, made unique by a suffix."""
@@ -320,7 +369,7 @@ class Graph:
 
     def as_default(self) -> AbstractContextManager[Graph]:
         """Make it this thread's default graph inside the block."""
-        return stacks.graph_as_default(self)
+        return defaults.graph_as_default(self)
 
     @contextmanager
     def name_scope(self, name: str | None) -> Iterator[str]:
@@ -365,13 +414,11 @@ class Graph:
         Args:
           control_inputs: operations, tensors, variables, IndexedSlices, or names of the first two.
         """
-        from weft_graph.ir.indexed_slices import IndexedSlices
-
         if control_inputs is None:
             return self.scopes.control(None)
         nodes: list[Node] = []
         for item in control_inputs:
-            element = self.as_graph_element(item.op if isinstance(item, IndexedSlices) else item)
+            element = self.as_graph_element(item.op if isinstance(item, CompositeTensor) else item)
             nodes.append(element.node if isinstance(element, Output) else element)
         return self.scopes.control(nodes)
 
@@ -432,19 +479,7 @@ class Graph:
 
     def as_graph_def(self, from_version: int | None = None, add_shapes: bool = False) -> Any:
         """The graph as a `GraphDef` message."""
-        from weft_graph.messages.graph_def import graph_to_def
-
-        return graph_to_def(self, from_version or 0, add_shapes)
-
-    def copy(self, nodes: Iterable[Node] | None = None) -> Graph:
-        """A new graph with copies of `nodes` (all by default), which must be closed under inputs.
-
-        Names, attributes, static shapes, source lines, functions and the graph's own gradients are
-        kept; collections are not.
-        """
-        from weft_graph.ir.edit import copy_nodes
-
-        return copy_nodes(self, self.nodes if nodes is None else nodes)
+        return to_message("GraphDef", self, from_version or 0, add_shapes)
 
     # ------------------------------------------------------------------ edits
 
@@ -561,9 +596,34 @@ class Graph:
 
         Raises: InternalError: something is missing or in excess; the message lists it.
         """
-        from weft_graph.ir.edit import check_integrity
-
-        check_integrity(self)
+        problems: list[str] = []
+        uses: dict[Output, Counter[Node]] = {
+            out: Counter() for n in self.nodes for out in n.outputs
+        }
+        waits: dict[Node, Counter[Node]] = {n: Counter() for n in self.nodes}
+        for index, node in enumerate(self.nodes):
+            if node.index != index or self._by_name.get(node.name) is not node:
+                problems.append(f"{node.name}: index {node.index} or name table is wrong")
+            for source in node.inputs:
+                if source not in uses:
+                    problems.append(f"{node.name}: input {source.name} is not in the graph")
+                else:
+                    uses[source][node] += 1
+            for control in node.control_inputs:
+                if control not in waits:
+                    problems.append(
+                        f"{node.name}: control input {control.name} is not in the graph"
+                    )
+                else:
+                    waits[control][node] += 1
+        if len(self._by_name) != len(self.nodes):
+            problems.append("the name table has entries for nodes that are gone")
+        for out, counted in uses.items():
+            problems.extend(_difference(out.name, Counter(out._uses or {}), counted))
+        for node, counted in waits.items():
+            problems.extend(_difference("^" + node.name, Counter(node.control_outputs), counted))
+        if problems:
+            raise errors.InternalError("the graph is inconsistent: " + "; ".join(problems))
 
     def _check_editable(self, node: Node, reason: str) -> None:
         if node.graph is not self:
@@ -585,12 +645,6 @@ def _check_string(name: Any) -> None:
         )
 
 
-def _check_visible(inputs: Sequence[Output], controls: Sequence[Node]) -> None:
-    from weft_graph.control_flow.context import check_inputs
-
-    check_inputs(inputs, controls)
-
-
 def _wait(control: Node, node: Node) -> None:
     if control._control_outputs is None:
         control._control_outputs = {node: None}
@@ -605,6 +659,16 @@ def _check_replacement(old: Output, new: Output, graph: Graph, reason: str) -> N
         )
     if new.graph is not graph:
         raise errors.InvalidArgumentError(f"{new!r} belongs to a different graph ({reason})")
+
+
+def _difference(name: str, have: Counter[Node], want: Counter[Node]) -> list[str]:
+    missing = [n.name for n in (want - have)]
+    excess = [n.name for n in (have - want)]
+    return [
+        f"{name}: {kind} users {names}"
+        for kind, names in (("missing", missing), ("excess", excess))
+        if names
+    ]
 
 
 def device_string(request: Any) -> str:

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
+from weft_graph.ir import defaults
 from weft_graph.ir.builder import (
     constant_of,
     convert_to_tensor,
     out,
     register_tensor_conversion_function,
 )
+from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes, errors
@@ -46,7 +48,7 @@ class SparseTensorValue(NamedTuple):
     dense_shape: Any
 
 
-class IndexedSlices:
+class IndexedSlices(CompositeTensor):
     """Slices of a tensor along its first axis: `dense[indices[i]] += values[i]`, zeros elsewhere.
 
     The gradient of a gather is of this kind, so that it costs what was gathered and not the table.
@@ -73,6 +75,12 @@ class IndexedSlices:
     def indices(self) -> Output:
         """Where they are along the first axis."""
         return self._indices
+
+    @property
+    def parts(self) -> tuple[Output, ...]:
+        """Values and indices, and the dense shape where it is known."""
+        parts = (self._values, self._indices)
+        return parts if self._dense_shape is None else (*parts, self._dense_shape)
 
     @property
     def dense_shape(self) -> Output | None:
@@ -123,7 +131,7 @@ class IndexedSlices:
 
     def consumers(self) -> list[Node]:
         """The nodes that use one of its parts."""
-        return _consumers(self._values, self._indices, self._dense_shape)
+        return _consumers(self)
 
     def __neg__(self) -> IndexedSlices:
         return IndexedSlices(-self._values, self._indices, self._dense_shape)
@@ -135,7 +143,7 @@ class IndexedSlices:
         )
 
 
-class SparseTensor:
+class SparseTensor(CompositeTensor):
     """A tensor of which only some elements are stored.
 
     Attributes:
@@ -180,6 +188,11 @@ class SparseTensor:
         return self._values
 
     @property
+    def parts(self) -> tuple[Output, ...]:
+        """Indices, values and dense shape."""
+        return self._indices, self._values, self._dense_shape
+
+    @property
     def dense_shape(self) -> Output:
         """The shape as a tensor."""
         return self._dense_shape
@@ -215,16 +228,14 @@ class SparseTensor:
 
     def consumers(self) -> list[Node]:
         """The nodes that use one of its parts."""
-        return _consumers(self._indices, self._values, self._dense_shape)
+        return _consumers(self)
 
     def eval(self, feed_dict: Any = None, session: Any = None) -> SparseTensorValue:
         """Its value in `session`, or in the default session.
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        from weft_graph.ir import stacks
-
-        chosen = stacks.session_for(self.graph, session, "SparseTensor.eval()")
+        chosen = defaults.session_for(self.graph, session, "SparseTensor.eval()")
         parts = chosen.run([self._indices, self._values, self._dense_shape], feed_dict)
         return SparseTensorValue(*parts)
 
@@ -245,10 +256,8 @@ def _ranked(value: Output, rank: int, what: str) -> tuple[int | None, ...]:
     return value.dims
 
 
-def _consumers(*parts: Output | None) -> list[Node]:
-    return list(
-        dict.fromkeys(node for part in parts if part is not None for node in part.consumers())
-    )
+def _consumers(value: CompositeTensor) -> list[Node]:
+    return list(dict.fromkeys(node for part in value.parts for node in part.consumers()))
 
 
 def is_sparse(value: Any) -> TypeGuard[SparseTensor | SparseTensorValue]:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, MappingView, Sequence
 from typing import Any
 
+from weft_graph.ir.composite import CompositeTensor
 from weft_tensor import errors
 
 Path = tuple[Any, ...]
@@ -39,26 +40,15 @@ def is_sequence(seq: Any) -> bool:
     return is_nested(seq)
 
 
-def _parts(value: Any) -> tuple[Any, ...] | None:
-    """The tensors of a sparse value; None for anything else."""
-    from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
-
-    if isinstance(value, SparseTensor):
-        return value.indices, value.values, value.dense_shape
-    if isinstance(value, IndexedSlices):
-        parts = (value.values, value.indices)
-        return parts if value.dense_shape is None else (*parts, value.dense_shape)
-    return None
-
-
 def _opened(value: Any, composites: bool) -> list[tuple[Any, Any]] | None:
     """The (key, child) pairs of a container in their order; None for a leaf.
 
     Raises: InvalidTypeError: the keys of a mapping cannot be sorted.
     """
     if not is_nested(value):
-        parts = _parts(value) if composites else None
-        return None if parts is None else list(enumerate(parts))
+        if composites and isinstance(value, CompositeTensor):
+            return list(enumerate(value.parts))
+        return None
     if isinstance(value, Mapping):
         try:
             return [(key, value[key]) for key in sorted(value)]

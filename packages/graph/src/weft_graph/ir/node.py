@@ -1,21 +1,22 @@
-"""Nodes and the outputs they produce: the public `Operation` and `Tensor`."""
+"""Nodes, the outputs they produce, and operators: the public `Operation` and `Tensor`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.ir import stacks
-from weft_graph.ir.operators import Operators
+from weft_graph.ir import defaults
+from weft_graph.ir.forms import to_message
+from weft_graph.ir.registry import Registry
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims, merge_dims
 
 if TYPE_CHECKING:
-    from weft_graph.control_flow.context import ControlFlowContext
     from weft_graph.ir.graph import Graph
     from weft_graph.ir.op_def import OpDef
+    from weft_graph.ir.scopes import Context
 
 
 class Node:
@@ -78,7 +79,7 @@ class Node:
         self.outputs: tuple[Output, ...] = ()
         self.index = -1
         self.forward: Node | None = None
-        self.context: ControlFlowContext | None = None
+        self.context: Context | None = None
         self._control_outputs: dict[Node, None] | None = None
         self._code = code
         self._line = line
@@ -136,9 +137,7 @@ class Node:
     @property
     def node_def(self) -> Any:
         """The node as a `NodeDef` message."""
-        from weft_graph.messages.graph_def import node_to_def
-
-        return node_to_def(self)
+        return to_message("NodeDef", self)
 
     def values(self) -> tuple[Output, ...]:
         """The outputs."""
@@ -149,7 +148,7 @@ class Node:
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        stacks.session_for(self.graph, session, f"{self.name}.run()").run(self, feed_dict)
+        defaults.session_for(self.graph, session, f"{self.name}.run()").run(self, feed_dict)
 
     def __repr__(self) -> str:
         return f"<weft.Operation '{self.name}' type={self.type}>"
@@ -157,6 +156,118 @@ class Node:
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
+
+
+implementations: Registry[Callable[..., Output]] = Registry("operator", "weft_graph.ops")
+"""What Python's operators build, by the name of the method without its underscores."""
+
+
+class Operators:
+    """Operators of everything that converts to a tensor.
+
+    Binary operators broadcast as NumPy's do; the other operand takes this one's element type.
+    What they build is said by `weft_graph.ops.operators`.
+    `==` compares identity, as in TensorFlow 1.15; `equal` compares values.
+    """
+
+    __slots__ = ()
+
+    __array_priority__ = 100.0
+    __array_ufunc__ = None
+
+    def __add__(self, other: Any) -> Output:
+        return _apply("add", self, other)
+
+    def __radd__(self, other: Any) -> Output:
+        return _apply("add", other, self)
+
+    def __sub__(self, other: Any) -> Output:
+        return _apply("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Output:
+        return _apply("sub", other, self)
+
+    def __mul__(self, other: Any) -> Output:
+        return _apply("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Output:
+        return _apply("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Output:
+        return _apply("truediv", self, other)
+
+    def __rtruediv__(self, other: Any) -> Output:
+        return _apply("truediv", other, self)
+
+    def __floordiv__(self, other: Any) -> Output:
+        return _apply("floordiv", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Output:
+        return _apply("floordiv", other, self)
+
+    def __mod__(self, other: Any) -> Output:
+        return _apply("mod", self, other)
+
+    def __rmod__(self, other: Any) -> Output:
+        return _apply("mod", other, self)
+
+    def __pow__(self, other: Any) -> Output:
+        return _apply("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Output:
+        return _apply("pow", other, self)
+
+    def __matmul__(self, other: Any) -> Output:
+        return _apply("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Output:
+        return _apply("matmul", other, self)
+
+    def __lt__(self, other: Any) -> Output:
+        return _apply("lt", self, other)
+
+    def __le__(self, other: Any) -> Output:
+        return _apply("le", self, other)
+
+    def __gt__(self, other: Any) -> Output:
+        return _apply("gt", self, other)
+
+    def __ge__(self, other: Any) -> Output:
+        return _apply("ge", self, other)
+
+    def __and__(self, other: Any) -> Output:
+        return _apply("and", self, other)
+
+    def __rand__(self, other: Any) -> Output:
+        return _apply("and", other, self)
+
+    def __or__(self, other: Any) -> Output:
+        return _apply("or", self, other)
+
+    def __ror__(self, other: Any) -> Output:
+        return _apply("or", other, self)
+
+    def __xor__(self, other: Any) -> Output:
+        return _apply("xor", self, other)
+
+    def __rxor__(self, other: Any) -> Output:
+        return _apply("xor", other, self)
+
+    def __invert__(self) -> Output:
+        return _apply("invert", self)
+
+    def __neg__(self) -> Output:
+        return _apply("neg", self)
+
+    def __abs__(self) -> Output:
+        return _apply("abs", self)
+
+    def __getitem__(self, key: Any) -> Output:
+        return _apply("getitem", self, key)
+
+
+def _apply(operator: str, *operands: Any) -> Output:
+    return implementations.lookup(operator)(*operands)
 
 
 class Output(Operators):
@@ -228,7 +339,7 @@ class Output(Operators):
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        return stacks.session_for(self.graph, session, f"{self.name}.eval()").run(self, feed_dict)
+        return defaults.session_for(self.graph, session, f"{self.name}.eval()").run(self, feed_dict)
 
     def _add_use(self, node: Node) -> None:
         uses = self._uses

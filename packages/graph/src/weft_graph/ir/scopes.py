@@ -1,9 +1,10 @@
-"""What applies to nodes while they are made: names, devices, control inputs, colocation."""
+"""What applies to nodes while they are made: names, devices, control inputs, contexts."""
 
 from __future__ import annotations
 
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from weft_graph.ir.device_spec import DeviceParts, DeviceSpec, parse
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_graph.control_flow.context import ControlFlowContext
     from weft_graph.ir.node import Node, Output
 
 _TOP_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\-/>]*")
@@ -40,6 +40,71 @@ class ControlScope:
         self.seen: set[Node] = set()
 
 
+class Context(ABC):
+    """A branch or a loop, as far as the nodes that are made need to know of it.
+
+    Attributes:
+      name: unique within the graph.
+      outer: the one around it, or None.
+      repeats: whether it is a loop, so that what is inside has a value for each iteration.
+    """
+
+    name: str = ""
+    outer: Context | None = None
+    repeats = False
+
+    def is_inside(self, other: Context | None) -> bool:
+        """Whether this is `other` or nested in it; everything is inside None."""
+        context: Context | None = self
+        while context is not None:
+            if context is other:
+                return True
+            context = context.outer
+        return other is None
+
+    def home_of(self, node: Node) -> Context | None:
+        """Where the outputs of a node of this context are: for what leaves it, around it."""
+        return self
+
+    @abstractmethod
+    def admit(
+        self, op: str, name: str, inputs: tuple[Output, ...], controls: tuple[Node, ...]
+    ) -> tuple[tuple[Output, ...], tuple[Node, ...], Context | None]:
+        """What a new node takes and waits for, and the context it belongs to.
+
+        Args:
+          op, name: of the node.
+          inputs, controls: from anywhere.
+        Raises: InvalidArgumentError: one of them is inside a loop that this context is not in.
+        """
+
+
+def check_visible(item: Any, context: Context | None) -> None:
+    """Raise InvalidArgumentError if a value is inside a loop that `context` is not in."""
+    node: Node = getattr(item, "node", item)  # an output has one, a node is one
+    around = None if node.context is None else node.context.home_of(node)
+    while around is not None and not (context is not None and context.is_inside(around)):
+        if around.repeats:
+            raise errors.InvalidArgumentError(
+                f"{node.name!r} is inside the loop {around.name!r} and has no value outside; "
+                "return it from the body as a loop variable",
+                op=node.type,
+                node=node.name,
+                line=node.line or None,
+            )
+        around = around.outer
+
+
+def check_inputs(inputs: Sequence[Output], controls: Sequence[Node]) -> None:
+    """Raise InvalidArgumentError if a node outside all contexts would use the inside of a loop."""
+    for source in inputs:
+        if source.node.context is not None:
+            check_visible(source, None)
+    for control in controls:
+        if control.context is not None:
+            check_visible(control, None)
+
+
 class BuildScopes(threading.local):
     """The scopes of one graph, for each thread that builds it."""
 
@@ -51,7 +116,7 @@ class BuildScopes(threading.local):
         self.attrs: dict[str, Any] = {}
         self.overrides: dict[str, str] = {}
         self.container = ""
-        self.context: ControlFlowContext | None = None
+        self.context: Context | None = None
 
     # ---------------------------------------------------------- control inputs
 

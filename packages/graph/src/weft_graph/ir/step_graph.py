@@ -77,15 +77,14 @@ class StepGraph:
     ) -> Output:
         """A value once more, from a new node on a device, after some others."""
         dtype = value.dtype.base_dtype
-        made = self.graph.add_node(
+        made = self.graph.add_derived(
+            value.node,
             lookup_op("Identity"),
             self.graph.unique_name(name),
             (value,),
             {"T": dtype},
             [dtype],
             [value.dims],
-            value.node._code,
-            value.node._line,
         )
         made.device = device
         if controls:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from weft_graph import proto
-from weft_graph.functions.library import Library, definition_of
+from weft_graph.ir.library import Library
 
 _FUNCTIONAL = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"})
 
@@ -29,7 +29,7 @@ def prepared(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
         if node.op in _FUNCTIONAL:
             _lower(node, library)
         elif node.op in library:
-            _as_call(node, definition_of(library.entry(node.op)).signature)
+            _as_call(node, library.definition(node.op).signature)
     return result
 
 

@@ -16,7 +16,7 @@ from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import add_call
 from weft_graph.functions.function import Function
 from weft_graph.functions.ordering import ends_of_effects
-from weft_graph.ir import stacks
+from weft_graph.ir import defaults
 from weft_graph.ir.node import Output
 from weft_graph.ops import array, comparison, identity
 from weft_graph.ops.control_flow import common_dims
@@ -24,7 +24,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
-    from weft_graph.functions.library import Library
+    from weft_graph.ir.library import Library
 
 
 def lowered(library: Library, op: str, attrs: dict[str, Any]) -> Function:
@@ -63,7 +63,7 @@ def _build(
 ) -> Function:
     graph = FunctionGraph(name, None)
     graph.functions = library
-    with stacks.building_body(graph):
+    with defaults.building_body(graph):
         first: list[Output] = []
         if kind == "If":
             first = [graph.add_input(attrs["Tcond"], None, "cond")]

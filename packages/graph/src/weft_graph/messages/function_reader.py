@@ -5,25 +5,27 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weft_graph import proto
 from weft_graph.control_flow.records import ContextRecord, restore
 from weft_graph.functions import state
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.function import Function
-from weft_graph.functions.library import GRADIENT
 from weft_graph.functions.ordering import ends_of_effects
-from weft_graph.ir import stacks
+from weft_graph.ir import defaults
+from weft_graph.ir.checks import MAX_OUTPUTS, check_name
+from weft_graph.ir.library import LazyFunction, Library
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import REQUIRED, lookup_op
 from weft_graph.messages.attr_value import attr_from_proto, shape_from_proto
+from weft_graph.messages.function_imports import prepared
 from weft_graph.messages.function_writer import CAPTURED, CONTEXTS, RESULTS, SHAPES, ports
+from weft_graph.messages.graph_def import GRADIENT
+from weft_graph.messages.node_reader import add_all, refuse_unknown_ops
 from weft_graph.messages.tensor_proto import Budget, dtype_from_proto
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
-
-if TYPE_CHECKING:
-    from weft_graph.functions.library import Library
 
 _OWN: Final = frozenset({RESULTS, CAPTURED, CONTEXTS, GRADIENT})
 _TENSOR = re.compile(r"(?P<node>[^:^]+)(?::(?P<arg>[A-Za-z][A-Za-z0-9_]*):(?P<place>[0-9]{1,9}))?")
@@ -48,6 +50,33 @@ def function_from_def(definition: proto.FunctionDef, library: Library) -> Functi
         raise twin from error.__cause__
 
 
+def lazy_functions(library: proto.FunctionDefLibrary) -> dict[str, LazyFunction]:
+    """The functions of a `FunctionDefLibrary` by name, their gradients among the attributes.
+
+    Raises: InvalidArgumentError: names are missing or repeat, or gradients are not clear.
+    """
+    found: dict[str, proto.FunctionDef] = {}
+    for definition in library.function:
+        name = definition.signature.name
+        if not name:
+            raise errors.InvalidArgumentError("a function of the library has no name")
+        if name in found:
+            raise errors.InvalidArgumentError(f"the function {name!r} is defined twice")
+        copy = found[name] = type(definition)()
+        copy.CopyFrom(definition)
+    for each in library.gradient:
+        name = each.function_name
+        if name not in found:
+            raise errors.InvalidArgumentError(
+                f"the library has a gradient of {name!r}, which it does not define"
+            )
+        given = found[name].attr[GRADIENT]
+        if given.s and given.s != each.gradient_func.encode():
+            raise errors.InvalidArgumentError(f"the function {name!r} has two gradients")
+        given.s = each.gradient_func.encode()
+    return {name: LazyFunction(each, function_from_def) for name, each in found.items()}
+
+
 class _Reader:
     def __init__(self, definition: proto.FunctionDef, library: Library) -> None:
         self._definition = definition
@@ -64,7 +93,7 @@ class _Reader:
         definition, graph = self._definition, self._graph
         self._check_signature()
         attrs = self._attrs()
-        with stacks.building_body(graph):
+        with defaults.building_body(graph):
             self._add_arguments()
             self._add_nodes()
             self._add_contexts(attrs.get(CONTEXTS, ""))
@@ -130,8 +159,6 @@ class _Reader:
         }
 
     def _add_arguments(self) -> None:
-        from weft_graph.ir.checks import check_name
-
         taken = {node.name for node in self._definition.node_def}
         for i, arg in enumerate(self._definition.signature.input_arg):
             check_name(arg.name)
@@ -169,9 +196,6 @@ class _Reader:
     # ------------------------------------------------------------------ nodes
 
     def _add_nodes(self) -> None:
-        from weft_graph.messages.function_imports import prepared
-        from weft_graph.messages.import_graph_def import add_all, refuse_unknown_ops
-
         message = proto.GraphDef()
         message.node.extend(self._definition.node_def)
         self._check_nodes(message)
@@ -194,8 +218,6 @@ class _Reader:
 
     def _check_nodes(self, message: proto.GraphDef) -> None:
         """Refuse names before they are looked up."""
-        from weft_graph.ir.checks import check_name
-
         taken: set[str] = set()
         for node in message.node:
             check_name(node.name)
@@ -220,9 +242,6 @@ class _Reader:
 
     def _ports_of(self, node: proto.NodeDef) -> list[tuple[str, int]]:
         """The outputs of a node as functions name them."""
-        from weft_graph.ir.checks import MAX_OUTPUTS
-        from weft_graph.ir.op_def import REQUIRED, lookup_op
-
         try:
             op_def = lookup_op(node.op)
         except errors.NotFoundError:

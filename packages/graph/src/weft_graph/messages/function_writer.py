@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 from weft_graph import proto
 from weft_graph.control_flow.records import records_of
 from weft_graph.functions.body import is_variable
-from weft_graph.functions.library import GRADIENT
+from weft_graph.ir.forms import writers
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import OpDef
 from weft_graph.messages.attr_value import attr_to_proto, kind_of, shape_to_proto
-from weft_graph.messages.graph_def import fill_node_def
+from weft_graph.messages.graph_def import GRADIENT, fill_node_def
 
 if TYPE_CHECKING:
     from weft_graph.functions.function import Function
@@ -37,6 +37,9 @@ def function_to_def(function: Function) -> proto.FunctionDef:
     Raises: InvalidArgumentError: a node has no form in a message.
     """
     return _Writer(function).write()
+
+
+writers.register("FunctionDef", function_to_def)
 
 
 def ports(op_def: OpDef, attrs: dict[str, Any]) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ __all__ = ["GRAPH_DEF_VERSION", "GRAPH_DEF_VERSION_MIN_CONSUMER", "GRAPH_DEF_VER
 from typing import TYPE_CHECKING, Any, Final
 
 from weft_graph import proto
-from weft_graph.functions.library import definition_of, gradient_name
+from weft_graph.ir.forms import writers
 from weft_graph.messages.attr_value import attr_to_proto, declared_kind, shape_to_proto
 from weft_tensor import errors
 
@@ -25,6 +25,9 @@ GRAPH_DEF_VERSION_MIN_PRODUCER: Final = 0
 """The oldest writer whose graphs are understood."""
 
 SHAPES_ATTR: Final = "_output_shapes"
+
+GRADIENT: Final = "_gradient"
+"""Attribute of a definition: the name of the function that computes the gradient."""
 
 
 def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) -> proto.GraphDef:
@@ -48,8 +51,8 @@ def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) 
                 op=node.type,
                 node=node.name,
             )
-    for name, function in graph.functions.items():
-        definition = definition_of(function)
+    for name in graph.functions:
+        definition = graph.functions.definition(name)
         message.library.function.append(definition)
         gradient = gradient_name(definition)
         if gradient:
@@ -84,3 +87,12 @@ def fill_node_def(message: proto.NodeDef, node: Node, add_shapes: bool) -> None:
     if add_shapes and node.outputs:
         shapes: Any = message.attr[SHAPES_ATTR].list.shape
         shapes.extend([shape_to_proto(output.dims) for output in node.outputs])
+
+
+def gradient_name(definition: Any) -> str:
+    """The name of the function that computes the gradient, or ""."""
+    return definition.attr[GRADIENT].s.decode() if GRADIENT in definition.attr else ""
+
+
+writers.register("GraphDef", graph_to_def)
+writers.register("NodeDef", node_to_def)

@@ -51,7 +51,7 @@ def function_of(call: Node) -> Function:
     Raises: NotFoundError: it is not in the library.
     """
     try:
-        function = call.graph.functions[call.attrs["f"].name]
+        function: Function = call.graph.functions[call.attrs["f"].name]
         function.check_call(
             [source.dtype for source in call.inputs], [output.dtype for output in call.outputs]
         )
@@ -224,16 +224,7 @@ class _Inliner:
         attrs: dict[str, Any],
         controls: Sequence[Node],
     ) -> Node:
-        twin = self._graph.add_node(
-            like.op_def,
-            name,
-            inputs,
-            attrs,
-            [output.dtype for output in like.outputs],
-            [output.dims for output in like.outputs],
-            like._code,
-            like._line,
-        )
+        twin = self._graph.add_copy(like, name, inputs, attrs)
         if controls:
             self._graph.set_control_inputs(twin, controls, reason="inline")
         return twin
@@ -373,22 +364,15 @@ class _Inliner:
             for i, value in enumerate(values)
             if not is_free(value.node)
         ]
-        no_op = lookup_op("NoOp")
-        node = self._graph.add_node(no_op, self._name(name), (), {}, (), (), call._code, call._line)
+        node = self._graph.add_derived(call, lookup_op("NoOp"), self._name(name))
         self._graph.set_control_inputs(node, [*copies, *waits], reason="inline")
         return node
 
     def _identity(self, call: Node, name: str, value: Output, controls: Sequence[Node]) -> Output:
         dtype = value.dtype.base_dtype
-        node = self._graph.add_node(
-            lookup_op("Identity"),
-            self._name(name),
-            (value,),
-            {"T": dtype},
-            (dtype,),
-            (value.dims,),
-            call._code,
-            call._line,
+        identity = lookup_op("Identity")
+        node = self._graph.add_derived(
+            call, identity, self._name(name), (value,), {"T": dtype}, (dtype,), (value.dims,)
         )
         if controls:
             self._graph.set_control_inputs(node, controls, reason="inline")
@@ -426,16 +410,8 @@ class _Inliner:
         if inner.anchor is not None:
             waits.append(inner.anchor.node())
         name = scope.prefix + call.name
-        node = self._graph.add_node(
-            lookup_op("NoOp"),
-            name if not scope.prefix else self._name(name),
-            (),
-            {},
-            (),
-            (),
-            call._code,
-            call._line,
-        )
+        name = name if not scope.prefix else self._name(name)
+        node = self._graph.add_derived(call, lookup_op("NoOp"), name)
         node.device = inner.device
         self._graph.set_control_inputs(node, waits, reason="inline")
         return node

@@ -294,16 +294,9 @@ class _Part:
         like: Node,
     ) -> Node:
         """A node that the whole does not have."""
-        return self.graph.add_node(
-            lookup_op(op),
-            self.graph.unique_name(name),
-            tuple(inputs),
-            attrs,
-            types,
-            shapes,
-            like._code,
-            like._line,
-        )
+        name = self.graph.unique_name(name)
+        op_def = lookup_op(op)
+        return self.graph.add_derived(like, op_def, name, tuple(inputs), attrs, types, shapes)
 
 
 def _converted(part: _Part, op: str, value: Output, dtype: DType) -> Output:
@@ -381,16 +374,7 @@ class _Partitioner:
     # ------------------------------------------------------------------ copies
 
     def _copy(self, node: Node, part: _Part) -> Node:
-        twin = part.graph.add_node(
-            node.op_def,
-            node.name,
-            self._inputs(node, part),
-            self._attrs(node),
-            [output.dtype for output in node.outputs],
-            [output.dims for output in node.outputs],
-            node._code,
-            node._line,
-        )
+        twin = part.graph.add_copy(node, node.name, self._inputs(node, part), self._attrs(node))
         twin.device = node.device
         if node.forward is not None:
             twin.forward = part.nodes.get(node.forward)

@@ -38,9 +38,7 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
         dtype = feed.dtype.base_dtype
         attrs = {"T": dtype, "index": i, "shape": feed.dims}
         name = f"_arg{i}_{feed.node.name}_{feed.index}"
-        arg = copy.add_node(
-            arg_def, name, (), attrs, [dtype], [feed.dims], feed.node._code, feed.node._line
-        )
+        arg = copy.add_derived(feed.node, arg_def, name, (), attrs, [dtype], [feed.dims])
         outputs[feed] = arg.outputs[0]
         args.append(arg.outputs[0])
     twins: dict[Node, Node] = {}
@@ -84,16 +82,7 @@ def _sources(node: Node, outputs: dict[Output, Output]) -> tuple[Output, ...]:
 
 
 def _copy(node: Node, graph: Graph, outputs: dict[Output, Output], twins: dict[Node, Node]) -> Node:
-    twin = graph.add_node(
-        node.op_def,
-        node.name,
-        _sources(node, outputs),
-        node.attrs,
-        [output.dtype for output in node.outputs],
-        [output.dims for output in node.outputs],
-        node._code,
-        node._line,
-    )
+    twin = graph.add_copy(node, node.name, _sources(node, outputs))
     twin.device = node.device
     if node.forward is not None:
         twin.forward = twins.get(node.forward)

@@ -169,7 +169,7 @@ class _Queue:
         like = self._nodes[inside[-1]]
         graph = self._step.graph
         name = graph.unique_name(f"{like.name}/over")
-        barrier = graph.add_node(lookup_op("NoOp"), name, (), {}, [], [], like._code, like._line)
+        barrier = graph.add_derived(like, lookup_op("NoOp"), name)
         barrier.device = self._device
         graph.set_control_inputs(barrier, controls, reason="run ahead")
         self._before.setdefault(self._nodes[inside[-1] + 1], []).append(barrier)

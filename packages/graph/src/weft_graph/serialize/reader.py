@@ -8,13 +8,16 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from weft_graph import proto
 from weft_graph.control_flow.records import ContextRecord, restore
 from weft_graph.ir.checks import Signature, check_attrs, check_name, infer_shapes
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph, _wait
+from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import OpDef, lookup_op
+from weft_graph.messages.function_reader import function_from_def
 from weft_graph.ops.control_flow import ENTERS, MERGES, NEXT_ITERATIONS
 from weft_graph.schema.columns import Columns
 from weft_graph.serialize.layout import (
@@ -471,15 +474,14 @@ def _canonical_device(text: str) -> str:
     return DeviceSpec.from_string(text).to_string() if text else ""
 
 
-def _parse_function(data: bytes, name: str) -> Any:
+def _parse_function(data: bytes, name: str) -> LazyFunction:
     from google.protobuf.message import DecodeError
 
-    from weft_graph import proto
-
     try:
-        return proto.FunctionDef.FromString(data)
+        definition = proto.FunctionDef.FromString(data)
     except DecodeError as cause:
         raise errors.DataLossError(f"the function {name!r} is damaged: {cause}") from cause
+    return LazyFunction(definition, function_from_def)
 
 
 def _check_shapes(nodes: Sequence[Node]) -> None:

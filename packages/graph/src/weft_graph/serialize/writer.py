@@ -206,11 +206,10 @@ class _Writer:
 
     def _add_functions(self, result: dict[str, Any]) -> None:
         rows = []
-        for name, function in self._graph.functions.items():
-            serialize = getattr(function, "SerializeToString", None)
-            if serialize is None:
-                raise errors.UnimplementedError(f"the function {name!r} has no durable form")
-            rows.append((self._string(name), self._bytes(serialize(deterministic=True))))
+        for name in self._graph.functions:
+            definition = self._graph.functions.definition(name)
+            data = definition.SerializeToString(deterministic=True)
+            rows.append((self._string(name), self._bytes(data)))
         _add_rows(result, ("function_name", "function_data"), rows)
 
     def _add_strings(self, result: dict[str, Any]) -> None:

@@ -16,10 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from weft_graph.ir import stacks
+from weft_graph.ir import defaults, stacks
 from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.ir.node import Node, Output
-from weft_graph.ir.operators import Operators
+from weft_graph.ir.node import Node, Operators, Output
 from weft_graph.ops import state
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -372,14 +371,14 @@ class Variable(Operators, metaclass=_VariableMeta):
 
     def eval(self, session: Any = None) -> Any:
         """The value in `session`, or in the default session."""
-        return stacks.session_for(self._graph, session, f"{self.name}.eval()").run(self)
+        return defaults.session_for(self._graph, session, f"{self.name}.eval()").run(self)
 
     def load(self, value: Any, session: Any = None) -> None:
         """Store `value` now, without a new node.
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        chosen = stacks.session_for(self._graph, session, f"{self.name}.load()")
+        chosen = defaults.session_for(self._graph, session, f"{self.name}.load()")
         chosen.run(self._initializer, {self._initializer.inputs[1]: value})
 
     # ------------------------------------------------------------- updates

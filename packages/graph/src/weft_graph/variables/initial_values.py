@@ -98,14 +98,10 @@ def _guard_node(
         return
     if not any(source in copies for source in node.inputs):
         return
-    twin = graph.add_node(
-        node.op_def,
+    twin = graph.add_copy(
+        node,
         graph.unique_name(f"{node.name.replace('/', '_')}_{suffix}"),
         tuple([copies.get(source, source) for source in node.inputs]),
         {key: item for key, item in node.attrs.items() if key != "_class"},
-        [output.dtype for output in node.outputs],
-        [output.dims for output in node.outputs],
-        node._code,
-        node._line,
     )
     copies.update(zip(node.outputs, twin.outputs, strict=True))

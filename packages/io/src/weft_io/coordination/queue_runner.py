@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from weft_exec.session.session import BaseSession
-from weft_graph.ir import stacks
+from weft_graph.ir import defaults, stacks
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
 from weft_io.arguments import listed
@@ -344,7 +344,7 @@ def start_queue_runners(
     """
     _check_coordinator(coord)
     if sess is None:
-        sess = stacks.get_default_session()
+        sess = defaults.get_default_session()
         if sess is None:
             raise errors.InvalidArgumentError(
                 "Cannot start queue runners: No default session is registered. Use `with "

@@ -88,16 +88,8 @@ def factory_of(dataset: Output) -> NameAttrs:
         graph = stacks.get_default_graph()
         copies: dict[Output, Output] = {}
         for node in nodes:
-            twin = graph.add_node(
-                node.op_def,
-                graph.unique_name(node.name),
-                tuple([copies[source] for source in node.inputs]),
-                dict(node.attrs),
-                [output.dtype for output in node.outputs],
-                [output.dims for output in node.outputs],
-                node._code,
-                node._line,
-            )
+            inputs = tuple([copies[source] for source in node.inputs])
+            twin = graph.add_copy(node, graph.unique_name(node.name), inputs, dict(node.attrs))
             copies.update(zip(node.outputs, twin.outputs, strict=True))
         return [copies[dataset]]
 

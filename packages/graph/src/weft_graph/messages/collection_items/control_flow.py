@@ -15,6 +15,8 @@ from weft_graph.control_flow.context import (
     ControlFlowContext,
     WhileContext,
     context_of,
+    contexts_in,
+    innermost,
     is_constant_enter,
 )
 from weft_graph.control_flow.records import LOOP, LOWER, UPPER, ContextRecord, restore
@@ -36,9 +38,10 @@ class _Contexts:
         self.own: dict[ControlFlowContext, list[Node]] = {}
         self.inner: dict[ControlFlowContext | None, list[ControlFlowContext]] = {}
         for node in graph.nodes:
-            if node.context is not None:
-                self.own.setdefault(node.context, []).append(node)
-        for context in graph.contexts.values():
+            home = innermost(node)
+            if home is not None:
+                self.own.setdefault(home, []).append(node)
+        for context in contexts_in(graph).values():
             if context.forward is None and _is_whole(context):
                 self.inner.setdefault(context.outer, []).append(context)
 

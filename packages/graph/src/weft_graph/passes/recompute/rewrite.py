@@ -100,16 +100,7 @@ class _Rewriter:
 
     def _twin(self, node: Node, inputs: tuple[Output, ...]) -> Node:
         graph = self._step.graph
-        twin = graph.add_node(
-            node.op_def,
-            graph.unique_name(node.name + SUFFIX),
-            inputs,
-            node.attrs,
-            [output.dtype for output in node.outputs],
-            [output.dims for output in node.outputs],
-            node._code,
-            node._line,
-        )
+        twin = graph.add_copy(node, graph.unique_name(node.name + SUFFIX), inputs)
         twin.device = node.device
         return twin
 

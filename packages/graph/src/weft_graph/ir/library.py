@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 from weft_tensor import errors
 
-if TYPE_CHECKING:
-    from weft_graph.functions.function import Function
+
+class LibraryFunction(Protocol):
+    """What a library asks of its functions."""
+
+    @property
+    def name(self) -> str:
+        """In the library."""
+        ...
+
+    def callees(self) -> Iterable[LibraryFunction]:
+        """The functions that it calls, directly or not."""
+        ...
+
+
+class LazyFunction:
+    """A function of which only the definition is there: it is read when it is asked for.
+
+    Args:
+      definition: a `FunctionDef`.
+      read: makes the function, for a library whose functions it may call.
+    """
+
+    __slots__ = ("definition", "read")
+
+    def __init__(self, definition: Any, read: Callable[[Any, Library], Any]) -> None:
+        self.definition = definition
+        self.read = read
 
 
 class Library(dict[str, Any]):
     """Functions by name.
 
-    An entry is a `Function`, or what was read from a file: a `FunctionDef`, which is checked and
-    becomes a `Function` when it is asked for. `items` and `values` give entries as they are.
+    An entry is a function, or a `LazyFunction`, as of one that comes from a file: that is checked
+    and becomes a function when it is asked for. `items` and `values` give entries as they are.
 
     Attributes:
       traces: what Python functions were built for in the graph, and the bodies.
@@ -27,11 +52,11 @@ class Library(dict[str, Any]):
     def __init__(self, *entries: Any) -> None:
         super().__init__(*entries)
         self.traces: WeakKeyDictionary[Any, dict[Any, Any]] = WeakKeyDictionary()
-        self.lowered: dict[Any, Function] = {}
+        self.lowered: dict[Any, Any] = {}
         self._reading: list[str] = []
         self._reserved: list[str] = []
 
-    def __getitem__(self, name: str) -> Function:
+    def __getitem__(self, name: str) -> Any:
         """The function of that name.
 
         Raises:
@@ -41,22 +66,18 @@ class Library(dict[str, Any]):
         entry = super().get(name)
         if entry is None:
             raise errors.NotFoundError(self._missing(name))
-        if not hasattr(entry, "node_def"):
-            return entry  # type: ignore[no-any-return]
-        return self._read(name, entry)
+        return self._read(name, entry) if isinstance(entry, LazyFunction) else entry
 
     def get(self, name: str, default: Any = None) -> Any:
         """The function of that name, or `default`."""
         return self[name] if name in self else default  # noqa: SIM401 - entries are read here
 
-    def _read(self, name: str, definition: Any) -> Function:
-        from weft_graph.messages.function_reader import function_from_def
-
+    def _read(self, name: str, entry: LazyFunction) -> Any:
         if name in self._reading:
             raise errors.InternalError(f"the function {name!r} is being read already")
         self._reading.append(name)
         try:
-            function = function_from_def(definition, self)
+            function = entry.read(entry.definition, self)
         finally:
             self._reading.pop()
         self[name] = function
@@ -69,6 +90,13 @@ class Library(dict[str, Any]):
     def entry(self, name: str) -> Any:
         """The entry as it is, or None."""
         return super().get(name)
+
+    def definition(self, name: str) -> Any:
+        """The `FunctionDef` of an entry, which need not be read for it.
+
+        Raises: UnimplementedError: it has none.
+        """
+        return _definition(name, self.entry(name))
 
     def copy(self) -> Library:
         """A library with the same entries."""
@@ -94,7 +122,7 @@ class Library(dict[str, Any]):
 
     # ------------------------------------------------------------------ adding
 
-    def add(self, function: Function) -> None:
+    def add(self, function: LibraryFunction) -> None:
         """Add a function, and those that it calls.
 
         Raises: AlreadyExistsError: there is another one of that name.
@@ -102,32 +130,32 @@ class Library(dict[str, Any]):
         for each in (function, *function.callees()):
             present = self.entry(each.name)
             if present is not each:
-                if present is not None and not _equal(present, each):
+                if present is not None and not _equal(each.name, present, each):
                     raise _taken(each.name)
                 if present is None:
                     self[each.name] = each
 
     @contextmanager
-    def joining(self, library: Any) -> Iterator[None]:
-        """Add the entries of a `FunctionDefLibrary`; take them back if the block fails.
+    def joining(self, entries: Mapping[str, Any]) -> Iterator[None]:
+        """Add entries; take them back if the block fails.
 
         Raises: AlreadyExistsError: there is another function of one of the names.
         """
         before = dict(self)
         try:
-            self._join(_definitions(library))
+            self._join(entries)
             yield
         except BaseException:  # because whatever failed, the graph must be as before
             self.clear()
             self.update(before)
             raise
 
-    def _join(self, definitions: Mapping[str, Any]) -> None:
-        for name, definition in definitions.items():
+    def _join(self, entries: Mapping[str, Any]) -> None:
+        for name, entry in entries.items():
             present = self.entry(name)
             if present is None:
-                self[name] = definition
-            elif not _equal(present, definition):
+                self[name] = entry
+            elif not _equal(name, present, entry):
                 raise _taken(name)
 
     def _missing(self, name: str) -> str:
@@ -138,53 +166,14 @@ class Library(dict[str, Any]):
         return f"the graph has no function named {name!r}{hint}"
 
 
-GRADIENT: Final = "_gradient"
-"""Attribute of a definition: the name of the function that computes the gradient."""
-
-
-def _definitions(library: Any) -> dict[str, Any]:
-    """The functions of a `FunctionDefLibrary` by name, their gradients among the attributes."""
-    found: dict[str, Any] = {}
-    for definition in library.function:
-        name = definition.signature.name
-        if not name:
-            raise errors.InvalidArgumentError("a function of the library has no name")
-        if name in found:
-            raise errors.InvalidArgumentError(f"the function {name!r} is defined twice")
-        copy = found[name] = type(definition)()
-        copy.CopyFrom(definition)
-    for each in library.gradient:
-        name = each.function_name
-        if name not in found:
-            raise errors.InvalidArgumentError(
-                f"the library has a gradient of {name!r}, which it does not define"
-            )
-        given = found[name].attr[GRADIENT]
-        if given.s and given.s != each.gradient_func.encode():
-            raise errors.InvalidArgumentError(f"the function {name!r} has two gradients")
-        given.s = each.gradient_func.encode()
-    return found
-
-
-def gradient_name(definition: Any) -> str:
-    """The name of the function that computes the gradient, or ""."""
-    return definition.attr[GRADIENT].s.decode() if GRADIENT in definition.attr else ""
-
-
-def definition_of(entry: Any) -> Any:
-    """The `FunctionDef` of an entry of a library.
-
-    Raises: UnimplementedError: it has none.
-    """
-    if hasattr(entry, "node_def"):
-        return entry
+def _definition(name: str, entry: Any) -> Any:
     if not hasattr(entry, "definition"):
-        raise errors.UnimplementedError(f"{entry!r} is no function and has no durable form")
+        raise errors.UnimplementedError(f"the function {name!r} has no durable form")
     return entry.definition
 
 
-def _equal(a: Any, b: Any) -> bool:
-    return bool(definition_of(a) == definition_of(b))
+def _equal(name: str, a: Any, b: Any) -> bool:
+    return bool(_definition(name, a) == _definition(name, b))
 
 
 def _taken(name: str) -> errors.AlreadyExistsError:

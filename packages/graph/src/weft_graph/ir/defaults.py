@@ -1,0 +1,140 @@
+"""The stacks of default graphs and default sessions, one of each per thread.
+
+A graph is anything here: graphs know this module, not it them (`stacks.get_default_graph` does).
+"""
+
+from __future__ import annotations
+
+__all__ = ["get_default_session"]
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol, TypeVar
+
+from weft_tensor import errors
+
+G = TypeVar("G")
+
+
+class SessionProtocol(Protocol):
+    """What a session must offer for `Output.eval` and `Node.run`."""
+
+    @property
+    def graph(self) -> Any:
+        """The graph it runs."""
+        ...
+
+    def run(self, fetches: Any, feed_dict: Any = None) -> Any:
+        """Run one step."""
+        ...
+
+
+class _Stacks(threading.local):
+    """A thread's stacks.
+
+    Attributes:
+      graphs, sessions: innermost last.
+      bodies: how many bodies of functions are being built, one inside the other.
+    """
+
+    def __init__(self) -> None:
+        self.graphs: list[Any] = []
+        self.sessions: list[SessionProtocol] = []
+        self.bodies = 0
+
+
+of_thread = _Stacks()
+
+
+@contextmanager
+def graph_as_default(graph: G) -> Iterator[G]:
+    """Make `graph` this thread's default inside the block."""
+    push_graph(graph)
+    try:
+        yield graph
+    finally:
+        pop_graph(graph)
+
+
+def push_graph(graph: Any) -> None:
+    """Make `graph` this thread's default until `pop_graph`."""
+    of_thread.graphs.append(graph)
+
+
+def pop_graph(graph: Any) -> None:
+    """Undo `push_graph`.
+
+    Raises: FailedPreconditionError: another graph is innermost.
+    """
+    _pop(of_thread.graphs, graph, "graphs")
+
+
+def tracing() -> int:
+    """How many bodies of functions this thread is building, one inside the other."""
+    return of_thread.bodies
+
+
+@contextmanager
+def building_body(graph: Any) -> Iterator[None]:
+    """Make the body of a function the default graph; what it uses from outside is captured."""
+    push_graph(graph)
+    of_thread.bodies += 1
+    try:
+        yield
+    finally:
+        of_thread.bodies -= 1
+        pop_graph(graph)
+
+
+def get_default_session() -> Any:
+    """The innermost session of this thread's `with session:`, or None."""
+    return of_thread.sessions[-1] if of_thread.sessions else None
+
+
+def push_session(session: SessionProtocol) -> None:
+    """Make `session` this thread's default until `pop_session`."""
+    of_thread.sessions.append(session)
+
+
+def pop_session(session: SessionProtocol) -> None:
+    """Undo `push_session`.
+
+    Raises: FailedPreconditionError: another session is innermost.
+    """
+    _pop(of_thread.sessions, session, "sessions")
+
+
+def _pop(stack: list[Any], item: Any, what: str) -> None:
+    if not stack or stack[-1] is not item:
+        raise errors.FailedPreconditionError(
+            f"nesting violated: the default {what} must be left in the reverse order of entering"
+        )
+    stack.pop()
+
+
+def drop(session: SessionProtocol, graph: Any) -> None:
+    """Take a session, and the graph it made the default, off the stacks wherever they are."""
+    if session in of_thread.sessions:
+        of_thread.sessions.remove(session)
+    if graph is not None and graph in of_thread.graphs:
+        of_thread.graphs.reverse()
+        of_thread.graphs.remove(graph)
+        of_thread.graphs.reverse()
+
+
+def session_for(graph: Any, session: Any, call: str) -> SessionProtocol:
+    """`session` or the default one, checked to run `graph`.
+
+    Raises:
+      FailedPreconditionError: there is neither.
+      InvalidArgumentError: it runs another graph.
+    """
+    chosen: SessionProtocol | None = session or get_default_session()
+    if chosen is None:
+        raise errors.FailedPreconditionError(
+            f"{call} needs a session: pass session=, or call it inside `with wf.Session():`"
+        )
+    if chosen.graph is not graph:
+        raise errors.InvalidArgumentError(f"{call}: the session runs a different graph")
+    return chosen

@@ -1,0 +1,16 @@
+"""Messages that graphs, nodes and functions turn into, written by whoever knows the format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph.ir.registry import Registry
+
+writers: Registry[Callable[..., Any]] = Registry("message", "weft_graph.messages")
+"""From a graph, a node or a function to a message, by the name of the message."""
+
+
+def to_message(kind: str, thing: Any, *options: Any) -> Any:
+    """`thing` as a message of a kind: "GraphDef", "NodeDef" or "FunctionDef"."""
+    return writers.lookup(kind)(thing, *options)
