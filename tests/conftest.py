@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
+from weft_testing.gpus import missing_gpu
 
 # A shared machine may stall any single example, so there is no deadline per example; the
 # timeout per test stays. Examples are derandomised: a failure in one run fails in the next.
@@ -19,20 +19,6 @@ settings.register_profile(
 )
 settings.register_profile("long", settings.get_profile("suite"), max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "suite"))
-
-
-@cache
-def missing_gpu() -> str | None:
-    """Why there is no usable CUDA device, or None where there is one."""
-    try:
-        import cupy
-    except ImportError:
-        return "CuPy is not installed"
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        return f"no CUDA device: {error}"
-    return None if count else "no CUDA device"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ import pytest
 from weft_testing.cases import Array, Case, load_cases, widen
 from weft_testing.differentiate import directional_error, random_like, vector_jacobian
 from weft_testing.evaluate import evaluate
+from weft_testing.parts import Parts
 
 from weft_autodiff.registry import gradient_of, not_differentiable
 from weft_graph.ir.builder import constant_of, create, out
@@ -18,26 +19,15 @@ from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes
 from weft_tensor.shape import is_fully_defined
 
-KNOWLEDGE = ("static", "ranked", "unknown")
+GRADIENT_TYPES = ("float64", "complex128")
+GRADIENT_KNOWLEDGE = ("static", "unknown")
 
 
 def _forward_rows() -> list[Any]:
     return [
-        pytest.param(case, dtype, id=f"{family}-{case.name}-{dtype}")
+        pytest.param(case, id=f"{family}-{case.name}")
         for family, cases in load_cases().items()
         for case in cases
-        for dtype in case.dtypes
-    ]
-
-
-def _gradient_rows() -> list[Any]:
-    return [
-        pytest.param(case, dtype, id=f"{family}-{case.name}-{dtype}")
-        for family, cases in load_cases().items()
-        for case in cases
-        if case.grad is not False
-        for dtype in ("float64", "complex128")
-        if dtype in case.dtypes
     ]
 
 
@@ -86,26 +76,39 @@ def _feed(array: Array, knowledge: str) -> Output:
     return out("TestInput", (), {"dtype": element, "shape": shape})
 
 
-@pytest.mark.parametrize("knowledge", KNOWLEDGE)
-@pytest.mark.parametrize(("case", "dtype"), _forward_rows())
-def test_forward(case: Case, dtype: str, knowledge: str) -> None:
-    if knowledge not in case.knowledge:
-        return
+@pytest.mark.parametrize("case", _forward_rows())
+def test_forward(case: Case) -> None:
+    with Parts() as parts:
+        for dtype in case.dtypes:
+            wanted: tuple[Any, ...] | None = None
+            for knowledge in case.knowledge:
+                with parts.part(f"{dtype}, {knowledge} shapes"):
+                    outputs, results, arrays = _forward(case, dtype, knowledge)
+                    if case.expected is None:
+                        continue
+                    wanted = wanted or _wanted(case, arrays)
+                    for output, got, want in zip(outputs, results, wanted, strict=True):
+                        _compare(case, output, got, np.asarray(want))
+
+
+def _forward(case: Case, dtype: str, knowledge: str) -> tuple[list[Output], list[Any], list[Any]]:
+    """The outputs, their values, and the inputs' values."""
     with Graph().as_default():
         built = _Built(case, dtype, knowledge)
         outputs = built.node.outputs
         results, arrays = built.evaluate()
         if knowledge == "static" and case.static:
             assert all(is_fully_defined(output.dims) for output in outputs), outputs
-    if case.expected is None:
-        return
+    return list(outputs), results, arrays
+
+
+def _wanted(case: Case, arrays: list[Any]) -> tuple[Any, ...]:
+    """What NumPy gives for the inputs."""
+    assert case.expected is not None
     wide = [[widen(a) for a in x] if isinstance(x, list) else widen(x) for x in arrays]
     with np.errstate(all="ignore"):
         wanted = case.expected(*wide)
-    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
-    assert len(wanted) == len(results)
-    for output, got, want in zip(outputs, results, wanted, strict=True):
-        _compare(case, output, got, np.asarray(want))
+    return wanted if isinstance(wanted, tuple) else (wanted,)
 
 
 def _compare(case: Case, output: Output, got: Any, want: Array) -> None:
@@ -118,27 +121,46 @@ def _compare(case: Case, output: Output, got: Any, want: Array) -> None:
     np.testing.assert_allclose(widen(np.asarray(got)), want, rtol=relative, atol=absolute)
 
 
-@pytest.mark.parametrize("knowledge", ("static", "unknown"))
-@pytest.mark.parametrize(("case", "dtype"), _gradient_rows())
-def test_gradient(case: Case, dtype: str, knowledge: str) -> None:
-    if knowledge not in case.knowledge:
-        return
-    rng = np.random.default_rng(zlib.crc32(case.name.encode()))
+def _gradient_rows() -> list[Any]:
+    return [
+        pytest.param(case, id=f"{family}-{case.name}")
+        for family, cases in load_cases().items()
+        for case in cases
+        if any(dtype in case.dtypes for dtype in GRADIENT_TYPES)
+        if any(knowledge in case.knowledge for knowledge in GRADIENT_KNOWLEDGE)
+        if _is_differentiated(case)
+    ]
+
+
+def _is_differentiated(case: Case) -> bool:
+    if case.grad is not None:
+        return case.grad is not False
     with Graph().as_default():
-        built = _Built(case, dtype, knowledge)
-        if case.grad is None and gradient_of(built.node).function is not_differentiable:
-            return
-        ys = [y for y in built.node.outputs if y.dtype.is_floating or y.dtype.is_complex]
-        xs = [built.flat[i] for i in _positions(case)]
-        grads, seeds = _differentiate(ys, xs, built.point, rng)
-        _check_direction(case, ys, grads, xs, built.point, seeds, rng)
-        if case.order < 2:
-            return
-        ys = [grad for grad in grads if grad is not None]
-        if not ys:
-            return
-        grads, more = _differentiate(ys, xs, built.point | seeds, rng)
-        _check_direction(case, ys, grads, xs, built.point | seeds, more, rng)
+        node = _Built(case, case.dtypes[0], case.knowledge[0]).node
+        return gradient_of(node).function is not not_differentiable
+
+
+@pytest.mark.parametrize("case", _gradient_rows())
+def test_gradient(case: Case) -> None:
+    with Parts() as parts:
+        for dtype in GRADIENT_TYPES:
+            for knowledge in GRADIENT_KNOWLEDGE:
+                if dtype in case.dtypes and knowledge in case.knowledge:
+                    with parts.part(f"{dtype}, {knowledge} shapes"), Graph().as_default():
+                        _check_gradient(case, _Built(case, dtype, knowledge))
+
+
+def _check_gradient(case: Case, built: _Built) -> None:
+    rng = np.random.default_rng(zlib.crc32(case.name.encode()))
+    ys = [y for y in built.node.outputs if y.dtype.is_floating or y.dtype.is_complex]
+    xs = [built.flat[i] for i in _positions(case)]
+    grads, seeds = _differentiate(ys, xs, built.point, rng)
+    _check_direction(case, ys, grads, xs, built.point, seeds, rng)
+    ys = [grad for grad in grads if grad is not None]
+    if case.order < 2 or not ys:
+        return
+    grads, more = _differentiate(ys, xs, built.point | seeds, rng)
+    _check_direction(case, ys, grads, xs, built.point | seeds, more, rng)
 
 
 def _positions(case: Case) -> list[int]:

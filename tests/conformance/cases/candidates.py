@@ -9,7 +9,7 @@ from weft_testing.cases import UNTYPED, Case, Raw
 
 TRUE = Raw([[1, 3], [0, 7]], "int64", constant=False)
 COUNTS: dict[str, Any] = {"num_true": 2, "num_sampled": 4, "unique": True}
-RANGE = {**COUNTS, "range_max": 8}
+RANGE = {**COUNTS, "range_max": 8, "seed": 7}
 
 
 def _hits(true: Any, sampled: Any) -> Any:

@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from weft_testing.cases import Case, load_cases
-from weft_testing.devices import build, compare, pin, unfolded
 
 import weft as wf
 from weft import errors
@@ -20,16 +18,6 @@ from weft_exec.gpu.device import GpuDevice
 from weft_exec.resources.resources import ResourceManager
 
 pytestmark = pytest.mark.gpu
-
-TOLERANCE = {
-    "float16": (1e-2, 1e-2),
-    "float32": (2e-3, 2e-4),  # cuDNN and cuBLAS may use TF32
-    "float64": (1e-7, 1e-8),
-    "complex64": (2e-3, 2e-4),
-    "complex128": (1e-7, 1e-8),
-}
-UP_TO_SIGN = ("Svd", "Qr", "SelfAdjointEigV2")
-"""Ops whose vectors are determined up to their signs."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,33 +39,6 @@ def gpu(index: int = 0) -> GpuDevice:
     config = SessionConfig(gpu=GpuOptions(allow_growth=True))
     found = [d for d in make_devices(ResourceManager(), config) if isinstance(d, GpuDevice)]
     return found[index]
-
-
-def _rows() -> list[Any]:
-    return [
-        pytest.param(case, id=f"{family}-{case.name}")
-        for family, cases in load_cases().items()
-        for case in cases
-    ]
-
-
-@pytest.mark.parametrize("case", _rows())
-def test_an_op_has_the_values_of_the_cpu(case: Case) -> None:
-    graph, made = build(case)
-    with wf.Session(graph=graph, config=wf.ConfigProto(device_count={"GPU": 0})) as session:
-        wanted = session.run(made.fetches, made.feeds)
-    graph, made = build(case)
-    pinned = pin(graph, "GPU")
-    if not any(node in made.nodes for node in pinned):
-        return
-    config = unfolded()
-    config.gpu_options.allow_growth = True
-    with wf.Session(graph=graph, config=config) as session:
-        results = session.run(made.fetches, made.feeds)
-    for output, got, want in zip(made.fetches, results, wanted, strict=True):
-        if case.op in UP_TO_SIGN and got.ndim > 1:
-            got, want = np.abs(got), np.abs(want)
-        compare(case, output, got, want, TOLERANCE)
 
 
 def _convnet() -> tuple[wf.Tensor, wf.Operation]:

@@ -1,0 +1,256 @@
+"""Where the conformance table runs: one entry of `BACKENDS` for each way to compute a graph.
+
+A backend gets a case as a graph of all its element types, with gradients for some, and returns the
+values. They are compared with those of the reference, which runs the CPU's kernels node by node,
+without any executor; `tests/conformance/test_ops.py` compares that reference with NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import cupy_standin
+import numpy as np
+import pytest
+import weft_accelerator
+from cupy_standin.rawkernel import compiler
+
+import weft as wf
+from weft_exec.gpu import residency
+from weft_testing.case_graph import CaseGraph, pin, unfolded
+from weft_testing.cases import Case
+from weft_testing.evaluate import evaluate
+from weft_testing.gpus import missing_gpu
+
+Tolerance = Mapping[str, tuple[float, float]]
+
+
+class Backend:
+    """One way to compute graphs.
+
+    Attributes:
+      name: in the names of the items.
+      tolerance: element type to (relative, absolute), against the reference; others are exact.
+      marks: of its items.
+    """
+
+    name: str
+    tolerance: ClassVar[Tolerance] = {}
+    marks: tuple[pytest.MarkDecorator, ...] = ()
+
+    def missing(self) -> str | None:
+        """Why it cannot run on this machine."""
+        return None
+
+    def takes(self, made: CaseGraph) -> bool:
+        """Whether it computes anything of the case by itself; asked while items are collected."""
+        raise NotImplementedError
+
+    def opened(self) -> AbstractContextManager[Any]:
+        """What must be there around its runs."""
+        return nullcontext()
+
+    def run(self, made: CaseGraph) -> list[Any]:
+        """The values of the case's fetches."""
+        raise NotImplementedError
+
+    def compare(self, case: Case, output: wf.Tensor, got: Any, want: Any) -> None:
+        """Raise AssertionError unless a value is that of the reference, up to rounding."""
+        compare(output, got, want, self.tolerance)
+
+
+class Sessions(Backend):
+    """A session on the CPU, with all that it does to a graph before it runs it."""
+
+    name = "session"
+    tolerance: ClassVar[Tolerance] = {
+        "float64": (4e-16, 0.0)
+    }  # NumPy's power rounds scalars otherwise than arrays
+
+    def takes(self, made: CaseGraph) -> bool:
+        return True
+
+    def run(self, made: CaseGraph) -> list[Any]:
+        return _run(made, wf.ConfigProto(device_count={"GPU": 0}))
+
+
+class Devices(Backend):
+    """A session that has another device, with all nodes there that it has kernels for."""
+
+    device_type: str
+
+    def takes(self, made: CaseGraph) -> bool:
+        self.register()
+        pinned = set(pin(made.graph, self.device_type))
+        return any(node in pinned for node in made.nodes)
+
+    def register(self) -> None:
+        """Make the kernels known."""
+        raise NotImplementedError
+
+    def config(self) -> wf.ConfigProto:
+        """Of a session with the device."""
+        raise NotImplementedError
+
+    def run(self, made: CaseGraph) -> list[Any]:
+        pinned = set(pin(made.graph, self.device_type))
+        assert any(node in pinned for node in made.nodes)
+        return _run(made, self.config())
+
+
+class StandIn(Devices):
+    """GPUs over the stand-in for CuPy.
+
+    Args:
+      all_there: also what is usually left in the host's memory because it is small.
+    """
+
+    device_type = "GPU"
+    tolerance: ClassVar[Tolerance] = {
+        "float16": (4e-3, 4e-3),
+        "float32": (2e-5, 2e-5),
+        "float64": (1e-9, 1e-9),
+        "complex64": (2e-5, 2e-5),
+        "complex128": (1e-9, 1e-9),
+    }
+
+    def __init__(self, all_there: bool) -> None:
+        self.name = "standin-all-there" if all_there else "standin"
+        self._all_there = all_there
+
+    def missing(self) -> str | None:
+        return None if compiler() else "no C compiler for the stand-in's kernels"
+
+    def takes(self, made: CaseGraph) -> bool:
+        if self._all_there and len(made.case.op_def.inputs) < 2 and "int32" not in made.case.dtypes:
+            return False  # nothing of the case would be elsewhere than without the setting
+        return super().takes(made)
+
+    def register(self) -> None:
+        from weft_exec.gpu import kernels
+
+        kernels.register_all()
+
+    def opened(self) -> AbstractContextManager[Any]:
+        return cupy_standin.installed()
+
+    def config(self) -> wf.ConfigProto:
+        return unfolded()
+
+    def run(self, made: CaseGraph) -> list[Any]:
+        with _staying(-1) if self._all_there else nullcontext():
+            return super().run(made)
+
+
+class Accelerator(Devices):
+    """A simulated accelerator, which copies values to a memory of its own."""
+
+    name = "accelerator"
+    device_type = "ACCEL"
+    tolerance: ClassVar[Tolerance] = Sessions.tolerance
+
+    def register(self) -> None:
+        import weft_accelerator.kernels  # noqa: F401
+
+    def opened(self) -> AbstractContextManager[Any]:
+        return nullcontext(weft_accelerator.plug_in(1))
+
+    def config(self) -> wf.ConfigProto:
+        return unfolded(device_count={"GPU": 0, "ACCEL": 1})
+
+    def run(self, made: CaseGraph) -> list[Any]:
+        hardware = weft_accelerator.accelerator()
+        before = hardware.kernels
+        values = super().run(made)
+        pinned = [node for node in made.nodes if node.device]
+        assert hardware.kernels - before >= len(pinned), "nodes ran elsewhere"
+        return values
+
+
+class Gpu(Devices):
+    """A real GPU."""
+
+    name = "gpu"
+    device_type = "GPU"
+    marks = (pytest.mark.gpu,)
+    tolerance: ClassVar[Tolerance] = {
+        "float16": (1e-2, 1e-2),
+        "float32": (2e-3, 2e-4),  # cuDNN and cuBLAS may use TF32
+        "float64": (1e-7, 1e-8),
+        "complex64": (2e-3, 2e-4),
+        "complex128": (1e-7, 1e-8),
+    }
+    up_to_sign = ("Svd", "Qr", "SelfAdjointEigV2")
+    """Ops whose vectors are determined up to their signs."""
+
+    def missing(self) -> str | None:
+        return missing_gpu()
+
+    def register(self) -> None:
+        from weft_exec.gpu import kernels
+
+        kernels.register_all()
+
+    def config(self) -> wf.ConfigProto:
+        proto = unfolded()
+        proto.gpu_options.allow_growth = True
+        return proto
+
+    def compare(self, case: Case, output: wf.Tensor, got: Any, want: Any) -> None:
+        if case.op in self.up_to_sign and got.ndim > 1:
+            got, want = np.abs(got), np.abs(want)
+        super().compare(case, output, got, want)
+
+
+BACKENDS: tuple[Backend, ...] = (
+    Sessions(),
+    StandIn(all_there=False),
+    StandIn(all_there=True),
+    Accelerator(),
+    Gpu(),
+)
+"""Every backend that the table runs on; a new one is one more entry."""
+
+
+@lru_cache(maxsize=4)
+def reference(case: Case) -> tuple[CaseGraph, list[Any]]:
+    """The graph of a case and its values; items of one case follow each other, so few are kept."""
+    made = CaseGraph(case)
+    made.differentiate()
+    with made.graph.as_default():
+        return made, [np.asarray(value) for value in evaluate(made.fetches, made.feeds)]
+
+
+def compare(output: wf.Tensor, got: Any, want: Any, tolerance: Tolerance) -> None:
+    """Raise AssertionError unless two values have one type and shape, and agree."""
+    got = np.asarray(got, object if want.dtype == object else None)
+    assert got.dtype == want.dtype and got.shape == want.shape, (output, got, want)
+    limits = tolerance.get(output.dtype.name)
+    if want.dtype != object and got.tobytes() == want.tobytes():
+        return
+    if limits is None:
+        np.testing.assert_array_equal(got, want, err_msg=repr(output))
+        return
+    wide = np.complex128 if want.dtype.kind == "c" else np.float64
+    np.testing.assert_allclose(
+        got.astype(wide), want.astype(wide), *limits, equal_nan=True, err_msg=repr(output)
+    )
+
+
+def _run(made: CaseGraph, config: wf.ConfigProto) -> list[Any]:
+    with wf.Session(graph=made.graph, config=config) as session:
+        return list(session.run(made.fetches, made.feeds))
+
+
+@contextmanager
+def _staying(size: int) -> Iterator[None]:
+    """Values of GPUs stay on the host up to another size."""
+    before = residency.STAYING_BYTES
+    residency.STAYING_BYTES = size
+    try:
+        yield
+    finally:
+        residency.STAYING_BYTES = before
