@@ -37,7 +37,7 @@ def test_what_was_measured_beats_what_was_estimated() -> None:
         after = session.explain(y, [x]).placement
         assert {after[name].device[-5:] for name in products} == {"CPU:0"}
         accelerator = session.cost_model.seconds(
-            x.graph.get_operation_by_name("product0"), session._backend._devices[1]
+            x.graph.get_operation_by_name("product0"), session._backend._devices[1].describe()
         )
         assert accelerator > 0.02
     for other in results[1:]:

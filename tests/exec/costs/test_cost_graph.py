@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 
 import weft as wf
 from weft_exec.costs import CostModel, fill_cost_graph
+from weft_exec.devices.description import DeviceDescription
+from weft_exec.devices.performance import default_performance
 from weft_exec.tracing import NodeRecord
-from weft_graph.ir.device_spec import DeviceSpec
 
-SPEC = DeviceSpec.from_string("/job:localhost/replica:0/task:0/device:CPU:0")
-CPU: Any = SimpleNamespace(spec=SPEC, name=SPEC.to_string(), type="CPU", memory_space="host")
+NAME = "/job:localhost/replica:0/task:0/device:CPU:0"
+CPU = DeviceDescription(NAME, "CPU", default_performance("CPU"))
 
 
 def test_nodes_with_their_costs() -> None:

@@ -7,7 +7,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,8 @@ from hypothesis import given, strategies as st
 import weft as wf
 from weft_exec.costs import CostModel, DevicePerformance, LinkPerformance
 from weft_exec.costs.measurements import Mean, Ratio, Table
-from weft_exec.costs.performance import DEVICES, UNKNOWN_DEVICE
+from weft_exec.devices.description import HOST, DeviceDescription
+from weft_exec.devices.performance import DEVICES, UNKNOWN_DEVICE, default_performance
 from weft_exec.tracing import NodeRecord, StepTrace
 from weft_graph.functions.defun import Declare, Defun
 from weft_graph.ir.builder import create
@@ -27,11 +27,12 @@ from weft_graph.ir.node import Node
 HOME = "/job:localhost/replica:0/task:0"
 
 
-def device(name: str = "/device:CPU:0", **attributes: Any) -> Any:
+def device(name: str = "/device:CPU:0", **attributes: Any) -> DeviceDescription:
     spec = DeviceSpec.from_string(name if name.startswith("/job") else HOME + name)
-    space = "host" if spec.device_type == "CPU" else spec.to_string()
-    found = {"memory_space": space, **attributes}
-    return SimpleNamespace(spec=spec, name=spec.to_string(), type=spec.device_type, **found)
+    kind, full = spec.device_type or "", spec.to_string()
+    found = {"memory_space": HOST if kind == "CPU" else full, **attributes}
+    found.setdefault("performance", default_performance(kind))
+    return DeviceDescription(full, kind, **found)
 
 
 CPU, OTHER_CPU, GPU = device(), device("/device:CPU:1"), device("/device:GPU:0")
@@ -88,7 +89,7 @@ def test_real_devices_of_a_session_are_understood() -> None:
     from weft_exec.resources.resources import ResourceManager
 
     config = SessionConfig(device_count={"CPU": 2})
-    first, second = make_devices(ResourceManager(), config)[:2]
+    first, second = [d.describe() for d in make_devices(ResourceManager(), config)[:2]]
     model = CostModel()
     assert model.seconds(matmul(), first) == model.seconds(matmul(), CPU)
     assert model.transfer_seconds(1 << 30, first, second) == pytest.approx(1e-5)
@@ -107,7 +108,7 @@ def test_transfers_go_by_link() -> None:
 
 def test_a_device_may_tell_of_its_links_from_either_end() -> None:
     fast = LinkPerformance(bandwidth=1e12, latency=0.0)
-    joined = device("/device:GPU:1", link_to=lambda other: fast if other.type == "GPU" else None)
+    joined = device("/device:GPU:1", links={GPU.name: fast})
     model = CostModel()
     assert model.transfer_seconds(10**9, joined, GPU) == pytest.approx(1e-3)
     assert model.transfer_seconds(10**9, GPU, joined) == pytest.approx(1e-3)

@@ -16,7 +16,7 @@ from weft_testing.waiting import in_threads
 import weft as wf
 from weft import errors
 from weft_exec.config import GpuOptions, SessionConfig
-from weft_exec.costs.performance import link_between, performance_of
+from weft_exec.devices.description import link_between
 from weft_exec.devices.device import make_devices
 from weft_exec.gpu import discovery, residency
 from weft_exec.gpu.device import GpuDevice
@@ -85,11 +85,12 @@ def test_properties_performance_and_links(machine: Machine) -> None:
     cpu = devices()[0]
     assert device.properties.name == "Stand-in"
     assert device.description == "Stand-in, compute capability 8.0, 1024 MiB"
-    speed = performance_of(device)
+    speed = device.describe().performance
     assert speed.flops == pytest.approx(2 * 100 * 64 * 1.5e9 * 0.6)
     assert speed.bandwidth == pytest.approx(2 * 1e9 * 640 * 0.6)
-    assert link_between(cpu, device) == link_between(device, cpu)
-    assert link_between(device, cpu).bandwidth > 1e10
+    own, host = device.describe([cpu, device]), cpu.describe([cpu, device])
+    assert link_between(host, own) == link_between(own, host)
+    assert link_between(own, host).bandwidth > 1e10
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import weft as wf
 from weft import errors
 from weft_exec.config import SessionConfig
 from weft_exec.costs import CostModel
+from weft_exec.devices.description import DeviceDescription
 from weft_exec.devices.device import Device
 from weft_exec.placement import Placer
 from weft_exec.resources.containers import SessionResources
@@ -47,8 +48,12 @@ def devices(*limits: int | None) -> list[Device]:
     ]
 
 
+def descriptions(*limits: int | None) -> list[DeviceDescription]:
+    return [device.describe() for device in devices(*limits)]
+
+
 def placer(*limits: int | None, **options: Any) -> Placer:
-    made = Placer(devices(*limits), SessionConfig(**options), CostModel)
+    made = Placer(descriptions(*limits), SessionConfig(**options), CostModel)
     made.extend(wf.get_default_graph().nodes)
     return made
 
@@ -163,10 +168,10 @@ def test_what_was_measured_beats_what_was_estimated() -> None:
     x = wf.placeholder(wf.float32, [])
     calls = [wf.py_func(sleepy, [x], wf.float32, name=f"call{i}") for i in range(4)]
     costs = CostModel()
-    made = Placer(devices(None, None), SessionConfig(), lambda: costs)
+    made = Placer(descriptions(None, None), SessionConfig(), lambda: costs)
     made.extend(wf.get_default_graph().nodes)
     assert set(places(made).values()) == {"CPU:0"}
-    fresh = Placer(devices(None, None), SessionConfig(), lambda: costs)
+    fresh = Placer(descriptions(None, None), SessionConfig(), lambda: costs)
     fresh.extend(wf.get_default_graph().nodes)
     for _ in range(20):
         costs.observe(
@@ -429,11 +434,12 @@ def test_measurements_are_kept(tmp_path: Path) -> None:
         for _ in range(4):
             made.run(y, feed)
         made.cost_model.save(tmp_path / "costs.json")
-        seconds = made.cost_model.seconds(y.op, made._backend._devices[0])
+        first = made._backend._devices[0].describe()
+        seconds = made.cost_model.seconds(y.op, first)
     with session() as made:
-        estimated = made.cost_model.seconds(y.op, made._backend._devices[0])
+        estimated = made.cost_model.seconds(y.op, first)
         made.cost_model.load(tmp_path / "costs.json")
-        assert made.cost_model.seconds(y.op, made._backend._devices[0]) == seconds != estimated
+        assert made.cost_model.seconds(y.op, first) == seconds != estimated
     with pytest.raises(errors.InvalidArgumentError, match="build_cost_model must be at least 0"):
         session(graph_options=wf.GraphOptions(build_cost_model=-1))
 

@@ -12,7 +12,7 @@ from weft_accelerator.memory import stays
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device, register_device
 from weft_exec.resources.resources import Done, ResourceManager
-from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 
 TYPE = "ACCEL"
 
@@ -26,9 +26,12 @@ class AccelDevice(Device):
     """
 
     def __init__(
-        self, hardware: Accelerator, index: int, resources: ResourceManager, config: SessionConfig
+        self,
+        hardware: Accelerator,
+        spec: DeviceSpec,
+        resources: ResourceManager,
+        config: SessionConfig,
     ) -> None:
-        spec = DeviceSpec("localhost", 0, 0, TYPE, index)
         super().__init__(spec, hardware.memory, resources, config)
         self.hardware = hardware
         self.memory_space = hardware.name
@@ -70,12 +73,15 @@ def _content(value: DeviceArray) -> Any:
     return np.array(value.content)[()] if value.ndim == 0 else np.array(value.content)
 
 
-def _make(resources: ResourceManager, config: SessionConfig) -> list[Device]:
+def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) -> list[Device]:
     count = config.device_count.get(TYPE, 0)
     if count:
         # Reads all declarations and kernels, which sessions without accelerators do without.
         import weft_accelerator.kernels  # noqa: F401
-    return [AccelDevice(accelerator(i), i, resources, config) for i in range(count)]
+    return [
+        AccelDevice(accelerator(i), DeviceSpec(*task[:3], TYPE, i), resources, config)
+        for i in range(count)
+    ]
 
 
 register_device(TYPE, _make)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.costs.model import CostModel
-from weft_exec.costs.performance import performance_of
-from weft_exec.devices.device import Device
+from weft_exec.devices.description import DeviceDescription
 from weft_graph.ir.node import Node
 
 if TYPE_CHECKING:
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 def fill_cost_graph(
     message: proto.RunMetadata,
     nodes: Iterable[Node],
-    device_of: Callable[[Node], Device],
+    device_of: Callable[[Node], DeviceDescription],
     model: CostModel,
 ) -> None:
     """Write nodes and their costs into `message.cost_graph`, in place of what is there.
@@ -69,8 +68,8 @@ def _fill_outputs(entry: Any, node: Node, model: CostModel) -> None:
             info.shape.dim.add(size=-1 if size is None else size)
 
 
-def _fill_costs(entry: Any, node: Node, device: Device, model: CostModel) -> None:
-    performance, work = performance_of(device), model.work(node)
+def _fill_costs(entry: Any, node: Node, device: DeviceDescription, model: CostModel) -> None:
+    performance, work = device.performance, model.work(node)
     entry.device = device.name
     entry.compute_cost = _micros(model.seconds(node, device))
     entry.compute_time = _micros(work.flops / performance.flops)

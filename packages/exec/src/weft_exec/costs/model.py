@@ -13,11 +13,6 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from weft_exec.costs.measurements import WARM_UP, Mean, Measurements, Ratio, added
-from weft_exec.costs.performance import (
-    DevicePerformance,
-    default_performance,
-    link_between,
-)
 from weft_exec.costs.signature import (
     Profile,
     Signature,
@@ -28,7 +23,8 @@ from weft_exec.costs.signature import (
     signature_of,
 )
 from weft_exec.costs.work import Work
-from weft_exec.devices.device import Device
+from weft_exec.devices.description import DeviceDescription, link_between
+from weft_exec.devices.performance import DevicePerformance, default_performance
 from weft_exec.tracing import NodeRecord
 from weft_graph.functions.function import Function
 from weft_graph.functions.state import CALLS, callee
@@ -95,12 +91,10 @@ class CostModel:
 
     # ------------------------------------------------------------------ estimates
 
-    def seconds(self, node: Node, device: Device) -> float:
+    def seconds(self, node: Node, device: DeviceDescription) -> float:
         """Estimated time of one execution of a node on a device, in seconds."""
         entry = self._entry(node)
-        performance: DevicePerformance | None = getattr(device, "performance", None)
-        if performance is None:
-            performance = default_performance(device.type)
+        performance = device.performance
         if self._performances.get(device.name) is not performance:
             self._performances[device.name] = self._performances[device.type] = performance
         known = entry.seconds.get(device.type)
@@ -111,7 +105,7 @@ class CostModel:
         return estimate
 
     def _estimate(
-        self, node: Node, entry: _Entry, device: Device, performance: DevicePerformance
+        self, node: Node, entry: _Entry, device: DeviceDescription, performance: DevicePerformance
     ) -> float:
         kind, exact, found = device.type, entry.exact, self._found
         estimate = performance.seconds(*exact.work)
@@ -149,7 +143,9 @@ class CostModel:
         size: int = prod(entry.exact.outputs[output.index]) * output.dtype.size
         return size
 
-    def transfer_seconds(self, nbytes: int, source: Device, target: Device) -> float:
+    def transfer_seconds(
+        self, nbytes: int, source: DeviceDescription, target: DeviceDescription
+    ) -> float:
         """Estimated time until a value is on another device, in seconds.
 
         0 on the same device, and the latency alone between devices that share memory.
@@ -170,7 +166,7 @@ class CostModel:
         """What one execution of a node computes and moves; for a call, without the body's."""
         return self._entry(node).exact.work
 
-    def is_measured(self, node: Node, device: Device) -> bool:
+    def is_measured(self, node: Node, device: DeviceDescription) -> bool:
         """Whether an execution of this very node was measured on a device of this type."""
         text = self._entry(node).profile.text
         return self._found.nodes.get((device.type, node.name, text)) is not None
@@ -348,7 +344,7 @@ class CostModel:
 
     # ------------------------------------------------------------------ calls
 
-    def _body_seconds(self, call: Node, device: Device) -> float:
+    def _body_seconds(self, call: Node, device: DeviceDescription) -> float:
         """The time of all nodes in the body of a call; of a recursive one, once around."""
         function = callee(call)
         active: set[Any] = self._inside.__dict__.setdefault("functions", set())

@@ -7,14 +7,16 @@ module that calls `register_device`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft_exec.config import SessionConfig
+from weft_exec.devices.description import HOST, DeviceDescription
+from weft_exec.devices.performance import DevicePerformance, LinkPerformance, default_performance
 from weft_exec.resources.resources import Done, ResourceManager
-from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_graph.ir.registry import Registry
 from weft_tensor import errors
 
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft")
 
-HOST: Final = "host"
-"""The memory space of this process's processors."""
+LOCAL: Final = DeviceParts("localhost", 0, 0)
+"""The task of a session without a cluster."""
 
 
 class Device:
@@ -42,6 +44,7 @@ class Device:
       allocator: where results over 64 KB come from; has `empty(shape, dtype)`.
       resources: the session's variables, queues and counters.
       config: the session's options.
+      performance: what its kernels reach.
     """
 
     xp: Any = np
@@ -60,12 +63,29 @@ class Device:
         self.allocator = allocator
         self.resources = resources
         self.config = config
+        self.performance: DevicePerformance = default_performance(self.type)
         self.empty: Callable[[tuple[int, ...], Any], Any] = allocator.empty
 
     @property
     def memory_limit(self) -> int:
         """Bytes its allocator may hold; 0 for no limit."""
         return self.allocator.statistics().bytes_limit or 0
+
+    def link_to(self, other: Device) -> LinkPerformance | None:
+        """What carries values to another device of the process; None for the usual figures."""
+        return None
+
+    def describe(self, others: Iterable[Device] = ()) -> DeviceDescription:
+        """What placement has to know of it; with links to other devices of the process."""
+        links = {other.name: self.link_to(other) for other in others if other is not self}
+        return DeviceDescription(
+            self.name,
+            self.type,
+            self.performance,
+            self.memory_limit,
+            self.memory_space,
+            {name: link for name, link in links.items() if link is not None},
+        )
 
     def to_host(self, value: Any) -> Any:
         """A value of this device as an array or NumPy scalar in the host's memory."""
@@ -142,7 +162,7 @@ class DeviceAttributes:
         return f"_DeviceAttributes({self.name}, {self.device_type}, {self.memory_limit_bytes})"
 
 
-DeviceFactory = Callable[[ResourceManager, SessionConfig], Sequence[Device]]
+DeviceFactory = Callable[[ResourceManager, SessionConfig, DeviceParts], Sequence[Device]]
 
 _factories: Registry[DeviceFactory] = Registry("device type", group="weft_exec.devices")
 _unknown: set[str] = set()
@@ -154,14 +174,21 @@ def register_device(device_type: str, factory: DeviceFactory) -> None:
 
     Args:
       device_type: "GPU".
-      factory: from resources and options to devices; none where the hardware is missing.
+      factory: makes the devices of one task from resources, options, and the job, replica and task
+        that their names begin with; none where the hardware is missing.
     Raises: AlreadyExistsError: the type is registered already.
     """
     _factories.register(device_type, factory)
 
 
-def make_devices(resources: ResourceManager, config: SessionConfig) -> list[Device]:
-    """The devices of a new session, CPUs first."""
+def make_devices(
+    resources: ResourceManager, config: SessionConfig, task: DeviceParts = LOCAL
+) -> list[Device]:
+    """The devices of a new session, or of a task of a cluster, CPUs first.
+
+    Args:
+      task: the job, replica and task that their names begin with.
+    """
     types = sorted(_factories.keys(), key=lambda t: (t != "CPU", t))
     for kind in sorted(config.device_count.keys() - set(types) - _unknown):
         _unknown.add(kind)
@@ -170,17 +197,17 @@ def make_devices(resources: ResourceManager, config: SessionConfig) -> list[Devi
             kind,
             ", ".join(types),
         )
-    return [d for t in types for d in _factories.lookup(t)(resources, config)]
+    return [d for t in types for d in _factories.lookup(t)(resources, config, task)]
 
 
-def _cpus(resources: ResourceManager, config: SessionConfig) -> list[Device]:
+def _cpus(resources: ResourceManager, config: SessionConfig, task: DeviceParts) -> list[Device]:
     from weft_exec.devices.virtual import cpu_allocators
 
     count = config.device_count.get("CPU")
     if count is not None and count < 1:
         raise errors.InvalidArgumentError(f"a session needs a CPU, got device_count CPU: {count}")
     return [
-        Device(DeviceSpec("localhost", 0, 0, "CPU", i), allocator, resources, config)
+        Device(DeviceSpec(*task[:3], "CPU", i), allocator, resources, config)
         for i, allocator in enumerate(cpu_allocators(count))
     ]
 

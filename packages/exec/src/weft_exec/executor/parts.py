@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from weft_exec.devices.device import HOST, Device
+from weft_exec.devices.description import HOST
+from weft_exec.devices.device import Device
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.derive import derive
 from weft_exec.executor.entries import RECEIVE, Entry
@@ -184,10 +185,16 @@ def _receive(target: Device, source: Device, value: Any, done: Done) -> None:
     target.receive(value, source, done)
 
 
-def placing_on(device: Device) -> Placement:
-    """A placement of everything on one device."""
+def placing_on(device: Device, check: Callable[[Node], object] | None = None) -> Placement:
+    """A placement of everything on one device.
+
+    Args:
+      check: raises where a node may not be there.
+    """
 
     def place(node: Node) -> tuple[Device, Kernel]:
+        if check is not None:
+            check(node)
         found = find_kernel(node, device.type)
         if found is None:
             raise errors.UnimplementedError(

@@ -11,6 +11,7 @@ from weft_exec.executor.derivation import Placement
 from weft_exec.executor.derive import derive
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.parts import placing_on
 from weft_exec.executor.runner import Runner
 from weft_exec.passes.prepare import prepare
 from weft_exec.placement import Placer
@@ -67,11 +68,11 @@ class FunctionBody:
 
     def _derive(self) -> Executable:
         function, device = self.function, self.device
-        placer = Placer([device], device.config)
+        placer = Placer([device.describe()], device.config)
         placer.extend(function.graph.nodes)
         outputs = [function.outputs[i] for i in self.outputs]
         step = prepare(function.inputs, outputs, function.effects, device, note=placer.note)
-        return self._executable_of(step, placer.place)
+        return self._executable_of(step, placing_on(device, placer.place))
 
     def _executable_of(self, step: StepGraph, place: Placement) -> Executable:
         return derive(step, place, Overlap.NOTHING)

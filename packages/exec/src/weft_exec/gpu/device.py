@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device, register_device
+from weft_exec.devices.performance import LinkPerformance
 from weft_exec.resources.resources import Done, ResourceManager
-from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_tensor import errors
 
 TYPE: Final = "GPU"
@@ -27,12 +28,11 @@ class GpuDevice(Device):
     """
 
     def __init__(
-        self, hardware: Any, ordinal: int, resources: ResourceManager, config: SessionConfig
+        self, hardware: Any, spec: DeviceSpec, resources: ResourceManager, config: SessionConfig
     ) -> None:
         from weft_exec.gpu.properties import performance_of, read_properties
         from weft_tensor.allocator import cpu_allocator
 
-        spec = DeviceSpec("localhost", 0, 0, TYPE, ordinal)
         super().__init__(spec, hardware.allocator, resources, config)
         self.hardware = hardware
         self.xp = hardware.cupy
@@ -53,7 +53,7 @@ class GpuDevice(Device):
         found: AbstractContextManager[None] = self.hardware.active()
         return found
 
-    def link_to(self, other: Device) -> Any:
+    def link_to(self, other: Device) -> LinkPerformance | None:
         """What carries values to another device, or None where nothing is known."""
         from weft_exec.gpu.properties import link_between_gpus, link_to_host
 
@@ -107,7 +107,7 @@ class GpuDevice(Device):
             super().receive(value, source, done)
 
 
-def _make(resources: ResourceManager, config: SessionConfig) -> list[Device]:
+def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) -> list[Device]:
     """The GPUs of a session; none, at no cost, where CuPy is not installed."""
     wanted = config.device_count.get(TYPE)
     if wanted is not None and wanted < 0:
@@ -123,7 +123,12 @@ def _make(resources: ResourceManager, config: SessionConfig) -> list[Device]:
 
     kernels.register_all()
     return [
-        GpuDevice(discovery.gpu(index, config.gpu), ordinal, resources, config)
+        GpuDevice(
+            discovery.gpu(index, config.gpu),
+            DeviceSpec(*task[:3], TYPE, ordinal),
+            resources,
+            config,
+        )
         for ordinal, index in enumerate(chosen)
     ]
 

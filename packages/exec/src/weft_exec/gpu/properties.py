@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from weft_exec.costs.performance import (
+from weft_exec.devices.performance import (
     DEVICES,
     SAME_MEMORY,
     SAME_PROCESS,

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Iterable, Sequence
 
 from weft_exec.config import SessionConfig
-from weft_exec.devices.device import Device
-from weft_exec.kernels.registry import find_kernel, kernels_of
+from weft_exec.devices.description import DeviceDescription
+from weft_exec.kernels.description import kernels_on, runs_on
 from weft_graph.functions.state import CALLS
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.node import Node, Output
@@ -60,12 +60,10 @@ class Groups:
     Nodes are together by colocation, or because one takes the other's reference or handle.
     """
 
-    def __init__(self, devices: Sequence[Device], config: SessionConfig) -> None:
+    def __init__(self, devices: Sequence[DeviceDescription], config: SessionConfig) -> None:
         self._devices = devices
         self._soft = config.allow_soft_placement
-        self._by_type: dict[str, list[int]] = {}
-        for i, device in enumerate(devices):
-            self._by_type.setdefault(device.type, []).append(i)
+        self._kinds = _first_alike(devices)
         self._parents: dict[str, str] = {}
         self._groups: dict[str, Group] = {}
         self._moved: set[str] = set()
@@ -141,9 +139,10 @@ class Groups:
             matching = self._matches(request)
             found = [i for i in found if i in matching]
         if len(group.members) > 1:
-            types = {self._devices[i].type for i in found}
-            types = {t for t in types if all(_runs_on(m, t) for m in group.members.values())}
-            found = [i for i in found if self._devices[i].type in types]
+            members = group.members.values()
+            kinds = {self._kinds[i] for i in found}
+            kinds = {k for k in kinds if all(_runs_on(self._devices[k], m) for m in members)}
+            found = [i for i in found if self._kinds[i] in kinds]
         if found:
             return tuple(found)
         if self._soft:
@@ -159,7 +158,8 @@ class Groups:
         raise self._impossible(node, group, able)
 
     def _able(self, node: Node) -> list[int]:
-        return [i for kind, own in self._by_type.items() if _runs_on(node, kind) for i in own]
+        kinds = {k for k in set(self._kinds) if _runs_on(self._devices[k], node)}
+        return [i for i, kind in enumerate(self._kinds) if kind in kinds]
 
     def _matches(self, request: str) -> tuple[int, ...]:
         found = self._matching.get(request)
@@ -174,10 +174,10 @@ class Groups:
     ) -> errors.InvalidArgumentError:
         names = ", ".join(device.name for device in self._devices)
         lacking = [
-            f"; no kernel of {member.type} ({name}), which must be with it, for {kind}"
-            for kind in dict.fromkeys([self._devices[i].type for i in able])
+            f"; no kernel of {member.type} ({name}), which must be with it, for {there.type}"
+            for there in [self._devices[k] for k in dict.fromkeys([self._kinds[i] for i in able])]
             for name, member in group.members.items()
-            if not _runs_on(member, kind)
+            if not _runs_on(there, member)
         ]
         return errors.InvalidArgumentError(
             f"no device meets the requests {_described(group)} and has a kernel of {node.type}: "
@@ -189,16 +189,16 @@ class Groups:
         )
 
     def _no_kernel(self, node: Node) -> errors.OpError:
-        types = sorted({device.type for device in self._devices})
+        alike = sorted([self._devices[k] for k in set(self._kinds)], key=lambda d: d.type)
+        types = sorted({device.type for device in alike})
         kinds = {k: v.name for k, v in node.attrs.items() if hasattr(v, "as_numpy_dtype")}
         offered = [
-            f"{kernel.op} on {kernel.device_type} takes "
+            f"{node.type} on {device.type} takes "
             + ", ".join(
-                f"{key} in {{{', '.join(sorted(d.name for d in allowed))}}}"
-                for key, allowed in kernel.dtypes.items()
+                f"{key} in {{{', '.join(allowed)}}}" for key, allowed in kernel.dtypes.items()
             )
-            for device_type in types
-            for kernel in kernels_of(node.type, device_type)
+            for device in alike
+            for kernel in kernels_on(device, node.type)
         ]
         hint = f"; {'; '.join(offered)}" if offered else ""
         return errors.UnimplementedError(
@@ -209,8 +209,17 @@ class Groups:
         )
 
 
-def _runs_on(node: Node, device_type: str) -> bool:
-    return node.type in _ROUTED or find_kernel(node, device_type) is not None
+def _runs_on(device: DeviceDescription, node: Node) -> bool:
+    return node.type in _ROUTED or runs_on(device, node)
+
+
+def _first_alike(devices: Sequence[DeviceDescription]) -> list[int]:
+    """For each device the number of the first one that has the same kernels."""
+    first: dict[tuple[str, int], int] = {}
+    return [
+        first.setdefault((device.type, 0 if device.kernels is None else id(device.kernels)), i)
+        for i, device in enumerate(devices)
+    ]
 
 
 def _used(source: Output, node: Node) -> Node | None:

@@ -7,12 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from weft_exec.config import SessionConfig
-from weft_exec.devices.device import Device
-from weft_exec.kernels.registry import Kernel, find_kernel
+from weft_exec.devices.description import DeviceDescription
+from weft_exec.kernels.description import waits_on
 from weft_exec.placement.groups import Groups
 from weft_exec.placement.report import PlacementReport
 from weft_graph.ir.node import Node, Output
-from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
@@ -29,14 +28,12 @@ class Assigned:
       places: the name of the device of each node that has a place.
     """
 
-    def __init__(
-        self, run: Simulation, nodes: Sequence[Node], memory_spaces: Mapping[str, str]
-    ) -> None:
-        names = list(memory_spaces)
+    def __init__(self, run: Simulation, nodes: Sequence[Node], memories: Mapping[str, str]) -> None:
+        names = list(memories)
         self.places = {node: names[device] for node, device in run.found.items()}
         self._run = run
         self._nodes = nodes
-        self._spaces = memory_spaces
+        self._memories = memories
 
     def report(self) -> PlacementReport:
         """How that came about."""
@@ -46,8 +43,8 @@ class Assigned:
         """What Receives into other memory should wait for, so that they do not come too early."""
         from weft_exec.placement.receives import delays
 
-        spaces = self._spaces
-        copies = [c for c in self._run.crossings if spaces[c.source] != spaces[c.target]]
+        memories = self._memories
+        copies = [c for c in self._run.crossings if memories[c.source] != memories[c.target]]
         return delays(copies, self._nodes, self.places, self._run.times()) if copies else {}
 
     def turns(self, devices: Collection[str], may_wait: MayWait) -> dict[tuple[Output, str], Node]:
@@ -64,12 +61,13 @@ class Placer:
     The others are placed for each step by a simulated run of it.
 
     Args:
+      devices: what is known of them; they may be of other processes.
       costs: gives the cost model of simulated runs; wanted by sessions with several devices.
     """
 
     def __init__(
         self,
-        devices: Sequence[Device],
+        devices: Sequence[DeviceDescription],
         config: SessionConfig,
         costs: Callable[[], CostModel] | None = None,
     ) -> None:
@@ -93,20 +91,15 @@ class Placer:
         """Take note of nodes of a step that the session's graph does not have."""
         self._groups.extend(nodes)
 
-    def place(self, node: Node) -> tuple[Device, Kernel]:
-        """The device and kernel of a node of a session with one device.
+    def place(self, node: Node) -> str:
+        """The name of the device of a node of a session with one device.
 
         Raises: UnimplementedError, InvalidArgumentError: as `assign`.
         """
         group = self._groups.group(node)
         device = self._devices[self._groups.candidates(node, group)[0]]
-        kernel = find_kernel(node, device.type)
-        if kernel is None:  # it routes values, or was placed by indulgence
-            raise errors.UnimplementedError(
-                f"no kernel of {node.type} for {device.type}", op=node.type, node=node.name
-            )
         self._log(node, device)
-        return device, kernel
+        return device.name
 
     def assign(self, nodes: Sequence[Node], *, crowded: bool = True) -> Assigned:
         """The devices of a step's nodes.
@@ -127,7 +120,7 @@ class Placer:
         if crowded:
             for node, device in run.found.items():
                 self._log(node, self._devices[device])
-        return Assigned(run, nodes, {d.name: d.memory_space for d in self._devices})
+        return Assigned(run, nodes, {d.name: d.memory for d in self._devices})
 
     def kept_bytes(self) -> dict[str, int]:
         """What the session's variables take on each device, by its name."""
@@ -138,8 +131,7 @@ class Placer:
 
     def may_wait(self, node: Node) -> bool:
         """Whether a node waits for something other than its inputs, on any device it may be on."""
-        kernels = [find_kernel(node, device.type) for device in self._devices]
-        return any(kernel is not None and kernel.asynchronous for kernel in kernels)
+        return any([waits_on(device, node) for device in self._devices])
 
     def _pin(self) -> None:
         """Place the nodes with state that are new, by a run of all that is known."""
@@ -163,7 +155,7 @@ class Placer:
         self._pinned.update(run.pinned)
         self._used = run.kept_bytes
 
-    def _log(self, node: Node, device: Device) -> None:
+    def _log(self, node: Node, device: DeviceDescription) -> None:
         if self._config.log_device_placement and node.name not in self._logged:
             self._logged.add(node.name)
             _log.warning("%s: (%s): %s", node.name, node.type, device.name)

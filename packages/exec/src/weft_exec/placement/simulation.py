@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from weft_exec.costs import CostModel
-from weft_exec.devices.device import Device
+from weft_exec.devices.description import DeviceDescription
 from weft_exec.placement import report as why
 from weft_exec.placement.groups import Group, Groups
 from weft_exec.placement.report import NodePlacement, PlacementReport
@@ -98,7 +98,7 @@ class Simulation:
     def __init__(
         self,
         nodes: Sequence[Node],
-        devices: Sequence[Device],
+        devices: Sequence[DeviceDescription],
         groups: Groups,
         costs: CostModel,
         pinned: Mapping[str, int],
@@ -120,7 +120,7 @@ class Simulation:
         self._loop_of: dict[Node, str] = {}
         self._loops: dict[str, list[Node]] = {}
         self._loop_devices: dict[str, tuple[int, ...]] = {}
-        kinds = [(device.type, getattr(device, "performance", None)) for device in devices]
+        kinds = [(device.type, device.performance) for device in devices]
         self._kind = [kinds.index(kind) for kind in kinds]
         self._free = [0.0] * len(devices)
         self._start: dict[Node, float] = {}

@@ -7,13 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft_exec.config import SessionConfig
-from weft_exec.devices.device import HOST, Device
+from weft_exec.devices.device import Device
 from weft_exec.executor.derive import derive
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import derive_parts, placing_on
 from weft_exec.executor.priority import by_priority
-from weft_exec.kernels.registry import kernels_of, may_wait
+from weft_exec.kernels.description import kernels_on
+from weft_exec.kernels.registry import may_wait
 from weft_exec.passes.prepare import Watch, prepare
 from weft_exec.placement import Assigned, Placer
 from weft_graph.ir.node import Node, Output
@@ -49,15 +50,17 @@ class Planner:
 
     def __init__(self, devices: Sequence[Device], config: SessionConfig, overlap: Overlap) -> None:
         self._devices = {device.name: device for device in devices}
+        known = [device.describe(devices) for device in devices]
+        self._known = {device.name: device for device in known}
         self._host = devices[0]
-        self._away = [device.name for device in devices if device.memory_space != HOST]
+        self._away = [device.name for device in known if device.memory != known[0].memory]
         self._config = config
         self._optimize = config.optimize
         self._overlap = overlap
         self._lossy = lossy_where_asked(config.lossy_transfers, self._can_compress)
-        self._placer = Placer(devices, config, lambda: self.costs)
-        self.limited = any(device.memory_limit for device in devices)
-        self._spaces = {device.name: device.memory_space for device in devices}
+        self._placer = Placer(known, config, lambda: self.costs)
+        self.limited = any(device.memory_limit for device in known)
+        self._spaces = {device.name: device.memory for device in known}
 
     @cached_property
     def costs(self) -> CostModel:
@@ -88,7 +91,8 @@ class Planner:
         if len(self._devices) == 1:
             self._limit_run_ahead(step, None)
             nodes = by_priority(step.live_nodes())
-            return derive(step, self._placer.place, self._overlap, nodes)
+            place = placing_on(self._host, self._placer.place)
+            return derive(step, place, self._overlap, nodes)
         nodes, assigned = self._assign(step)
         parts = self._parts(step, nodes, assigned)
         if parts is None:
@@ -174,7 +178,7 @@ class Planner:
     def _rooms(self) -> dict[str, int]:
         """The bytes of devices with a limit that variables do not take, nor gaps."""
         kept = self._placer.kept_bytes()
-        limits = {d.name: d.memory_limit for d in self._devices.values() if d.memory_limit}
+        limits = {d.name: d.memory_limit for d in self._known.values() if d.memory_limit}
         return {name: max(0, limit - limit // _GAPS - kept[name]) for name, limit in limits.items()}
 
     def _assign(self, step: StepGraph) -> tuple[list[Node], Assigned]:
@@ -209,7 +213,7 @@ class Planner:
 
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
         """Let values wait on the host that do not fit into the memory of the device they are on."""
-        if not any(device.memory_limit for device in map(self._devices.__getitem__, self._away)):
+        if not any(self._known[name].memory_limit for name in self._away):
             return 0
         from weft_graph.passes.memory import Room
         from weft_graph.passes.swap import swap_to_host
@@ -238,7 +242,7 @@ class Planner:
         """The parts by device; None where one device has it all."""
         late: dict[tuple[Output, str], Node] = {}
         if self._optimize:
-            small = [name for name in self._away if self._devices[name].memory_limit]
+            small = [name for name in self._away if self._known[name].memory_limit]
             held = small if step.changes["run ahead"] else []
             late = {**assigned.delays(), **assigned.turns(held, may_wait)}
         return partition(
@@ -252,5 +256,4 @@ class Planner:
         )
 
     def _can_compress(self, device: str) -> bool:
-        kind = self._devices[device].type
-        return all(kernels_of(op, kind) for op in (TRUNCATE, EXTEND))
+        return all(kernels_on(self._known[device], op) for op in (TRUNCATE, EXTEND))

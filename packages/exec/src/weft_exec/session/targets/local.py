@@ -81,7 +81,7 @@ class LocalBackend(Backend):
             from weft_exec.costs import fill_cost_graph
 
             places = {record.node: record.device for record in trace.records}
-            devices = {device.name: device for device in self._devices}
+            devices = {device.name: device.describe() for device in self._devices}
             fill_cost_graph(run_metadata, places, lambda node: devices[places[node]], self.costs)
 
     def close(self) -> None:

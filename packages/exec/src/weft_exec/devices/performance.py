@@ -1,8 +1,4 @@
-"""What devices and the links between them can do.
-
-A device tells its own figures in an attribute `performance`, and those of its links in a method
-`link_to(other) -> LinkPerformance | None`; both are optional.
-"""
+"""What devices and the links between them can do."""
 
 from __future__ import annotations
 
@@ -10,8 +6,6 @@ __all__ = ["DevicePerformance", "LinkPerformance"]
 
 import math
 from typing import Final, NamedTuple
-
-from weft_exec.devices.device import Device
 
 
 class DevicePerformance(NamedTuple):
@@ -65,31 +59,6 @@ NETWORK: Final = LinkPerformance(bandwidth=1e9, latency=1e-4)
 """Between tasks."""
 
 
-def performance_of(device: Device) -> DevicePerformance:
-    """What a device says of itself, or else the default for its type."""
-    own: DevicePerformance | None = getattr(device, "performance", None)
-    return default_performance(device.type) if own is None else own
-
-
 def default_performance(device_type: str) -> DevicePerformance:
     """The figures for a type of which no device tells its own."""
     return DEVICES.get(device_type, UNKNOWN_DEVICE)
-
-
-def link_between(source: Device, target: Device) -> LinkPerformance:
-    """What carries values from one device to another one."""
-    for device, other in ((source, target), (target, source)):
-        link_to = getattr(device, "link_to", None)
-        if link_to is not None:
-            link: LinkPerformance | None = link_to(other)
-            if link is not None:
-                return link
-    if source.spec.parts[:3] != target.spec.parts[:3]:
-        return NETWORK
-    return SAME_MEMORY if memory_space(source) == memory_space(target) else SAME_PROCESS
-
-
-def memory_space(device: Device) -> str:
-    """The name of the memory that holds a device's values, within its task."""
-    space: str | None = getattr(device, "memory_space", None)
-    return space or ("host" if device.type == "CPU" else device.name)

@@ -1,0 +1,131 @@
+"""What placement has to know of a device: plain data, so that it may be one of another process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from weft_exec.devices.performance import (
+    NETWORK,
+    SAME_MEMORY,
+    SAME_PROCESS,
+    DevicePerformance,
+    LinkPerformance,
+)
+from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
+from weft_tensor import errors
+
+HOST: Final = "host"
+"""The memory space of a process's processors."""
+
+
+@dataclass(frozen=True)
+class KernelDescription:
+    """One kernel of an op.
+
+    Attributes:
+      dtypes: the names of the allowed element types by type attribute; empty means all.
+      asynchronous: whether a node may wait for something other than its inputs and its device.
+    """
+
+    dtypes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    asynchronous: bool = False
+
+
+Kernels = Mapping[str, Sequence[KernelDescription]]
+"""Op types to their kernels."""
+
+
+@dataclass(frozen=True)
+class DeviceDescription:
+    """One device, of this process or of another one.
+
+    Attributes:
+      name: `/job:worker/replica:0/task:1/device:GPU:0`.
+      type: "GPU".
+      performance: what its kernels reach.
+      memory_limit: bytes that its allocator may hold; 0 for no limit.
+      memory_space: where its values are; devices of one task and space share them without a copy.
+      links: what carries values to other devices, by their names; for others the usual figures.
+      kernels: what it can compute; None where that is what this process registers for its type.
+    """
+
+    name: str
+    type: str
+    performance: DevicePerformance
+    memory_limit: int = 0
+    memory_space: str = HOST
+    links: Mapping[str, LinkPerformance] = field(default_factory=dict)
+    kernels: Kernels | None = None
+
+    @cached_property
+    def spec(self) -> DeviceSpec:
+        """The name, parsed."""
+        return DeviceSpec.from_string(self.name)
+
+    @property
+    def task(self) -> DeviceParts:
+        """The job, replica and task that it belongs to."""
+        return DeviceParts(*self.spec.parts[:3])
+
+    @cached_property
+    def memory(self) -> str:
+        """The memory that holds its values, of all that there are in a cluster."""
+        return f"{self.task.to_string()}/memory:{self.memory_space}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """It as numbers, strings, lists and dicts of them, such as JSON takes."""
+        return {
+            "name": self.name,
+            "type": self.type,
+            "memory_limit": self.memory_limit,
+            "memory_space": self.memory_space,
+            "performance": list(self.performance),
+            "links": {name: list(link) for name, link in self.links.items()},
+            "kernels": None
+            if self.kernels is None
+            else {
+                op: [
+                    {
+                        "dtypes": {key: list(names) for key, names in kernel.dtypes.items()},
+                        "asynchronous": kernel.asynchronous,
+                    }
+                    for kernel in kernels
+                ]
+                for op, kernels in self.kernels.items()
+            },
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> DeviceDescription:
+        """What `to_dict` gave.
+
+        Raises: InvalidArgumentError: it is no description of a device.
+        """
+        try:
+            kernels = data["kernels"]
+            return cls(
+                str(data["name"]),
+                str(data["type"]),
+                DevicePerformance(*map(float, data["performance"])),
+                int(data["memory_limit"]),
+                str(data["memory_space"]),
+                {n: LinkPerformance(*map(float, link)) for n, link in data["links"].items()},
+                None
+                if kernels is None
+                else {op: [KernelDescription(**k) for k in found] for op, found in kernels.items()},
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise errors.InvalidArgumentError(f"no description of a device: {error!r}") from error
+
+
+def link_between(source: DeviceDescription, target: DeviceDescription) -> LinkPerformance:
+    """What carries values from one device to another one."""
+    link = source.links.get(target.name) or target.links.get(source.name)
+    if link is not None:
+        return link
+    if source.task != target.task:
+        return NETWORK
+    return SAME_MEMORY if source.memory == target.memory else SAME_PROCESS

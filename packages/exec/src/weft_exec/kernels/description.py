@@ -1,0 +1,57 @@
+"""What devices can compute, as placement asks: by the kernels here, or those of another process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from weft_exec.devices.description import DeviceDescription, KernelDescription, Kernels
+from weft_exec.kernels.registry import (
+    ANY_DEVICE,
+    Kernel,
+    find_kernel,
+    kernels_of,
+    registered_kernels,
+)
+from weft_graph.ir.node import Node
+
+
+def describe_kernels(device_type: str) -> Kernels:
+    """All that this process registers for a type of device, to be told to another process."""
+    ops = sorted({op for op, on in registered_kernels() if on in (device_type, ANY_DEVICE)})
+    return {op: _registered(op, device_type) for op in ops}
+
+
+def kernels_on(device: DeviceDescription, op: str) -> Sequence[KernelDescription]:
+    """The kernels of an op on a device; empty when there are none."""
+    if device.kernels is None:
+        return _registered(op, device.type)
+    return device.kernels.get(op, ())
+
+
+def runs_on(device: DeviceDescription, node: Node) -> bool:
+    """Whether a device has a kernel for a node."""
+    if device.kernels is None:
+        return find_kernel(node, device.type) is not None
+    return any(_accepts(kernel, node) for kernel in kernels_on(device, node.type))
+
+
+def waits_on(device: DeviceDescription, node: Node) -> bool:
+    """Whether a node would wait on a device for something other than its inputs."""
+    if device.kernels is None:
+        found = find_kernel(node, device.type)
+        return found is not None and found.asynchronous
+    return any(k.asynchronous for k in kernels_on(device, node.type) if _accepts(k, node))
+
+
+def _registered(op: str, device_type: str) -> list[KernelDescription]:
+    return [_described(k) for on in (device_type, ANY_DEVICE) for k in kernels_of(op, on)]
+
+
+def _described(kernel: Kernel) -> KernelDescription:
+    dtypes = {key: sorted(d.name for d in allowed) for key, allowed in kernel.dtypes.items()}
+    return KernelDescription(dtypes, kernel.asynchronous)
+
+
+def _accepts(kernel: KernelDescription, node: Node) -> bool:
+    names = {key: getattr(node.attrs.get(key), "name", None) for key in kernel.dtypes}
+    return all(names[key] in allowed for key, allowed in kernel.dtypes.items())
