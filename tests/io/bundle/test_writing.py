@@ -22,11 +22,11 @@ from weft_graph.variables.scope import get_variable
 from weft_io import CheckpointReader, Saver, latest_checkpoint, list_variables, remove_checkpoint
 from weft_io.bundle import writer
 from weft_io.bundle.merging import merge_bundles
-from weft_io.bundle.saver_builder import BundleSaverBuilder
 from weft_io.bundle.writer import write_bundle
-from weft_io.checkpoint.storage import SAVING
 from weft_io.checkpoint.writer import Item
+from weft_io.files.storage import SAVING
 from weft_io.ops.bundle import merge_v2_checkpoints, sharded_filename, sharded_filespec
+from weft_io.saving.bundle_saver_builder import BundleSaverBuilder
 from weft_tensor import dtypes, errors
 
 

@@ -16,10 +16,11 @@ from weft_exec import Session
 from weft_graph import Graph
 from weft_graph.variables.reference import Variable
 from weft_io import Saver, get_checkpoint_state, latest_checkpoint
-from weft_io.checkpoint import journal, local
+from weft_io.checkpoint import journal
 from weft_io.checkpoint.journal import names_of
 from weft_io.checkpoint.reader import Wanted, read_tensors
 from weft_io.checkpoint.writer import Item, write_checkpoint
+from weft_io.files import local_storage
 from weft_tensor import dtypes, errors
 
 
@@ -234,7 +235,7 @@ class TestLeftovers:
 
     def test_a_file_that_died_half_written(self, tmp_path: Path) -> None:
         for data in (b"", b"weft check", b'{"format":', b"# crc32", os.urandom(100)):
-            saving = local.Saving(str(tmp_path), "m")
+            saving = local_storage.Saving(str(tmp_path), "m")
             saving.write(data)
             saving.abandon()
         write_checkpoint(str(tmp_path / "k"), [Item("a", dtypes.int32, np.int32(1))])

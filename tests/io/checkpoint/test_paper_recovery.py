@@ -20,7 +20,7 @@ from weft_graph.ops.control import group
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_io.checkpoint.state import checkpoint_exists
 from weft_io.ops.checkpoint import restore_v2, save_v2
-from weft_io.training.hook_timers import SecondOrStepTimer
+from weft_io.training.timers import SecondOrStepTimer
 from weft_tensor import dtypes
 
 EVERY = 4

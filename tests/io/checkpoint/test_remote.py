@@ -27,9 +27,10 @@ from weft_io import (
     load_variable,
     remove_checkpoint,
 )
-from weft_io.checkpoint import remote, writer
+from weft_io.checkpoint import writer
 from weft_io.checkpoint.reader import CheckpointReader, Wanted, read_tensors
 from weft_io.checkpoint.writer import Item, write_checkpoint
+from weft_io.files import remote_storage
 from weft_tensor import dtypes, errors
 
 SCHEMES = ["memory", "objects", "moving"]
@@ -39,7 +40,7 @@ SCHEMES = ["memory", "objects", "moving"]
 def stores(tmp_path: Path) -> Iterator[None]:
     register()
     ObjectStore.reset(tmp_path)
-    remote._own.clear()
+    remote_storage._own.clear()
     yield
     ObjectStore.reset(tmp_path)
     fsspec.filesystem("memory").store.clear()
@@ -144,8 +145,8 @@ def test_a_path_right_below_the_scheme() -> None:
 
 
 def test_large_tensors_come_in_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "_RANGE", 1000)
-    monkeypatch.setattr(remote.RemoteReading, "chunk", 8000)
+    monkeypatch.setattr(remote_storage, "_RANGE", 1000)
+    monkeypatch.setattr(remote_storage.RemoteReading, "chunk", 8000)
     value = np.arange(20_011, dtype=np.int16)
     write_checkpoint("objects://b/m", [Item("a", dtypes.int16, value)])
     (found,) = read_tensors("objects://b/m", [Wanted("a")])
@@ -227,14 +228,14 @@ class TestFailures:
             except Died:
                 died = True
             ObjectStore.reset(tmp_path)
-            remote._own.clear()  # as the next process finds it
+            remote_storage._own.clear()  # as the next process finds it
             training = Training(f"{scheme}://b")
             assert training.restored() in (old, step), at
             state = get_checkpoint_state(f"{scheme}://b")
             assert state is not None
             training.saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
             for path in (tmp_path / "b").iterdir():
-                os.utime(path, (time.time(), time.time() - 2 * remote.PATIENCE))
+                os.utime(path, (time.time(), time.time() - 2 * remote_storage.PATIENCE))
             training.save(step + 1)
             training.save(step + 1)
             training.save(step + 2)
@@ -251,7 +252,7 @@ def test_others_may_be_at_work(tmp_path: Path) -> None:
     note.write_bytes(b"weft checkpoint journal 1\n[]\n")
     write_checkpoint("objects://b/m", [Item("a", dtypes.int32, np.int32(2))])
     assert note.exists()
-    os.utime(note, (0, time.time() - 1.1 * remote.PATIENCE))
+    os.utime(note, (0, time.time() - 1.1 * remote_storage.PATIENCE))
     write_checkpoint("objects://b/m", [Item("a", dtypes.int32, np.int32(3))])
     assert not note.exists()
 

@@ -15,7 +15,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ops.array import placeholder
 from weft_graph.variables.reference import Variable
 from weft_io.coordination.critical_section import CRITICAL_SECTION_EXECUTIONS, CriticalSection
-from weft_io.queues.queue_ops import FIFOQueue
+from weft_io.queues.queue import FIFOQueue
 from weft_tensor import dtypes, errors
 
 

@@ -16,7 +16,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.variables.reference import Variable
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner, start_queue_runners
-from weft_io.queues.queue_ops import FIFOQueue
+from weft_io.queues.queue import FIFOQueue
 from weft_tensor import dtypes, errors
 
 

@@ -297,9 +297,9 @@ def test_a_buffer_may_find_its_size_itself() -> None:
 
 
 def test_a_stream_that_nobody_holds_ends_its_thread() -> None:
-    from weft_io.data.prefetching import PrefetchSource
-    from weft_io.data.sources import RangeSource
-    from weft_io.data.streams import Root
+    from weft_io.streams.prefetching import PrefetchSource
+    from weft_io.streams.sources import RangeSource
+    from weft_io.streams.stream import Root
 
     stream = PrefetchSource(RangeSource(0, 1000, 1, np.dtype(np.int64)), 1).iterate(Root())
     stream.get()

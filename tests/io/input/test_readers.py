@@ -23,10 +23,10 @@ from weft_io.input.readers import (
     TFRecordReader,
     WholeFileReader,
 )
-from weft_io.queues.queue_ops import FIFOQueue
+from weft_io.queues.queue import FIFOQueue
 from weft_io.records.python_io import TFRecordOptions, TFRecordWriter
-from weft_io.records.reader_resource import ReaderResource
 from weft_io.resources.queue import Queue
+from weft_io.resources.reader import ReaderResource
 from weft_tensor import dtypes, errors
 
 STRING = dtypes.string

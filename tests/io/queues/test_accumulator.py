@@ -18,7 +18,7 @@ from weft_graph.ir.builder import create, out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ops.array import placeholder
-from weft_io.queues.accumulators import ConditionalAccumulator, SparseConditionalAccumulator
+from weft_io.queues.accumulator import ConditionalAccumulator, SparseConditionalAccumulator
 from weft_io.resources.accumulator import DenseAccumulator, SparseAccumulator
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape

@@ -20,7 +20,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ops.array import placeholder, reshape
 from weft_graph.ops.control import no_op
 from weft_graph.variables.reference import Variable
-from weft_io.queues.queue_ops import (
+from weft_io.queues.queue import (
     FIFOQueue,
     PaddingFIFOQueue,
     PriorityQueue,

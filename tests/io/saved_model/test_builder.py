@@ -22,7 +22,6 @@ from weft_graph.variables.partitioned import fixed_size_partitioner
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_graph.variables.scope import get_variable
 from weft_io import CheckpointReader, Saver
-from weft_io.bundle.saver_builder import BundleSaverBuilder
 from weft_io.files.message_files import unpack
 from weft_io.saved_model import constants, main_op
 from weft_io.saved_model.builder import SavedModelBuilder, simple_save
@@ -35,6 +34,7 @@ from weft_io.saved_model.signature_def_utils import (
     predict_signature_def,
 )
 from weft_io.saved_model.utils import get_tensor_from_tensor_info
+from weft_io.saving.bundle_saver_builder import BundleSaverBuilder
 from weft_tensor import dtypes, errors
 
 

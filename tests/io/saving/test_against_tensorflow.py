@@ -15,13 +15,13 @@ from weft_testing.recorded import same, script, tensors
 
 import weft as wf
 from weft_graph import proto
-from weft_io.bundle.saver_builder import BundleSaverBuilder
 from weft_io.bundle.writer import write_bundle
 from weft_io.checkpoint.writer import Item
-from weft_io.graphs.meta_graph import import_meta_graph
 from weft_io.saved_model.builder import SavedModelBuilder, simple_save
 from weft_io.saved_model.loader import load
 from weft_io.saved_model.signature_def_utils import predict_signature_def
+from weft_io.saving.bundle_saver_builder import BundleSaverBuilder
+from weft_io.saving.meta_graph import import_meta_graph
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 if importlib.util.find_spec("tensorflow") is None:

@@ -12,7 +12,7 @@ from weft_graph import Graph
 from weft_graph.variables.reference import Variable
 from weft_io import summary
 from weft_io.checkpoint.state import latest_checkpoint, load_variable
-from weft_io.graphs.meta_graph import import_meta_graph
+from weft_io.saving.meta_graph import import_meta_graph
 from weft_io.summary.reading import summary_iterator
 from weft_io.training import MonitoredTrainingSession, Scaffold, StopAtStepHook
 from weft_io.training.session_creators import ChiefSessionCreator, WorkerSessionCreator

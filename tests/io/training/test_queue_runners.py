@@ -20,7 +20,7 @@ from weft_graph.variables.reference import Variable
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.data.dataset import Dataset
 from weft_io.input.pipeline import limit_epochs
-from weft_io.queues.queue_ops import FIFOQueue
+from weft_io.queues.queue import FIFOQueue
 from weft_io.training import MonitoredSession, MonitoredTrainingSession, SingularMonitoredSession
 from weft_tensor import dtypes, errors
 

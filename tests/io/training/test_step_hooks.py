@@ -9,7 +9,7 @@ import pytest
 
 from weft_graph import Graph
 from weft_graph.variables.reference import Variable
-from weft_io.queues.queue_ops import FIFOQueue
+from weft_io.queues.queue import FIFOQueue
 from weft_io.training import (
     FeedFnHook,
     FinalOpsHook,

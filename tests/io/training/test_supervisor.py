@@ -20,7 +20,7 @@ from weft_graph.variables.reference import Variable, global_variables_initialize
 from weft_io import summary
 from weft_io.checkpoint.state import latest_checkpoint
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
-from weft_io.queues.queue_ops import FIFOQueue
+from weft_io.queues.queue import FIFOQueue
 from weft_io.summary.reading import summary_iterator
 from weft_io.training import Supervisor, basic_train_loop
 from weft_tensor import dtypes, errors

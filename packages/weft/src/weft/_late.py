@@ -12,6 +12,6 @@ from weft_io.input.parsing import *
 from weft_io.input.readers import *
 from weft_io.ops.files import *
 from weft_io.ops.parsing import *
-from weft_io.queues.accumulators import *
-from weft_io.queues.queue_ops import *
-from weft_io.queues.queue_ops import FIFOQueue as FIFOQueue
+from weft_io.queues.accumulator import *
+from weft_io.queues.queue import *
+from weft_io.queues.queue import FIFOQueue as FIFOQueue

@@ -1,6 +1,6 @@
 """`wf.queue`: queues, and what waits as they do."""
 
 from weft_io.queues.barrier import *
-from weft_io.queues.queue_ops import *
-from weft_io.queues.queue_ops import FIFOQueue as FIFOQueue
+from weft_io.queues.queue import *
+from weft_io.queues.queue import FIFOQueue as FIFOQueue
 from weft_io.queues.staging import *

@@ -3,8 +3,8 @@
 import typing as _typing
 
 from weft_io.ops.summary import *
-from weft_io.summary.sharing import *
 from weft_io.summary.writer import *
+from weft_io.summary.writer_cache import *
 
 if _typing.TYPE_CHECKING:
     from weft._summary_messages import *

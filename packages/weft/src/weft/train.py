@@ -13,20 +13,21 @@ from weft_autodiff.optimizers.moving_averages import *
 from weft_autodiff.optimizers.optimizer import *
 from weft_autodiff.optimizers.rmsprop import *
 from weft_autodiff.optimizers.training_util import *
-from weft_io.bundle.saver_builder import *
 from weft_io.checkpoint import reader as _reader
 from weft_io.checkpoint.state import *
 from weft_io.coordination.coordinator import *
 from weft_io.coordination.queue_runner import *
-from weft_io.graphs.graph_io import *
-from weft_io.graphs.meta_graph import *
 from weft_io.input.batching import *
 from weft_io.input.bucketing import *
 from weft_io.input.pipeline import *
+from weft_io.meta_graphs.export import *
+from weft_io.meta_graphs.graph_io import *
+from weft_io.saving.bundle_saver_builder import *
+from weft_io.saving.meta_graph import *
 from weft_io.saving.saver import *
 from weft_io.saving.warm_start import *
 from weft_io.summary.reading import *
-from weft_io.training.hook_timers import *
+from weft_io.training.timers import *
 
 NewCheckpointReader = _reader.CheckpointReader
 

@@ -24,8 +24,8 @@ from weft_exec import Session
 from weft_graph import Graph, proto
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_io import Saver, get_checkpoint_state, latest_checkpoint
-from weft_io.bundle.saver_builder import BundleSaverBuilder
 from weft_io.checkpoint.journal import names_of
+from weft_io.saving.bundle_saver_builder import BundleSaverBuilder
 
 CALLS = ("open", "write", "fsync", "replace", "unlink", "close", "fstat", "listdir", "makedirs")
 CALLS += ("link", "scandir", "rmdir")

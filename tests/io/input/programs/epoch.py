@@ -23,7 +23,7 @@ from weft_io import Saver, latest_checkpoint
 from weft_io.data.experimental import make_saveable_from_iterator
 from weft_io.data.files_datasets import TFRecordDataset
 from weft_io.input.readers import TFRecordReader
-from weft_io.queues.queue_ops import FIFOQueue
+from weft_io.queues.queue import FIFOQueue
 from weft_tensor import dtypes, errors
 
 Step = Callable[[], Any]

@@ -92,6 +92,8 @@ class BundleIndex:
 
     __slots__ = ("big_endian", "path", "save", "shards", "tensors")
 
+    format: Final = "TensorFlow"
+
     def __init__(
         self,
         path: str,
@@ -105,6 +107,11 @@ class BundleIndex:
         self.shards = shards
         self.big_endian = big_endian
         self.tensors = dict(tensors)
+
+    @property
+    def file_count(self) -> int:
+        """The number of its shards."""
+        return self.shards
 
     @staticmethod
     def from_bytes(data: bytes, path: str) -> BundleIndex:

@@ -9,10 +9,9 @@ from uuid import uuid4
 
 from weft_io.bundle.index import BundleIndex, merged, shard_path
 from weft_io.bundle.placing import NewBundle, read_bundle_index
-from weft_io.checkpoint import files
 from weft_io.checkpoint.index import index_path
-from weft_io.checkpoint.storage import SAVING
-from weft_io.files import systems
+from weft_io.files import paths, systems
+from weft_io.files.storage import SAVING
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
 
@@ -58,7 +57,7 @@ def merge_bundles(
             if not allow_missing_files:
                 raise
     index, sources = merged(index_path(destination), [index for _, index in found])
-    directory, base = files.split_prefix(destination)
+    directory, base = paths.split_prefix(destination)
     with (
         reported("merging bundles into", destination),
         NewBundle(destination, len(sources)) as new,
@@ -68,15 +67,15 @@ def merge_bundles(
             new.take(number, shard_path(prefix, own, old.shards))
         new.finish(index.tensors, index.big_endian)
         for prefix, old in found:
-            if files.absolute(old.path) != files.absolute(index.path):
+            if paths.absolute(old.path) != paths.absolute(index.path):
                 _remove(prefix, old)
         if delete_old_dirs:
-            _remove_empty({files.split_prefix(prefix)[0] for prefix in prefixes} - {directory})
+            _remove_empty({paths.split_prefix(prefix)[0] for prefix in prefixes} - {directory})
             _remove_abandoned(directory, base)
 
 
 def _remove(prefix: str, index: BundleIndex) -> None:
-    storage = files.storage_of(files.split_prefix(prefix)[0])
+    storage = paths.storage_of(paths.split_prefix(prefix)[0])
     storage.remove(index.path)
     for number in range(index.shards):
         storage.remove(shard_path(prefix, number, index.shards))
@@ -101,6 +100,6 @@ def _remove_abandoned(directory: str, base: str) -> None:
         match = _PLACE.fullmatch(name)
         if match is None or not is_directory or _STEP.sub("", match["base"]) != stem:
             continue
-        place = systems.locate(files.join(directory, name))[1]
+        place = systems.locate(paths.join(directory, name))[1]
         if all(_PART.fullmatch(own) or SAVING.match(own) for own, _ in system.list(place)):
             system.remove_tree(place)

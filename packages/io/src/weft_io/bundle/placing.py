@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from weft_io.bundle.index import BundleIndex, Entry, shard_path
-from weft_io.checkpoint import files, journal
+from weft_io.checkpoint import journal
 from weft_io.checkpoint.index import index_path
-from weft_io.checkpoint.storage import Writing
-from weft_io.files import systems
+from weft_io.files import paths, systems
+from weft_io.files.storage import Writing
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
 
@@ -37,8 +37,8 @@ class NewBundle:
 
     def __init__(self, prefix: str, shards: int) -> None:
         self._prefix = prefix
-        self._directory, self._base = files.split_prefix(prefix)
-        self._storage = files.storage_of(self._directory)
+        self._directory, self._base = paths.split_prefix(prefix)
+        self._storage = paths.storage_of(self._directory)
         self._storage.make_directory(self._directory)
         with self._storage.locked(self._directory):
             journal.recover(self._directory)
@@ -107,6 +107,6 @@ def read_bundle_index(prefix: str) -> BundleIndex:
 
     Raises: NotFoundError, DataLossError: there is none, or it is damaged.
     """
-    path = index_path(files.as_path(prefix))
+    path = index_path(paths.as_path(prefix))
     with reported("reading", path):
-        return BundleIndex.from_bytes(files.read_bytes(path), path)
+        return BundleIndex.from_bytes(paths.read_bytes(path), path)

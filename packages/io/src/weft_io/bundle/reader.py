@@ -15,10 +15,10 @@ from weft_io.bundle.checksum import crc32c, masked
 from weft_io.bundle.coding import MalformedError
 from weft_io.bundle.index import BundleIndex, Entry, Piece, shard_path
 from weft_io.bundle.strings import decode_strings
-from weft_io.checkpoint import files
 from weft_io.checkpoint.encoding import Array, Empty
 from weft_io.checkpoint.regions import Region, count
-from weft_io.checkpoint.storage import Reading
+from weft_io.files import paths
+from weft_io.files.storage import Reading
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.os_errors import reported
@@ -93,17 +93,6 @@ def _read_group(
         empty(box.shape, index.tensors[name].dtype.numpy) if result is None else result
         for result, ((name, box), _) in zip(results, needs, strict=True)
     ]
-
-
-def verify(prefix: str, index: BundleIndex) -> None:
-    """Read everything and compare the checksums.
-
-    Raises: NotFoundError, DataLossError: the first thing that is missing or damaged.
-    """
-    for name, entry in index.tensors.items():
-        if isinstance(entry.dtype, DType) and entry.dtype.is_numpy_compatible:
-            for part in entry.parts:
-                read_boxes(prefix, index, [(name, part.region)], np.empty)
 
 
 def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
@@ -218,7 +207,7 @@ def _swapped(array: Array, dtype: DType) -> Array:
 def _opened(prefix: str, index: BundleIndex, number: int, names: Sequence[str]) -> Iterator[_Shard]:
     path = shard_path(prefix, number, index.shards)
     try:
-        file = files.storage_of(path).open(path)
+        file = paths.storage_of(path).open(path)
     except FileNotFoundError as cause:
         few = list(dict.fromkeys(names))
         said = ", ".join(few[:5]) + (", ..." if len(few) > 5 else "")

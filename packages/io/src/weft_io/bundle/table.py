@@ -23,9 +23,9 @@ from typing import Final, NamedTuple, NoReturn
 
 from weft_io.bundle.checksum import crc32c, masked
 from weft_io.bundle.coding import MalformedError, get_varint, put_varint
-from weft_io.checkpoint.reader import TABLE_MAGIC
 from weft_tensor import errors
 
+TABLE_MAGIC: Final = bytes.fromhex("57fb808b247547db")
 FOOTER: Final = 48
 TRAILER: Final = 5
 

@@ -12,10 +12,11 @@ from weft_io.bundle.checksum import crc32c, masked
 from weft_io.bundle.index import BundleIndex, Entry, Piece, disjoint
 from weft_io.bundle.placing import NewBundle
 from weft_io.bundle.strings import encode_strings
-from weft_io.checkpoint import encoding, files, regions
+from weft_io.checkpoint import encoding, regions
 from weft_io.checkpoint.regions import Region, Shape
-from weft_io.checkpoint.storage import Writing
 from weft_io.checkpoint.writer import Item
+from weft_io.files import paths
+from weft_io.files.storage import Writing
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.os_errors import reported
@@ -34,8 +35,8 @@ def write_bundle(prefix: str, items: Iterable[Item]) -> BundleIndex:
       InvalidTypeError: a tensor cannot be written, such as a handle.
       ResourceExhaustedError, PermissionDeniedError, ...: by what the operating system says.
     """
-    prefix = files.as_path(prefix)
-    if not files.split_prefix(prefix)[1]:
+    prefix = paths.as_path(prefix)
+    if not paths.split_prefix(prefix)[1]:
         raise errors.InvalidArgumentError(f"the bundle's path {prefix!r} ends in no name")
     plan = _Plan(items)
     with (

@@ -126,10 +126,17 @@ class Index:
 
     __slots__ = ("save", "shards", "tensors")
 
+    format: Final = "weft"
+
     def __init__(self, save: str, shards: Sequence[Shard], tensors: Mapping[str, Entry]) -> None:
         self.save = save
         self.shards = tuple(shards)
         self.tensors = dict(tensors)
+
+    @property
+    def file_count(self) -> int:
+        """The number of its shards."""
+        return len(self.shards)
 
     def to_bytes(self) -> bytes:
         """The file."""

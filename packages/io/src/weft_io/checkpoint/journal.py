@@ -14,10 +14,10 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from weft_io.checkpoint import files
-from weft_io.checkpoint.index import SHARD_SUFFIX, index_path, shard_suffixes
-from weft_io.checkpoint.reader import is_bundle
-from weft_io.checkpoint.storage import Note
+from weft_io.checkpoint.formats import recognized
+from weft_io.checkpoint.index import SHARD_SUFFIX, index_path
+from weft_io.files import paths
+from weft_io.files.storage import Note
 from weft_tensor import errors
 
 _FIRST_LINE: Final = b"weft checkpoint journal 1\n"
@@ -37,9 +37,9 @@ class Journal:
     """
 
     def __init__(self, directory: str, base: str, names: Iterable[str]) -> None:
-        self._prefix = files.join(directory, base)
+        self._prefix = paths.join(directory, base)
         self._names: list[str] = []
-        self._note: Note = files.storage_of(directory).note(directory, base)
+        self._note: Note = paths.storage_of(directory).note(directory, base)
         try:
             self._note.write(_FIRST_LINE)
             self.add(names)
@@ -80,9 +80,9 @@ class Journal:
 
 def recover(directory: str) -> None:
     """Tidy up after saves and removals in `directory` whose processes died. Raises: OSError."""
-    for found in files.storage_of(directory).abandoned(directory):
+    for found in paths.storage_of(directory).abandoned(directory):
         if found.data.startswith(_FIRST_LINE):
-            if settle(files.join(directory, found.base), _names(found.data)):
+            if settle(paths.join(directory, found.base), _names(found.data)):
                 found.remove()
         elif not _NOTE.match(found.data):  # a file that was being written, or nothing yet
             found.remove()
@@ -111,11 +111,11 @@ def settle(prefix: str, names: Iterable[str], needed: set[str] | None = None) ->
         needed = names_of(prefix) if needed is None else needed
     except errors.OpError:
         return False
-    directory, base = files.split_prefix(prefix)
-    storage = files.storage_of(directory)
+    directory, base = paths.split_prefix(prefix)
+    storage = paths.storage_of(directory)
     for name in names:
         if is_part_name(base, name) and name not in needed:
-            storage.remove(files.join(directory, name))
+            storage.remove(paths.join(directory, name))
     return True
 
 
@@ -131,17 +131,13 @@ def names_of(prefix: str) -> set[str]:
     Raises: DataLossError: the index cannot be read.
     """
     path = index_path(prefix)
-    base = files.base_name(prefix)
+    base = paths.base_name(prefix)
     try:
-        data = files.read_bytes(path)
+        data = paths.read_bytes(path)
     except FileNotFoundError:
         return set()
-    if not is_bundle(data):
-        return {base + suffix for suffix in shard_suffixes(data, path)} | {base + ".meta"}
-    from weft_io.bundle.index import BundleIndex, shard_path
-
-    index = BundleIndex.from_bytes(data, path)
-    return {shard_path(base, i, index.shards) for i in range(index.shards)} | {base + ".meta"}
+    suffixes = recognized(data, path).file_suffixes(data, path)
+    return {base + suffix for suffix in (*suffixes, ".meta")}
 
 
 def replaced(directory: str, base: str) -> set[str]:
@@ -150,7 +146,7 @@ def replaced(directory: str, base: str) -> set[str]:
     An index that nobody can read any more is replaced as well.
     """
     try:
-        return names_of(files.join(directory, base))
+        return names_of(paths.join(directory, base))
     except errors.DataLossError:
         return _shards_by_name(directory, base)
 
@@ -158,5 +154,5 @@ def replaced(directory: str, base: str) -> set[str]:
 def _shards_by_name(directory: str, base: str) -> set[str]:
     """The files in `directory` whose names are those of shards of `base`, from any save."""
     pattern = re.compile(re.escape(base) + SHARD_SUFFIX.pattern)
-    names = files.storage_of(directory).names(directory)
+    names = paths.storage_of(directory).names(directory)
     return {name for name in names if pattern.fullmatch(name)}

@@ -15,12 +15,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
-from weft_io.checkpoint import encoding, files
+from weft_io.checkpoint import encoding
 from weft_io.checkpoint.checksums import checksum, digest, digest_like
 from weft_io.checkpoint.encoding import Array, Empty
 from weft_io.checkpoint.index import Part, Shard, index_path
 from weft_io.checkpoint.regions import Region
-from weft_io.checkpoint.storage import Reading, Writing
+from weft_io.files import paths
+from weft_io.files.storage import Reading, Writing
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -63,7 +64,7 @@ def write_shard(
         places[i] = (position, position + len(blobs[i]))
         position = places[i][1]
     header = _header(pieces, places, order)
-    file = files.storage_of(prefix).create(prefix + suffix)
+    file = paths.storage_of(prefix).create(prefix + suffix)
     try:
         sums = _write(file, header, [blobs[i] for i in order])
         file.finish()
@@ -194,7 +195,7 @@ def opened(prefix: str, shard: Shard, tensors: Sequence[str]) -> Iterator[ShardR
     """
     path = prefix + shard.suffix
     try:
-        file = files.storage_of(path).open(path)
+        file = paths.storage_of(path).open(path)
     except FileNotFoundError as cause:
         names = ", ".join(tensors[:5]) + (", ..." if len(tensors) > 5 else "")
         raise errors.NotFoundError(

@@ -26,9 +26,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from weft_io.arguments import text
-from weft_io.checkpoint import files, writer
+from weft_io.checkpoint import writer
 from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.reader import CheckpointNotFoundError, CheckpointReader
+from weft_io.files import paths
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
 
@@ -66,25 +67,25 @@ def generate_checkpoint_state_proto(
     """
     from weft_graph import proto
 
-    paths = list(all_model_checkpoint_paths or ())
-    if not paths or paths[-1] != model_checkpoint_path:
-        paths.append(model_checkpoint_path)
+    prefixes = list(all_model_checkpoint_paths or ())
+    if not prefixes or prefixes[-1] != model_checkpoint_path:
+        prefixes.append(model_checkpoint_path)
     times = list(all_model_checkpoint_timestamps or ())
-    if times and len(times) != len(paths):
+    if times and len(times) != len(prefixes):
         raise errors.InvalidArgumentError(
-            f"one timestamp per checkpoint is required, got {len(times)} for {len(paths)}"
+            f"one timestamp per checkpoint is required, got {len(times)} for {len(prefixes)}"
         )
-    if not files.is_absolute(save_dir):
-        paths = [p if files.is_absolute(p) else files.relative(p, save_dir) for p in paths]
+    if not paths.is_absolute(save_dir):
+        prefixes = [p if paths.is_absolute(p) else paths.relative(p, save_dir) for p in prefixes]
     try:
         return proto.CheckpointState(
-            model_checkpoint_path=paths[-1],
-            all_model_checkpoint_paths=paths,
+            model_checkpoint_path=prefixes[-1],
+            all_model_checkpoint_paths=prefixes,
             all_model_checkpoint_timestamps=times,
             last_preserved_timestamp=last_preserved_timestamp,
         )
     except (UnicodeError, ValueError) as cause:
-        raise errors.InvalidArgumentError(f"paths must be UTF-8, got {paths}") from cause
+        raise errors.InvalidArgumentError(f"paths must be UTF-8, got {prefixes}") from cause
 
 
 def update_checkpoint_state(
@@ -103,22 +104,22 @@ def update_checkpoint_state(
       save_relative_paths: name the checkpoints relative to `save_dir`, so that the directory can
         be moved.
     """
-    save_dir = files.as_path(save_dir)
+    save_dir = paths.as_path(save_dir)
     if save_relative_paths:
         given = [model_checkpoint_path, *(all_model_checkpoint_paths or ())]
-        model_checkpoint_path, *paths = [files.relative(path, save_dir) for path in given]
-        base = files.absolute(save_dir)  # absolute: the paths are relative to it already
+        model_checkpoint_path, *prefixes = [paths.relative(path, save_dir) for path in given]
+        base = paths.absolute(save_dir)  # absolute: the paths are relative to it already
     else:
-        paths, base = list(all_model_checkpoint_paths or ()), save_dir
+        prefixes, base = list(all_model_checkpoint_paths or ()), save_dir
     message = generate_checkpoint_state_proto(
         base,
         model_checkpoint_path,
-        paths,
+        prefixes,
         all_model_checkpoint_timestamps,
         last_preserved_timestamp,
     )
     path = state_path(save_dir, latest_filename)
-    storage = files.storage_of(save_dir)
+    storage = paths.storage_of(save_dir)
     with reported("writing", path), storage.locked(save_dir or "."):
         storage.write_atomically(path, _to_bytes(message))
 
@@ -129,11 +130,11 @@ def state_path(directory: str, latest_filename: str | None = None) -> str:
     Raises: InvalidTypeError, InvalidArgumentError: `latest_filename` is no text, or no name.
     """
     name = STATE_FILE if latest_filename is None else text(latest_filename, "latest_filename")
-    if not name or files.base_name(name) != name:
+    if not name or paths.base_name(name) != name:
         raise errors.InvalidArgumentError(
             f"latest_filename must be a name without directories, got {name!r}"
         )
-    return files.join(directory, name)
+    return paths.join(directory, name)
 
 
 def _to_bytes(message: proto.CheckpointState) -> bytes:
@@ -179,18 +180,18 @@ def get_checkpoint_state(
     Returns: None when there is no such file.
     Raises: DataLossError: the file is damaged.
     """
-    checkpoint_dir = files.as_path(checkpoint_dir)
+    checkpoint_dir = paths.as_path(checkpoint_dir)
     path = state_path(checkpoint_dir, latest_filename)
     with reported("reading", path):
         try:
-            data = files.read_bytes(path)
+            data = paths.read_bytes(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
     message = _from_bytes(data, path)
-    message.model_checkpoint_path = files.join(checkpoint_dir, message.model_checkpoint_path)
-    paths = message.all_model_checkpoint_paths
-    for i, each in enumerate(paths):
-        paths[i] = files.join(checkpoint_dir, each)
+    message.model_checkpoint_path = paths.join(checkpoint_dir, message.model_checkpoint_path)
+    prefixes = message.all_model_checkpoint_paths
+    for i, each in enumerate(prefixes):
+        prefixes[i] = paths.join(checkpoint_dir, each)
     return message
 
 
@@ -203,13 +204,13 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
     Returns: None when there is no state file, or none of the checkpoints it names exists.
     Raises: DataLossError: the state file is damaged.
     """
-    checkpoint_dir = files.as_path(checkpoint_dir)
+    checkpoint_dir = paths.as_path(checkpoint_dir)
     message = get_checkpoint_state(checkpoint_dir, latest_filename)
     if message is None:
         return None
     newest = message.model_checkpoint_path
     for path in [newest, *reversed(message.all_model_checkpoint_paths)]:
-        for place in (path, files.join(checkpoint_dir, files.base_name(path))):
+        for place in (path, paths.join(checkpoint_dir, paths.base_name(path))):
             if checkpoint_exists(place):
                 if path != newest:
                     _log.warning("%s does not exist; the latest checkpoint is %s", newest, place)
@@ -220,7 +221,7 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
 
 def checkpoint_exists(checkpoint_prefix: str) -> bool:
     """Whether there is a checkpoint of that prefix."""
-    return files.exists(index_path(files.as_path(checkpoint_prefix)))
+    return paths.exists(index_path(paths.as_path(checkpoint_prefix)))
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
@@ -228,8 +229,8 @@ def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
     times = []
     for prefix in checkpoint_prefixes:
         try:
-            path = index_path(files.as_path(prefix))
-            times.append(files.storage_of(path).written_at(path))
+            path = index_path(paths.as_path(prefix))
+            times.append(paths.storage_of(path).written_at(path))
         except FileNotFoundError:
             continue
     return times
@@ -246,8 +247,8 @@ def remove_checkpoint(
       checkpoint_format_version: accepted for compatibility.
       meta_graph_suffix: of the file with the graph.
     """
-    prefix = files.as_path(checkpoint_prefix)
-    writer.remove_checkpoint(prefix, [f"{files.base_name(prefix)}.{meta_graph_suffix}"])
+    prefix = paths.as_path(checkpoint_prefix)
+    writer.remove_checkpoint(prefix, [f"{paths.base_name(prefix)}.{meta_graph_suffix}"])
 
 
 # --------------------------------------------------------------------------- looking into one
@@ -258,7 +259,7 @@ def load_checkpoint(ckpt_dir_or_file: str) -> CheckpointReader:
 
     Raises: NotFoundError, DataLossError: there is none, or it is damaged.
     """
-    return CheckpointReader(latest_in(files.as_path(ckpt_dir_or_file)))
+    return CheckpointReader(latest_in(paths.as_path(ckpt_dir_or_file)))
 
 
 def latest_in(path: str) -> str:
@@ -266,7 +267,7 @@ def latest_in(path: str) -> str:
 
     Raises: NotFoundError, DataLossError: the directory has none, or its state file is damaged.
     """
-    if not files.storage_of(path).is_directory(path):
+    if not paths.storage_of(path).is_directory(path):
         return path
     found = latest_checkpoint(path)
     if found is None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from weft_io.checkpoint import encoding, files, journal, regions
+from weft_io.checkpoint import encoding, journal, regions
 from weft_io.checkpoint.index import Entry, Index, Part, Shard, index_path, shard_suffix
 from weft_io.checkpoint.regions import Region, Shape
 from weft_io.checkpoint.shards import Piece, write_shard
-from weft_io.checkpoint.storage import new_save_id
+from weft_io.files import paths
+from weft_io.files.storage import new_save_id
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.os_errors import reported
@@ -52,14 +53,14 @@ def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
       ResourceExhaustedError: the disk is full.
       PermissionDeniedError, ...: by what the operating system says.
     """
-    prefix = files.as_path(prefix)
-    directory, base = files.split_prefix(prefix)
+    prefix = paths.as_path(prefix)
+    directory, base = paths.split_prefix(prefix)
     if not base:
         raise errors.InvalidArgumentError(f"the checkpoint's path {prefix!r} ends in no name")
     plan = _Plan(items)
     save = new_save_id()
     suffixes = [shard_suffix(i, len(plan.shards), save) for i in range(len(plan.shards))]
-    storage = files.storage_of(directory)
+    storage = paths.storage_of(directory)
     with reported("saving", prefix):
         storage.make_directory(directory)
         with storage.locked(directory):
@@ -89,21 +90,21 @@ def remove_checkpoint(prefix: str, others: Iterable[str] = ()) -> None:
       others: names of further files that go with it.
     Raises: PermissionDeniedError, ...: by what the operating system says.
     """
-    directory, base = files.split_prefix(prefix)
-    storage = files.storage_of(directory)
+    directory, base = paths.split_prefix(prefix)
+    storage = paths.storage_of(directory)
     with reported("removing", prefix):
         if not storage.is_directory(directory):
             return
         with storage.locked(directory):
             named = journal.replaced(directory, base) | set(others)
             present = sorted(named & set(storage.names(directory)))
-            if not present and not files.exists(index_path(prefix)):
+            if not present and not paths.exists(index_path(prefix)):
                 return
             note = journal.Journal(directory, base, present)
             try:
                 storage.remove(index_path(prefix))
                 for name in others:
-                    storage.remove(files.join(directory, name))
+                    storage.remove(paths.join(directory, name))
                 note.settle()
             except BaseException:  # because the note has to go, whatever stopped the removal
                 note.give_up()

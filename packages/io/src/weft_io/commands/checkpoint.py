@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from weft_io.checkpoint import files
-from weft_io.checkpoint.index import INDEX_SUFFIX, Index
+from weft_io.checkpoint.index import INDEX_SUFFIX
 from weft_io.checkpoint.reader import CheckpointReader
 from weft_io.checkpoint.state import latest_in
 from weft_io.commands.output import Output
+from weft_io.files import paths
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -59,7 +59,7 @@ def _add_common(parser: argparse.ArgumentParser, run: Any, names: bool = True) -
 
 
 def _reader(path: str) -> CheckpointReader:
-    path = files.as_path(path).removesuffix(INDEX_SUFFIX)
+    path = paths.as_path(path).removesuffix(INDEX_SUFFIX)
     return CheckpointReader(latest_in(path))
 
 
@@ -81,11 +81,10 @@ def inspect(arguments: argparse.Namespace) -> int:
     rows = (_described(reader, name, arguments.statistics) for name in names)
     output.table(header, rows, numbers="bytes parts " + " ".join(_STATISTICS))
     total = sum([_size(reader.index.tensors[name]) for name in names])
-    kind = "weft" if isinstance(reader.index, Index) else "TensorFlow"
-    shards = reader.index.shards
-    number = len(shards) if isinstance(shards, tuple) else shards
+    index = reader.index
     output.line(
-        f"# {reader.prefix}: {len(names)} tensors, {total} bytes, {number} files, format {kind}"
+        f"# {reader.prefix}: {len(names)} tensors, {total} bytes, {index.file_count} files, "
+        f"format {index.format}"
     )
     return 0
 

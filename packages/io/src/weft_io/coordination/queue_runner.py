@@ -16,7 +16,7 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
 from weft_io.arguments import listed
 from weft_io.coordination.coordinator import Coordinator
-from weft_io.queues.queue_ops import QueueBase
+from weft_io.queues.queue import QueueBase
 from weft_tensor import errors
 
 if TYPE_CHECKING:

@@ -16,22 +16,14 @@ from weft_graph.ops.control import hold_function
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.functions import Traced, traced
-from weft_io.data.iterator import (
-    Iterator,
-    attrs_of,
-    classes_of,
-    initializable,
-    one_shot,
-    shapes_of,
-    types_of,
-)
+from weft_io.data.iterator import Iterator, initializable, one_shot
 from weft_io.data.padding import padded_form, padding_values_for
-from weft_io.data.prefetching import AUTOTUNE
+from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
 
 
-class Dataset:
+class Dataset(specs.DatasetBase):
     """A sequence of elements, each a structure (tuples, named tuples, dicts) of tensors.
 
     A dataset is a node that describes; nothing happens before an iterator asks for elements.
@@ -59,25 +51,10 @@ class Dataset:
         form = self._element if element is None else element
         with self._variant_tensor.graph.as_default():
             return self._made(
-                op, [self._variant_tensor, *inputs], {**attrs_of(form), **attrs}, form
+                op, [self._variant_tensor, *inputs], {**specs.attrs_of(form), **attrs}, form
             )
 
-    # ------------------------------------------------------------------ elements
-
-    @property
-    def output_types(self) -> Any:
-        """The element type of each tensor of an element, in the structure of elements."""
-        return types_of(self._element)
-
-    @property
-    def output_shapes(self) -> Any:
-        """The static shape of each tensor of an element."""
-        return shapes_of(self._element)
-
-    @property
-    def output_classes(self) -> Any:
-        """The class of each tensor of an element."""
-        return classes_of(self._element)
+    # ------------------------------------------------------------------ iterators
 
     def make_one_shot_iterator(self) -> Iterator:
         """An iterator that goes through it once and needs no initializer.
@@ -138,7 +115,7 @@ class Dataset:
         bounds = _bounds(start, stop, step)
         if arguments.known_integer(step, bounds[-1]) == 0:
             raise errors.InvalidArgumentError("step must not be 0")
-        return Dataset._made("RangeDataset", bounds, attrs_of(form), form)
+        return Dataset._made("RangeDataset", bounds, specs.attrs_of(form), form)
 
     @staticmethod
     def from_generator(
@@ -153,7 +130,7 @@ class Dataset:
           args: tensors whose values `generator` is called with.
         Raises: InvalidTypeError: `generator` cannot be called with `args`.
         """
-        from weft_io.data.generators import GeneratorFunction
+        from weft_io.streams.generators import GeneratorFunction
 
         given = [] if args is None else arguments.listed(args, "args")
         arguments.function(generator, "generator", len(given))
@@ -166,7 +143,7 @@ class Dataset:
         values = [convert_to_tensor(value) for value in given]
         graph = values[0].graph if values else stacks.get_default_graph()
         graph.add_to_collection("_py_funcs", holder)
-        attrs = {"token": holder.token, **attrs_of(form)}
+        attrs = {"token": holder.token, **specs.attrs_of(form)}
         return Dataset._made("PythonGeneratorDataset", [values], attrs, form)
 
     @staticmethod
@@ -215,7 +192,7 @@ class Dataset:
         form = nest.pack_sequence_as(datasets, [_Held(each._element) for each in flat])
         form = _released(form)
         inputs = [each._variant_tensor for each in flat]
-        return Dataset._made("ZipDataset", [inputs], attrs_of(form), form)
+        return Dataset._made("ZipDataset", [inputs], specs.attrs_of(form), form)
 
     # ------------------------------------------------------------------ passing on
 

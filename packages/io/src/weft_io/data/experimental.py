@@ -10,8 +10,8 @@ from typing import Any
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_io.data.iterator import Iterator
-from weft_io.data.prefetching import AUTOTUNE as AUTOTUNE
 from weft_io.saving.saveables import SaveableObject, SaveSpec
+from weft_io.streams.prefetching import AUTOTUNE as AUTOTUNE
 from weft_tensor import dtypes, errors
 
 

@@ -10,9 +10,9 @@ from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.node import Output
 from weft_io import arguments
 from weft_io.data.dataset import Dataset
-from weft_io.data.prefetching import AUTOTUNE
 from weft_io.data.specs import Spec
 from weft_io.records.options import TFRecordOptions
+from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims
 

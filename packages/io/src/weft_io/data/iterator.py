@@ -18,11 +18,11 @@ from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_io.arguments import scalar
 from weft_io.data import specs
+from weft_io.data.functions import factory_of
 from weft_tensor import dtypes, errors
-from weft_tensor.shape import TensorShape
 
 
-class Iterator:
+class Iterator(specs.Elements):
     """A place in a dataset.
 
     Args:
@@ -84,7 +84,7 @@ class Iterator:
         """
         element = specs.form_from(output_types, output_shapes, output_classes)
         handle = scalar(string_handle, dtypes.string, "string_handle")
-        resource = out("IteratorFromStringHandleV2", [handle], attrs_of(element))
+        resource = out("IteratorFromStringHandleV2", [handle], specs.attrs_of(element))
         return Iterator._of(resource, None, element)
 
     @property
@@ -128,7 +128,7 @@ class Iterator:
         Raises (when it runs): OutOfRangeError: "End of sequence"; FailedPreconditionError: it was
           not initialized; what the pipeline fails with: the next step goes on behind that.
         """
-        attrs = attrs_of(self._element)
+        attrs = specs.attrs_of(self._element)
         node = create("IteratorGetNext", [self._iterator_resource], attrs, name)
         return specs.rebuilt(self._element, node.outputs)
 
@@ -136,50 +136,9 @@ class Iterator:
         """A string that stands for it: string, shape ()."""
         return out("IteratorToStringHandle", [self._iterator_resource], name=name)
 
-    @property
-    def output_types(self) -> Any:
-        """A structure of element types."""
-        return types_of(self._element)
-
-    @property
-    def output_shapes(self) -> Any:
-        """A structure of shapes."""
-        return shapes_of(self._element)
-
-    @property
-    def output_classes(self) -> Any:
-        """A structure of classes."""
-        return classes_of(self._element)
-
-
-def types_of(element: Any) -> Any:
-    """The types in a form."""
-    return nest.map_structure(
-        lambda spec: spec.dtype if spec.element is None else types_of(spec.element), element
-    )
-
-
-def shapes_of(element: Any) -> Any:
-    """The shapes in a form."""
-    return nest.map_structure(lambda spec: TensorShape(spec.dims), element)
-
-
-def classes_of(element: Any) -> Any:
-    """The classes in a form."""
-    return nest.map_structure(lambda spec: spec.cls, element)
-
-
-def attrs_of(element: Any) -> dict[str, Any]:
-    """The attributes that say the form of elements to a node."""
-    flat = specs.parts(element)
-    return {
-        "output_types": [part.dtype for part in flat],
-        "output_shapes": [part.dims for part in flat],
-    }
-
 
 def _resource(element: Any, shared_name: str | None) -> Output:
-    attrs = {**attrs_of(element), "shared_name": shared_name or "", "container": ""}
+    attrs = {**specs.attrs_of(element), "shared_name": shared_name or "", "container": ""}
     return out("IteratorV2", (), attrs)
 
 
@@ -196,12 +155,10 @@ def initializable(dataset: Any, shared_name: str | None) -> Iterator:
 
 def one_shot(dataset: Any) -> Iterator:
     """An iterator over a dataset that begins by itself."""
-    from weft_io.data.functions import factory_of
-
     _check_dataset(dataset)
     variant = dataset._variant_tensor
     with variant.graph.as_default():
-        attrs = {**attrs_of(dataset._element), "dataset_factory": factory_of(variant)}
+        attrs = {**specs.attrs_of(dataset._element), "dataset_factory": factory_of(variant)}
         resource = out("OneShotIterator", (), attrs)
     return Iterator._of(resource, None, dataset._element)
 
@@ -235,13 +192,12 @@ def get_output_classes(dataset_or_iterator: Any) -> Any:
 
 
 def _check_dataset(dataset: Any) -> None:
-    from weft_io.data.dataset import Dataset
-
-    if not isinstance(dataset, Dataset):
+    if not isinstance(dataset, specs.DatasetBase):
         raise errors.InvalidTypeError(f"a Dataset is required, got {dataset!r}")
 
 
-def _checked_form(dataset_or_iterator: Any) -> Any:
+def _checked_form(dataset_or_iterator: Any) -> specs.Elements:
     if not isinstance(dataset_or_iterator, Iterator):
         _check_dataset(dataset_or_iterator)
-    return dataset_or_iterator
+    found: specs.Elements = dataset_or_iterator
+    return found

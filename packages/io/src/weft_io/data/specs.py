@@ -7,27 +7,16 @@ arrays and numbers.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
 from weft_graph.ir.node import Output
+from weft_io.streams.stream import Part
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims
-
-
-class Part(NamedTuple):
-    """One component.
-
-    Attributes:
-      dtype: element type.
-      dims: static shape.
-    """
-
-    dtype: DType
-    dims: Dims
 
 
 class Spec:
@@ -86,6 +75,49 @@ class Spec:
         return f"Spec({self.dtype.name}, {TensorShape(self.dims)})"
 
 
+class Elements:
+    """What has elements of one form: datasets and iterators."""
+
+    _element: Any
+
+    @property
+    def output_types(self) -> Any:
+        """The element type of each tensor of an element, in the structure of elements."""
+        return types_of(self._element)
+
+    @property
+    def output_shapes(self) -> Any:
+        """The static shape of each tensor of an element."""
+        return nest.map_structure(lambda spec: TensorShape(spec.dims), self._element)
+
+    @property
+    def output_classes(self) -> Any:
+        """The class of each tensor of an element."""
+        return nest.map_structure(lambda spec: spec.cls, self._element)
+
+
+class DatasetBase(Elements):
+    """What makes a dataset one: the output of its node, variant, shape ()."""
+
+    _variant_tensor: Output
+
+
+def types_of(element: Any) -> Any:
+    """The types in a form."""
+    return nest.map_structure(
+        lambda spec: spec.dtype if spec.element is None else types_of(spec.element), element
+    )
+
+
+def attrs_of(element: Any) -> dict[str, Any]:
+    """The attributes that say the form of elements to a node."""
+    flat = parts(element)
+    return {
+        "output_types": [part.dtype for part in flat],
+        "output_shapes": [part.dims for part in flat],
+    }
+
+
 # --------------------------------------------------------------------- values and specs
 
 
@@ -100,7 +132,7 @@ def converted(value: Any) -> Any:
         items = [converted(item) for item in value]
         kind: Any = type(value)
         return kind(*items) if hasattr(kind, "_fields") else tuple(items)
-    if isinstance(value, SparseTensor) or hasattr(value, "_variant_tensor"):
+    if isinstance(value, SparseTensor | DatasetBase):
         return value
     return convert_to_tensor(value)
 
@@ -113,7 +145,7 @@ def form_of(tensors: Any) -> Any:
 def _spec_of(value: Any) -> Spec:
     if isinstance(value, SparseTensor):
         return Spec(value.dtype, value.dims, SparseTensor)
-    if hasattr(value, "_variant_tensor"):
+    if isinstance(value, DatasetBase):
         return Spec(dtypes.variant, (), type(value), value._element)
     return Spec(value.dtype, value.dims)
 
@@ -126,7 +158,7 @@ def components(tensors: Any) -> list[Output]:
 def _parts_of(value: Any) -> list[Output]:
     if isinstance(value, SparseTensor):
         return [value.indices, value.values, value.dense_shape]
-    if hasattr(value, "_variant_tensor"):
+    if isinstance(value, DatasetBase):
         return [value._variant_tensor]
     return [value]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
-from weft_io.checkpoint import files
+from weft_io.files import paths
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
 
@@ -38,9 +38,9 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
       NotFoundError: there is no such file.
       DataLossError: it holds no such message.
     """
-    path = files.as_path(path)
+    path = paths.as_path(path)
     with reported("reading", path):
-        data = files.read_bytes(path)
+        data = paths.read_bytes(path)
     if len(data) > _MOST:
         raise errors.DataLossError(f"{path} has {len(data)} bytes; a message has {_MOST} at most")
     if not data:  # which would be a message without fields
@@ -94,11 +94,11 @@ def message_bytes(message: Any, as_text: bool) -> bytes:
 
 def write_message(path: str, message: Any, as_text: bool = False) -> None:
     """Write a message to a file, atomically; its directory is made if it is missing."""
-    path = files.as_path(path)
+    path = paths.as_path(path)
     data = message_bytes(message, as_text)
     with reported("writing", path):
-        storage = files.storage_of(path)
-        storage.make_directory(files.split_prefix(path)[0])
+        storage = paths.storage_of(path)
+        storage.make_directory(paths.split_prefix(path)[0])
         storage.write_atomically(path, data)
 
 

@@ -26,7 +26,7 @@ from weft_io.arguments import integer, listed
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.input.pipeline import summarize_fullness
 from weft_io.input.sparse_batches import as_rows, converted, kept_rows, restored, stored
-from weft_io.queues.queue_ops import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
+from weft_io.queues.queue import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
 

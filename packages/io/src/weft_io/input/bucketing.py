@@ -16,7 +16,7 @@ from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.input.batching import Tensors, as_given, checked_keep_input, tensors_of
 from weft_io.input.pipeline import summarize_fullness
 from weft_io.input.sparse_batches import SparseInfo, as_rows, converted, kept_rows, restored, stored
-from weft_io.queues.queue_ops import FIFOQueue, PaddingFIFOQueue, QueueBase
+from weft_io.queues.queue import FIFOQueue, PaddingFIFOQueue, QueueBase
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
 

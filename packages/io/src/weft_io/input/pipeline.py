@@ -26,7 +26,7 @@ from weft_io.arguments import encoded_paths, integer, listed, text
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.ops import summary
 from weft_io.ops.files import matching_files
-from weft_io.queues.queue_ops import FIFOQueue, QueueBase
+from weft_io.queues.queue import FIFOQueue, QueueBase
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
 

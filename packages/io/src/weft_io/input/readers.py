@@ -17,7 +17,7 @@ from typing import Any
 from weft_graph.ir.node import Node, Output
 from weft_io.arguments import integer
 from weft_io.ops import readers as ops
-from weft_io.queues.queue_ops import QueueBase
+from weft_io.queues.queue import QueueBase
 from weft_io.records.options import TFRecordOptions
 from weft_tensor import dtypes, errors
 

@@ -10,20 +10,19 @@ import numpy as np
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources.resources import Done
 from weft_graph.ops.control import py_function_of
-from weft_io.data import batches, files, generators, mapping, parallel, passing, sources
-from weft_io.data.caching import MemoryCacheSource
-from weft_io.data.caching_files import FileCacheSource
-from weft_io.data.calls import call_of, threads_for, with_captured
-from weft_io.data.prefetching import PrefetchSource
-from weft_io.data.resource import IteratorResource
-from weft_io.data.shuffling import ShuffleSource
-from weft_io.data.specs import Part
-from weft_io.data.streams import Source, graph_value
 from weft_io.records.fixed import FixedLengthSource
 from weft_io.records.lines import LineSource
 from weft_io.records.options import TFRecordOptions
 from weft_io.records.tfrecord import TFRecordSource
 from weft_io.resources.handles import allocator, holder, resource_of
+from weft_io.streams import batches, files, generators, mapping, parallel, passing, sources
+from weft_io.streams.caching import MemoryCacheSource
+from weft_io.streams.caching_files import FileCacheSource
+from weft_io.streams.calls import call_of, threads_for, with_captured
+from weft_io.streams.iterator_resource import IteratorResource
+from weft_io.streams.prefetching import PrefetchSource
+from weft_io.streams.shuffling import ShuffleSource
+from weft_io.streams.stream import Part, Source, graph_value
 from weft_tensor import errors
 
 if TYPE_CHECKING:

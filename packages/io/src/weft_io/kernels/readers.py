@@ -11,9 +11,9 @@ from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.resources.resources import Done
 from weft_io.records.columns import strings_of
 from weft_io.records.reader import Reader
-from weft_io.records.reader_resource import ReaderResource
 from weft_io.resources.handles import holder, resource_of
 from weft_io.resources.queue import Queue
+from weft_io.resources.reader import ReaderResource
 from weft_io.resources.values import items_of, number_of, shape_of
 from weft_tensor import errors
 

@@ -1,7 +1,7 @@
 """Accumulators of gradients, for steps that wait until enough replicas have contributed.
 
 Each op comes twice, as in TensorFlow: over a reference, and with the prefix "Resource" over a
-handle. The classes of `weft_io.queues.accumulators` are what programs use.
+handle. The classes of `weft_io.queues.accumulator` are what programs use.
 """
 
 from __future__ import annotations

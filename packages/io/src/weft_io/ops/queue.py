@@ -1,6 +1,6 @@
 """Queues: elements that steps put in and take out, and that they wait for (paper, section 4.6).
 
-The classes of `weft_io.queues.queue_ops` are what programs use; here are the nodes they make.
+The classes of `weft_io.queues.queue` are what programs use; here are the nodes they make.
 """
 
 from __future__ import annotations

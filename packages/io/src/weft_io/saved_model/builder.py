@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir import stacks
 from weft_graph.ir.node import Node, Output
-from weft_io.checkpoint import files
-from weft_io.files import gfile
+from weft_io.files import gfile, paths
 from weft_io.files.message_files import write_message
 from weft_io.saved_model import constants
 from weft_io.saved_model.assets import AssetFiles
@@ -54,7 +53,7 @@ class SavedModelBuilder:
     def __init__(self, export_dir: Any) -> None:
         from weft_graph import proto
 
-        self._export_dir = files.as_path(export_dir)
+        self._export_dir = paths.as_path(export_dir)
         self._message = proto.SavedModel(
             saved_model_schema_version=constants.SAVED_MODEL_SCHEMA_VERSION
         )
@@ -196,13 +195,13 @@ class SavedModelBuilder:
         self._message.meta_graphs.append(message)
 
     def _check_format(self, prefix: str) -> None:
+        from weft_io.bundle.table import is_table
         from weft_io.checkpoint.index import index_path
-        from weft_io.checkpoint.reader import TABLE_MAGIC
 
         path = index_path(prefix)
         if gfile.exists(path):
             with gfile.GFile(path, "rb") as file:
-                if not file.read().endswith(TABLE_MAGIC):
+                if not is_table(file.read()):
                     raise errors.InvalidArgumentError(
                         "the saver of a SavedModel must write bundles: make it with "
                         "builder=BundleSaverBuilder()"
@@ -214,7 +213,7 @@ def _first(main_op: Node | None, legacy_init_op: Node | None) -> Node | None:
 
 
 def _bundle_saver() -> Any:
-    from weft_io.bundle.saver_builder import BundleSaverBuilder
+    from weft_io.saving.bundle_saver_builder import BundleSaverBuilder
     from weft_io.saving.saver import Saver
 
     return Saver(sharded=True, allow_empty=True, builder=BundleSaverBuilder())
@@ -279,5 +278,5 @@ def simple_save(
         builder.save()
     except BaseException:  # because the next export wants an empty directory
         for name in gfile.listdir(export_dir):
-            gfile.rmtree(files.join(files.as_path(export_dir), name))
+            gfile.rmtree(paths.join(paths.as_path(export_dir), name))
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft_io.checkpoint import files
+from weft_io.files import paths
 from weft_io.files.message_files import read_message
 from weft_io.saved_model import constants
 from weft_tensor import errors
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 def saved_model_path(export_dir: str, as_text: bool) -> str:
     """The file with the graphs."""
     name = constants.SAVED_MODEL_FILENAME_PBTXT if as_text else constants.SAVED_MODEL_FILENAME_PB
-    return files.join(files.as_path(export_dir), name)
+    return paths.join(paths.as_path(export_dir), name)
 
 
 def variables_prefix(export_dir: str) -> str:
     """The prefix of the bundle with the variables."""
-    directory = files.join(files.as_path(export_dir), constants.VARIABLES_DIRECTORY)
-    return files.join(directory, constants.VARIABLES_FILENAME)
+    directory = paths.join(paths.as_path(export_dir), constants.VARIABLES_DIRECTORY)
+    return paths.join(directory, constants.VARIABLES_FILENAME)
 
 
 def asset_path(export_dir: str, filename: str) -> str:
@@ -31,13 +31,13 @@ def asset_path(export_dir: str, filename: str) -> str:
     Raises: InvalidArgumentError: its name leads out of the directory of the assets.
     """
     parts = filename.replace("\\", "/").split("/")
-    if files.is_absolute(filename) or ".." in parts or not filename:
+    if paths.is_absolute(filename) or ".." in parts or not filename:
         raise errors.InvalidArgumentError(
             f"the name of an asset must be one of a file under {constants.ASSETS_DIRECTORY}/, "
             f"got {filename!r}"
         )
-    directory = files.join(files.as_path(export_dir), constants.ASSETS_DIRECTORY)
-    return files.join(directory, filename)
+    directory = paths.join(paths.as_path(export_dir), constants.ASSETS_DIRECTORY)
+    return paths.join(directory, filename)
 
 
 def read_saved_model(export_dir: str) -> tuple[proto.SavedModel, bool]:
@@ -51,7 +51,7 @@ def read_saved_model(export_dir: str) -> tuple[proto.SavedModel, bool]:
 
     for as_text in (False, True):
         path = saved_model_path(export_dir, as_text)
-        if files.exists(path):
+        if paths.exists(path):
             return read_message(path, proto.SavedModel, as_text), as_text
     raise errors.NotFoundError(
         f"there is no SavedModel in {export_dir}: neither {constants.SAVED_MODEL_FILENAME_PB} nor "

@@ -9,12 +9,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir import stacks
-from weft_io.checkpoint import files
-from weft_io.graphs.meta_graph import import_scoped_meta_graph, saver_of
+from weft_io.files import paths
+from weft_io.meta_graphs.scoped_import import import_scoped_meta_graph
 from weft_io.saved_model import constants
 from weft_io.saved_model.assets import asset_feeds
 from weft_io.saved_model.files import read_saved_model, saved_model_path, variables_prefix
 from weft_io.saved_model.signature_def_utils import load_op_from_signature_def
+from weft_io.saving.meta_graph import saver_of
 from weft_io.saving.saveables import all_saveable_objects
 from weft_tensor import errors
 
@@ -35,7 +36,7 @@ class MetaGraphNotFoundError(errors.NotFoundError, RuntimeError):
 
 def maybe_saved_model_directory(export_dir: Any) -> bool:
     """Whether a directory holds a SavedModel, going by the names of its files."""
-    return any(files.exists(saved_model_path(export_dir, text)) for text in (False, True))
+    return any(paths.exists(saved_model_path(export_dir, text)) for text in (False, True))
 
 
 contains_saved_model = maybe_saved_model_directory
@@ -74,7 +75,7 @@ class SavedModelLoader:
     """
 
     def __init__(self, export_dir: Any) -> None:
-        self._export_dir = files.as_path(export_dir)
+        self._export_dir = paths.as_path(export_dir)
         self._message, _ = read_saved_model(self._export_dir)
 
     @property

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from weft_io.checkpoint import files, state
+from weft_io.checkpoint import state
+from weft_io.files import paths
 from weft_tensor import errors
 
 _FIRST_LINE: Final = b"weft retention journal 1\n"
@@ -87,7 +88,7 @@ class RetentionJournal:
 
     def __init__(self, directory: str, state_file: str, prefix: str) -> None:
         self._prefix = prefix
-        self._saving = files.storage_of(directory).note(directory, state_file)
+        self._saving = paths.storage_of(directory).note(directory, state_file)
         try:
             self._saving.write(_FIRST_LINE)
             self._note("adds", [prefix])
@@ -101,8 +102,8 @@ class RetentionJournal:
             self._note("removes", prefixes)
 
     def _note(self, what: str, prefixes: Sequence[str]) -> None:
-        paths = [files.absolute(prefix) for prefix in prefixes]
-        self._saving.write(json.dumps({what: paths}).encode() + b"\n")
+        absolute = [paths.absolute(prefix) for prefix in prefixes]
+        self._saving.write(json.dumps({what: absolute}).encode() + b"\n")
 
     def done(self) -> None:
         """The list and the files agree again."""
@@ -131,7 +132,7 @@ def recover(directory: str, state_file: str) -> list[str]:
     Returns: prefixes of the whole checkpoints that no list names, oldest first.
     Raises: OSError.
     """
-    storage = files.storage_of(directory)
+    storage = paths.storage_of(directory)
     if not storage.is_directory(directory):
         return []
     found: list[str] = []
@@ -144,10 +145,10 @@ def recover(directory: str, state_file: str) -> list[str]:
             break
         adds, removes = _read(left.data)
         for path in removes:
-            if path not in listed and files.split_prefix(path)[0] == files.absolute(directory):
+            if path not in listed and paths.split_prefix(path)[0] == paths.absolute(directory):
                 state.remove_checkpoint(path)
         found += [
-            files.join(directory, files.base_name(path))
+            paths.join(directory, paths.base_name(path))
             for path in adds
             if path not in listed and state.checkpoint_exists(path)
         ]
@@ -159,7 +160,7 @@ def _listed(directory: str, state_file: str) -> set[str]:
     message = state.get_checkpoint_state(directory, state_file)
     if message is None:
         return set()
-    return {files.absolute(path) for path in message.all_model_checkpoint_paths}
+    return {paths.absolute(path) for path in message.all_model_checkpoint_paths}
 
 
 def _read(data: bytes) -> tuple[list[str], list[str]]:
@@ -169,6 +170,6 @@ def _read(data: bytes) -> tuple[list[str], list[str]]:
             item: Any = json.loads(line)
         except ValueError:  # killed while it wrote this line
             break
-        for what, paths in item.items():
-            notes[what] += paths
+        for what, prefixes in item.items():
+            notes[what] += prefixes
     return notes["adds"], notes["removes"]

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from weft_graph.ir import stacks
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.messages.collection_items import one_by_one, register_collection
 from weft_io.arguments import INT32_MAX, integer, listed, number, text
-from weft_io.checkpoint import files, held, state
+from weft_io.checkpoint import held, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError
 from weft_io.checkpoint.writer import write_checkpoint
+from weft_io.files import paths
+from weft_io.meta_graphs.export import export_meta_graph, renamed_saver
 from weft_io.saving import background, retention, saver_builder
 from weft_io.saving.saveables import all_saveable_objects
 from weft_tensor import errors
@@ -205,7 +209,7 @@ class Saver:
         if not export_scope:
             return message
         prefix = export_scope.rstrip("/") + "/"
-        return saver_builder.renamed(message, lambda name: name.removeprefix(prefix), prefix)
+        return renamed_saver(message, lambda name: name.removeprefix(prefix), prefix)
 
     @staticmethod
     def from_proto(saver_def: proto.SaverDef, import_scope: str | None = None) -> Saver:
@@ -213,7 +217,7 @@ class Saver:
         _check_saver_def(saver_def)
         if import_scope:
             prefix = import_scope.rstrip("/") + "/"
-            saver_def = saver_builder.renamed(saver_def, lambda name: prefix + name) or saver_def
+            saver_def = renamed_saver(saver_def, lambda name: prefix + name) or saver_def
         return Saver(saver_def=saver_def)
 
     # ------------------------------------------------------------- the list of checkpoints
@@ -290,10 +294,10 @@ class Saver:
         if latest_filename is not None:
             text(latest_filename, "latest_filename")
         self.build()
-        prefix = self._prefix(sess, files.as_path(save_path), global_step)
-        if self._asynchronous and files.base_name(prefix):
-            prefix = files.absolute(prefix)
-        directory, base = files.split_prefix(prefix)
+        prefix = self._prefix(sess, paths.as_path(save_path), global_step)
+        if self._asynchronous and paths.base_name(prefix):
+            prefix = paths.absolute(prefix)
+        directory, base = paths.split_prefix(prefix)
         if not base:
             raise errors.InvalidArgumentError(f"the path {save_path!r} ends in no name")
         state.state_path(directory, latest_filename)
@@ -378,13 +382,13 @@ class Saver:
         data = None if save.graph_path is None else graph_file()
         if save.graph_path is not None and data is not None:
             with reported("writing", save.graph_path):
-                files.write_atomically(save.graph_path, data)
+                paths.write_atomically(save.graph_path, data)
         return written
 
     def _write_and_record(self, save: _Save, list_name: str, write: Callable[[], str]) -> str:
         prefix, directory = save.prefix, save.directory
         with reported("saving", prefix):
-            files.storage_of(directory).make_directory(directory)
+            paths.storage_of(directory).make_directory(directory)
             self._retention.adopt(retention.recover(directory, list_name))
             note = retention.RetentionJournal(directory, list_name, prefix)
         before = self._retention.snapshot()
@@ -446,9 +450,7 @@ class Saver:
         graph: Any = None,
     ) -> proto.MetaGraphDef:
         """The graph with this saver as a `MetaGraphDef`; arguments as of `export_meta_graph`."""
-        from weft_io.graphs import meta_graph
-
-        return meta_graph.export_meta_graph(
+        return export_meta_graph(
             filename,
             saver_def=self.as_saver_def(),
             collection_list=collection_list,
@@ -485,7 +487,7 @@ class Saver:
         if self._is_empty:
             return
         self.wait_until_finished()
-        prefix = files.as_path(save_path)
+        prefix = paths.as_path(save_path)
         if not state.checkpoint_exists(prefix):
             raise CheckpointNotFoundError(f"there is no valid checkpoint at {prefix}")
         feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
@@ -512,3 +514,6 @@ def _check_saver_def(saver_def: Any) -> None:
 def _check_session(sess: Any) -> None:
     if not (hasattr(sess, "run") and hasattr(sess, "graph")):
         raise errors.InvalidTypeError(f"a session is required, got {sess!r}")
+
+
+register_collection(GraphKeys.SAVERS, "SaverDef", one_by_one(Saver.from_proto))

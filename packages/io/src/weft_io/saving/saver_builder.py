@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir import builder
@@ -41,8 +41,6 @@ class SaverBuilder:
 
         Returns: the names of the nodes, and the settings.
         """
-        # The entry point does so too, where the package is installed and not just on the path.
-        import weft_io.kernels.checkpoint  # noqa: F401
         from weft_graph import proto
 
         saveables = saveables_for(names_to_saveables)
@@ -138,19 +136,3 @@ def _add_restore(
     nodes = restore_nodes(saveables, tensors, reshape, sequentially)
     with path.graph.control_dependencies(nodes):
         return builder.create("NoOp", (), None, "restore_all")
-
-
-def renamed(
-    message: proto.SaverDef, rename: Callable[[str], str], required: str = ""
-) -> proto.SaverDef | None:
-    """A copy with other names; None unless all names begin with `required`."""
-    from weft_graph import proto
-
-    copy = proto.SaverDef()
-    copy.CopyFrom(message)
-    for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):
-        name = getattr(message, field)
-        if not name.startswith(required):
-            return None
-        setattr(copy, field, rename(name))
-    return copy

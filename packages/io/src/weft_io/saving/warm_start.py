@@ -12,8 +12,8 @@ from weft_graph.ir.node import Output
 from weft_graph.variables.base import Variable
 from weft_graph.variables.partitioned import PartitionedVariable
 from weft_graph.variables.scope import variable_scope_store
-from weft_io.checkpoint import files
 from weft_io.checkpoint.state import latest_checkpoint, load_checkpoint
+from weft_io.files import paths
 from weft_io.ops.checkpoint import restore_v2
 from weft_io.saving.saveables import saveables_for
 from weft_tensor import errors
@@ -55,7 +55,7 @@ def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
 
 
 def _prefix(path: Any) -> str:
-    name = files.as_path(path)
+    name = paths.as_path(path)
     return latest_checkpoint(name) or name
 
 

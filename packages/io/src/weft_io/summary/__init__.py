@@ -15,8 +15,8 @@ from weft_io.ops.summary import (
     tensor_summary,
     text,
 )
-from weft_io.summary.sharing import FileWriterCache
 from weft_io.summary.writer import FileWriter
+from weft_io.summary.writer_cache import FileWriterCache
 
 if TYPE_CHECKING:
     from weft_graph.proto import (

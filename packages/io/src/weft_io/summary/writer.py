@@ -13,10 +13,10 @@ from typing import Any
 from weft_graph import proto
 from weft_graph.ir.graph import Graph
 from weft_io.files.systems import PathLike
-from weft_io.graphs.meta_graph import export_meta_graph
+from weft_io.meta_graphs.export import export_meta_graph
 from weft_io.summary.event_writer import EventFileWriter
 from weft_io.summary.messages import decode_error
-from weft_io.summary.sharing import SessionEventWriter
+from weft_io.summary.session_writer import SessionEventWriter
 from weft_tensor import errors
 
 _WALL_TIME = struct.Struct("<Bd")

@@ -4,15 +4,48 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from weft_autodiff.optimizers.training_util import global_step as value_of_step
-from weft_io.coordination.coordinator import LooperThread
-
-if TYPE_CHECKING:
-    from weft_io.training.supervisor import Supervisor
+from weft_io.coordination.coordinator import Coordinator, LooperThread
 
 _log = logging.getLogger("weft")
+
+
+class Supervised(Protocol):
+    """What the threads need of a Supervisor."""
+
+    @property
+    def coord(self) -> Coordinator:
+        """Ends the threads."""
+
+    @property
+    def save_path(self) -> str | None:
+        """The beginning of the names of checkpoints."""
+
+    @property
+    def save_model_secs(self) -> Any:
+        """Seconds between checkpoints."""
+
+    @property
+    def save_summaries_secs(self) -> Any:
+        """Seconds between summaries."""
+
+    @property
+    def saver(self) -> Any:
+        """Saves the model."""
+
+    @property
+    def summary_op(self) -> Any:
+        """The summaries."""
+
+    @property
+    def summary_writer(self) -> Any:
+        """Writes summaries and events; None for nowhere."""
+
+    @property
+    def global_step(self) -> Any:
+        """The global step; None where the model has none."""
 
 
 class SummaryThread(LooperThread):
@@ -23,7 +56,7 @@ class SummaryThread(LooperThread):
       session: runs the nodes.
     """
 
-    def __init__(self, supervisor: Supervisor, session: Any) -> None:
+    def __init__(self, supervisor: Supervised, session: Any) -> None:
         super().__init__(supervisor.coord, supervisor.save_summaries_secs)
         self._supervisor = supervisor
         self._session = session
@@ -43,7 +76,7 @@ class SummaryThread(LooperThread):
 class StepCounterThread(LooperThread):
     """Logs the steps per second, and writes them as a summary; arguments as above."""
 
-    def __init__(self, supervisor: Supervisor, session: Any) -> None:
+    def __init__(self, supervisor: Supervised, session: Any) -> None:
         super().__init__(supervisor.coord, supervisor.save_summaries_secs)
         self._supervisor = supervisor
         self._session = session
@@ -73,7 +106,7 @@ class StepCounterThread(LooperThread):
 class CheckpointThread(LooperThread):
     """Saves checkpoints; arguments as above."""
 
-    def __init__(self, supervisor: Supervisor, session: Any) -> None:
+    def __init__(self, supervisor: Supervised, session: Any) -> None:
         super().__init__(supervisor.coord, supervisor.save_model_secs)
         self._supervisor = supervisor
         self._session = session

@@ -26,7 +26,7 @@ _STILL = 20
 def _writer_of(summary_writer: Any, output_dir: PathLike | None) -> Any:
     if summary_writer is not None or not output_dir:
         return summary_writer
-    from weft_io.summary.sharing import FileWriterCache
+    from weft_io.summary.writer_cache import FileWriterCache
 
     return FileWriterCache.get(output_dir)
 

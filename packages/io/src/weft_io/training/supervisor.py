@@ -19,7 +19,7 @@ from weft_graph.ir.stacks import get_default_graph
 from weft_io.arguments import number, text
 from weft_io.coordination.coordinator import Coordinator, LooperThread
 from weft_io.files.systems import PathLike, as_path
-from weft_io.graphs.graph_io import write_graph
+from weft_io.meta_graphs.graph_io import write_graph
 from weft_io.training.services import CheckpointThread, StepCounterThread, SummaryThread
 from weft_io.training.session_manager import SessionManager
 from weft_io.training.supervised import SupervisedNodes
@@ -420,7 +420,7 @@ class Supervisor:
             message = self._graph.as_graph_def(add_shapes=True)
             write_graph(message, self._logdir, "graph.pbtxt")
         if self._writer is not None and not self._graph_is_written:
-            from weft_io.graphs.meta_graph import export_meta_graph
+            from weft_io.meta_graphs.export import export_meta_graph
 
             saver = self.saver
             saver_def = None if saver is None else saver.as_saver_def()

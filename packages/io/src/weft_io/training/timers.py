@@ -1,13 +1,15 @@
-"""What hooks share: their timers and the global step."""
+"""When hooks are due: every so many steps or seconds; and the global step, which they share."""
 
 from __future__ import annotations
 
+__all__ = ["SecondOrStepTimer"]
+
+import time
 from typing import Any, Protocol
 
 from weft_autodiff.optimizers.training_util import get_global_step
 from weft_graph.ir.graph import Graph
 from weft_io.arguments import integer, number
-from weft_io.training.hook_timers import SecondOrStepTimer
 from weft_tensor import errors
 
 
@@ -25,6 +27,57 @@ class Timer(Protocol):
 
     def last_triggered_step(self) -> int | None:
         """The step at which it was last done, if it ever was."""
+
+
+class SecondOrStepTimer:
+    """Due at the first step, and then every so many seconds or steps after it was last done.
+
+    Ask `should_trigger_for_step`, and after doing it tell `update_last_triggered_step`. Seconds are
+    those of a clock that nobody sets.
+
+    Args:
+      every_secs: seconds between; or
+      every_steps: steps between.
+    Raises: InvalidArgumentError: not exactly one of them is given.
+    """
+
+    def __init__(self, every_secs: float | None = None, every_steps: int | None = None) -> None:
+        if (every_secs is None) == (every_steps is None):
+            raise errors.InvalidArgumentError(
+                f"one of every_secs and every_steps is required, got {every_secs} and {every_steps}"
+            )
+        self._every_secs = every_secs
+        self._every_steps = every_steps
+        self.reset()
+
+    def reset(self) -> None:
+        """As if it had never been done."""
+        self._last: tuple[float, int] | None = None
+
+    def should_trigger_for_step(self, step: int) -> bool:
+        """Whether it is due at this step; not twice at one."""
+        if self._last is None:
+            return True
+        last_time, last_step = self._last
+        if step == last_step:
+            return False
+        if self._every_secs is not None:
+            return time.monotonic() >= last_time + self._every_secs
+        assert self._every_steps is not None
+        return step >= last_step + self._every_steps
+
+    def update_last_triggered_step(self, step: int) -> tuple[float | None, int | None]:
+        """It was done at this step, now.
+
+        Returns: seconds and steps since it was done before; None the first time.
+        """
+        now = (time.monotonic(), step)
+        last, self._last = self._last, now
+        return (None, None) if last is None else (now[0] - last[0], step - last[1])
+
+    def last_triggered_step(self) -> int | None:
+        """The step at which it was last done, if it ever was."""
+        return None if self._last is None else self._last[1]
 
 
 class NeverTriggerTimer:

@@ -6,14 +6,14 @@ from weft_graph.ops.strings import (
     decode_raw as decode_raw,
     encode_base64 as encode_base64,
 )
-from weft_io.graphs.graph_io import *
 from weft_io.input.parsing import *
 from weft_io.input.parsing import parse_sequence_example as parse_sequence_example
 from weft_io.input.pipeline import match_filenames_once as match_filenames_once
 from weft_io.input.readers import ParquetReader as ParquetReader
+from weft_io.meta_graphs.graph_io import *
 from weft_io.ops.files import *
 from weft_io.ops.parsing import *
-from weft_io.queues.queue_ops import *
+from weft_io.queues.queue import *
 from weft_io.records.options import *
 from weft_io.records.parquet import *
 from weft_io.records.python_io import *

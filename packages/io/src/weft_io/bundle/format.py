@@ -1,0 +1,59 @@
+"""TensorFlow's checkpoints as a format that readers and savers can use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from weft_io.bundle.index import BundleIndex, shard_path
+from weft_io.bundle.reader import read_boxes
+from weft_io.bundle.table import is_table
+from weft_io.checkpoint.encoding import Array, Empty
+from weft_io.checkpoint.format import Checked
+from weft_io.checkpoint.formats import register_format
+from weft_io.checkpoint.regions import Region
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+_HEADER_KEY = b"\0\0"
+"""What a table begins with whose first key is empty: no byte of the key before, and no other."""
+
+
+class BundleFormat:
+    """Bundles."""
+
+    def recognizes(self, data: bytes) -> bool:
+        """Whether the bytes begin or end as an index does."""
+        return is_table(data) or data.startswith(_HEADER_KEY)
+
+    def parse(self, data: bytes, path: str) -> BundleIndex:
+        """The index in a file's bytes."""
+        return BundleIndex.from_bytes(data, path)
+
+    def file_suffixes(self, data: bytes, path: str) -> set[str]:
+        """The shards."""
+        total = self.parse(data, path).shards
+        return {shard_path("", number, total) for number in range(total)}
+
+    def read(
+        self, prefix: str, index: BundleIndex, wanted: Sequence[tuple[str, Region]], empty: Empty
+    ) -> list[Array]:
+        """Boxes of tensors."""
+        return read_boxes(prefix, index, wanted, empty)
+
+    def checks(self, prefix: str, index: BundleIndex) -> Iterator[Checked]:
+        """Read everything of the types that weft has, and compare the checksums."""
+        for name, entry in index.tensors.items():
+            if not isinstance(entry.dtype, DType) or not entry.dtype.is_numpy_compatible:
+                continue  # it can be listed only
+            for part in entry.parts:
+                error = None
+                try:
+                    read_boxes(prefix, index, [(name, part.region)], np.empty)
+                except errors.OpError as cause:
+                    error = cause
+                yield Checked(name, part.end - part.begin, error)
+
+
+register_format(BundleIndex.format, BundleFormat())

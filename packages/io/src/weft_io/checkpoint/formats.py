@@ -1,0 +1,58 @@
+"""The formats of checkpoints that can be read: weft's own, TensorFlow's, and those of packages.
+
+A package adds one through the entry-point group `weft_io.checkpoint_formats`: a module that calls
+`register_format` when it is imported, which happens when an index is not weft's own.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft_graph.ir.registry import Registry
+from weft_io.checkpoint.format import CheckpointFormat, CheckpointIndex
+from weft_io.checkpoint.index import Index
+from weft_io.checkpoint.weft_format import WeftFormat
+from weft_tensor import errors
+
+_formats: Final[Registry[CheckpointFormat]] = Registry(
+    "checkpoint format", "weft_io.bundle.format", "weft_io.checkpoint_formats"
+)
+_WEFT: Final = WeftFormat()
+
+
+def register_format(name: str, format: CheckpointFormat) -> None:
+    """Add a format; its indexes have `name` as their `format`.
+
+    Raises: AlreadyExistsError: the name is taken.
+    """
+    _formats.register(name, format)
+
+
+register_format(Index.format, _WEFT)
+
+
+def format_of(index: CheckpointIndex) -> CheckpointFormat:
+    """The format that an index is of."""
+    return _formats.lookup(index.format)
+
+
+def recognized(data: bytes, path: str) -> CheckpointFormat:
+    """The format of an index in a file's bytes.
+
+    Args:
+      path: the file, for messages.
+    Raises: DataLossError: it is none that is known.
+    """
+    if _WEFT.recognizes(data):  # without loading the others
+        return _WEFT
+    for name in _formats:
+        if (found := _formats.lookup(name)).recognizes(data):
+            return found
+    raise errors.DataLossError(
+        f"{path} is damaged, or is no index of a checkpoint in a format of {', '.join(_formats)}"
+    )
+
+
+def parse_index(data: bytes, path: str) -> CheckpointIndex:
+    """The index in a file's bytes; arguments and errors as of `CheckpointFormat.parse`."""
+    return recognized(data, path).parse(data, path)

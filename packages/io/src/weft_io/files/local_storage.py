@@ -1,0 +1,311 @@
+"""Local files: written aside and renamed into place, and locks that tell who is alive.
+
+Whatever is being written has a name such as `.model-5.0123456789abcdef.saving`, and its writer
+holds a lock on it until it is renamed or removed. The lock goes with the process, so a file of this
+name that can be locked was left behind by a writer that died.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from weft_io.files.storage import SAVING, Bytes, saving_name
+
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+_CHUNK: Final = 1 << 23
+_NOTE_LIMIT: Final = 1 << 24
+
+
+# --------------------------------------------------------------------------- locks
+
+_UNSUPPORTED: Final = (errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.ENOSYS, errno.EINVAL)
+_without_locks: Final = threading.RLock()
+
+
+if sys.platform == "win32":
+
+    def _lock(descriptor: int) -> bool:
+        return False
+
+    def _lock_of_the_dead(descriptor: int) -> bool:
+        return False
+
+else:
+    import fcntl
+
+    def _lock(descriptor: int) -> bool:
+        """Lock an open file; False where the file system has no locks."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            if error.errno in _UNSUPPORTED:
+                return False
+            raise
+        return True
+
+    def _lock_of_the_dead(descriptor: int) -> bool:
+        """Lock an open file if that says that its writer is gone."""
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+
+# --------------------------------------------------------------------------- open files
+
+
+class LocalWriting:
+    """A new file.
+
+    Raises: FileExistsError: there is a file of this name.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+        self._written = self._sent = 0
+
+    def write(self, data: Bytes) -> None:
+        """Append bytes."""
+        write_all(self._descriptor, data)
+        self._written += len(data)
+        if self._written - self._sent >= _CHUNK and hasattr(os, "posix_fadvise"):
+            # Linux then sends the pages to the disk while the next ones are being written, and not
+            # only when the file is flushed.
+            size = self._written - self._sent
+            os.posix_fadvise(self._descriptor, self._sent, size, os.POSIX_FADV_DONTNEED)
+            self._sent = self._written
+
+    def finish(self) -> None:
+        """Flush and close it."""
+        os.fsync(self._descriptor)
+        self.discard()
+
+    def discard(self) -> None:
+        """Close it."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def write_all(descriptor: int, data: Bytes) -> None:
+    """Write all of `data` where the file stands."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view[:_CHUNK]) :]
+
+
+class LocalReading:
+    """An open file."""
+
+    chunk = 1 << 20  # stays in the cache until its checksum is taken
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
+        self.size = os.fstat(self._file.fileno()).st_size
+
+    def read_into(self, position: int, memory: memoryview) -> int:
+        """Read until `memory` is full or the file ends."""
+        self._file.seek(position)
+        done = 0
+        while done < len(memory):
+            got = self._file.readinto(memory[done:])
+            if not got:
+                break
+            done += got
+        return done
+
+    def close(self) -> None:
+        """Close it."""
+        self._file.close()
+
+
+class Saving:
+    """A file that is being written, locked by its writer.
+
+    Args:
+      directory: where it will be renamed to.
+      base: what it is about, for its name.
+    """
+
+    def __init__(self, directory: str, base: str) -> None:
+        while True:
+            self.path = os.path.join(directory, saving_name(base))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
+            self._descriptor = os.open(self.path, flags, 0o666)
+            try:
+                _lock(self._descriptor)
+                # Someone who met it before it was locked took it for abandoned and removed it.
+                if os.fstat(self._descriptor).st_nlink or os.name == "nt":
+                    return
+            except BaseException:  # because nothing may stay behind, whatever it is
+                self.discard()
+                raise
+            os.close(self._descriptor)
+
+    def write(self, data: Bytes, flush: bool = False) -> None:
+        """Append `data`, and with `flush` make it survive a loss of power."""
+        write_all(self._descriptor, data)
+        if flush:
+            os.fsync(self._descriptor)
+
+    def publish(self, target: str) -> None:
+        """Flush the file and rename it to `target`, replacing what is there."""
+        os.fsync(self._descriptor)
+        if os.name == "nt":
+            self._close()
+        os.replace(self.path, target)
+        self._close()
+        LOCAL.sync_directory(os.path.dirname(target) or ".")
+
+    def discard(self) -> None:
+        """Remove the file."""
+        if os.name == "nt":
+            self._close()
+        try:
+            LOCAL.remove(self.path)
+        finally:
+            self._close()
+
+    def abandon(self) -> None:
+        """Close the file and leave it for the next save to deal with."""
+        self._close()
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class LocalAbandoned:
+    """A file that a dead writer left, locked until it is dealt with."""
+
+    __slots__ = ("_path", "base", "data")
+
+    def __init__(self, path: str, base: str, data: bytes) -> None:
+        self._path = path
+        self.base = base
+        self.data = data
+
+    def remove(self) -> None:
+        """Remove it."""
+        LOCAL.remove(self._path)
+
+
+# --------------------------------------------------------------------------- the storage
+
+
+class LocalStorage:
+    """The file systems of this machine."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file of that name."""
+        return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory of that name."""
+        return os.path.isdir(path)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it, unless they are there."""
+        os.makedirs(path, exist_ok=True)
+
+    def names(self, directory: str) -> list[str]:
+        """The names in a directory."""
+        return os.listdir(directory)
+
+    def written_at(self, path: str) -> float:
+        """When a file was written, in seconds since the epoch."""
+        return os.stat(path).st_mtime
+
+    def read(self, path: str) -> bytes:
+        """All of a file."""
+        if os.path.isdir(path):
+            raise IsADirectoryError(errno.EISDIR, "it is a directory", path)
+        descriptor = os.open(path, os.O_RDONLY | _BINARY)
+        with open(descriptor, "rb", buffering=0) as file:
+            return file.read()
+
+    def open(self, path: str) -> LocalReading:
+        """Open a file to read it."""
+        return LocalReading(path)
+
+    def create(self, path: str) -> LocalWriting:
+        """Begin a file."""
+        return LocalWriting(path)
+
+    def write_atomically(self, path: str, data: Bytes) -> None:
+        """Replace a file, so that a crash leaves the old one or the new one, whole."""
+        directory, base = os.path.split(path)
+        saving = Saving(directory or ".", base)
+        try:
+            saving.write(data)
+            saving.publish(path)
+        except BaseException:  # because nothing may stay behind, whatever it is
+            saving.discard()
+            raise
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is fine."""
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def sync_directory(self, directory: str) -> None:
+        """Make what was created, renamed and removed in a directory survive a loss of power."""
+        if os.name == "nt":
+            return
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # not all file systems can
+                raise
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def locked(self, directory: str) -> Iterator[None]:
+        """Keep other threads and processes out of the short steps that change what is in place."""
+        if os.name == "nt":
+            with _without_locks:
+                yield
+            return
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            if _lock(descriptor):
+                yield
+            else:
+                with _without_locks:
+                    yield
+        finally:
+            os.close(descriptor)
+
+    def note(self, directory: str, base: str) -> Saving:
+        """Begin a note about `base`."""
+        return Saving(directory, base)
+
+    def abandoned(self, directory: str) -> Iterator[LocalAbandoned]:
+        """The notes and half-written files in a directory whose writers died."""
+        for name in sorted(os.listdir(directory)):
+            match = SAVING.match(name)
+            if match is None:
+                continue
+            path = os.path.join(directory, name)
+            try:
+                descriptor = os.open(path, os.O_RDWR | _BINARY)
+            except OSError:  # renamed or removed meanwhile, or another user's
+                continue
+            try:
+                if _lock_of_the_dead(descriptor):
+                    yield LocalAbandoned(path, match["base"], os.read(descriptor, _NOTE_LIMIT))
+            finally:
+                os.close(descriptor)
+
+
+LOCAL: Final = LocalStorage()

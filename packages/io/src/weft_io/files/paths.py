@@ -1,0 +1,85 @@
+"""Where checkpoints are: paths, and the storage that a path is in."""
+
+from __future__ import annotations
+
+import os
+
+from weft_io.files import systems
+from weft_io.files.local_storage import LOCAL
+from weft_io.files.storage import Bytes, Storage
+
+# --------------------------------------------------------------------------- files
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file of that name."""
+    return storage_of(path).exists(path)
+
+
+def read_bytes(path: str) -> bytes:
+    """All of a file. Raises: OSError."""
+    return storage_of(path).read(path)
+
+
+def write_atomically(path: str, data: Bytes) -> None:
+    """Replace a file, so that a crash leaves the old one or the new one, whole. Raises: OSError."""
+    storage_of(path).write_atomically(path, data)
+
+
+# --------------------------------------------------------------------------- paths
+
+
+def as_path(path: systems.PathLike) -> str:
+    """A path as text, without `file://`, as the user may give it."""
+    return systems.as_path(path).removeprefix("file://")
+
+
+def storage_of(path: str) -> Storage:
+    """The storage that a path is in.
+
+    Raises: UnimplementedError: nothing installed knows the URL's scheme.
+    """
+    if not systems.is_url(path):
+        return LOCAL
+    from weft_io.files.remote_storage import RemoteStorage
+
+    return RemoteStorage(path)
+
+
+def split_prefix(path: str) -> tuple[str, str]:
+    """Directory ("." where the path names none) and last part of a path."""
+    if systems.is_url(path):
+        directory, _, base = path.rpartition("/")
+        return (directory + "/" if directory.endswith("/") else directory), base
+    directory, base = os.path.split(path)
+    return directory or ".", base
+
+
+def base_name(path: str) -> str:
+    """The last part of a path."""
+    return split_prefix(path)[1]
+
+
+def join(directory: str, path: str) -> str:
+    """A path within a directory; one that is absolute, or a URL, is itself."""
+    if is_absolute(path):
+        return path
+    url = systems.is_url(directory)
+    return systems.join(directory, path) if url else os.path.join(directory, path)
+
+
+def is_absolute(path: str) -> bool:
+    """Whether a path means the same wherever the program runs: URLs do."""
+    return systems.is_url(path) or os.path.isabs(path)
+
+
+def absolute(path: str) -> str:
+    """The path as one that means the same wherever the program runs."""
+    return path if systems.is_url(path) else os.path.abspath(path)
+
+
+def relative(path: str, directory: str) -> str:
+    """The path as seen from a directory; a URL that is outside it stays itself."""
+    if systems.is_url(path) or systems.is_url(directory):
+        return path.removeprefix(systems.join(directory, ""))
+    return os.path.relpath(path, directory)

@@ -1,0 +1,319 @@
+"""Checkpoints at URLs: stores of objects and whatever else fsspec knows.
+
+A store of objects replaces an object at once, when all of it has arrived; what has a move of its
+own (SFTP, HDFS, a directory that fsspec sees) is written aside and moved. There are no locks, so
+nothing tells whether the writer of a note is alive: this process knows its own, and what others
+began a day ago is taken for abandoned.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, TypeVar
+
+from weft_io.files.storage import SAVING, Bytes, saving_name
+from weft_io.files.systems import join, locate
+from weft_tensor import errors
+
+PATIENCE: Final = 24 * 3600.0
+"""Seconds after which what another process is writing is taken for abandoned."""
+
+_RANGE: Final = 1 << 23
+_AT_ONCE: Final = 8
+_NOTE_LIMIT: Final = 1 << 24
+
+_locks: Final = threading.RLock()
+_own: Final[dict[str, bool]] = {}
+"""The notes and half-written files of this process, and whether their writer is at work."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class RemoteError(ConnectionError):
+    """A store failed in a way of its own; the message says how."""
+
+
+def _asking(function: F) -> F:
+    """Let a function raise what a store refuses as OSError, of whatever class the store's was."""
+
+    @functools.wraps(function)
+    def asking(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (OSError, errors.OpError):
+            raise
+        except Exception as cause:  # because each store's package has errors of its own
+            raise RemoteError(f"{type(cause).__name__}: {cause}") from cause
+
+    return asking  # type: ignore[return-value]
+
+
+class RemoteWriting:
+    """A new object, which appears when it is finished."""
+
+    @_asking
+    def __init__(self, fs: Any, path: str) -> None:
+        self._fs = fs
+        self._path = path
+        self._file = fs.open(path, "wb")
+
+    @_asking
+    def write(self, data: Bytes) -> None:
+        """Append bytes."""
+        view = memoryview(data)
+        while view:
+            written = self._file.write(view)
+            view = view[len(view) if written is None else written :]
+
+    @_asking
+    def finish(self) -> None:
+        """Close it: now it is there."""
+        self._file.close()
+
+    def discard(self) -> None:
+        """Give up what was sent; what is there nevertheless is named in the save's note."""
+        give_up = getattr(self._file, "discard", self._file.close)
+        with suppress(Exception):  # because the save fails with its own error, not with this one
+            give_up()
+
+
+class RemoteReading:
+    """An object, read by ranges, several of them at once where the store can."""
+
+    chunk = _RANGE * _AT_ONCE
+
+    @_asking
+    def __init__(self, fs: Any, path: str) -> None:
+        self._fs = fs
+        self._path = path
+        info = fs.info(path)
+        if info.get("type") == "directory":
+            raise IsADirectoryError(f"{path} is a directory")
+        self.size = int(info["size"])
+
+    @_asking
+    def read_into(self, position: int, memory: memoryview) -> int:
+        """Read until `memory` is full or the object ends."""
+        end = min(position + len(memory), self.size)
+        starts = list(range(position, end, _RANGE))
+        done = 0
+        for i in range(0, len(starts), _AT_ONCE):
+            some = starts[i : i + _AT_ONCE]
+            ends = [min(start + _RANGE, end) for start in some]
+            paths = [self._path] * len(some)
+            for start, stop, data in zip(
+                some, ends, self._fs.cat_ranges(paths, some, ends, on_error="raise"), strict=True
+            ):
+                memory[done : done + len(data)] = data
+                done += len(data)
+                if len(data) < stop - start:
+                    return done
+        return done
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class RemoteNote:
+    """A note as an object, written anew when something is added."""
+
+    def __init__(self, storage: RemoteStorage, directory: str, base: str) -> None:
+        self._storage = storage
+        self._directory = directory
+        self._base = base
+        self._data = b""
+        self._path = self._new_path()
+
+    def _new_path(self) -> str:
+        path = join(self._directory, saving_name(self._base))
+        _own[path] = True
+        return path
+
+    def write(self, data: Bytes, flush: bool = False) -> None:
+        """Append bytes."""
+        self._data += data
+        if self._storage.replaces_at_once:
+            self._storage.put(self._path, self._data)
+            return
+        new = self._new_path()
+        try:
+            self._storage.put(new, self._data)
+        except BaseException:  # because half of it may be there: the next save removes it
+            _own[new] = False
+            raise
+        old, self._path = self._path, new
+        _own[old] = False
+        self._storage.remove(old)
+        del _own[old]
+
+    def discard(self) -> None:
+        """Remove it."""
+        self.abandon()  # if it cannot be removed now
+        self._storage.remove(self._path)
+        _own.pop(self._path, None)
+
+    def abandon(self) -> None:
+        """Leave it for the next save to deal with."""
+        _own[self._path] = False
+
+
+class RemoteAbandoned:
+    """An object that a dead writer left."""
+
+    def __init__(self, storage: RemoteStorage, path: str, base: str, data: bytes) -> None:
+        self._storage = storage
+        self._path = path
+        self.base = base
+        self.data = data
+
+    def remove(self) -> None:
+        """Remove it."""
+        self._storage.remove(self._path)
+        _own.pop(self._path, None)
+
+
+class RemoteStorage:
+    """The file system of a URL.
+
+    Args:
+      url: any path in it.
+    Attributes:
+      replaces_at_once: whether one request replaces an object, so that nobody sees half of it.
+    Raises: UnimplementedError: nothing installed knows the URL's scheme.
+    """
+
+    def __init__(self, url: str) -> None:
+        locate(url)  # names the scheme that nothing knows
+        from fsspec import AbstractFileSystem
+        from fsspec.core import url_to_fs
+
+        self._split: Any = url_to_fs
+        self._fs: Any = url_to_fs(url)[0]
+        # fsspec's own move is a copy and a removal: no better than replacing the object.
+        self.replaces_at_once = type(self._fs).mv is AbstractFileSystem.mv
+
+    def _inner(self, path: str) -> str:
+        inner: str = self._split(path)[1]
+        return inner
+
+    @_asking
+    def exists(self, path: str) -> bool:
+        """Whether there is an object of that name."""
+        try:
+            self._fs.info(self._inner(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    @_asking
+    def is_directory(self, path: str) -> bool:
+        """Whether there is something under that name."""
+        return bool(self._fs.isdir(self._inner(path)))
+
+    @_asking
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it; stores of objects have none and do nothing."""
+        self._fs.makedirs(self._inner(path), exist_ok=True)
+
+    @_asking
+    def names(self, directory: str) -> list[str]:
+        """The names in a directory; none where nothing is in it, as stores have no directories."""
+        inner = self._inner(directory)
+        self._fs.invalidate_cache(inner)  # others write there too
+        try:
+            found = [path.rstrip("/") for path in self._fs.ls(inner, detail=False)]
+        except FileNotFoundError:
+            return []
+        return [path.rpartition("/")[2] for path in found if path != inner.rstrip("/")]
+
+    @_asking
+    def written_at(self, path: str) -> float:
+        """When an object was written, in seconds since the epoch; now where nobody knows."""
+        try:
+            return float(self._fs.modified(self._inner(path)).timestamp())
+        except NotImplementedError:  # not every store keeps the time
+            self._fs.info(self._inner(path))
+            return time.time()
+
+    @_asking
+    def read(self, path: str) -> bytes:
+        """All of an object."""
+        return bytes(self._fs.cat_file(self._inner(path)))
+
+    def open(self, path: str) -> RemoteReading:
+        """Open an object to read it."""
+        return RemoteReading(self._fs, self._inner(path))
+
+    def create(self, path: str) -> RemoteWriting:
+        """Begin an object."""
+        return RemoteWriting(self._fs, self._inner(path))
+
+    @_asking
+    def put(self, path: str, data: bytes) -> None:
+        """Write an object with one request."""
+        self._fs.pipe_file(self._inner(path), data)
+
+    @_asking
+    def write_atomically(self, path: str, data: Bytes) -> None:
+        """Replace an object: by one request, or aside and moved."""
+        if self.replaces_at_once:
+            self.put(path, bytes(data))
+            return
+        directory, _, base = path.rpartition("/")
+        aside = join(directory, saving_name(base))
+        _own[aside] = True
+        try:
+            self.put(aside, bytes(data))
+            self._fs.mv(self._inner(aside), self._inner(path))
+            _own.pop(aside)
+        except BaseException:  # because nothing may stay behind, whatever it is
+            _own[aside] = False
+            with suppress(OSError):  # then the next save removes it
+                self.remove(aside)
+                _own.pop(aside)
+            raise
+
+    @_asking
+    def remove(self, path: str) -> None:
+        """Remove an object; one that is not there is fine."""
+        with suppress(FileNotFoundError):
+            self._fs.rm_file(self._inner(path))
+
+    def sync_directory(self, directory: str) -> None:
+        """Stores keep what they have acknowledged."""
+
+    @contextmanager
+    def locked(self, directory: str) -> Iterator[None]:
+        """Keep the other threads of this process out."""
+        with _locks:
+            yield
+
+    def note(self, directory: str, base: str) -> RemoteNote:
+        """Begin a note about `base`."""
+        return RemoteNote(self, directory, base)
+
+    def abandoned(self, directory: str) -> Iterator[RemoteAbandoned]:
+        """The notes and half-written objects in a directory whose writers are gone."""
+        for name in sorted(self.names(directory)):
+            match = SAVING.match(name)
+            path = join(directory, name)
+            if match is None or not self._is_abandoned(path):
+                continue
+            try:
+                data = self.read(path)[:_NOTE_LIMIT]
+            except FileNotFoundError:  # its writer was alive after all
+                continue
+            yield RemoteAbandoned(self, path, match["base"], data)
+
+    def _is_abandoned(self, path: str) -> bool:
+        at_work = _own.get(path)
+        if at_work is not None:
+            return not at_work
+        try:
+            return time.time() - self.written_at(path) > PATIENCE
+        except FileNotFoundError:
+            return False

@@ -1,1 +1,0 @@
-"""MetaGraphs and GraphDefs on files."""

@@ -1,0 +1,1 @@
+"""Graphs with their collections and savers as messages, in files."""

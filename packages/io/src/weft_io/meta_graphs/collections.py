@@ -1,0 +1,191 @@
+"""The collections of a graph as `CollectionDef`s, and back."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.node import Node, Output
+from weft_graph.messages.collection_items import (
+    ItemFunctions,
+    computed_collections,
+    item_functions,
+)
+from weft_graph.variables.base import Variable
+from weft_io.files.message_files import is_any
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+    from weft_graph.ir.graph import Graph
+
+_log = logging.getLogger("weft")
+
+
+# --------------------------------------------------------------------------- to messages
+
+
+def add_collections(
+    message: proto.MetaGraphDef, graph: Graph, names: Sequence[str] | None, scope: str
+) -> None:
+    """Put the collections of a graph into a message.
+
+    Args:
+      names: which; None for all.
+      scope: only what is under this name scope, with names relative to it; "" for everything.
+    """
+    computed = computed_collections()
+    keys = graph.get_all_collection_keys()
+    for name in dict.fromkeys([*keys, *computed]) if names is None else names:
+        if not isinstance(name, str):
+            _log.info("the collection %r is not in the exported graph: it has no name", name)
+        elif not name.startswith("__"):
+            of_graph = computed.get(name)
+            items = graph.get_collection(name) if of_graph is None else of_graph(graph)
+            _add(message, name, items, scope)
+
+
+def _add(message: proto.MetaGraphDef, name: str, items: Sequence[Any], scope: str) -> None:
+    """Put one collection in, in the form that all its items share."""
+    if not items:
+        return
+    try:
+        kind, values = _converted(name, items, scope)
+    except (errors.OpError, NotImplementedError, TypeError) as cause:
+        _log.info("the collection %r is not in the exported graph: %s", name, cause)
+        return
+    getattr(message.collection_def[name], kind).value.extend(values)
+
+
+def _converted(collection: str, items: Sequence[Any], scope: str) -> tuple[str, list[Any]]:
+    if all(is_any(item) for item in items):
+        return "any_list", list(items)
+    elements = all(isinstance(item, Node | Output | Variable) for item in items)
+    if elements and item_functions(collection) is None:
+        inside = [item.name for item in items if item.name.startswith(scope)]
+        return "node_list", [name.removeprefix(scope) for name in inside]
+    if all(hasattr(item, "to_proto") for item in items):
+        messages = [item.to_proto(scope or None) for item in items]
+        return "bytes_list", [m.SerializeToString() for m in messages if m is not None]
+    if all(isinstance(item, str | bytes) for item in items):
+        return "bytes_list", [i.encode() if isinstance(i, str) else i for i in items]
+    if all(isinstance(item, bool | int) for item in items):
+        return "int64_list", [int(item) for item in items]
+    if all(isinstance(item, float) for item in items):
+        return "float_list", list(items)
+    kinds = ", ".join(sorted({type(item).__name__ for item in items}))
+    raise errors.InvalidTypeError(f"there is no message for a list of {kinds}")
+
+
+# --------------------------------------------------------------------------- from messages
+
+
+class CollectionReader:
+    """Makes the items of collections whose nodes were just imported.
+
+    Args:
+      scope: the name scope that the nodes are under, without a closing slash; "" for none.
+      nodes: the new nodes by their names in the message.
+    """
+
+    def __init__(self, graph: Graph, scope: str, nodes: Mapping[str, Any]) -> None:
+        self._graph = graph
+        self._scope = scope
+        self._prefix = f"{scope}/" if scope else ""
+        self._renamed = {name for name, node in nodes.items() if node.name != self._prefix + name}
+        self._items: list[tuple[str, Any]] = []
+        self._known: dict[tuple[str, bytes], Any] = {}
+
+    def read(self, name: str, message: proto.CollectionDef) -> None:
+        """Make the items of one collection.
+
+        Raises:
+          InvalidArgumentError: an item refers to a name that was taken.
+          NotFoundError: it refers to a node that is not there.
+          DataLossError: it is no message of its kind.
+        """
+        kind = message.WhichOneof("kind")
+        if kind is None:
+            return
+        values = getattr(message, kind).value
+        where = f"the collection {name!r}"
+        if kind == "node_list":
+            values = [self._element(value, where) for value in values]
+        elif kind == "bytes_list":
+            functions = item_functions(name)
+            if functions is not None:
+                values = self._objects(functions, values, where)
+        self._items += [(name, value) for value in values if value is not None]
+
+    def _element(self, name: str, where: str) -> Node | Output:
+        self._check_name(name, where)
+        return self._graph.as_graph_element(self._prefix + name)
+
+    def _objects(self, functions: ItemFunctions, values: Sequence[bytes], where: str) -> list[Any]:
+        """One object for equal messages: a variable is in several collections."""
+        keys = [(functions.message, data) for data in values]
+        new = [key for key in dict.fromkeys(keys) if key not in self._known]
+        messages = [self._message(*key, where) for key in new]
+        made = functions.from_protos(messages, self._scope or None)
+        self._known.update(zip(new, made, strict=True))
+        return [self._known[key] for key in keys]
+
+    def _message(self, name: str, data: bytes, where: str) -> Any:
+        from google.protobuf.message import DecodeError
+
+        from weft_graph import proto
+
+        try:
+            message = getattr(proto, name).FromString(data)
+        except DecodeError as cause:
+            raise errors.DataLossError(f"an item of {where} is no {name}: {cause}") from cause
+        self.check(message, where)
+        return message
+
+    def check(self, message: Any, where: str) -> None:
+        """Refuse a message that names a node which has another name now.
+
+        Raises: InvalidArgumentError: it does.
+        """
+        if self._renamed:
+            for text in _strings(message):
+                self._check_name(text, where)
+
+    def _check_name(self, text: str, where: str) -> None:
+        name = text.removeprefix("^").partition(":")[0]
+        if name in self._renamed:
+            raise errors.InvalidArgumentError(
+                f"{where} refers to {name!r}, a name that the graph has already; import it under "
+                "an import_scope, or into a graph of its own"
+            )
+
+    def add(self) -> None:
+        """Put all items into their collections."""
+        for name, item in self._items:
+            self._graph.add_to_collection(name, item)
+
+    def variables(self) -> dict[str, Any]:
+        """The global variables among the items, by their names in the message."""
+        return {
+            item.name.removeprefix(self._prefix): item
+            for name, item in self._items
+            if name == GraphKeys.GLOBAL_VARIABLES
+        }
+
+
+def _strings(message: Any) -> Iterator[str]:
+    """The values of all string fields in a message."""
+    for field, value in message.ListFields():
+        nested = field.message_type
+        if nested is not None and nested.GetOptions().map_entry:
+            yield from (text for pair in value.items() for text in pair if isinstance(text, str))
+            continue
+        for item in (
+            value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
+        ):
+            if isinstance(item, str):
+                yield item
+            elif nested is not None:
+                yield from _strings(item)

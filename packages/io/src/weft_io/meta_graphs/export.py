@@ -1,0 +1,110 @@
+"""A graph with its collections and its saver as a `MetaGraphDef`, the file beside a checkpoint."""
+
+from __future__ import annotations
+
+__all__ = ["export_meta_graph"]
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_graph.ir import stacks
+from weft_io.files.message_files import write_message
+from weft_io.meta_graphs.collections import add_collections
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+    from weft_graph.ir.graph import Graph
+
+UNBOUND_INPUTS: Final = "unbound_inputs"
+"""The collection that lists the inputs which come from outside of the exported scope."""
+
+
+def export_meta_graph(
+    filename: str | None = None,
+    meta_info_def: Any = None,
+    graph_def: Any = None,
+    saver_def: Any = None,
+    collection_list: Sequence[str] | None = None,
+    as_text: bool = False,
+    graph: Graph | None = None,
+    export_scope: str | None = None,
+    clear_devices: bool = False,
+    clear_extraneous_savers: bool = False,
+    strip_default_attrs: bool = False,
+    save_debug_info: bool = False,
+) -> proto.MetaGraphDef:
+    """The graph as a `MetaGraphDef`, written to `filename` if there is one.
+
+    It has TensorFlow's ops alone: those that only weft has are replaced by what means the same.
+
+    Args:
+      filename: written atomically.
+      meta_info_def: a `MetaInfoDef` to start from.
+      graph_def: the graph's `GraphDef`, if it is at hand.
+      saver_def: how to save and restore it.
+      collection_list: names of the collections to put in; all by default. What has no form in a
+        message is left out, with a remark in the log.
+      as_text: write protobuf's text format.
+      graph: the default graph by default.
+      export_scope: only the nodes under this name scope, with names relative to it. Inputs from
+        outside are called "$unbound_inputs_<name>" and are listed in the collection
+        "unbound_inputs": an import must map them.
+      clear_devices: leave out device requests.
+      clear_extraneous_savers: leave out the nodes of savers other than that of `saver_def`.
+      strip_default_attrs: leave out attributes that have their default values.
+      save_debug_info: accepted for compatibility: nodes carry their lines in weft's own files.
+    Raises: InvalidArgumentError: the graph has no form in a GraphDef, or takes 2 GiB or more.
+    """
+    from weft_graph import proto
+    from weft_graph.messages.op_def_proto import stripped_op_list
+    from weft_io.meta_graphs import graph_def_edits
+    from weft_io.meta_graphs.tensorflow_ops import use_tensorflow_ops
+
+    del save_debug_info
+    chosen = graph or stacks.get_default_graph()
+    scope = export_scope.rstrip("/") + "/" if export_scope else ""
+    message = proto.MetaGraphDef()
+    if meta_info_def is not None:
+        message.meta_info_def.CopyFrom(meta_info_def)
+    message.graph_def.CopyFrom(
+        chosen.as_graph_def(add_shapes=True) if graph_def is None else graph_def
+    )
+    use_tensorflow_ops(message.graph_def)
+    if clear_extraneous_savers:
+        graph_def_edits.remove_savers(message.graph_def, saver_def)
+    if scope:
+        unbound = graph_def_edits.cut_scope(message.graph_def, scope)
+        if unbound:
+            names = message.collection_def[UNBOUND_INPUTS].bytes_list.value
+            names.extend(name.encode() for name in unbound)
+    if clear_devices:
+        graph_def_edits.clear_devices(message.graph_def)
+    if not message.meta_info_def.HasField("stripped_op_list"):
+        message.meta_info_def.stripped_op_list.CopyFrom(stripped_op_list(message.graph_def))
+    if strip_default_attrs:
+        graph_def_edits.strip_defaults(message.graph_def)
+        message.meta_info_def.stripped_default_attrs = True
+    if saver_def is not None:
+        own = renamed_saver(saver_def, lambda name: name.removeprefix(scope), scope)
+        if own is not None:
+            message.saver_def.CopyFrom(own)
+    add_collections(message, chosen, collection_list, scope)
+    if filename is not None:
+        write_message(filename, message, as_text)
+    return message
+
+
+def renamed_saver(
+    message: proto.SaverDef, rename: Callable[[str], str], required: str = ""
+) -> proto.SaverDef | None:
+    """A copy with other names; None unless all names begin with `required`."""
+    from weft_graph import proto
+
+    copy = proto.SaverDef()
+    copy.CopyFrom(message)
+    for field in ("filename_tensor_name", "save_tensor_name", "restore_op_name"):
+        name = getattr(message, field)
+        if not name.startswith(required):
+            return None
+        setattr(copy, field, rename(name))
+    return copy

@@ -1,0 +1,44 @@
+"""A graph written to a file as a `GraphDef`."""
+
+from __future__ import annotations
+
+__all__ = ["write_graph"]
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from weft_graph.ir.graph import Graph
+from weft_io.files import paths
+from weft_tensor.os_errors import reported
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+
+
+def write_graph(
+    graph_or_graph_def: Graph | proto.GraphDef, logdir: str, name: str, as_text: bool = True
+) -> str:
+    """Write a graph as a `GraphDef`, atomically.
+
+    Args:
+      graph_or_graph_def: what to write.
+      logdir: directory, made if it is not there, or a URL that fsspec knows.
+      name: file name in it.
+      as_text: write protobuf's text format.
+    Returns: the path.
+    Raises: InvalidArgumentError: the graph has no form in a GraphDef, or takes 2 GiB or more.
+    """
+    message: Any = graph_or_graph_def
+    if isinstance(graph_or_graph_def, Graph):
+        message = graph_or_graph_def.as_graph_def()
+    path = os.path.join(paths.as_path(logdir), name)
+    if as_text:
+        from google.protobuf import text_format
+
+        data = text_format.MessageToString(message).encode()
+    else:
+        data = message.SerializeToString()
+    with reported("writing", path):
+        paths.storage_of(path).make_directory(os.path.dirname(path) or ".")
+        paths.write_atomically(path, data)
+    return path

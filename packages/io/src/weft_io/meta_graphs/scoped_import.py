@@ -1,0 +1,159 @@
+"""Adding the graph and the collections of a `MetaGraphDef` to a graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from weft_graph.ir import stacks
+from weft_io.files.message_files import read_message
+from weft_io.meta_graphs.collections import CollectionReader
+from weft_io.meta_graphs.export import UNBOUND_INPUTS
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_graph import proto
+    from weft_graph.ir.graph import Graph
+    from weft_graph.ir.node import Node, Output
+    from weft_graph.variables.base import Variable
+
+
+class ImportedGraph(NamedTuple):
+    """What importing a `MetaGraphDef` made.
+
+    Attributes:
+      variables: the global variables by their names in the message.
+      elements: those that `return_elements` asked for.
+      scope: the name scope that it is under, without a closing slash; "" for none.
+    """
+
+    variables: dict[str, Variable]
+    elements: list[Node | Output]
+    scope: str
+
+
+def import_scoped_meta_graph(
+    meta_graph_or_file: Any,
+    clear_devices: bool = False,
+    graph: Graph | None = None,
+    import_scope: str | None = None,
+    input_map: Mapping[str, Any] | None = None,
+    unbound_inputs_col_name: str | None = UNBOUND_INPUTS,
+    restore_collections_predicate: Callable[[str], bool] = lambda name: True,
+    return_elements: Sequence[str] | None = None,
+) -> ImportedGraph:
+    """Add the graph and the collections of a `MetaGraphDef` to a graph.
+
+    Args:
+      meta_graph_or_file: the message, or a file with one, binary or text.
+      clear_devices: leave out its device requests.
+      graph: the default graph by default.
+      import_scope: name scope to put it under.
+      input_map: tensors in place of inputs, as of `import_graph_def`.
+      unbound_inputs_col_name: the collection that names inputs which `input_map` must have; None
+        does not ask.
+      restore_collections_predicate: by name, which collections to take over.
+      return_elements: names in the message of operations and tensors to return.
+    Raises:
+      NotFoundError: there is no such file, or it uses ops that are not declared.
+      DataLossError: the file holds no MetaGraphDef.
+      InvalidArgumentError: the graph or its collections contradict themselves; names that they
+        refer to are taken and there is no `import_scope`. The graph is unchanged then.
+    """
+    from weft_graph.messages.import_graph_def import import_graph_def
+    from weft_io.meta_graphs import graph_def_edits
+
+    message = as_meta_graph(meta_graph_or_file)
+    chosen = graph or stacks.get_default_graph()
+    _check_unbound(message, unbound_inputs_col_name, input_map or {})
+    graph_def = message.graph_def
+    if clear_devices:
+        graph_def = graph_def_edits.copied(graph_def)
+        graph_def_edits.clear_devices(graph_def)
+    names = [node.name for node in graph_def.node]
+    with chosen.as_default(), _undone(chosen):
+        scope = _scope(chosen, import_scope)
+        elements = import_graph_def(
+            graph_def,
+            input_map=input_map,
+            return_elements=[*names, *(return_elements or ())],
+            name=f"{scope}/" if scope else "",
+            producer_op_list=message.meta_info_def.stripped_op_list,
+        )
+        assert elements is not None
+        made = dict(zip(names, elements, strict=False))
+        reader = CollectionReader(chosen, scope, made)
+        if message.HasField("saver_def"):
+            reader.check(message.saver_def, "the saver")
+        for key in sorted(message.collection_def):
+            if key != unbound_inputs_col_name and restore_collections_predicate(key):
+                reader.read(key, message.collection_def[key])
+        reader.add()
+    return ImportedGraph(reader.variables(), elements[len(names) :], scope)
+
+
+def read_meta_graph_file(filename: str) -> proto.MetaGraphDef:
+    """The `MetaGraphDef` in a file, binary or text.
+
+    Raises:
+      NotFoundError: there is no such file.
+      DataLossError: it holds no MetaGraphDef.
+    """
+    from weft_graph import proto
+
+    return read_message(filename, proto.MetaGraphDef)
+
+
+def as_meta_graph(meta_graph_or_file: Any) -> proto.MetaGraphDef:
+    """A `MetaGraphDef` that is given as such, or as the path of a file."""
+    from weft_graph import proto
+
+    if isinstance(meta_graph_or_file, proto.MetaGraphDef):
+        return meta_graph_or_file
+    if isinstance(meta_graph_or_file, str | bytes | os.PathLike):
+        return read_meta_graph_file(os.fsdecode(meta_graph_or_file))
+    raise errors.InvalidTypeError(
+        f"a MetaGraphDef or the path of a file is required, got {meta_graph_or_file!r}"
+    )
+
+
+def _scope(graph: Graph, import_scope: str | None) -> str:
+    if not import_scope:
+        return graph.get_name_scope()
+    if import_scope.endswith("/"):
+        return import_scope.rstrip("/")
+    return graph.unique_name(import_scope)
+
+
+def _check_unbound(
+    message: proto.MetaGraphDef, collection: str | None, input_map: Mapping[str, Any]
+) -> None:
+    if collection is None or collection not in message.collection_def:
+        return
+    given = {_input(name) for name in input_map}
+    wanted = [value.decode() for value in message.collection_def[collection].bytes_list.value]
+    missing = [name for name in wanted if _input(name) not in given]
+    if missing:
+        raise errors.InvalidArgumentError(
+            f"the graph has inputs from outside, which input_map must have: {', '.join(missing)}"
+        )
+
+
+def _input(name: str | bytes) -> str:
+    text = name.decode() if isinstance(name, bytes) else name
+    return text if ":" in text or text.startswith("^") else f"{text}:0"
+
+
+@contextmanager
+def _undone(graph: Graph) -> Iterator[None]:
+    """Take back the nodes that were added, if the block fails."""
+    count = len(graph.nodes)
+    contexts, has_contexts = dict(graph.contexts), graph.has_contexts
+    try:
+        yield
+    except BaseException:  # because half an import may not stay, whatever stopped it
+        graph.remove_nodes(graph.nodes[count:], reason="failed import")
+        graph.contexts, graph.has_contexts = contexts, has_contexts
+        raise

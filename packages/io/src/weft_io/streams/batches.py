@@ -1,0 +1,223 @@
+"""Several elements as one, and one as several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_io.streams.stream import (
+    Array,
+    Element,
+    Empty,
+    ForwardingStream,
+    Root,
+    Source,
+    Stream,
+    element_of,
+    fields,
+    resume,
+    rows_of,
+    saved,
+    shape_of,
+)
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+
+def stacked(values: Sequence[Any], empty: Empty) -> Array:
+    """Components of one shape and type with a new first axis.
+
+    Raises: InvalidArgumentError: their shapes differ.
+    """
+    first = values[0]
+    if type(first) is bytes:
+        return _strings(values)
+    if not isinstance(first, np.ndarray | np.generic):
+        raise errors.UnimplementedError(f"batches cannot hold {type(first).__name__}")
+    shape = first.shape
+    for i, value in enumerate(values):
+        if shape_of(value) != shape:
+            raise errors.InvalidArgumentError(
+                "Cannot batch tensors with different shapes. First element had shape "
+                f"{format_dims(shape)} and element {i} had shape {format_dims(shape_of(value))}."
+            )
+    if not shape:
+        return np.array(values, first.dtype)
+    result = empty((len(values), *shape), first.dtype)
+    for i, value in enumerate(values):
+        result[i] = value
+    return result
+
+
+def _strings(values: Sequence[Any]) -> Array:
+    for i, value in enumerate(values):
+        if type(value) is not bytes:
+            raise errors.InvalidArgumentError(
+                "Cannot batch tensors with different shapes. First element had shape [] and "
+                f"element {i} had shape {format_dims(value.shape)}."
+            )
+    result = np.empty(len(values), object)
+    result[:] = values
+    return result
+
+
+class BatchSource(Source):
+    """Elements in batches.
+
+    Args:
+      size: of a batch.
+      drop: leave out a last batch that is smaller.
+      empty: where arrays come from.
+    Raises: InvalidArgumentError: the size is below 1.
+    """
+
+    kind = "Batch"
+
+    def __init__(self, inner: Source, size: int, drop: bool, empty: Empty) -> None:
+        if size < 1:
+            raise errors.InvalidArgumentError(f"Batch size must be greater than zero, got {size}.")
+        self._inner = inner
+        self._size = size
+        self._drop = drop
+        self.empty = empty
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the batches."""
+        return _BatchStream(self._inner.iterate(root), self, self._size, self._drop)
+
+    def joined(self, column: Sequence[Any], i: int) -> Array:
+        """Component i of all elements of a batch, as one."""
+        return stacked(column, self.empty)
+
+
+class _BatchStream(ForwardingStream):
+    def __init__(self, inner: Stream, source: BatchSource, size: int, drop: bool) -> None:
+        super().__init__(inner)
+        self.kind = source.kind  # type: ignore[misc]
+        self._source = source
+        self._size = size
+        self._drop = drop
+
+    def get(self) -> Element | None:
+        elements: list[Element] = []
+        while len(elements) < self._size:
+            more = self._input.pull(self._size - len(elements))
+            if not more:
+                break
+            elements += more
+        if not elements or (self._drop and len(elements) < self._size):
+            return None
+        joined = self._source.joined
+        return tuple([joined(c, i) for i, c in enumerate(zip(*elements, strict=True))])
+
+
+class PaddedBatchSource(BatchSource):
+    """Elements in batches, padded at the end of each axis to one size.
+
+    Args:
+      shapes: of each component; -1 for the size of the largest in the batch.
+      padding: value for each component.
+    """
+
+    kind = "PaddedBatch"
+
+    def __init__(
+        self,
+        inner: Source,
+        size: int,
+        drop: bool,
+        empty: Empty,
+        shapes: Sequence[Sequence[int]],
+        padding: Sequence[Any],
+    ) -> None:
+        super().__init__(inner, size, drop, empty)
+        self._shapes = [tuple(shape) for shape in shapes]
+        self._padding = tuple(padding)
+
+    def joined(self, column: Sequence[Any], i: int) -> Array:
+        """Component i of all elements of a batch, padded.
+
+        Raises: InvalidArgumentError: another rank than asked for, or a size above it.
+        """
+        target = self._shapes[i]
+        shapes = [shape_of(value) for value in column]
+        for shape in shapes:
+            if len(shape) != len(target):
+                raise errors.InvalidArgumentError(
+                    "All elements in a batch must have the same rank as the padded shape for "
+                    f"component{i}: expected rank {len(target)} but got element with rank "
+                    f"{len(shape)}"
+                )
+        sizes = [
+            max(column_sizes) if wanted < 0 else self._fitting(wanted, max(column_sizes), i)
+            for wanted, column_sizes in zip(target, zip(*shapes, strict=True), strict=True)
+        ]
+        if not target:
+            return stacked(column, self.empty)
+        result = self.empty((len(column), *sizes), column[0].dtype)
+        padding = self._padding[i]
+        result[...] = padding
+        for row, value in zip(result, column, strict=True):
+            row[tuple([slice(n) for n in value.shape])] = value
+        return result
+
+    def _fitting(self, wanted: int, largest: int, i: int) -> int:
+        if largest > wanted:
+            raise errors.InvalidArgumentError(
+                f"Attempted to pad to a smaller size than the input element: component {i} is to "
+                f"have the size {wanted}, got {largest}"
+            )
+        return wanted
+
+
+class UnbatchSource(Source):
+    """The rows of elements."""
+
+    def __init__(self, inner: Source) -> None:
+        self._inner = inner
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the rows of all."""
+        return _UnbatchStream(self._inner.iterate(root))
+
+
+class _UnbatchStream(ForwardingStream):
+    kind = "Unbatch"
+
+    def __init__(self, inner: Stream) -> None:
+        super().__init__(inner)
+        self._current: Element = ()
+        self._next = 0
+        self._size = 0
+
+    def get(self) -> Element | None:
+        while self._next >= self._size:
+            element = self._input.get()
+            if element is None:
+                return None
+            self._begin(element)
+        self._next += 1
+        return rows_of(self._current, self._next - 1)
+
+    def _begin(self, element: Element) -> None:
+        sizes = {shape_of(value)[:1] for value in element}
+        if len(sizes) != 1 or () in sizes:
+            raise errors.InvalidArgumentError(
+                f"unbatch requires components with first axes of one size, got {sorted(sizes)}"
+            )
+        self._current = element
+        self._next = 0
+        self._size = element[0].shape[0]
+
+    def save(self) -> Any:
+        rest = self._next < self._size
+        current = [value[self._next :] for value in self._current] if rest else None
+        return [current, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        current, inner = fields(state, None, None)
+        if current is not None:
+            self._begin(element_of(current))
+        resume(self._input, inner)

@@ -1,0 +1,84 @@
+"""Caches in memory: what the first whole pass gave, for later ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_io.streams.stream import (
+    Element,
+    Root,
+    Source,
+    Stream,
+    count_in,
+    element_of,
+    fields,
+    resume,
+    saved,
+)
+
+
+class MemoryCacheSource(Source):
+    """A dataset whose elements stay in memory once a pass has come to its end."""
+
+    def __init__(self, inner: Source) -> None:
+        self._inner = inner
+
+    def iterate(self, root: Root) -> Stream:
+        """Over them: from memory if they are there."""
+        return _MemoryCacheStream(self, root)
+
+    def input(self, root: Root) -> Stream:
+        """Over the dataset itself."""
+        return self._inner.iterate(root)
+
+
+class _MemoryCacheStream(Stream):
+    kind = "Cache"
+
+    def __init__(self, source: MemoryCacheSource, root: Root) -> None:
+        self._source = source
+        self._root = root
+        self._elements: list[Element] = root.kept(source) or []
+        self._next = 0
+        self._input: Stream | None = None
+        if root.kept(source) is None:
+            self._input = source.input(root)
+
+    def get(self) -> Element | None:
+        if self._input is None:
+            if self._next >= len(self._elements):
+                return None
+            self._next += 1
+            return self._elements[self._next - 1]
+        element = self._input.get()
+        if element is None:
+            self._finish()
+            return None
+        self._elements.append(element)
+        return element
+
+    def _finish(self) -> None:
+        assert self._input is not None
+        self._input.close()
+        self._input = None
+        self._next = len(self._elements)
+        self._root.keep(self._source, self._elements)
+
+    def save(self) -> Any:
+        inner = None if self._input is None else saved(self._input)
+        return [self._next, [list(element) for element in self._elements], inner]
+
+    def restore(self, state: Any) -> None:
+        place, elements, inner = fields(state, int, list, None)
+        self._elements = [element_of(element) for element in elements]
+        self._next = count_in(place, len(self._elements), "the next of the cache")
+        if inner is not None:
+            self._input = self._input or self._source.input(self._root)
+            resume(self._input, inner)
+        elif self._input is not None or self._root.kept(self._source) is None:
+            self._input = None
+            self._root.keep(self._source, self._elements)
+
+    def close(self) -> None:
+        if self._input is not None:
+            self._input.close()

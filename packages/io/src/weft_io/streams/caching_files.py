@@ -1,0 +1,310 @@
+"""Caches in files: what the first whole pass gave, for later ones, of other processes too.
+
+The file, `<path>.cache`, is a TFRecord file; each record is a value in the form of `state.py`:
+
+    ["weftcache", 1, [[element type, sizes], ...]]      the form of the elements
+    [component, ...]                                    an element
+    ...
+    number of elements                                  the end
+
+A size that is not known is -1, sizes of unknown rank are None. The file appears as a whole, when
+its end is in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_io.files.gfile import exists, remove, rename
+from weft_io.records.tfrecord import TFRecordSource, TFRecordWriter
+from weft_io.streams import state as form
+from weft_io.streams.stream import (
+    Element,
+    Part,
+    Root,
+    Source,
+    Stream,
+    count_in,
+    fields,
+    resume,
+    saved,
+    shape_of,
+)
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape, compatible_dims
+
+_MAGIC: Final = "weftcache"
+_VERSION: Final = 1
+
+
+class FileCacheSource(Source):
+    """A dataset whose elements are in a file once a pass has come to its end.
+
+    Args:
+      path: the beginning of the file's name.
+      parts: the form of the elements; a file that is there must have a compatible one.
+    """
+
+    def __init__(self, inner: Source, path: str, parts: Sequence[Part]) -> None:
+        self._inner = inner
+        self.path = path + ".cache"
+        self.parts = parts
+
+    def iterate(self, root: Root) -> Stream:
+        """Over them: from the file if it is there."""
+        return _FileCacheStream(self, root)
+
+    def input(self, root: Root) -> Stream:
+        """Over the dataset itself."""
+        return self._inner.iterate(root)
+
+
+class _FileCacheStream(Stream):
+    kind = "FileCache"
+
+    def __init__(self, source: FileCacheSource, root: Root) -> None:
+        self._source = source
+        self._root = root
+        self._stream = self._begin(writing=not exists(source.path))
+
+    def _begin(self, writing: bool) -> _Reading | _Writing:
+        source = self._source
+        if writing:
+            return _Writing(source.input(self._root), source.path, source.parts)
+        return _Reading(source.path, source.parts)
+
+    def get(self) -> Element | None:
+        return self._stream.get()
+
+    def save(self) -> Any:
+        return [isinstance(self._stream, _Writing), self._stream.save()]
+
+    def restore(self, state: Any) -> None:
+        """Go on writing what was written, or reading, whatever is there now."""
+        writing, inner = fields(state, bool, None)
+        self._stream.close()
+        self._stream = self._begin(writing)
+        self._stream.restore(inner)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _Reading:
+    def __init__(self, path: str, parts: Sequence[Part]) -> None:
+        self._path = path
+        self._parts = parts
+        self._file = TFRecordSource(path)
+        self._records: list[bytes] = []
+        self._next = 0
+        self._number = 0
+        self._ended = False
+        try:
+            self._check_head()
+        except BaseException:  # because an iterator that could not begin is closed by nobody
+            self._file.close()
+            raise
+
+    def _check_head(self) -> None:
+        head = self._value()
+        if not isinstance(head, list) or len(head) != 3 or head[0] != _MAGIC:
+            raise self._foreign("it does not begin as one")
+        if head[1] != _VERSION:
+            raise self._foreign(f"it has version {head[1]!r}, where {_VERSION} is known")
+        found = head[2]
+        wanted = _form_of(self._parts)
+        if not _compatible(found, wanted):
+            raise errors.InvalidArgumentError(
+                f"the cache {self._path} holds elements of another dataset: they are "
+                f"{_described(found)}, where {_described(wanted)} are wanted; remove the file, or "
+                "give this dataset a name of its own"
+            )
+
+    def get(self) -> Element | None:
+        if self._ended:
+            return None
+        value = self._value()
+        if type(value) is int:
+            self._end(value)
+            return None
+        if not isinstance(value, list):
+            raise self._foreign(f"it has {value!r} for an element")
+        element = tuple(value)
+        if not _fits(element, self._parts):
+            raise errors.DataLossError(
+                f"element {self._number} of the cache {self._path} is not of the form that the "
+                f"file declares, {_described(_form_of(self._parts))}",
+                details={"file": self._path},
+            )
+        self._number += 1
+        return element
+
+    def _value(self) -> Any:
+        record = self._record()
+        if record is None:
+            raise self._damaged(f"ends after {self._number} elements without its end mark")
+        try:
+            return form.decode(record)
+        except errors.InvalidArgumentError as cause:
+            raise self._foreign("it has a record of another kind") from cause
+
+    def _record(self) -> bytes | None:
+        if self._next >= len(self._records):
+            self._records = self._file.read_chunk()
+            self._next = 0
+            if not self._records:
+                return None
+        self._next += 1
+        return self._records[self._next - 1]
+
+    def _end(self, count: int) -> None:
+        self._ended = True
+        if count != self._number:
+            raise self._damaged(f"has {self._number} elements, and says that they are {count}")
+        if self._record() is not None:
+            raise self._damaged("has more records behind its end mark")
+
+    def _damaged(self, how: str) -> errors.DataLossError:
+        return errors.DataLossError(
+            f"the cache {self._path} {how}; remove it, and the next whole pass writes it again",
+            details={"file": self._path, "offset": self._file.offset},
+        )
+
+    def _foreign(self, why: str) -> errors.InvalidArgumentError:
+        return errors.InvalidArgumentError(
+            f"{self._path} is no cache of a dataset: {why}; remove it, or give another name"
+        )
+
+    def save(self) -> Any:
+        return [self._number]
+
+    def restore(self, state: Any) -> None:
+        (number,) = fields(state, int)
+        for _ in range(count_in(number, 1 << 62, "the number of elements")):
+            if self.get() is None:
+                break
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Writing:
+    """Writes what it passes on. Restored it lacks what came before, and so it does not."""
+
+    def __init__(self, inner: Stream, path: str, parts: Sequence[Part]) -> None:
+        self._input = inner
+        self._parts = parts
+        self._path = path
+        self._part = f"{path}.part-{os.getpid()}-{secrets.token_hex(4)}"
+        self._writer: TFRecordWriter | None = None
+        self._writes = True
+        self._number = 0
+        self._ended = False
+
+    def get(self) -> Element | None:
+        if self._ended:
+            return None
+        try:
+            element = self._input.get()
+        except BaseException:  # because what is missing would be missing for ever
+            self._give_up()
+            raise
+        if element is None:
+            self._ended = True
+            self._finish()
+        elif self._writes:
+            self._open().write(form.encode(element))
+            self._number += 1
+        return element
+
+    def _open(self) -> TFRecordWriter:
+        if self._writer is None:
+            self._writer = TFRecordWriter(self._part)
+            self._writer.write(form.encode([_MAGIC, _VERSION, _form_of(self._parts)]))
+        return self._writer
+
+    def _finish(self) -> None:
+        if self._writes:
+            writer = self._open()
+            writer.write(form.encode(self._number))
+            writer.close()
+            self._writes = False
+            rename(self._part, self._path, overwrite=True)
+
+    def save(self) -> Any:
+        return [self._ended, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        self._ended, inner = fields(state, bool, None)
+        self._writes = False
+        resume(self._input, inner)
+
+    def close(self) -> None:
+        self._input.close()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Write no file in this pass."""
+        if self._writes and self._writer is not None:
+            self._writer.close()
+            with contextlib.suppress(errors.NotFoundError):
+                remove(self._part)
+        self._writes = False
+
+
+# -------------------------------------------------------------------------- the form of elements
+
+
+def _form_of(parts: Sequence[Part]) -> list[Any]:
+    return [
+        [dtype.name, None if dims is None else [-1 if size is None else size for size in dims]]
+        for dtype, dims in parts
+    ]
+
+
+def _dims_of(sizes: list[int] | None) -> tuple[int | None, ...] | None:
+    return None if sizes is None else tuple(None if size < 0 else size for size in sizes)
+
+
+def _compatible(found: Any, wanted: list[Any]) -> bool:
+    return (
+        isinstance(found, list)
+        and len(found) == len(wanted)
+        and all(map(_is_part, found))
+        and all(
+            name == wanted_name and compatible_dims(_dims_of(sizes), _dims_of(wanted_sizes))
+            for (name, sizes), (wanted_name, wanted_sizes) in zip(found, wanted, strict=True)
+        )
+    )
+
+
+def _is_part(value: Any) -> bool:
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[0], str):
+        return False
+    sizes = value[1]
+    return sizes is None or (isinstance(sizes, list) and all(type(size) is int for size in sizes))
+
+
+def _described(found: Any) -> str:
+    if not isinstance(found, list) or not all(map(_is_part, found)):
+        return repr(found)
+    return ", ".join(f"{name} {TensorShape(_dims_of(sizes))}" for name, sizes in found) or "empty"
+
+
+def _fits(element: Element, parts: Sequence[Part]) -> bool:
+    return len(element) == len(parts) and all(
+        isinstance(value, bytes | np.ndarray | np.generic)
+        and _dtype_of(value) == part.dtype
+        and compatible_dims(shape_of(value), part.dims)
+        for value, part in zip(element, parts, strict=True)
+    )
+
+
+def _dtype_of(value: Any) -> dtypes.DType:
+    return dtypes.string if isinstance(value, bytes) else dtypes.from_numpy(value.dtype)

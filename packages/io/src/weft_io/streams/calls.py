@@ -1,0 +1,56 @@
+"""The functions of a pipeline, and the threads that they run on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft_exec.executor.pool import ThreadPool, shared_pool
+from weft_exec.functions.body import FunctionBody
+from weft_graph.ir.func_attr import NameAttrs
+from weft_graph.ir.node import Node
+from weft_io.streams.stream import Call, Element, component, graph_value
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.functions.function import Function
+
+
+class FunctionCall:
+    """A function of the graph's library, as what a pipeline applies to its elements.
+
+    Args:
+      function: what to run.
+      device: where; its session's variables are those that the function sees.
+    """
+
+    def __init__(self, function: Function, device: Device) -> None:
+        self._body = FunctionBody(function, device)
+
+    def __call__(self, values: Sequence[Any]) -> Element:
+        """The results for some arguments."""
+        given = [graph_value(value) if type(value) is bytes else value for value in values]
+        return tuple([component(value) for value in self._body(given)])
+
+
+def call_of(node: Node, attribute: str, device: Device) -> FunctionCall:
+    """The function that an attribute of a node names."""
+    named = node.attrs[attribute]
+    assert isinstance(named, NameAttrs)
+    return FunctionCall(node.graph.functions[named.name], device)
+
+
+def with_captured(call: FunctionCall, captured: Sequence[Any]) -> Call:
+    """A call whose last arguments are known."""
+    if not captured:
+        return call
+    rest = tuple(captured)
+    return lambda values: call((*values, *rest))
+
+
+def threads_for(calls: int, device: Device) -> tuple[int, ThreadPool]:
+    """How many calls to run at once, and on what; -1 calls for as many as there are processors."""
+    processors = os.cpu_count() or 1
+    most = calls if calls > 0 else processors
+    return most, shared_pool(max(2, min(most, 4 * processors)))

@@ -1,0 +1,123 @@
+"""Datasets of the records of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from weft_io.streams.stream import Element, Root, Source, Stream, count_in, fields
+
+
+class RecordFile(Protocol):
+    """One file that is read in pieces; see `weft_io.records`.
+
+    Attributes:
+      offset: of the first record that was not handed out.
+    """
+
+    offset: int
+
+    def read_chunk(self) -> list[bytes]:
+        """Many records; none at the end."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+Open = Callable[[str, int], RecordFile]
+"""From a path and an offset to the records from there on."""
+
+
+class RecordsSource(Source):
+    """The records of files, one file after another.
+
+    Args:
+      kind: of the files, in saved states.
+      paths: of the files.
+      open_file: opens one.
+    """
+
+    def __init__(self, kind: str, paths: Sequence[str], open_file: Open) -> None:
+        self.kind = kind
+        self.paths = tuple(paths)
+        self.open = open_file
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the records."""
+        return _RecordsStream(self)
+
+
+class _RecordsStream(Stream):
+    def __init__(self, source: RecordsSource) -> None:
+        self.kind = source.kind  # type: ignore[misc]
+        self._source = source
+        self._next_file = 0
+        self._file: RecordFile | None = None
+        self._records: list[bytes] = []
+        self._taken = 0
+        self._base = 0  # offset of the first of `_records`
+
+    def get(self) -> Element | None:
+        while self._taken >= len(self._records):
+            if not self._read():
+                return None
+        self._taken += 1
+        return (self._records[self._taken - 1],)
+
+    def pull(self, most: int) -> list[Element]:
+        while self._taken >= len(self._records):
+            if not self._read():
+                return []
+        start = self._taken
+        self._taken = min(len(self._records), start + most)
+        return list(zip(self._records[start : self._taken], strict=True))
+
+    def _read(self) -> bool:
+        """Read a piece, or go to the next file; false behind the last."""
+        if self._file is None:
+            if self._next_file >= len(self._source.paths):
+                return False
+            self._next_file += 1
+            self._file = self._source.open(self._source.paths[self._next_file - 1], 0)
+        self._records, self._taken = [], 0
+        self._base = self._file.offset
+        self._records = self._file.read_chunk()
+        if not self._records:
+            self._file.close()
+            self._file = None
+        return True
+
+    def save(self) -> Any:
+        """The number of files begun, and in the last: a place, and how many records from there."""
+        place = None if self._file is None else [self._base, self._taken]
+        return [self._next_file, place]
+
+    def restore(self, state: Any) -> None:
+        number, place = fields(state, int, None)
+        self._next_file = count_in(number, len(self._source.paths), "the number of files")
+        if place is None:
+            return
+        base, taken = fields(place, int, int)
+        count_in(base, 1 << 62, "an offset")
+        count_in(self._next_file - 1, len(self._source.paths), "the number of the file")
+        self._file = self._source.open(self._source.paths[self._next_file - 1], base)
+        self._skip(count_in(taken, 1 << 62, "the number of records"))
+
+    def _skip(self, count: int) -> None:
+        """Leave out records from where the file is."""
+        assert self._file is not None
+        while count > 0:
+            self._base = self._file.offset
+            self._records = self._file.read_chunk()
+            self._taken = min(count, len(self._records))
+            if not self._records:
+                return
+            count -= self._taken
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._records = []

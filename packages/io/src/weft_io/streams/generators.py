@@ -1,0 +1,177 @@
+"""Datasets of what Python generators give."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_io.streams.stream import Element, Root, Source, Stream, count_in, fields
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, compatible_dims, format_dims
+from weft_tensor.values import to_array
+
+Flatten = Callable[[Any], Sequence[Any]]
+"""From what a generator gives to its components."""
+
+_CLASSES: Final = (
+    (TypeError, errors.InvalidArgumentError),
+    (ValueError, errors.InvalidArgumentError),
+    (MemoryError, errors.ResourceExhaustedError),
+    (NotImplementedError, errors.UnimplementedError),
+)
+
+
+class GeneratorFunction:
+    """A function that gives an iterable, and the form of what that gives.
+
+    Args:
+      function: makes the iterable.
+      flatten: takes what it gives apart.
+    """
+
+    def __init__(self, function: Callable[..., Any], flatten: Flatten) -> None:
+        self.function = function
+        self.flatten = flatten
+
+    def __call__(self, *args: Any) -> Any:
+        """The iterable."""
+        return self.function(*args)
+
+
+class GeneratorSource(Source):
+    """What a Python iterable gives.
+
+    Args:
+      function: makes it anew for each pass.
+      args: what it is called with.
+      types, shapes: of the components.
+    """
+
+    def __init__(
+        self,
+        function: GeneratorFunction,
+        args: Sequence[Any],
+        types: Sequence[DType],
+        shapes: Sequence[Dims],
+    ) -> None:
+        self.function = function
+        self.args = tuple(args)
+        self.types = tuple(types)
+        self.shapes = tuple(shapes)
+
+    def iterate(self, root: Root) -> Stream:
+        """Over what it gives."""
+        return _GeneratorStream(self)
+
+
+class _GeneratorStream(Stream):
+    """Saved, it is how many elements it gave; restored, it asks for as many and drops them."""
+
+    kind = "Generator"
+
+    def __init__(self, source: GeneratorSource) -> None:
+        self._source = source
+        self._items: Iterator[Any] | None = None
+        self._given = 0
+        self._ended = False
+
+    def get(self) -> Element | None:
+        if self._ended:
+            return None
+        found = self._next()
+        return None if self._ended else self._converted(found)
+
+    def _next(self) -> Any:
+        try:
+            if self._items is None:
+                self._items = iter(_iterable(self._source.function(*self._source.args)))
+            found = next(self._items)
+        except StopIteration:
+            self._ended = True
+            return None
+        except errors.OpError:
+            raise
+        except Exception as error:  # because the generator is the user's and may raise anything
+            raise _wrapped(error) from error
+        self._given += 1
+        return found
+
+    def _converted(self, found: Any) -> Element:
+        source = self._source
+        try:
+            leaves = source.function.flatten(found)
+        except (errors.OpError, TypeError, ValueError) as cause:
+            raise errors.InvalidTypeError(
+                "`generator` yielded an element that did not match the expected structure. "
+                f"The yielded element was {found!r}: {cause}"
+            ) from cause
+        values = [
+            _component(leaf, dtype, dims)
+            for leaf, dtype, dims in zip(leaves, source.types, source.shapes, strict=True)
+        ]
+        return tuple(values)
+
+    def save(self) -> Any:
+        return [self._given, self._ended]
+
+    def restore(self, state: Any) -> None:
+        given, ended = fields(state, int, bool)
+        for _ in range(count_in(given, 1 << 62, "the number of elements")):
+            self._next()
+            if self._ended:
+                break
+        self._ended = ended
+
+    def close(self) -> None:
+        items, self._items = self._items, None
+        self._ended = True
+        if items is not None and hasattr(items, "close"):
+            items.close()
+
+
+def _component(value: Any, dtype: DType, dims: Dims) -> Any:
+    kind = dtype.numpy.type
+    if dims == () and (type(value) is kind or (type(value) is int and dtype.is_integer)):
+        try:
+            return kind(value)
+        except OverflowError:
+            pass  # to be reported below
+    try:
+        array = to_array(value, dtype)
+    except errors.OpError as cause:
+        raise errors.InvalidTypeError(
+            "`generator` yielded an element that could not be converted to the expected type. The "
+            f"expected type was {dtype.name}, but the yielded element was {value!r}: "
+            f"{cause.message}"
+        ) from cause
+    if not compatible_dims(dims, array.shape):
+        raise errors.InvalidArgumentError(
+            f"`generator` yielded an element of shape {format_dims(array.shape)} where an element "
+            f"of shape {format_dims(dims)} was expected."
+        )
+    if array.ndim == 0:
+        return array[()]
+    return np.array(array)
+
+
+def _iterable(made: Any) -> Any:
+    if not (hasattr(made, "__iter__") or hasattr(made, "__getitem__")):
+        raise errors.InvalidTypeError(f"`generator` must return an iterable, got {made!r}")
+    return made
+
+
+def _wrapped(error: Exception) -> errors.OpError:
+    """A user's exception as an OpError that shows where it came from."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
+        frames = frames.tb_next
+    place = "".join(traceback.format_exception(type(error), error, frames)).rstrip()
+    text = f"{type(error).__name__}: {error}\n{place}"
+    for caught, raised in _CLASSES:
+        if isinstance(error, caught):
+            return raised(text)
+    return errors.UnknownError(text)

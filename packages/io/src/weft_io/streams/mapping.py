@@ -1,0 +1,268 @@
+"""Transformations by functions of the graph, one element at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_io.streams.stream import (
+    Call,
+    Element,
+    ForwardingStream,
+    Root,
+    Source,
+    Stream,
+    count_in,
+    element_of,
+    fields,
+    resume,
+    saved,
+)
+from weft_tensor import errors
+
+
+class MapSource(Source):
+    """A function of each element."""
+
+    def __init__(self, inner: Source, call: Call) -> None:
+        self._inner = inner
+        self._call = call
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the results."""
+        return _MapStream(self._inner.iterate(root), self._call)
+
+
+class _MapStream(ForwardingStream):
+    kind = "Map"
+
+    def __init__(self, inner: Stream, call: Call) -> None:
+        super().__init__(inner)
+        self._call = call
+
+    def get(self) -> Element | None:
+        element = self._input.get()
+        return None if element is None else self._call(element)
+
+
+class FilterSource(Source):
+    """The elements of which a function is true."""
+
+    def __init__(self, inner: Source, predicate: Call) -> None:
+        self._inner = inner
+        self._predicate = predicate
+
+    def iterate(self, root: Root) -> Stream:
+        """Over them."""
+        return _FilterStream(self._inner.iterate(root), self._predicate)
+
+
+class _FilterStream(ForwardingStream):
+    kind = "Filter"
+
+    def __init__(self, inner: Stream, predicate: Call) -> None:
+        super().__init__(inner)
+        self._predicate = predicate
+
+    def get(self) -> Element | None:
+        while (element := self._input.get()) is not None:
+            if self._predicate(element)[0]:
+                return element
+        return None
+
+
+# ------------------------------------------------------------- datasets of elements
+
+
+def inner_stream(call: Call, element: Element, root: Root) -> Stream:
+    """A pass over the dataset that a function makes of an element."""
+    (source,) = call(element)
+    if not isinstance(source, Source):
+        raise errors.InvalidTypeError(f"the function must give a dataset, got {source!r}")
+    return source.iterate(root)
+
+
+class FlatMapSource(Source):
+    """The datasets that a function makes of each element, one after another."""
+
+    def __init__(self, inner: Source, call: Call) -> None:
+        self._inner = inner
+        self._call = call
+
+    def iterate(self, root: Root) -> Stream:
+        """Over their elements."""
+        return _FlatMapStream(self._inner.iterate(root), self._call, root)
+
+
+class _FlatMapStream(ForwardingStream):
+    kind = "FlatMap"
+
+    def __init__(self, inner: Stream, call: Call, root: Root) -> None:
+        super().__init__(inner)
+        self._call = call
+        self._root = root
+        self._element: Element = ()
+        self._current: Stream | None = None
+
+    def get(self) -> Element | None:
+        while True:
+            if self._current is not None:
+                found = self._current.get()
+                if found is not None:
+                    return found
+                self._current.close()
+                self._current = None
+            element = self._input.get()
+            if element is None:
+                return None
+            self._begin(element)
+
+    def _begin(self, element: Element) -> None:
+        self._current = inner_stream(self._call, element, self._root)
+        self._element = element
+
+    def save(self) -> Any:
+        current = self._current
+        open_one = None if current is None else [list(self._element), saved(current)]
+        return [open_one, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        open_one, inner = fields(state, None, None)
+        resume(self._input, inner)
+        if open_one is not None:
+            element, each = fields(open_one, list, None)
+            self._begin(element_of(element))
+            assert self._current is not None
+            resume(self._current, each)
+
+    def close(self) -> None:
+        super().close()
+        if self._current is not None:
+            self._current.close()
+
+
+class InterleaveSource(Source):
+    """The datasets that a function makes of each element, in turns.
+
+    Args:
+      cycle: how many at once.
+      block: how many elements of each in its turn.
+    Raises: InvalidArgumentError: one of them is below 1.
+    """
+
+    def __init__(self, inner: Source, call: Call, cycle: int, block: int) -> None:
+        for what, value in (("cycle_length", cycle), ("block_length", block)):
+            if value < 1:
+                raise errors.InvalidArgumentError(f"`{what}` must be > 0, got {value}")
+        self._inner = inner
+        self._call = call
+        self._cycle = cycle
+        self._block = block
+
+    def iterate(self, root: Root) -> Stream:
+        """Over their elements."""
+        return InterleaveStream(
+            self._inner.iterate(root), self._call, self._cycle, self._block, root
+        )
+
+
+class InterleaveStream(ForwardingStream):
+    """The places of the cycle, each with the stream that is open there."""
+
+    kind = "Interleave"
+
+    def __init__(self, inner: Stream, call: Call, cycle: int, block: int, root: Root) -> None:
+        super().__init__(inner)
+        self._call = call
+        self._root = root
+        self._block = block
+        self._cycle = cycle
+        self._open: list[tuple[Element, Stream] | None] = [None] * cycle
+        self._count = 0  # of those that are open
+        self._place = 0
+        self._given = 0  # of the block
+        self._ended = False
+
+    def get(self) -> Element | None:
+        """The next in turn."""
+        while self._count or not self._ended:
+            entry = self._open[self._place]
+            if entry is not None:
+                element = entry[1].get()
+                if element is None:
+                    self._shut(entry[1])
+                    continue
+                self._given += 1
+                if self._given == self._block:
+                    self._advance()
+                return element
+            if self._ended:
+                self._advance()
+            else:
+                self._fill()
+        return None
+
+    def _fill(self) -> None:
+        element = self._input.get()
+        if element is None:
+            self._ended = True
+            return
+        self._open[self._place] = (element, self.begin(element))
+        self._count += 1
+
+    def begin(self, element: Element) -> Stream:
+        """A stream for a place of the cycle."""
+        return inner_stream(self._call, element, self._root)
+
+    def _shut(self, stream: Stream) -> None:
+        stream.close()
+        self._count -= 1
+        if len(self._open) > self._cycle:  # restored from a longer cycle
+            del self._open[self._place]
+            self._place -= 1
+        else:
+            self._open[self._place] = None
+        self._advance()
+
+    def _advance(self) -> None:
+        self._given = 0
+        self._place = (self._place + 1) % len(self._open)
+
+    def save(self) -> Any:
+        """The places, each with the element that its dataset was made of, and its stream."""
+        places = [
+            None if entry is None else [list(entry[0]), saved(entry[1])] for entry in self._open
+        ]
+        return [self._place, self._given, self._ended, places, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        """Open the datasets again, in a cycle of another length too."""
+        place, self._given, self._ended, places, inner = fields(state, int, int, bool, list, None)
+        self._place = count_in(place, len(places) - 1, "the place in the cycle")
+        resume(self._input, inner)
+        places = self._fitted(places)
+        self._open = [None] * len(places)
+        for i, each in enumerate(places):
+            if each is None:
+                continue
+            values, one = fields(each, list, None)
+            element = element_of(values)
+            stream = self.begin(element)
+            resume(stream, one)
+            self._open[i] = (element, stream)
+            self._count += 1
+
+    def _fitted(self, places: list[Any]) -> list[Any]:
+        """The places of a cycle that was saved, in this one: no more of them than are in use."""
+        missing = self._cycle - len(places)
+        if missing >= 0:
+            return [*places, *[None] * missing]
+        kept = [i for i, each in enumerate(places) if each is not None or i == self._place]
+        self._place = kept.index(self._place)
+        return [*[places[i] for i in kept], *[None] * (self._cycle - len(kept))]
+
+    def close(self) -> None:
+        """Close them all."""
+        super().close()
+        for entry in self._open:
+            if entry is not None:
+                entry[1].close()

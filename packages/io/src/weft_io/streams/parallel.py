@@ -1,0 +1,177 @@
+"""A function of several elements at once, on the threads of a pool, with results in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from weft_exec.executor.pool import Task, ThreadPool
+from weft_io.streams.mapping import InterleaveStream, inner_stream
+from weft_io.streams.pending_errors import failure_of, saved_failure
+from weft_io.streams.prefetching import PrefetchStream
+from weft_io.streams.stream import (
+    Call,
+    Element,
+    ForwardingStream,
+    Root,
+    Source,
+    Stream,
+    element_of,
+    fields,
+    resume,
+    saved,
+)
+from weft_tensor import errors
+
+
+class ParallelMapSource(Source):
+    """A function of each element, of several at once.
+
+    Args:
+      most: how many.
+      pool: whose threads.
+    """
+
+    def __init__(self, inner: Source, call: Call, most: int, pool: ThreadPool) -> None:
+        self._inner = inner
+        self._call = call
+        self._most = most
+        self._pool = pool
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the results, in order."""
+        return _ParallelMapStream(self._inner.iterate(root), self._call, self._most, self._pool)
+
+
+class _Pending:
+    """A call that was begun, or an error that takes the place of its argument."""
+
+    __slots__ = ("element", "error", "result", "task")
+
+    def __init__(self, element: Element | None, error: errors.OpError | None = None) -> None:
+        self.element = element
+        self.error: BaseException | None = error
+        self.result: Element | None = None
+        self.task: Task | None = None
+
+    def begin(self, call: Call, pool: ThreadPool) -> None:
+        self.task = Task(lambda: self._run(call))
+        pool.submit(self.task)
+
+    def _run(self, call: Call) -> None:
+        assert self.element is not None
+        try:
+            self.result = call(self.element)
+        except Exception as error:  # because it is raised where the result is asked for
+            self.error = error
+
+    def wait(self, call: Call) -> Element | None:
+        """The result; a call that no thread has begun runs here, so that nobody waits in vain."""
+        if self.task is not None:
+            if self.task.claim():
+                self._run(call)
+            else:
+                self.task.finished.wait()
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+
+class _ParallelMapStream(ForwardingStream):
+    kind = "ParallelMap"
+
+    def __init__(self, inner: Stream, call: Call, most: int, pool: ThreadPool) -> None:
+        super().__init__(inner)
+        self._call = call
+        self._most = most
+        self._pool = pool
+        self._line: deque[_Pending] = deque()
+        self._ended = False
+
+    def get(self) -> Element | None:
+        self._fill(self._most)
+        if not self._line:
+            return None
+        head = self._line.popleft()
+        self._fill(self._most)
+        return head.wait(self._call)
+
+    def _fill(self, most: int) -> None:
+        while len(self._line) < most and not self._ended:
+            try:
+                element = self._input.get()
+            except errors.OpError as error:
+                self._line.append(_Pending(None, error))
+                continue
+            if element is None:
+                self._ended = True
+            else:
+                self._add(element)
+
+    def _add(self, element: Element) -> None:
+        pending = _Pending(element)
+        pending.begin(self._call, self._pool)
+        self._line.append(pending)
+
+    def save(self) -> Any:
+        line = [
+            saved_failure(each.error) if each.element is None else list(each.element)
+            for each in self._line
+        ]
+        return [self._ended, line, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        self._ended, line, inner = fields(state, bool, list, None)
+        resume(self._input, inner)
+        for each in line:
+            failure = failure_of(each)
+            if failure is None:
+                self._add(element_of(each))
+            else:
+                self._line.append(_Pending(None, failure))
+
+    def close(self) -> None:
+        for each in self._line:
+            if each.task is not None and not each.task.claim():
+                each.task.finished.wait()
+        self._line.clear()
+        self._ended = True
+        super().close()
+
+
+class ParallelInterleaveSource(Source):
+    """As `InterleaveSource`; the datasets of the cycle are read ahead by threads of their own.
+
+    Args:
+      make: the sequential one.
+      ahead: how many elements of each.
+    """
+
+    def __init__(self, inner: Source, call: Call, cycle: int, block: int, calls: int) -> None:
+        self._inner = inner
+        self._call = call
+        self._cycle = cycle
+        self._block = block
+        self._calls = calls
+
+    def iterate(self, root: Root) -> Stream:
+        """Over their elements, in the order of a sequential one."""
+        return _ParallelInterleaveStream(
+            self._inner.iterate(root), self._call, self._cycle, self._block, root, self._calls
+        )
+
+
+class _ParallelInterleaveStream(InterleaveStream):
+    kind = "ParallelInterleave"
+
+    def __init__(
+        self, inner: Stream, call: Call, cycle: int, block: int, root: Root, calls: int
+    ) -> None:
+        super().__init__(inner, call, cycle, block, root)
+        size = block if calls > 1 else 0
+        self._ahead: Callable[[Stream], Stream] = lambda stream: PrefetchStream(stream, size)
+
+    def begin(self, element: Element) -> Stream:
+        """A stream that is read ahead, which its state does not tell from one that is not."""
+        return self._ahead(inner_stream(self._call, element, self._root))

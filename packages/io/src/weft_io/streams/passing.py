@@ -1,0 +1,303 @@
+"""Transformations that pass elements on as they are: how many, which, from where."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_io.streams.stream import (
+    Element,
+    ForwardingStream,
+    Root,
+    Source,
+    Stream,
+    count_in,
+    fields,
+    resume,
+    saved,
+)
+from weft_tensor import errors
+
+
+class TakeSource(Source):
+    """The first elements.
+
+    Args:
+      count: how many; all if negative.
+    """
+
+    def __init__(self, inner: Source, count: int) -> None:
+        self._inner = inner
+        self._count = count
+
+    def iterate(self, root: Root) -> Stream:
+        """Over them."""
+        return _TakeStream(self._inner.iterate(root), self._count)
+
+
+class _TakeStream(ForwardingStream):
+    kind = "Take"
+
+    def __init__(self, inner: Stream, count: int) -> None:
+        super().__init__(inner)
+        self._count = count
+        self._taken = 0
+
+    def get(self) -> Element | None:
+        if 0 <= self._count <= self._taken:
+            return None
+        element = self._input.get()
+        if element is not None:
+            self._taken += 1
+        return element
+
+    def save(self) -> Any:
+        return [self._taken, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        self._taken, inner = fields(state, int, None)
+        resume(self._input, inner)
+
+
+class SkipSource(Source):
+    """All elements but the first.
+
+    Args:
+      count: how many to leave out; all if negative.
+    """
+
+    def __init__(self, inner: Source, count: int) -> None:
+        self._inner = inner
+        self._count = count
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the rest."""
+        return _SkipStream(self._inner.iterate(root), self._count)
+
+
+class _SkipStream(ForwardingStream):
+    kind = "Skip"
+
+    def __init__(self, inner: Stream, count: int) -> None:
+        super().__init__(inner)
+        self._left = count
+
+    def get(self) -> Element | None:
+        while self._left:
+            if self._left < 0 or self._input.get() is None:
+                self._left = -1
+                return None
+            self._left -= 1
+        return self._input.get()
+
+    def save(self) -> Any:
+        return [self._left, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        self._left, inner = fields(state, int, None)
+        resume(self._input, inner)
+
+
+class ShardSource(Source):
+    """Every n-th element.
+
+    Args:
+      number: n.
+      index: of the first.
+    Raises: InvalidArgumentError: not 0 <= index < number.
+    """
+
+    def __init__(self, inner: Source, number: int, index: int) -> None:
+        if number < 1:
+            raise errors.InvalidArgumentError(
+                f"Number of shards must be greater than zero (currently num_shards = {number})."
+            )
+        if not 0 <= index < number:
+            raise errors.InvalidArgumentError(
+                f"Index must be between 0 and {number - 1} (currently index = {index})."
+            )
+        self._inner = inner
+        self._number = number
+        self._index = index
+
+    def iterate(self, root: Root) -> Stream:
+        """Over them."""
+        return _ShardStream(self._inner.iterate(root), self._number, self._index)
+
+
+class _ShardStream(ForwardingStream):
+    kind = "Shard"
+
+    def __init__(self, inner: Stream, number: int, index: int) -> None:
+        super().__init__(inner)
+        self._number = number
+        self._index = index
+        self._place = 0
+
+    def get(self) -> Element | None:
+        while (element := self._input.get()) is not None:
+            mine = self._place == self._index
+            self._place = (self._place + 1) % self._number
+            if mine:
+                return element
+        return None
+
+    def save(self) -> Any:
+        return [self._place, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        place, inner = fields(state, int, None)
+        self._place = count_in(place, self._number - 1, "the shard")
+        resume(self._input, inner)
+
+
+class RepeatSource(Source):
+    """A dataset several times.
+
+    Args:
+      count: how many times; for ever if negative.
+    """
+
+    def __init__(self, inner: Source, count: int) -> None:
+        self._inner = inner
+        self._count = count
+
+    def iterate(self, root: Root) -> Stream:
+        """Over all passes."""
+        return _RepeatStream(self._inner, self._count, root)
+
+
+class _RepeatStream(ForwardingStream):
+    kind = "Repeat"
+
+    def __init__(self, source: Source, count: int, root: Root) -> None:
+        super().__init__(source.iterate(root))
+        self._again: Callable[[], Stream] = lambda: source.iterate(root)
+        self._count = count
+        self._done = 0
+        self._got = False  # anything in this pass
+
+    def get(self) -> Element | None:
+        while self._done != self._count:
+            element = self._input.get()
+            if element is not None:
+                self._got = True
+                return element
+            self._done += 1
+            if self._count < 0:
+                if not self._got:  # for ever nothing
+                    self._done = self._count = 0
+                    return None
+                self._done = 0
+            if self._done != self._count:
+                self._input.close()
+                self._input = self._again()
+                self._got = False
+        return None
+
+    def pull(self, most: int) -> list[Element]:
+        if self._done != self._count:
+            found = self._input.pull(most)
+            if found:
+                self._got = True
+                return found
+        return super().pull(most)
+
+    def save(self) -> Any:
+        return [self._count, self._done, self._got, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        self._count, self._done, self._got, inner = fields(state, int, int, bool, None)
+        resume(self._input, inner)
+
+
+class ConcatenateSource(Source):
+    """One dataset after another."""
+
+    def __init__(self, first: Source, second: Source) -> None:
+        self._parts = (first, second)
+
+    def iterate(self, root: Root) -> Stream:
+        """Over both."""
+        return _ConcatenateStream(self._parts, root)
+
+
+class _ConcatenateStream(ForwardingStream):
+    kind = "Concatenate"
+
+    def __init__(self, parts: tuple[Source, Source], root: Root) -> None:
+        super().__init__(parts[0].iterate(root))
+        self._second: Callable[[], Stream] = lambda: parts[1].iterate(root)
+        self._in_second = False
+
+    def get(self) -> Element | None:
+        element = self._input.get()
+        if element is None and not self._in_second:
+            self._go_on()
+            element = self._input.get()
+        return element
+
+    def _go_on(self) -> None:
+        self._input.close()
+        self._input = self._second()
+        self._in_second = True
+
+    def save(self) -> Any:
+        return [self._in_second, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        in_second, inner = fields(state, bool, None)
+        if in_second:
+            self._go_on()
+        resume(self._input, inner)
+
+
+class ZipSource(Source):
+    """Datasets side by side, as long as all have elements."""
+
+    def __init__(self, inner: Sequence[Source]) -> None:
+        self._inner = tuple(inner)
+
+    def iterate(self, root: Root) -> Stream:
+        """Over all at once."""
+        return _ZipStream([source.iterate(root) for source in self._inner])
+
+
+class _ZipStream(Stream):
+    kind = "Zip"
+
+    def __init__(self, inputs: Sequence[Stream]) -> None:
+        self._inputs = tuple(inputs)
+        self._ended = False
+
+    def get(self) -> Element | None:
+        if self._ended:
+            return None
+        values: list[Any] = []
+        failure: Exception | None = None
+        for stream in self._inputs:
+            try:
+                element = stream.get()
+            except errors.OpError as error:  # the others go on too, so that they stay in step
+                failure = failure or error
+                continue
+            if element is None:
+                self._ended = True
+                return None
+            values += element
+        if failure is not None:
+            raise failure
+        return tuple(values)
+
+    def save(self) -> Any:
+        return [self._ended, [saved(stream) for stream in self._inputs]]
+
+    def restore(self, state: Any) -> None:
+        self._ended, inner = fields(state, bool, list)
+        states = fields(inner, *[None] * len(self._inputs))
+        for stream, each in zip(self._inputs, states, strict=True):
+            resume(stream, each)
+
+    def close(self) -> None:
+        for stream in self._inputs:
+            stream.close()

@@ -1,0 +1,225 @@
+"""Reading ahead: a thread that fills a bounded buffer while the step runs."""
+
+from __future__ import annotations
+
+__all__ = ["AUTOTUNE"]
+
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from weft_exec.resources.resources import NOT_READY
+from weft_io.streams.pending_errors import failure_of, saved_failure
+from weft_io.streams.stream import (
+    Element,
+    Root,
+    Source,
+    Stream,
+    element_of,
+    fields,
+    resume,
+    saved,
+)
+from weft_tensor import errors
+
+AUTOTUNE: Final = -1
+_MOST: Final = 64
+"""Elements of a buffer that finds its size itself."""
+
+
+class PrefetchSource(Source):
+    """A dataset that is read ahead.
+
+    Args:
+      size: how many elements; AUTOTUNE for as many as are of use, 0 for none.
+    Raises: InvalidArgumentError: it is below -1.
+    """
+
+    def __init__(self, inner: Source, size: int) -> None:
+        if size < AUTOTUNE:
+            raise errors.InvalidArgumentError(
+                f"buffer_size must be >= 0 or set buffer_size to be {AUTOTUNE}, got {size}"
+            )
+        self._inner = inner
+        self._size = size
+
+    def iterate(self, root: Root) -> Stream:
+        """Over its elements."""
+        return PrefetchStream(self._inner.iterate(root), self._size)
+
+
+class _Buffer:
+    """What the thread and those who take share; the thread refers to nothing else.
+
+    Attributes:
+      changed: guards all but `stream`, and is told of each change.
+      pulling: held while the stream is used.
+      items: elements, errors, and None at the end.
+    """
+
+    def __init__(self, stream: Stream, size: int) -> None:
+        self.stream = stream
+        self.changed = threading.Condition()
+        self.pulling = threading.Lock()
+        self.items: deque[Element | Exception | None] = deque()
+        self.grows = size == AUTOTUNE
+        self.limit = 2 if self.grows else size
+        self.was_full = False
+        self.stopped = False
+        self.wake: Callable[[], Any] | None = None
+
+    def stop(self) -> None:
+        with self.changed:
+            self.stopped = True
+            self.changed.notify_all()
+
+    def run(self) -> None:
+        """What the thread does: it ends behind the last element, or when it is stopped."""
+        while self._wait_for_room():
+            with self.pulling:
+                if self.stopped:
+                    return
+                item = _pulled(self.stream)
+                with self.changed:
+                    self.items.append(item)
+                    self.changed.notify_all()
+                    wake = self.wake
+            if wake is not None:
+                wake()
+            if item is None:
+                return
+            del item
+
+    def _wait_for_room(self) -> bool:
+        with self.changed:
+            while len(self.items) >= self.limit and not self.stopped:
+                self.was_full = True
+                self.changed.wait()
+            return not self.stopped
+
+    def take(self) -> Element | Exception | None:
+        """The next item, of which there is one; with the lock held. The end stays."""
+        item = self.items[0]
+        if item is not None:
+            self.items.popleft()
+            self.changed.notify_all()
+        return item
+
+    def is_empty(self) -> bool:
+        """Whether there is nothing; a buffer that was full before is too small then."""
+        if self.items:
+            return False
+        if self.grows and self.was_full:
+            self.limit = min(self.limit * 2, _MOST)
+            self.was_full = False
+            self.changed.notify_all()
+        return True
+
+
+def _pulled(stream: Stream) -> Element | Exception | None:
+    try:
+        return stream.get()
+    except Exception as error:  # because it is raised where the element is asked for
+        return error
+
+
+class PrefetchStream(Stream):
+    """The taking end of a buffer. Its thread starts when something is first asked for.
+
+    Args:
+      stream: what is read ahead.
+      size: of the buffer, as for `PrefetchSource`.
+    """
+
+    kind = "Prefetch"
+
+    def __init__(self, stream: Stream, size: int) -> None:
+        self._stream = stream
+        self._direct = size == 0
+        self._buffer = _Buffer(stream, size)
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        weakref.finalize(self, self._buffer.stop).atexit = False
+
+    def get(self) -> Element | None:
+        """The next element; waits for it in this thread."""
+        if self._direct:
+            return self._pull()
+        self._start()
+        buffer = self._buffer
+        with buffer.changed:
+            while buffer.is_empty():
+                if buffer.stopped:
+                    raise errors.CancelledError("the iterator was closed")
+                buffer.changed.wait()
+            return _given(buffer.take())
+
+    def poll(self, wake: Callable[[], Any]) -> Any:
+        """The next element, or NOT_READY.
+
+        Args:
+          wake: called, from any thread, when there is something.
+        """
+        if self._direct:
+            return self._pull()
+        buffer = self._buffer
+        with buffer.changed:
+            buffer.wake = wake
+        self._start()
+        with buffer.changed:
+            if buffer.is_empty():
+                return NOT_READY
+            return _given(buffer.take())
+
+    def _pull(self) -> Element | None:
+        """Without a thread: what another stream had read ahead, then the rest."""
+        items = self._buffer.items
+        return _given(items.popleft()) if items else self._stream.get()
+
+    def _start(self) -> None:
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(
+                target=self._buffer.run, name="weft: prefetch", daemon=True
+            )
+            self._thread.start()
+
+    def save(self) -> Any:
+        """The buffer, and the state of the stream behind it."""
+        buffer = self._buffer
+        with buffer.pulling:
+            items = [
+                saved_failure(item) if isinstance(item, Exception) else list(item)
+                for item in buffer.items
+                if item is not None
+            ]
+            return [items, saved(self._stream)]
+
+    def restore(self, state: Any) -> None:
+        """Put the buffer back."""
+        items, inner = fields(state, list, None)
+        resume(self._stream, inner)
+        self._buffer.items.extend([failure_of(item) or element_of(item) for item in items])
+
+    def close(self) -> None:
+        """End the thread, then close what it read; a call that it is in is waited for a while."""
+        self._closed = True
+        self._buffer.stop()
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            self._stream.close()
+            return
+        thread.join(_PATIENCE)
+        if not thread.is_alive():
+            self._stream.close()
+
+
+_PATIENCE: Final = 5.0
+"""Seconds that closing waits for a thread; what it waits for itself may never come."""
+
+
+def _given(item: Element | Exception | None) -> Element | None:
+    if isinstance(item, Exception):
+        raise item
+    return item

@@ -1,0 +1,130 @@
+"""Shuffling: elements in a random order, through a buffer."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final
+
+from weft_io.streams.stream import (
+    Element,
+    ForwardingStream,
+    Root,
+    Source,
+    Stream,
+    element_of,
+    fields,
+    resume,
+    saved,
+)
+from weft_tensor import errors
+
+_MASK: Final = (1 << 64) - 1
+
+
+class Draws:
+    """Random integers from a state of 64 bits.
+
+    Source: SplitMix64 (Steele, Lea, Flood, 2014).
+    """
+
+    __slots__ = ("state",)
+
+    def __init__(self, *seeds: int) -> None:
+        self.state = 0
+        for seed in seeds:
+            self.state = (self._bits() ^ seed) & _MASK
+
+    def _bits(self) -> int:
+        self.state = state = (self.state + 0x9E3779B97F4A7C15) & _MASK
+        state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+        state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
+        return state ^ (state >> 31)
+
+    def below(self, limit: int) -> int:
+        """An integer in [0, limit)."""
+        return (self._bits() * limit) >> 64
+
+
+class ShuffleSource(Source):
+    """Elements in a random order.
+
+    Args:
+      size: of the buffer that the next element is chosen from.
+      seeds: two numbers; both 0 for an order that differs each time.
+      again: whether each pass has an order of its own.
+    Raises: InvalidArgumentError: the size is below 1.
+    """
+
+    def __init__(self, inner: Source, size: int, seeds: tuple[int, int], again: bool) -> None:
+        if size < 1:
+            raise errors.InvalidArgumentError(f"buffer_size must be greater than zero, got {size}")
+        self._inner = inner
+        self._size = size
+        self._seeds = seeds if any(seeds) else (secrets.randbits(63), secrets.randbits(63))
+        self._again = again
+
+    def iterate(self, root: Root) -> Stream:
+        """Over all of them."""
+        number = root.next_pass(self)
+        draws = Draws(*self._seeds, number if self._again else 0)
+        stream = _ShuffleStream(self._inner.iterate(root), self._size, draws)
+        stream.belongs_to(self, root, number)
+        return stream
+
+    def reseed(self, seeds: tuple[int, int]) -> None:
+        """Take the seeds of the source whose stream was saved."""
+        self._seeds = seeds
+
+    @property
+    def seeds(self) -> tuple[int, int]:
+        """Those in use."""
+        return self._seeds
+
+
+class _ShuffleStream(ForwardingStream):
+    kind = "Shuffle"
+
+    def __init__(self, inner: Stream, size: int, draws: Draws) -> None:
+        super().__init__(inner)
+        self._size = size
+        self._draws = draws
+        self._buffer: list[Element] = []
+        self._ended = False
+
+    def belongs_to(self, source: ShuffleSource, root: Root, number: int) -> None:
+        """Say what it is a pass over, and which."""
+        self._source = source
+        self._root = root
+        self._number = number
+
+    def get(self) -> Element | None:
+        buffer = self._buffer
+        while len(buffer) < self._size and not self._ended:
+            element = self._input.get()
+            if element is None:
+                self._ended = True
+            else:
+                buffer.append(element)
+        if not buffer:
+            return None
+        i = self._draws.below(len(buffer))
+        buffer[i], buffer[-1] = buffer[-1], buffer[i]
+        return buffer.pop()
+
+    def save(self) -> Any:
+        elements = [list(element) for element in self._buffer]
+        seeds = list(self._source.seeds)
+        return [self._draws.state, self._number, seeds, self._ended, elements, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        draws, number, seeds, ended, elements, inner = fields(
+            state, int, int, list, bool, list, None
+        )
+        resume(self._input, inner)
+        first, second = fields(seeds, int, int)
+        self._source.reseed((first, second))
+        self._draws.state = draws & _MASK
+        self._number = number
+        self._root.resume_pass(self._source, number)
+        self._ended = ended
+        self._buffer = [element_of(element) for element in elements]

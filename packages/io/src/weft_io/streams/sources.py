@@ -1,0 +1,151 @@
+"""Datasets of values that are there: tensors, their slices, numbers in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_io.streams.stream import (
+    Element,
+    Root,
+    Source,
+    Stream,
+    component,
+    count_in,
+    fields,
+    rows_of,
+)
+from weft_tensor import errors
+
+
+class TensorSource(Source):
+    """One element.
+
+    Args:
+      values: its components.
+    """
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        self.values = tuple([component(value) for value in values])
+
+    def iterate(self, root: Root) -> Stream:
+        """Over that element."""
+        return _OneStream(self.values)
+
+
+class _OneStream(Stream):
+    kind = "Tensor"
+
+    def __init__(self, values: Element) -> None:
+        self._values = values
+        self._given = False
+
+    def get(self) -> Element | None:
+        if self._given:
+            return None
+        self._given = True
+        return self._values
+
+    def save(self) -> Any:
+        return [self._given]
+
+    def restore(self, state: Any) -> None:
+        (self._given,) = fields(state, bool)
+
+
+class SliceSource(Source):
+    """The rows of arrays.
+
+    Args:
+      arrays: of rank 1 at least, with a first axis of one size.
+    Raises: InvalidArgumentError: the sizes differ, or there is a scalar.
+    """
+
+    def __init__(self, arrays: Sequence[Any]) -> None:
+        if any(array.ndim == 0 for array in arrays):
+            raise errors.InvalidArgumentError("from_tensor_slices requires rank 1 at least, got ()")
+        sizes = [array.shape[0] for array in arrays]
+        if len(set(sizes)) > 1:
+            raise errors.InvalidArgumentError(
+                f"from_tensor_slices requires first axes of one size, got {sizes}"
+            )
+        self.arrays = tuple(arrays)
+        self.size = sizes[0]
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the rows."""
+        return _SliceStream(self.arrays, self.size)
+
+
+class _SliceStream(Stream):
+    kind = "TensorSlice"
+
+    def __init__(self, arrays: tuple[Any, ...], size: int) -> None:
+        self._arrays = arrays
+        self._size = size
+        self._next = 0
+
+    def get(self) -> Element | None:
+        i = self._next
+        if i >= self._size:
+            return None
+        self._next = i + 1
+        return rows_of(self._arrays, i)
+
+    def save(self) -> Any:
+        return [self._next]
+
+    def restore(self, state: Any) -> None:
+        (place,) = fields(state, int)
+        self._next = count_in(place, self._size, "the next row")
+
+
+class RangeSource(Source):
+    """Numbers.
+
+    Args:
+      start, stop, step: as of `range`.
+      dtype: of the elements.
+    Raises: InvalidArgumentError: the step is 0.
+    """
+
+    def __init__(self, start: int, stop: int, step: int, dtype: np.dtype[Any]) -> None:
+        if not step:
+            raise errors.InvalidArgumentError("a range requires a step other than 0, got 0")
+        self._numbers = range(start, stop, step)
+        self._type = dtype.type
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the numbers."""
+        return _RangeStream(self._numbers, self._type)
+
+
+class _RangeStream(Stream):
+    kind = "Range"
+
+    def __init__(self, numbers: range, scalar: Any) -> None:
+        self._numbers = numbers
+        self._scalar = scalar
+        self._next = 0
+
+    def get(self) -> Element | None:
+        i = self._next
+        if i >= len(self._numbers):
+            return None
+        self._next = i + 1
+        return (self._scalar(self._numbers[i]),)
+
+    def pull(self, most: int) -> list[Element]:
+        chosen = self._numbers[self._next : self._next + most]
+        self._next += len(chosen)
+        scalar = self._scalar
+        return [(scalar(number),) for number in chosen]
+
+    def save(self) -> Any:
+        return [self._next]
+
+    def restore(self, state: Any) -> None:
+        (place,) = fields(state, int)
+        self._next = count_in(place, len(self._numbers), "the next number")

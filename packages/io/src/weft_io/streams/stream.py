@@ -1,0 +1,231 @@
+"""What runs of a dataset: its source, and streams, each of which is one pass over it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims
+
+Element = tuple[Any, ...]
+"""One value per component: arrays, NumPy scalars for rank 0, bytes for strings of rank 0."""
+
+Array = np.ndarray[Any, Any]
+Empty = Callable[[tuple[int, ...], Any], Array]
+Call = Callable[[Sequence[Any]], Element]
+"""A function of the graph: from values to values."""
+
+T = TypeVar("T")
+
+
+class Part(NamedTuple):
+    """One component.
+
+    Attributes:
+      dtype: element type.
+      dims: static shape.
+    """
+
+    dtype: DType
+    dims: Dims
+
+
+class Root:
+    """What the streams under one iterator have in common."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._passes: WeakKeyDictionary[Source, int] = WeakKeyDictionary()
+        self._kept: WeakKeyDictionary[Source, Any] = WeakKeyDictionary()
+
+    def next_pass(self, source: Source) -> int:
+        """The number of a new pass over a source, from 0 on."""
+        with self._lock:
+            number = self._passes.get(source, 0)
+            self._passes[source] = number + 1
+            return number
+
+    def resume_pass(self, source: Source, number: int) -> None:
+        """Let pass `number` be the last that was begun."""
+        with self._lock:
+            self._passes[source] = number + 1
+
+    def kept(self, source: Source) -> Any:
+        """What was kept for a source, or None."""
+        return self._kept.get(source)
+
+    def keep(self, source: Source, what: Any) -> None:
+        """Keep something for later passes over a source."""
+        self._kept[source] = what
+
+
+class Source:
+    """A dataset: the value on an edge between two nodes of a pipeline. It has no state."""
+
+    shape: tuple[int, ...] = ()
+    ndim = 0
+
+    def iterate(self, root: Root) -> Stream:
+        """A new pass over it."""
+        raise NotImplementedError
+
+    def __getitem__(self, index: tuple[()]) -> Source:
+        return self  # as any value of rank 0
+
+
+class Stream:
+    """One pass over a dataset.
+
+    Streams are used by one thread at a time. `get` may raise; what is got after that comes behind
+    the element that it failed at.
+
+    Attributes:
+      kind: what it is, in saved states.
+    """
+
+    kind: ClassVar[str]
+
+    def get(self) -> Element | None:
+        """The next element; None at the end, and from then on."""
+        raise NotImplementedError
+
+    def pull(self, most: int) -> list[Element]:
+        """The next elements, at most so many; none at the end.
+
+        What was got before an element that fails is lost, as it is to a batch.
+        """
+        found: list[Element] = []
+        get = self.get
+        while len(found) < most and (element := get()) is not None:
+            found.append(element)
+        return found
+
+    def save(self) -> Any:
+        """What `restore` needs to go on from here: plain data and arrays."""
+        raise NotImplementedError
+
+    def restore(self, state: Any) -> None:
+        """Go on from where `save` was; on a new stream of an equal source."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Let go of files and threads; twice does nothing."""
+
+
+class ForwardingStream(Stream):
+    """A stream over one other, which has all of the state unless a subclass says more."""
+
+    def __init__(self, inner: Stream) -> None:
+        self._input = inner
+
+    def save(self) -> Any:
+        """The state of the other."""
+        return saved(self._input)
+
+    def restore(self, state: Any) -> None:
+        """Restore the other."""
+        resume(self._input, state)
+
+    def close(self) -> None:
+        """Close the other."""
+        self._input.close()
+
+
+# --------------------------------------------------------------------------- states
+
+
+def saved(stream: Stream) -> list[Any]:
+    """The state of a stream with its kind."""
+    return [stream.kind, stream.save()]
+
+
+def resume(stream: Stream, state: Any) -> None:
+    """Restore a stream from what `saved` gave.
+
+    Raises: InvalidArgumentError: it is the state of something else.
+    """
+    kind, inner = fields(state, str, None)
+    if kind != stream.kind:
+        raise errors.InvalidArgumentError(
+            f"the state is of another pipeline: it has {kind} where this one has {stream.kind}"
+        )
+    stream.restore(inner)
+
+
+def fields(state: Any, *types: type | None) -> list[Any]:
+    """The fields of a list in a state, checked.
+
+    Args:
+      types: of each; None for any.
+    Raises: InvalidArgumentError: it is no list, or of other fields.
+    """
+    if (
+        not isinstance(state, list)
+        or len(state) != len(types)
+        or not all(
+            wanted is None or type(field) is wanted
+            for field, wanted in zip(state, types, strict=True)
+        )
+    ):
+        wanted = ", ".join("any" if each is None else each.__name__ for each in types)
+        got = [type(each).__name__ for each in state] if isinstance(state, list) else state
+        raise errors.InvalidArgumentError(
+            f"the state of an iterator must have the fields [{wanted}] here, got {got!r}"
+        )
+    return state
+
+
+def count_in(value: int, most: int, what: str) -> int:
+    """A number from a state.
+
+    Raises: InvalidArgumentError: it is not in [0, most].
+    """
+    if not 0 <= value <= most:
+        raise errors.InvalidArgumentError(
+            f"the state of an iterator is of another pipeline: {what} must be in [0, {most}], "
+            f"got {value}"
+        )
+    return value
+
+
+def element_of(state: Any) -> Element:
+    """An element from a state.
+
+    Raises: InvalidArgumentError: it is none.
+    """
+    if not isinstance(state, list) or not all(
+        isinstance(value, bytes | np.ndarray | np.generic) for value in state
+    ):
+        raise errors.InvalidArgumentError(f"the state must have an element here, got {state!r}")
+    return tuple(state)
+
+
+# --------------------------------------------------------------------------- values
+
+
+def component(value: Any) -> Any:
+    """A value of the graph as a component: strings of rank 0 as bytes."""
+    if type(value) is np.ndarray and value.ndim == 0:
+        return value[()]
+    return value
+
+
+def graph_value(value: Any) -> Any:
+    """A component as a value of the graph."""
+    return np.array(value, object) if type(value) is bytes else value
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of a component."""
+    return () if type(value) is bytes else value.shape
+
+
+def rows_of(arrays: Sequence[Any], i: int) -> Element:
+    """Row i of each of some arrays: views."""
+    return tuple([array[i] for array in arrays])

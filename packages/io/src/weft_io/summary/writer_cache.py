@@ -1,0 +1,39 @@
+"""One FileWriter for each directory."""
+
+from __future__ import annotations
+
+__all__ = ["FileWriterCache"]
+
+import threading
+from typing import ClassVar
+
+from weft_graph.ir import stacks
+from weft_io.files.systems import PathLike, as_path
+from weft_io.summary.writer import FileWriter
+
+
+class FileWriterCache:
+    """One FileWriter for each directory of this process."""
+
+    _writers: ClassVar[dict[str, FileWriter]] = {}
+    _lock: ClassVar[threading.RLock] = threading.RLock()
+
+    @staticmethod
+    def get(logdir: PathLike) -> FileWriter:
+        """The writer of a directory; a new one begins with the default graph."""
+        key = as_path(logdir)
+        with FileWriterCache._lock:
+            writer = FileWriterCache._writers.get(key)
+            if writer is None or not writer.event_writer.ours:
+                writer = FileWriter(key, graph=stacks.get_default_graph())
+                FileWriterCache._writers[key] = writer
+            return writer
+
+    @staticmethod
+    def clear() -> None:
+        """Close and forget all writers."""
+        with FileWriterCache._lock:
+            writers = list(FileWriterCache._writers.values())
+            FileWriterCache._writers.clear()
+        for writer in writers:
+            writer.close()
