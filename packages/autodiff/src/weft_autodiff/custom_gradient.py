@@ -14,6 +14,7 @@ from weft_graph.ir import builder
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.stacks import get_default_graph
+from weft_graph.variables.base import shared_reads
 from weft_tensor import errors
 
 
@@ -48,7 +49,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
                 f"{f.__name__} reads the variables {[v.name for v in variables]}, so its grad_fn "
                 "must take the argument variables="
             )
-        handles = [_handle(v) for v in variables]
+        handles = [v.handle for v in variables]
         return _wrap(graph, results, inputs, handles, variables, grad_fn, type(result), several)
 
     return decorated
@@ -118,17 +119,6 @@ def _variables_read(nodes: Sequence[Node], graph: Any) -> list[Any]:
     owners = {}
     for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES):
         for variable in graph.get_collection(key):
-            for output in (*variable.op.outputs, *_shared_reads(variable)):
+            for output in (*variable.op.outputs, *shared_reads(variable)):
                 owners[output] = variable
     return list({owners[s]: None for node in nodes for s in node.inputs if s in owners})
-
-
-def _shared_reads(variable: Any) -> list[Output]:
-    """The reads made with the variable that stand for its value wherever it is used."""
-    reads = (getattr(variable, name, None) for name in ("_snapshot", "_cached"))
-    return [read for read in reads if read is not None]
-
-
-def _handle(variable: Any) -> Output:
-    output: Output = variable._as_output(True)
-    return output

@@ -126,13 +126,7 @@ def _as_list(value: Any) -> list[Any]:
 def _source(x: Any) -> Output:
     """The output that stands for x: for a variable its reference or handle, not a snapshot."""
     handle = getattr(x, "handle", None)
-    convert = getattr(x, "_as_output", None)
-    if isinstance(handle, Output):
-        output = handle
-    elif convert is not None:
-        output = convert(True)
-    else:
-        output = builder.convert_to_tensor(x)
+    output = handle if isinstance(handle, Output) else builder.convert_to_tensor(x)
     return get_default_graph().capture(output) if tracing() else output
 
 

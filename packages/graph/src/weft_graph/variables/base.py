@@ -268,6 +268,11 @@ class Variable(Operators, metaclass=_VariableMeta):
         raise NotImplementedError
 
     @property
+    def handle(self) -> Output:
+        """What stands for the variable itself: its reference, or its handle."""
+        raise NotImplementedError
+
+    @property
     def dtype(self) -> DType:
         """Element type; a reference type for reference variables."""
         raise NotImplementedError
@@ -351,6 +356,9 @@ class Variable(Operators, metaclass=_VariableMeta):
         raise NotImplementedError
 
     def _as_output(self, as_ref: bool = False) -> Output:
+        raise NotImplementedError
+
+    def _shared_reads(self) -> list[Output]:
         raise NotImplementedError
 
     def _as_graph_element(self) -> Output:
@@ -547,3 +555,8 @@ class Variable(Operators, metaclass=_VariableMeta):
         if self._trainable and GraphKeys.TRAINABLE_VARIABLES not in names:
             names.append(GraphKeys.TRAINABLE_VARIABLES)
         self._graph.add_to_collections(names, self)
+
+
+def shared_reads(variable: Variable) -> list[Output]:
+    """The reads made with a variable, which stand for its value wherever it is used."""
+    return variable._shared_reads()

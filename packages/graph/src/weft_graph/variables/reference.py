@@ -183,6 +183,9 @@ class RefVariable(Variable):
     def _ref(self) -> Output:
         return self._variable
 
+    def _shared_reads(self) -> list[Output]:
+        return [self._snapshot]
+
     def _as_output(self, as_ref: bool = False) -> Output:
         return self._variable if as_ref else self.value()
 

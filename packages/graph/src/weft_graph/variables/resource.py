@@ -137,6 +137,9 @@ class ResourceVariable(Variable):
             value = builder.out("ResourceGatherNd", [self._handle, indices], attrs)
         return builder.out("Identity", [value])
 
+    def _shared_reads(self) -> list[Output]:
+        return [] if self._cached is None else [self._cached]
+
     def _as_output(self, as_ref: bool = False) -> Output:
         return self.value()
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft")
 
-_MANAGED = frozenset({"MonitoredSession", "SingularMonitoredSession"})
-"""Sessions that start the queue runners of their graph themselves."""
+
+class QueueRunningSession:
+    """A session that starts the queue runners of its graph itself."""
 
 
 class QueueRunner:
@@ -351,7 +352,7 @@ def start_queue_runners(
                 "sess.as_default()` or pass an explicit session to start_queue_runners(sess=sess)"
             )
     if not isinstance(sess, BaseSession):
-        if type(sess).__name__ in _MANAGED:
+        if isinstance(sess, QueueRunningSession):
             return []
         raise errors.InvalidTypeError(f"sess must be a `Session` object. Given class: {type(sess)}")
     runners = sess.graph.get_collection(collection)

@@ -12,6 +12,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.messages.attr_value import shape_to_proto
 from weft_graph.variables.base import Variable
 from weft_tensor import errors
+from weft_tensor.shape import as_dims
 
 if TYPE_CHECKING:
     from weft_graph import proto
@@ -31,7 +32,7 @@ def build_tensor_info(tensor: Any) -> proto.TensorInfo:
     if not isinstance(tensor, Output | SparseTensor | Variable):
         raise errors.InvalidTypeError(f"a tensor is required for a TensorInfo, got {tensor!r}")
     message = proto.TensorInfo(dtype=tensor.dtype.base_dtype.as_datatype_enum)
-    message.tensor_shape.CopyFrom(shape_to_proto(tensor.get_shape()._dims))
+    message.tensor_shape.CopyFrom(shape_to_proto(as_dims(tensor.get_shape())))
     if isinstance(tensor, SparseTensor):
         message.coo_sparse.values_tensor_name = tensor.values.name
         message.coo_sparse.indices_tensor_name = tensor.indices.name

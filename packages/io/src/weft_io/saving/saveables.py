@@ -220,7 +220,7 @@ def _single(name: str, value: Any) -> SaveableObject:
     if isinstance(value, ResourceVariable):
         return ResourceVariableSaveable(value.handle, value.dtype, spec, name)
     if isinstance(value, Variable):
-        return ReferenceVariableSaveable(value._ref(), spec, name)  # type: ignore[attr-defined]
+        return ReferenceVariableSaveable(value.handle, spec, name)
     if isinstance(value, Output):
         if value.dtype.is_ref:
             return ReferenceVariableSaveable(value, spec, name)

@@ -17,7 +17,7 @@ from weft_io.files import paths
 from weft_io.ops.checkpoint import restore_v2
 from weft_io.saving.saveables import saveables_for
 from weft_tensor import errors
-from weft_tensor.shape import compatible_dims, format_dims
+from weft_tensor.shape import as_dims, compatible_dims, format_dims
 
 _log = logging.getLogger("weft")
 
@@ -118,7 +118,7 @@ def _check(
     got = tuple(shapes[name])
     for part in _parts(variable):
         info = part._get_save_slice_info()
-        dims = part.shape._dims if info is None else tuple(info.full_shape)
+        dims = as_dims(part.shape) if info is None else tuple(info.full_shape)
         if not compatible_dims(dims, got):
             raise errors.InvalidArgumentError(
                 f"tensor {name!r} of {path} must have shape {format_dims(dims)} for "

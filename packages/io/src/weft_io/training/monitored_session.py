@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from weft_graph.ir.stacks import get_default_graph
 from weft_io.arguments import function, listed, number
+from weft_io.coordination.queue_runner import QueueRunningSession
 from weft_io.files.systems import PathLike
 from weft_io.training.hook import SessionRunHook
 from weft_io.training.scaffold import Scaffold
@@ -29,7 +30,7 @@ _CLEAN = (errors.OutOfRangeError, StopIteration)
 _HOOK_METHODS = ("begin", "after_create_session", "before_run", "after_run", "end")
 
 
-class _MonitoredSession:
+class _MonitoredSession(QueueRunningSession):
     """What `MonitoredSession` and `SingularMonitoredSession` share."""
 
     StepContext = _StepContext
