@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from weft_exec.gpu import kernels
 from weft_exec.gpu.generated import Source
 from weft_exec.gpu.kernels import random
+from weft_graph.ir.registry import load_package
 
 
 def _package(name: str) -> Path | None:
@@ -76,7 +76,7 @@ def _installed(request: pytest.FixtureRequest) -> None:
 
 
 def _texts() -> list[Any]:
-    kernels.register_all()
+    load_package("weft_exec.gpu.kernels")
     made = [pytest.param(text, id=label) for s in Source.every for label, text in s.texts()]
     return [pytest.param(random.SOURCE, id="philox"), *made]
 

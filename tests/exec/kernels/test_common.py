@@ -30,7 +30,7 @@ def feed(shape: Any, dtype: str = "float32") -> Output:
 def made(output: Output, device: HostDevice) -> Any:
     entry = find_kernel(output.node, "CPU")
     assert entry is not None
-    return entry.make(output.node, device)  # type: ignore[arg-type]
+    return entry.make(output.node, device)
 
 
 def test_scalars_take_pythons_operator_and_small_arrays_the_bare_function() -> None:

@@ -45,7 +45,7 @@ def build(rule: UpdateRule, sparse: bool, resource: bool, dtype: str, **attrs: A
         node = create(op_type(rule.name, sparse, resource), inputs, attrs)
     entry = find_kernel(node, "CPU")
     assert entry is not None
-    return entry.make(node, HostDevice())  # type: ignore[arg-type]
+    return entry.make(node, HostDevice())
 
 
 class Problem:

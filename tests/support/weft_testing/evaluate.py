@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from weft_exec.devices.device import Device
 from weft_exec.kernels.registry import find_kernel
+from weft_exec.resources.resources import ResourceManager
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims
 
 
-class HostDevice:
+class HostDevice(Device):
     """The least that kernels need of a device."""
 
     type = "CPU"
@@ -27,18 +29,10 @@ class HostDevice:
     def __init__(self) -> None:
         self.config: Any = None
         self.pooled = 0
-        self._resources: Any = None
+        self.resources = ResourceManager()
+        self.empty = self._patterned
 
-    @property
-    def resources(self) -> Any:
-        """The session's resource manager, made when first asked for."""
-        if self._resources is None:
-            from weft_exec.resources.resources import ResourceManager
-
-            self._resources = ResourceManager()
-        return self._resources
-
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    def _patterned(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
         """An uninitialised array, filled with a pattern that shows when it is read."""
         self.pooled += 1
         array = np.empty(shape, dtype)
@@ -109,7 +103,7 @@ class Evaluator:
             if entry is None:
                 raise errors.UnimplementedError(f"no kernel for {node!r}")
             assert not entry.asynchronous, f"{node!r} needs the executor"
-            fn = self._kernels[node] = entry.make(node, self.device)  # type: ignore[arg-type]
+            fn = self._kernels[node] = entry.make(node, self.device)
         return fn
 
 

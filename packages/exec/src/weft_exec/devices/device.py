@@ -7,7 +7,8 @@ module that calls `register_device`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,18 +16,28 @@ import numpy as np
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import HOST, DeviceDescription
 from weft_exec.devices.performance import DevicePerformance, LinkPerformance, default_performance
-from weft_exec.resources.resources import Done, ResourceManager
+from weft_exec.resources.resources import Done, ResourceManager, VariableState
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_graph.ir.registry import Registry
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
 
 if TYPE_CHECKING:
+    from weft_graph.ir.node import Node
     from weft_tensor.allocator import AllocatorStatistics
+    from weft_tensor.shape import Dims
 
 _log = logging.getLogger("weft")
 
 LOCAL: Final = DeviceParts("localhost", 0, 0)
 """The task of a session without a cluster."""
+
+LARGE_BYTES: Final = 1 << 16
+"""Results of more bytes than this come from the device's pool."""
+
+KernelFunction = Callable[..., Any]
+KernelFactory = Callable[["Node", "Device"], KernelFunction]
+"""From a node and the device on which it runs to the function that computes it."""
 
 
 class Device:
@@ -86,6 +97,34 @@ class Device:
             self.memory_space,
             {name: link for name, link in links.items() if link is not None},
         )
+
+    def make_kernel(
+        self, factory: KernelFactory, node: Node, host: Collection[str]
+    ) -> KernelFunction:
+        """The function by which this device runs a node.
+
+        A device that does more around each run of a kernel than to call it, such as to bring inputs
+        to the side on which they are wanted, wraps what the factory makes.
+
+        Args:
+          factory: of the kernel.
+          host: names of inputs that the function takes in the host's memory, see `Kernel`.
+        """
+        return factory(node, self)
+
+    def new_array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """An uninitialised array, from the pool when it is large."""
+        count = dtype.itemsize
+        for size in shape:
+            count *= size
+        made: np.ndarray[Any, Any] = (
+            self.empty(shape, dtype) if count > LARGE_BYTES else self.xp.empty(shape, dtype)
+        )
+        return made
+
+    def new_variable(self, name: str, dtype: DType, dims: Dims) -> VariableState:
+        """A variable without a value, in the memory in which this device keeps those of a type."""
+        return VariableState(name, dtype, dims, xp=self.xp, empty=self.new_array)
 
     def to_host(self, value: Any) -> Any:
         """A value of this device as an array or NumPy scalar in the host's memory."""
@@ -164,21 +203,68 @@ class DeviceAttributes:
 
 DeviceFactory = Callable[[ResourceManager, SessionConfig, DeviceParts], Sequence[Device]]
 
-_factories: Registry[DeviceFactory] = Registry("device type", group="weft_exec.devices")
+
+@dataclass(frozen=True, slots=True)
+class DeviceType:
+    """What is known of all devices of a type, before there is one.
+
+    Attributes:
+      name: "GPU".
+      factory: makes the devices of one task from resources, options, and the job, replica and task
+        that their names begin with; none where the hardware is missing.
+      array_module: the name of the module that computes with its values, "cupy"; its devices run
+        the kernels that are written over the array module, and those of the CPU where it is
+        "numpy". None where they run kernels of their own alone.
+      dtypes: the element types that its kernels compute with; None for all.
+      asynchronous: whether its devices make asynchronous functions of the kernels that they share.
+      kernels: the package whose modules register its kernels, imported when one is looked up.
+    """
+
+    name: str
+    factory: DeviceFactory
+    array_module: str | None = None
+    dtypes: frozenset[DType] | None = None
+    asynchronous: bool = False
+    kernels: str | None = None
+
+
+_types: Registry[DeviceType] = Registry("device type", group="weft_exec.devices")
 _unknown: set[str] = set()
 """Types of devices that nobody has, and that were warned of."""
 
 
-def register_device(device_type: str, factory: DeviceFactory) -> None:
-    """Register what makes the devices of a type for a session.
+def register_device(
+    device_type: str,
+    factory: DeviceFactory,
+    *,
+    array_module: str | None = None,
+    element_types: Collection[Any] | None = None,
+    asynchronous: bool = False,
+    kernels: str | None = None,
+) -> None:
+    """Register a type of devices.
 
     Args:
       device_type: "GPU".
-      factory: makes the devices of one task from resources, options, and the job, replica and task
-        that their names begin with; none where the hardware is missing.
+      factory, array_module, asynchronous, kernels: see DeviceType.
+      element_types: its `dtypes`, or their names.
     Raises: AlreadyExistsError: the type is registered already.
     """
-    _factories.register(device_type, factory)
+    known = None if element_types is None else frozenset(map(dtypes.as_dtype, element_types))
+    _types.register(
+        device_type,
+        DeviceType(device_type, factory, array_module, known, asynchronous, kernels),
+    )
+
+
+def device_type_of(name: str) -> DeviceType | None:
+    """What is known of a type of devices; None when nobody has them."""
+    return _types.get(name)
+
+
+def device_types() -> list[str]:
+    """The names of all types of devices, the CPU first."""
+    return sorted(_types.keys(), key=lambda name: (name != "CPU", name))
 
 
 def make_devices(
@@ -189,7 +275,7 @@ def make_devices(
     Args:
       task: the job, replica and task that their names begin with.
     """
-    types = sorted(_factories.keys(), key=lambda t: (t != "CPU", t))
+    types = device_types()
     for kind in sorted(config.device_count.keys() - set(types) - _unknown):
         _unknown.add(kind)
         _log.warning(
@@ -197,7 +283,7 @@ def make_devices(
             kind,
             ", ".join(types),
         )
-    return [d for t in types for d in _factories.lookup(t)(resources, config, task)]
+    return [d for t in types for d in _types.lookup(t).factory(resources, config, task)]
 
 
 def _cpus(resources: ResourceManager, config: SessionConfig, task: DeviceParts) -> list[Device]:
@@ -212,4 +298,4 @@ def _cpus(resources: ResourceManager, config: SessionConfig, task: DeviceParts) 
     ]
 
 
-register_device("CPU", _cpus)
+register_device("CPU", _cpus, array_module="numpy")

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from weft_exec.config import SessionConfig
-from weft_exec.devices.device import Device, register_device
+from weft_exec.devices.device import Device, KernelFactory, KernelFunction, register_device
 from weft_exec.devices.performance import LinkPerformance
-from weft_exec.resources.resources import Done, ResourceManager
+from weft_exec.gpu.element_types import NUMBERS
+from weft_exec.resources.resources import Done, ResourceManager, VariableState
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_graph.ir.node import Node
+    from weft_tensor.shape import Dims
 
 TYPE: Final = "GPU"
 _ASIDE: Final = 1 << 20
@@ -22,7 +29,7 @@ class GpuDevice(Device):
 
     Attributes:
       hardware: what it shares with the devices of other sessions.
-      core: a device of the host, for kernels whose inputs have all stayed there.
+      core: a device of the host, for what is computed there.
       properties: name, compute capability (major, minor), bytes of memory, multiprocessors.
       performance: what its kernels may reach, from its properties.
     """
@@ -52,6 +59,25 @@ class GpuDevice(Device):
         """Let CuPy work on this GPU, its pool and its stream of kernels."""
         found: AbstractContextManager[None] = self.hardware.active()
         return found
+
+    def make_kernel(
+        self, factory: KernelFactory, node: Node, host: Collection[str]
+    ) -> KernelFunction:
+        """What runs a node on the stream of kernels, with its inputs where the kernel wants them.
+
+        See `launch.py`.
+        """
+        from weft_exec.gpu.launch import launching
+
+        return launching(self, factory, node, host)
+
+    def new_variable(self, name: str, dtype: DType, dims: Dims) -> VariableState:
+        """A variable; counters and flags are in the host's memory, as who reads them is there."""
+        from weft_exec.gpu.residency import keeps_variables
+
+        if keeps_variables(dtype):
+            return self.core.new_variable(name, dtype, dims)
+        return super().new_variable(name, dtype, dims)
 
     def link_to(self, other: Device) -> LinkPerformance | None:
         """What carries values to another device, or None where nothing is known."""
@@ -119,9 +145,6 @@ def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) 
     chosen = discovery.visible(config.gpu)[:wanted]
     if not chosen:
         return []
-    from weft_exec.gpu import kernels
-
-    kernels.register_all()
     return [
         GpuDevice(
             discovery.gpu(index, config.gpu),
@@ -133,4 +156,10 @@ def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) 
     ]
 
 
-register_device(TYPE, _make)
+register_device(
+    TYPE,
+    _make,
+    array_module="cupy",
+    element_types=NUMBERS,
+    kernels="weft_exec.gpu.kernels",
+)

@@ -2,7 +2,7 @@
 
 Strings, handles and other objects do, and so do small arrays of integers and bools: shapes, axes,
 predicates, loop counters. Whoever made a kernel for them would have to wait for the device to look
-at them. Kernels take either; `registration.py` brings to one side what a kernel needs there.
+at them. Kernels take either; `launch.py` brings to one side what a kernel needs there.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import constant_input, new_array
-from weft_exec.kernels.registry import ANY_DEVICE, KernelFunction, kernel
+from weft_exec.kernels.registry import ALL, ANY_DEVICE, ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.array import reshaped
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -39,7 +39,7 @@ def _const(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Placeholder", "PlaceholderV2")
+@kernel("Placeholder", "PlaceholderV2", device=ARRAY_DEVICE)
 def _placeholder(node: Node, device: Device) -> KernelFunction:
     output = node.outputs[0]
     message = (
@@ -53,7 +53,7 @@ def _placeholder(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("PlaceholderWithDefault", alias=True)
+@kernel("PlaceholderWithDefault", device=ARRAY_DEVICE, alias=True)
 def _with_default(node: Node, device: Device) -> KernelFunction:
     def run(default: Any) -> Any:
         return default
@@ -64,7 +64,7 @@ def _with_default(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------------- shapes
 
 
-@kernel("Shape")
+@kernel("Shape", device=ARRAY_DEVICE)
 def _shape(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
@@ -74,7 +74,7 @@ def _shape(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ShapeN")
+@kernel("ShapeN", device=ARRAY_DEVICE)
 def _shape_n(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
     if len(node.outputs) == 1:
@@ -86,7 +86,7 @@ def _shape_n(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Size")
+@kernel("Size", device=ARRAY_DEVICE)
 def _size(node: Node, device: Device) -> KernelFunction:
     make = node.outputs[0].dtype.as_numpy_dtype
 
@@ -104,7 +104,7 @@ def _rank(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Reshape", alias=True)
+@kernel("Reshape", device=ARRAY_DEVICE, host=("shape",), alias=True)
 def _reshape(node: Node, device: Device) -> KernelFunction:
     known = constant_input(node, 1)
     if known is not None:
@@ -139,7 +139,7 @@ def _misfit(x: Any, wanted: Any) -> errors.InvalidArgumentError:
     )
 
 
-@kernel("ExpandDims", alias=True)
+@kernel("ExpandDims", device=ARRAY_DEVICE, host=("dim",), alias=True)
 def _expand_dims(node: Node, device: Device) -> KernelFunction:
     known = constant_input(node, 1)
     if known is not None and node.inputs[0].dims is not None:
@@ -167,7 +167,7 @@ def _new_axis(axis: int) -> tuple[Any, ...]:
     return (Ellipsis, None) + (slice(None),) * (-1 - axis)
 
 
-@kernel("Squeeze", alias=True)
+@kernel("Squeeze", device=ARRAY_DEVICE, alias=True)
 def _squeeze(node: Node, device: Device) -> KernelFunction:
     axes = tuple(node.attrs["squeeze_dims"]) or None
 
@@ -239,7 +239,7 @@ def _broadcast_to(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("BroadcastArgs")
+@kernel("BroadcastArgs", device=ARRAY_DEVICE, host=ALL)
 def _broadcast_args(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
@@ -258,7 +258,7 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
         ) from None
 
 
-@kernel("BroadcastGradientArgs")
+@kernel("BroadcastGradientArgs", device=ARRAY_DEVICE, host=ALL)
 def _broadcast_gradient_args(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 

@@ -13,7 +13,7 @@ from weft_exec.kernels.common import (
     static_bytes,
     unary,
 )
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import dtypes, errors
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ def _complex(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-kernel("Real", alias=True)(lambda node, device: lambda x: x.real)
-kernel("Imag", alias=True)(lambda node, device: lambda x: x.imag)
+kernel("Real", device=ARRAY_DEVICE, alias=True)(lambda node, device: lambda x: x.real)
+kernel("Imag", device=ARRAY_DEVICE, alias=True)(lambda node, device: lambda x: x.imag)
 kernel("Angle")(lambda node, device: np.angle)
 kernel("Conj")(unary(np.conjugate))
 kernel("ComplexAbs")(unary(np.absolute))

@@ -9,24 +9,24 @@ output array from the device's pool where it is large.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft_exec.devices.device import LARGE_BYTES, Device
 from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import num_elements
 
 if TYPE_CHECKING:
-    from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node, Output
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
-
-LARGE = 1 << 16
-"""Results of more bytes than this come from the device's pool."""
+LARGE: Final = LARGE_BYTES
+new_array = Device.new_array
+"""`new_array(device, shape, dtype)`: an uninitialised array, from the pool when it is large."""
 
 NARROW = (dtypes.float16, dtypes.bfloat16)
 """Types whose sums and products are accumulated in float32."""
@@ -36,17 +36,6 @@ def static_bytes(output: Output) -> int | None:
     """Size of an output in bytes where its static shape is known."""
     count = num_elements(output.dims)
     return None if count is None else count * output.dtype.numpy.itemsize
-
-
-def new_array(device: Device, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """An uninitialised array, from the pool when it is large."""
-    count = dtype.itemsize
-    for size in shape:
-        count *= size
-    if count > LARGE:
-        pooled: Array = device.empty(shape, dtype)
-        return pooled
-    return np.empty(shape, dtype)
 
 
 def pooled(value: Any, device: Device) -> Any:

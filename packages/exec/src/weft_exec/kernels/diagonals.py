@@ -1,13 +1,11 @@
-"""CPU kernels of diagonals and bands of matrices."""
+"""Kernels of diagonals and bands of matrices."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from weft_exec.kernels.common import Function, new_array
-from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFactory, KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -47,13 +45,13 @@ def _matrix_diag(device: Device, diagonal: Any) -> Any:
     size = diagonal.shape[-1]
     result = new_array(device, (*diagonal.shape, size), diagonal.dtype)
     result[...] = 0
-    at = np.arange(size)
+    at = device.xp.arange(size)
     result[..., at, at] = diagonal
     return result
 
 
 def _matrix_diag_part(device: Device, x: Any) -> Any:
-    return np.diagonal(x, axis1=-2, axis2=-1).copy()
+    return device.xp.diagonal(x, axis1=-2, axis2=-1).copy()
 
 
 def _matrix_set_diag(device: Device, x: Any, diagonal: Any) -> Any:
@@ -64,7 +62,7 @@ def _matrix_set_diag(device: Device, x: Any, diagonal: Any) -> Any:
         )
     result = new_array(device, x.shape, x.dtype)
     result[...] = x
-    at = np.arange(size)
+    at = device.xp.arange(size)
     result[..., at, at] = diagonal
     return result
 
@@ -76,15 +74,16 @@ def _band_part(device: Device, x: Any, num_lower: Any, num_upper: Any) -> Any:
             f"the numbers of diagonals must be at most {rows} and {columns}, got {num_lower} and "
             f"{num_upper}"
         )
-    offset = np.arange(columns) - np.arange(rows)[:, None]
-    outside = np.zeros((rows, columns), bool)
+    xp = device.xp
+    offset = xp.arange(columns) - xp.arange(rows)[:, None]
+    outside = xp.zeros((rows, columns), bool)
     if num_lower >= 0:
-        outside |= -offset > num_lower
+        outside |= -offset > int(num_lower)
     if num_upper >= 0:
-        outside |= offset > num_upper
+        outside |= offset > int(num_upper)
     result = new_array(device, x.shape, x.dtype)
     result[...] = x
-    np.copyto(result, np.zeros((), x.dtype), where=outside)
+    xp.copyto(result, xp.zeros((), x.dtype), where=outside)
     return result
 
 
@@ -94,6 +93,6 @@ for _op, _function in (
     ("MatrixDiag", _matrix_diag),
     ("MatrixDiagPart", _matrix_diag_part),
     ("MatrixSetDiag", _matrix_set_diag),
-    ("MatrixBandPart", _band_part),
 ):
-    kernel(_op)(_filled(_function))
+    kernel(_op, device=ARRAY_DEVICE)(_filled(_function))
+kernel("MatrixBandPart", device=ARRAY_DEVICE, host=("num_lower", "num_upper"))(_filled(_band_part))

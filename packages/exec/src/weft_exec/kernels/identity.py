@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import widened
-from weft_exec.kernels.registry import ANY_DEVICE, KernelFunction, kernel
+from weft_exec.kernels.registry import ANY_DEVICE, ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims
 
@@ -66,7 +66,7 @@ def _check_numerics(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("EnsureShape", alias=True)
+@kernel("EnsureShape", device=ARRAY_DEVICE, alias=True)
 def _ensure_shape(node: Node, device: Device) -> KernelFunction:
     wanted = node.attrs["shape"]
 

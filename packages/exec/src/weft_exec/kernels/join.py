@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import LARGE, constant_input, new_array
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ALL, ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.join import split_sizes
 from weft_graph.ops.shape_rules import normal_axis
 from weft_tensor import errors
@@ -68,7 +68,7 @@ def _concat(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ConcatOffset")
+@kernel("ConcatOffset", device=ARRAY_DEVICE, host=ALL)
 def _concat_offset(node: Node, device: Device) -> KernelFunction:
     def run(axis: Any, *shapes: Any) -> Any:
         at = normal_axis(int(axis), len(shapes[0]))
@@ -146,7 +146,7 @@ def _tile(node: Node, device: Device) -> KernelFunction:
 # ---------------------------------------------------------------------------------- apart
 
 
-@kernel("Split", alias=True)
+@kernel("Split", device=ARRAY_DEVICE, host=("split_dim",), alias=True)
 def _split(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_split"]
 
@@ -166,7 +166,7 @@ def _split(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("SplitV", alias=True)
+@kernel("SplitV", device=ARRAY_DEVICE, host=("size_splits", "split_dim"), alias=True)
 def _split_v(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_split"]
 
@@ -188,7 +188,7 @@ def _split_v(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Unpack", alias=True)
+@kernel("Unpack", device=ARRAY_DEVICE, alias=True)
 def _unpack(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num"]
     axis: int = node.attrs["axis"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from weft_exec.kernels.array import sizes_of
 from weft_exec.kernels.common import constant_input, new_array, pooled
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.layout import check_permutation
 from weft_graph.ops.shape_rules import normal_axes, normal_axis
 from weft_tensor import errors
@@ -154,7 +154,7 @@ def _invert_permutation(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Reverse", alias=True)
+@kernel("Reverse", device=ARRAY_DEVICE, host=("dims",), alias=True)
 def _reverse(node: Node, device: Device) -> KernelFunction:
     def run(x: Any, flags: Any) -> Any:
         if flags.shape != (x.ndim,):
@@ -166,7 +166,7 @@ def _reverse(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ReverseV2", alias=True)
+@kernel("ReverseV2", device=ARRAY_DEVICE, host=("axis",), alias=True)
 def _reverse_v2(node: Node, device: Device) -> KernelFunction:
     def run(x: Any, axis: Any) -> Any:
         axes = normal_axes(axis.reshape(-1).tolist(), x.ndim)
@@ -258,7 +258,7 @@ def _block_sizes(block_shape: Any, x: Any) -> list[int]:
     return blocks
 
 
-@kernel("BatchToSpaceND", alias=True)
+@kernel("BatchToSpaceND", device=ARRAY_DEVICE, host=("block_shape", "crops"), alias=True)
 def _batch_to_space(node: Node, device: Device) -> KernelFunction:
     def run(x: Any, block_shape: Any, crops: Any) -> Any:
         blocks = _block_sizes(block_shape, x)

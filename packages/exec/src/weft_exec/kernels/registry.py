@@ -4,14 +4,39 @@ A factory `make(node, device)` runs once per executable, with the node's attribu
 returns the function that computes: `fn(*inputs) -> value`, or a tuple for several outputs, or None
 for none.  An asynchronous kernel is `fn(ctx, inputs, done)` and calls `done(value)` or
 `done.fail(error)` exactly once, from any thread.
+
+There are two kinds of factories. One is written for a type of devices, and is registered for it::
+
+    @kernel("Conv2D", device="GPU", dtypes={"T": REAL})
+
+The other is written over the array module, `device.xp`, and serves every type of devices that has
+one, the CPU among them::
+
+    @kernel("Reshape", device=ARRAY_DEVICE, host=("shape",), alias=True)
+
+What goes on around each run of a kernel, such as streams and the copies of values that are on the
+other side, is the device's: `Device.make_kernel` wraps what the factory makes. What it has to know
+for that is part of the registration, `host`. A type of devices has the kernels that are registered
+for it, and after those the ones that it shares, each for the element types that its devices compute
+with; so the order in which modules register does not matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from weft_graph.ir.registry import Registry
+from weft_exec.devices.device import (
+    DeviceType,
+    KernelFactory,
+    KernelFunction,
+    device_type_of,
+    device_types,
+)
+from weft_graph.ir.op_def import OpDef, lookup_op
+from weft_graph.ir.registry import Registry, load_package
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -19,93 +44,109 @@ if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
 
+__all__ = [
+    "ALL",
+    "ANY_DEVICE",
+    "ARRAY_DEVICE",
+    "Kernel",
+    "KernelFactory",
+    "KernelFunction",
+    "find_kernel",
+    "kernel",
+    "kernels_of",
+    "may_wait",
+    "registered_kernels",
+    "require_kernel",
+]
+
 ANY_DEVICE: Final = "*"
 """In place of a device type: for kernels that hand values on without looking at them."""
+ARRAY_DEVICE: Final = "array"
+"""In place of a device type: for kernels that are written over the array module, `device.xp`."""
+ALL: Final = ("*",)
+"""As `host`: an op that is computed in the host's memory, whatever device it is on."""
 
-KernelFunction = Callable[..., Any]
-KernelFactory = Callable[["Node", "Device"], KernelFunction]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+@dataclass(frozen=True, slots=True)
 class Kernel:
     """One registration.
 
     Attributes:
-      make: the factory.
-      dtypes: allowed element types per type attribute; empty means all.
+      op: the op type.
+      device_type: a type of devices, `ARRAY_DEVICE` or `ANY_DEVICE`.
+      factory: from a node and its device to the function that computes.
+      dtypes: allowed element types per type attribute; those that are left out have all.
+      host: names of inputs that the function takes in the host's memory on every device, such as
+        shapes and axes; or `ALL`.
       heavy: worth a thread of the pool when something else can run meanwhile.
       alias: the result may share memory with an input.
       asynchronous: `fn(ctx, inputs, done)`.
     """
 
-    __slots__ = ("alias", "asynchronous", "device_type", "dtypes", "heavy", "make", "op")
-
-    def __init__(
-        self,
-        op: str,
-        device_type: str,
-        make: KernelFactory,
-        dtypes: Mapping[str, frozenset[DType]],
-        *,
-        heavy: bool,
-        alias: bool,
-        asynchronous: bool,
-    ) -> None:
-        self.op = op
-        self.device_type = device_type
-        self.make = make
-        self.dtypes = dtypes
-        self.heavy = heavy
-        self.alias = alias
-        self.asynchronous = asynchronous
+    op: str
+    device_type: str
+    factory: KernelFactory
+    dtypes: Mapping[str, frozenset[DType]]
+    host: tuple[str, ...] = ()
+    heavy: bool = False
+    alias: bool = False
+    asynchronous: bool = False
 
     def accepts(self, node: Node) -> bool:
         """Whether the node's element types are among those of this kernel."""
         return all(node.attrs.get(key) in allowed for key, allowed in self.dtypes.items())
 
+    def make(self, node: Node, device: Device) -> KernelFunction:
+        """The function that computes a node on a device."""
+        if self.device_type == ANY_DEVICE:
+            return self.factory(node, device)
+        return device.make_kernel(self.factory, node, self.host)
 
-_kernels: Registry[list[Kernel]] = Registry(
+
+_registered: Registry[list[Kernel]] = Registry(
     "kernel",
     package=("weft_exec.kernels", "weft_exec.functions"),
     group="weft_exec.kernels",
 )
-_tables: dict[tuple[str, str], list[Kernel]] = {}
+"""By "op on device type", where `ARRAY_DEVICE` and `ANY_DEVICE` stand for themselves."""
+
+_tables: dict[str, list[Kernel]] = {}
+"""The same tables, for those who must not wait for modules to be imported."""
+_found: dict[tuple[str, str], tuple[Kernel, ...]] = {}
+"""What `kernels_of` has put together, by op and device type; emptied when one is registered."""
+_lock: Final = threading.Lock()
+_count = 0
+"""How many kernels are registered."""
+_loaded: set[str] = set()
+"""Packages of device types that have registered their kernels."""
 
 
 def kernel(
     *ops: str,
-    device: str | Sequence[str] = "CPU",
-    dtypes: Mapping[str, Sequence[Any]] | None = None,
+    device: str = "CPU",
+    dtypes: Mapping[str, Collection[Any]] | None = None,
+    host: Sequence[str] = (),
     heavy: bool = False,
     alias: bool = False,
     asynchronous: bool = False,
 ) -> Callable[[F], F]:
-    """Decorator that registers a factory for op types on device types.
+    """Decorator that registers a factory for op types on a type of devices.
 
     Args:
       ops: op types.
-      device: one device type or several, for kernels written over the array module; `ANY_DEVICE`
-        for those that are the same on all, of other packages too.
+      device: a device type; `ARRAY_DEVICE` for kernels written over the array module, which run on
+        the CPU and on all others that have one; `ANY_DEVICE` for those that are the same on all.
       dtypes: type attribute to allowed element types; several registrations may share an op.
-      heavy, alias, asynchronous: see Kernel.
+      host, heavy, alias, asynchronous: see Kernel.
     Raises: AlreadyExistsError: an equal registration exists.
     """
-    devices = (device,) if isinstance(device, str) else tuple(device)
     allowed = {key: frozenset(map(_as_dtype, types)) for key, types in (dtypes or {}).items()}
 
     def register(make: F) -> F:
         for op in ops:
-            for device_type in devices:
-                entry = Kernel(
-                    op,
-                    device_type,
-                    make,
-                    allowed,
-                    heavy=heavy,
-                    alias=alias,
-                    asynchronous=asynchronous,
-                )
-                _add(entry)
+            _add(Kernel(op, device, make, allowed, tuple(host), heavy, alias, asynchronous))
         return make
 
     return register
@@ -116,30 +157,131 @@ def _as_dtype(value: Any) -> DType:
 
 
 def _add(entry: Kernel) -> None:
-    key = (entry.op, entry.device_type)
-    table = _tables.get(key)
-    if table is None:
-        table = _tables[key] = []
-        _kernels.register(f"{entry.op} on {entry.device_type}", table)
-    if any(other.dtypes == entry.dtypes for other in table):
-        raise errors.AlreadyExistsError(
-            f"a kernel of {entry.op} for {entry.device_type} is registered already"
-        )
-    table.append(entry)
+    global _count
+    key = f"{entry.op} on {entry.device_type}"
+    with _lock:
+        known = _tables.get(key)
+        table = [] if known is None else known
+        if any(other.dtypes == entry.dtypes for other in table):
+            raise errors.AlreadyExistsError(
+                f"a kernel of {entry.op} for {entry.device_type} is registered already"
+            )
+        table.append(entry)
+        _tables[key] = table
+        _count += 1
+        _found.clear()
+    if known is None:
+        _registered.register(key, table)
 
 
-def kernels_of(op: str, device_type: str) -> list[Kernel]:
-    """The registrations of an op on a device type; empty when there are none."""
-    return _kernels.get(f"{op} on {device_type}") or []
+# ------------------------------------------------------------------------------- looking up
 
 
 def find_kernel(node: Node, device_type: str) -> Kernel | None:
-    """The kernel that runs `node` on a device type, or None; its own before that of any device."""
-    for where in (device_type, ANY_DEVICE):
-        for entry in kernels_of(node.type, where):
-            if entry.accepts(node):
-                return entry
+    """The kernel that runs `node` on a device type, or None.
+
+    One that is registered for the type comes before those that it shares, and these come before
+    one for any device.
+    """
+    for entry in kernels_of(node.type, device_type):
+        if entry.accepts(node):
+            return entry
+    for entry in _registered.get(f"{node.type} on {ANY_DEVICE}") or ():
+        if entry.accepts(node):
+            return entry
     return None
+
+
+def require_kernel(node: Node, device_type: str, where: str = "") -> Kernel:
+    """The kernel that runs `node` on a device type.
+
+    Args:
+      where: the end of the message.
+    Raises: UnimplementedError: there is none.
+    """
+    found = find_kernel(node, device_type)
+    if found is None:
+        raise errors.UnimplementedError(
+            f"no kernel of {node.type} for {device_type}{where}",
+            op=node.type,
+            node=node.name,
+            line=node.line or None,
+        )
+    return found
+
+
+def kernels_of(op: str, device_type: str) -> tuple[Kernel, ...]:
+    """The kernels of an op that a device type has, but for those of any device; in their order."""
+    found = _found.get((op, device_type))
+    if found is None:
+        found = _put_together(op, device_type)
+    return found
+
+
+def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
+    known = device_type_of(device_type)
+    keys = [f"{op} on {origin}" for origin in _origins(device_type, known)]
+    for key in keys:
+        _registered.get(key)  # imports what may have it
+    with _lock:
+        count, entries = _count, [entry for key in keys for entry in _tables.get(key, ())]
+    if known is not None:
+        entries = [mine for mine in (_on(entry, known) for entry in entries) if mine]
+    with _lock:
+        if count == _count:
+            _found[op, device_type] = tuple(entries)
+    return tuple(entries)
+
+
+def _origins(device_type: str, known: DeviceType | None) -> list[str]:
+    """For whom the kernels of a device type are registered, its own first."""
+    if known is None:
+        return [device_type]
+    if known.kernels is not None and known.kernels not in _loaded:
+        load_package(known.kernels)
+        _loaded.add(known.kernels)
+    found = [device_type]
+    if known.array_module is not None:
+        found.append(ARRAY_DEVICE)
+    if known.array_module == "numpy" and device_type != "CPU":
+        found.append("CPU")
+    return found
+
+
+def _on(entry: Kernel, known: DeviceType) -> Kernel | None:
+    """A kernel as a device type has it; None where it is not for its values."""
+    own = entry.device_type == known.name
+    if own and known.dtypes is None:
+        return entry
+    op_def = lookup_op(entry.op)
+    if entry.device_type == "CPU" and not own and not _computes_with_arrays(entry, op_def):
+        return None
+    allowed = dict(entry.dtypes)
+    if known.dtypes is not None:
+        for name, attr in op_def.attrs.items():
+            if attr.type == "type":
+                chosen = allowed.get(name) or attr.allowed or known.dtypes
+                allowed[name] = chosen & known.dtypes & (attr.allowed or chosen)
+    if not all(allowed.values()):
+        return None
+    return replace(
+        entry,
+        device_type=known.name,
+        dtypes=allowed,
+        heavy=entry.heavy and known.name == "CPU",
+        asynchronous=entry.asynchronous or (known.asynchronous and not own),
+    )
+
+
+_NOT_ARRAYS: Final = frozenset((dtypes.string, dtypes.variant, dtypes.resource))
+
+
+def _computes_with_arrays(entry: Kernel, op_def: OpDef) -> bool:
+    """Whether a kernel of the CPU takes and gives arrays of numbers, and nothing else."""
+    if entry.asynchronous or (op_def.stateful and not op_def.traits.random):
+        return False
+    args = (*op_def.inputs, *op_def.outputs)
+    return not any(arg.is_ref or arg.list_attr or arg.dtype in _NOT_ARRAYS for arg in args)
 
 
 def may_wait(node: Node) -> bool:
@@ -152,6 +294,12 @@ def may_wait(node: Node) -> bool:
 
 
 def registered_kernels() -> list[tuple[str, str]]:
-    """All (op type, device type) pairs that have a kernel, sorted."""
-    _kernels.keys()
-    return sorted(_tables)
+    """All (op type, device type) pairs that have a kernel, sorted; `ANY_DEVICE` is one of them."""
+    types = device_types()
+    for device_type in types:
+        kernels_of("NoOp", device_type)  # imports the kernels of the type
+    keys = [key.split(" on ") for key in _registered.keys()]  # noqa: SIM118 (it imports)
+    ops = sorted({op for op, _ in keys})
+    found = {(op, where) for op, where in keys if where == ANY_DEVICE}
+    found |= {(op, where) for op in ops for where in types if kernels_of(op, where)}
+    return sorted(found)

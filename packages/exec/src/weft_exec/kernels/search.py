@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.array import sizes_of
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ALL, ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -28,7 +28,7 @@ def _vector(x: Any, what: str) -> None:
         )
 
 
-@kernel("Unique", "UniqueWithCounts")
+@kernel("Unique", "UniqueWithCounts", device=ARRAY_DEVICE, host=ALL)
 def _unique(node: Node, device: Device) -> KernelFunction:
     counted = node.type == "UniqueWithCounts"
     dtype = node.outputs[1].dtype.numpy
@@ -47,7 +47,7 @@ def _unique(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ListDiff")
+@kernel("ListDiff", device=ARRAY_DEVICE, host=ALL)
 def _list_diff(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[1].dtype.numpy
 

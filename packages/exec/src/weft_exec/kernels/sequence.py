@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import NARROW, as_exact, new_array
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ALL, ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.sequence import range_length
 from weft_tensor import errors
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-@kernel("Range")
+@kernel("Range", device=ARRAY_DEVICE, host=ALL)
 def _range(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype
     element = dtype.numpy
@@ -37,7 +37,7 @@ def _range(node: Node, device: Device) -> KernelFunction:
     return of_integers if dtype.is_integer else of_floats
 
 
-@kernel("LinSpace")
+@kernel("LinSpace", device=ARRAY_DEVICE, host=ALL)
 def _linspace(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype
     wide = np.float32 if dtype in NARROW else dtype.numpy
@@ -53,7 +53,7 @@ def _linspace(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Bincount")
+@kernel("Bincount", device=ARRAY_DEVICE, host=ALL)
 def _bincount(node: Node, device: Device) -> KernelFunction:
     element = node.outputs[0].dtype.numpy
     is_integer = node.attrs["T"].is_integer

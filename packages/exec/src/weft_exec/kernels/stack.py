@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.resources.resources import ResourceHandle
 from weft_exec.resources.tensor_arrays import BoundedStack, Stack
 from weft_graph.ops.stack import producer
@@ -17,13 +17,11 @@ if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
 
-_DEVICES = ("CPU", "GPU")
-
 WORTH_SWAPPING = 2048
 """Values of more bytes than this are kept on the host, where swap_memory is asked for."""
 
 
-@kernel("StackV2", device=_DEVICES)
+@kernel("StackV2", device=ARRAY_DEVICE, host=("max_size",))
 def _stack(node: Node, device: Device) -> KernelFunction:
     name = node.attrs["stack_name"] or node.name
     dtype = node.attrs["elem_type"]
@@ -36,7 +34,7 @@ def _stack(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("StackPushV2", device=_DEVICES, alias=True)
+@kernel("StackPushV2", device=ARRAY_DEVICE, alias=True)
 def _push(node: Node, device: Device) -> KernelFunction:
     if node.attrs["swap_memory"] and device.xp is not np:
         return _checked(node, _swapping_push(device.xp))
@@ -57,7 +55,7 @@ def _swapping_push(xp: Any) -> KernelFunction:
     return push
 
 
-@kernel("StackPopV2", device=_DEVICES, alias=True)
+@kernel("StackPopV2", device=ARRAY_DEVICE, alias=True)
 def _pop(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
     return _checked(node, _plain_pop if xp is np else _swapping_pop(xp))
@@ -78,7 +76,7 @@ def _swapping_pop(xp: Any) -> KernelFunction:
     return pop
 
 
-@kernel("StackCopy", device=_DEVICES)
+@kernel("StackCopy", device=ARRAY_DEVICE)
 def _copy(node: Node, device: Device) -> KernelFunction:
     def run(handle: ResourceHandle) -> ResourceHandle:
         stack = handle.resource
@@ -89,7 +87,7 @@ def _copy(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("StackCloseV2", device=_DEVICES)
+@kernel("StackCloseV2", device=ARRAY_DEVICE)
 def _close(node: Node, device: Device) -> KernelFunction:
     return lambda handle: handle.resource.clear()
 

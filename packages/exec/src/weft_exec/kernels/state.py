@@ -11,7 +11,7 @@ import numpy as np
 
 from weft_exec.kernels import scatter
 from weft_exec.kernels.common import new_array
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.resources.resources import (
     NOT_READY,
     Done,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 Array = np.ndarray[Any, Any]
-_DEVICES = ("CPU", "GPU")
 
 
 # --------------------------------------------------------------------------- holders
@@ -41,18 +40,12 @@ def _state(node: Node, device: Device) -> VariableState:
     Raises: InvalidArgumentError: the container has one of that name with another type or shape.
     """
     name = node.attrs["shared_name"] or node.name
-
-    def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-        return new_array(device, shape, dtype)
+    dtype, dims = node.attrs["dtype"], node.attrs["shape"]
 
     def make() -> VariableState:
-        xp = device.xp
-        dims = node.attrs["shape"]
-        allocate = empty if xp is np else xp.empty
-        return VariableState(name, node.attrs["dtype"], dims, xp=xp, empty=allocate)
+        return device.new_variable(name, dtype, dims)
 
     found = device.resources.lookup_or_create(node.attrs["container"], name, VariableState, make)
-    dtype, dims = node.attrs["dtype"], node.attrs["shape"]
     if found.dtype is not dtype or not compatible_dims(found.dims, dims):
         raise errors.InvalidArgumentError(
             f"the container has a variable {name!r} of type {found.dtype.name} and shape "
@@ -61,7 +54,7 @@ def _state(node: Node, device: Device) -> VariableState:
     return found
 
 
-@kernel("Variable", "VariableV2", device=_DEVICES)
+@kernel("Variable", "VariableV2", device=ARRAY_DEVICE)
 def _variable(node: Node, device: Device) -> KernelFunction:
     state = _state(node, device)
 
@@ -71,7 +64,7 @@ def _variable(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("VarHandleOp", device=_DEVICES)
+@kernel("VarHandleOp", device=ARRAY_DEVICE)
 def _var_handle(node: Node, device: Device) -> KernelFunction:
     def find() -> ResourceHandle:
         state = _state(node, device)
@@ -88,17 +81,17 @@ def _var_handle(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("IsVariableInitialized", device=_DEVICES)
+@kernel("IsVariableInitialized", device=ARRAY_DEVICE)
 def _is_initialized(node: Node, device: Device) -> KernelFunction:
     return lambda state: np.bool_(state.is_initialized)
 
 
-@kernel("VarIsInitializedOp", device=_DEVICES)
+@kernel("VarIsInitializedOp", device=ARRAY_DEVICE)
 def _handle_is_initialized(node: Node, device: Device) -> KernelFunction:
     return lambda handle: np.bool_(handle.resource.is_initialized)
 
 
-@kernel("ReadVariableOp", device=_DEVICES, alias=True)
+@kernel("ReadVariableOp", device=ARRAY_DEVICE, alias=True)
 def _read_variable(node: Node, device: Device) -> KernelFunction:
     return lambda handle: handle.resource.read()
 
@@ -107,23 +100,23 @@ def _value_or(state: VariableState, initial: Any) -> Any:
     return state.read() if state.is_initialized else initial
 
 
-@kernel("InitializedValue", device=_DEVICES, alias=True)
+@kernel("InitializedValue", device=ARRAY_DEVICE, alias=True)
 def _initialized_value(node: Node, device: Device) -> KernelFunction:
     return _value_or
 
 
-@kernel("ResourceInitializedValue", device=_DEVICES, alias=True)
+@kernel("ResourceInitializedValue", device=ARRAY_DEVICE, alias=True)
 def _handle_initialized_value(node: Node, device: Device) -> KernelFunction:
     return lambda handle, initial: _value_or(handle.resource, initial)
 
 
-@kernel("VariableShape", device=_DEVICES)
+@kernel("VariableShape", device=ARRAY_DEVICE)
 def _variable_shape(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
     return lambda handle: np.array(handle.resource.read().shape, dtype)
 
 
-@kernel("DestroyResourceOp", device=_DEVICES)
+@kernel("DestroyResourceOp", device=ARRAY_DEVICE)
 def _destroy(node: Node, device: Device) -> KernelFunction:
     ignore = node.attrs["ignore_lookup_error"]
 
@@ -137,7 +130,7 @@ def _destroy(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("DisableCopyOnRead", device=_DEVICES)
+@kernel("DisableCopyOnRead", device=ARRAY_DEVICE)
 def _disable_copy_on_read(node: Node, device: Device) -> KernelFunction:
     return lambda handle: None
 
@@ -145,7 +138,7 @@ def _disable_copy_on_read(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------- assignment
 
 
-@kernel("Assign", device=_DEVICES)
+@kernel("Assign", device=ARRAY_DEVICE)
 def _assign(node: Node, device: Device) -> KernelFunction:
     validate = node.attrs["validate_shape"]
 
@@ -156,7 +149,7 @@ def _assign(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("AssignVariableOp", device=_DEVICES)
+@kernel("AssignVariableOp", device=ARRAY_DEVICE)
 def _assign_handle(node: Node, device: Device) -> KernelFunction:
     known = is_fully_defined(node.inputs[1].dims)
 
@@ -172,16 +165,6 @@ def _assign_handle(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _add_in_place(array: Array, value: Any) -> None:
-    _check_equal(array, value)
-    np.add(array, value, out=array)
-
-
-def _subtract_in_place(array: Array, value: Any) -> None:
-    _check_equal(array, value)
-    np.subtract(array, value, out=array)
-
-
 def _check_equal(array: Array, value: Any) -> None:
     if array.shape != value.shape:
         raise errors.InvalidArgumentError(
@@ -190,7 +173,7 @@ def _check_equal(array: Array, value: Any) -> None:
         )
 
 
-def _updates(node: Node) -> Callable[[VariableState, Any], None]:
+def _updates(node: Node, xp: Any) -> Callable[[VariableState, Any], None]:
     """The cheapest way to add or subtract: scalars are replaced, arrays change in place."""
     adds = "Add" in node.type
     if node.inputs[1].dims == ():
@@ -200,7 +183,11 @@ def _updates(node: Node) -> Callable[[VariableState, Any], None]:
             state.replace(on_scalar, value)
 
         return scalar
-    in_place = _add_in_place if adds else _subtract_in_place
+    function = xp.add if adds else xp.subtract
+
+    def in_place(array: Any, value: Any) -> None:
+        _check_equal(array, value)
+        function(array, value, out=array)
 
     def array(state: VariableState, value: Any) -> None:
         state.update(in_place, value)
@@ -208,9 +195,9 @@ def _updates(node: Node) -> Callable[[VariableState, Any], None]:
     return array
 
 
-@kernel("AssignAdd", "AssignSub")
+@kernel("AssignAdd", "AssignSub", device=ARRAY_DEVICE)
 def _assign_update(node: Node, device: Device) -> KernelFunction:
-    update = _updates(node)
+    update = _updates(node, device.xp)
 
     def run(state: VariableState, value: Any) -> VariableState:
         update(state, value)
@@ -219,9 +206,9 @@ def _assign_update(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("AssignAddVariableOp", "AssignSubVariableOp")
+@kernel("AssignAddVariableOp", "AssignSubVariableOp", device=ARRAY_DEVICE)
 def _assign_handle_update(node: Node, device: Device) -> KernelFunction:
-    update = _updates(node)
+    update = _updates(node, device.xp)
 
     def run(handle: ResourceHandle, value: Any) -> None:
         update(handle.resource, value)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from weft_exec.kernels.common import new_array
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.resources.resources import ResourceHandle
 from weft_exec.resources.tensor_arrays import TensorArrayState
 from weft_tensor import errors
@@ -18,20 +18,6 @@ from weft_tensor.shape import Dims, format_dims, is_fully_defined, merge_dims
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
-
-_DEVICES = ("CPU", "GPU")
-
-Empty = Callable[[tuple[int, ...], Any], Any]
-
-
-def _allocator(device: Device) -> Empty:
-    if device.xp is not np:
-        return device.empty
-
-    def empty(shape: tuple[int, ...], dtype: Any) -> Any:
-        return new_array(device, shape, dtype)
-
-    return empty
 
 
 def _array(handle: ResourceHandle) -> TensorArrayState:
@@ -55,7 +41,7 @@ def _wrong(state: Any, dtype: DType) -> errors.InvalidTypeError:
 # --------------------------------------------------------------------------- arrays
 
 
-@kernel("TensorArrayV3", device=_DEVICES)
+@kernel("TensorArrayV3", device=ARRAY_DEVICE, host=("size",))
 def _tensor_array(node: Node, device: Device) -> KernelFunction:
     attrs = node.attrs
     name = attrs["tensor_array_name"] or node.name
@@ -66,7 +52,7 @@ def _tensor_array(node: Node, device: Device) -> KernelFunction:
         "identical": attrs["identical_element_shapes"],
         "device": device.name,
         "xp": device.xp,
-        "empty": _allocator(device),
+        "empty": device.new_array,
     }
     flow = np.float32(0) if device.xp is np else device.xp.zeros((), np.float32)
 
@@ -82,7 +68,7 @@ def _tensor_array(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("TensorArrayGradV3", device=_DEVICES)
+@kernel("TensorArrayGradV3", device=ARRAY_DEVICE)
 def _gradient(node: Node, device: Device) -> KernelFunction:
     source = node.attrs["source"]
 
@@ -92,7 +78,7 @@ def _gradient(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("TensorArrayGradWithShape", device=_DEVICES)
+@kernel("TensorArrayGradWithShape", device=ARRAY_DEVICE, host=("shape_to_prepend",))
 def _gradient_with_shape(node: Node, device: Device) -> KernelFunction:
     source = node.attrs["source"]
 
@@ -107,12 +93,12 @@ def _gradient_with_shape(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("TensorArraySizeV3", device=_DEVICES)
+@kernel("TensorArraySizeV3", device=ARRAY_DEVICE)
 def _size(node: Node, device: Device) -> KernelFunction:
     return lambda handle, flow: np.int32(_array(handle).size)
 
 
-@kernel("TensorArrayCloseV3", device=_DEVICES)
+@kernel("TensorArrayCloseV3", device=ARRAY_DEVICE)
 def _close(node: Node, device: Device) -> KernelFunction:
     return lambda handle: _array(handle).close()
 
@@ -120,7 +106,7 @@ def _close(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------- elements
 
 
-@kernel("TensorArrayWriteV3", device=_DEVICES)
+@kernel("TensorArrayWriteV3", device=ARRAY_DEVICE, host=("index",))
 def _write(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["T"]
 
@@ -134,7 +120,7 @@ def _write(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("TensorArrayReadV3", device=_DEVICES, alias=True)
+@kernel("TensorArrayReadV3", device=ARRAY_DEVICE, host=("index",), alias=True)
 def _read(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["dtype"]
 
@@ -150,18 +136,17 @@ def _read(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------- together
 
 
-@kernel("TensorArrayGatherV3", device=_DEVICES)
+@kernel("TensorArrayGatherV3", device=ARRAY_DEVICE, host=("indices",))
 def _gather(node: Node, device: Device) -> KernelFunction:
     dtype, dims = node.attrs["dtype"], node.attrs["element_shape"]
-    empty = _allocator(device)
 
     def run(handle: ResourceHandle, indices: Any, flow: Any) -> Any:
         state = _array_of(handle, dtype)
         state.refine(dims)
         values = state.gather(_vector(indices, "indices"))
         if not values:
-            return empty((0, *_known(state, state.dims, "element_shape")), dtype.numpy)
-        return _stacked(values, dtype.numpy, device.xp, empty)
+            return new_array(device, (0, *_known(state, state.dims, "element_shape")), dtype.numpy)
+        return _stacked(values, dtype.numpy, device)
 
     return run
 
@@ -184,7 +169,7 @@ def _known(state: TensorArrayState, dims: Dims, what: str) -> tuple[int, ...]:
     return dims  # type: ignore[return-value]
 
 
-def _stacked(values: Sequence[Any], dtype: np.dtype[Any], xp: Any, empty: Empty) -> Any:
+def _stacked(values: Sequence[Any], dtype: np.dtype[Any], device: Device) -> Any:
     """Values of one shape along a new first axis."""
     shape = values[0].shape
     for i, value in enumerate(values):
@@ -193,7 +178,7 @@ def _stacked(values: Sequence[Any], dtype: np.dtype[Any], xp: Any, empty: Empty)
                 f"elements that are stacked must have one shape, got {format_dims(shape)} at 0 "
                 f"and {format_dims(value.shape)} at {i}"
             )
-    result = empty((len(values), *shape), dtype)
+    xp, result = device.xp, new_array(device, (len(values), *shape), dtype)
     if shape:
         flat = result.reshape(len(values) * shape[0], *shape[1:])
         xp.concatenate(values, 0, out=flat)
@@ -204,10 +189,9 @@ def _stacked(values: Sequence[Any], dtype: np.dtype[Any], xp: Any, empty: Empty)
     return result
 
 
-@kernel("TensorArrayConcatV3", device=_DEVICES)
+@kernel("TensorArrayConcatV3", device=ARRAY_DEVICE)
 def _concat(node: Node, device: Device) -> KernelFunction:
     dtype, rest = node.attrs["dtype"], node.attrs["element_shape_except0"]
-    empty = _allocator(device)
 
     def run(handle: ResourceHandle, flow: Any) -> tuple[Any, Any]:
         state = _array_of(handle, dtype)
@@ -215,9 +199,9 @@ def _concat(node: Node, device: Device) -> KernelFunction:
         if not values:
             dims = merge_dims(rest, None if state.dims is None else state.dims[1:])
             shape = _known(state, dims, "element_shape_except0")
-            return empty((0, *shape), dtype.numpy), np.zeros(0, np.int64)
+            return new_array(device, (0, *shape), dtype.numpy), np.zeros(0, np.int64)
         lengths = _lengths(values)
-        result = empty((sum(lengths), *values[0].shape[1:]), dtype.numpy)
+        result = new_array(device, (sum(lengths), *values[0].shape[1:]), dtype.numpy)
         device.xp.concatenate(values, 0, out=result)
         return result, np.array(lengths, np.int64)
 
@@ -244,7 +228,7 @@ def _lengths(values: Sequence[Any]) -> list[int]:
 # --------------------------------------------------------------------------- apart
 
 
-@kernel("TensorArrayScatterV3", device=_DEVICES)
+@kernel("TensorArrayScatterV3", device=ARRAY_DEVICE, host=("indices",))
 def _scatter(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["T"]
 
@@ -271,7 +255,7 @@ def _rows(value: Any) -> list[Any]:
     return list(value)
 
 
-@kernel("TensorArraySplitV3", device=_DEVICES)
+@kernel("TensorArraySplitV3", device=ARRAY_DEVICE, host=("lengths",))
 def _split(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["T"]
 

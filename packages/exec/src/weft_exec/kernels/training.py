@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_exec.kernels.common import new_array
-from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFactory, KernelFunction, kernel
 from weft_exec.resources.resources import ResourceHandle, VariableState
 from weft_graph.ops.training import UpdateRule, op_type, op_types
 from weft_tensor import errors
@@ -514,7 +514,7 @@ def _register() -> None:
         types = (*_REAL, "complex64", "complex128") if rule.name in _LINEAR else _REAL
         register = kernel(
             op_type(rule.name, sparse, resource),
-            device=("CPU", "GPU"),
+            device=ARRAY_DEVICE,
             dtypes={"T": types},
         )
         register(_factory(rule, sparse, resource))

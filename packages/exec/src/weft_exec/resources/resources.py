@@ -210,7 +210,7 @@ class VariableState(Resource):
       dtype: element type.
       dims: declared static shape; None where unknown.
       container: where it is kept.
-      xp: array module of the device.
+      xp: the array module that its value is an array of.
       empty: `empty(shape, numpy dtype)`, the allocator; `xp.empty` by default.
     """
 
@@ -229,7 +229,7 @@ class VariableState(Resource):
         self.dtype = dtype.base_dtype
         self.dims = dims
         self._numpy = self.dtype.numpy
-        self._xp = xp
+        self.xp = xp
         self._empty = empty or xp.empty
         self._lock = threading.Lock()
         self._value: Any = None
@@ -269,19 +269,19 @@ class VariableState(Resource):
             old = self._value
             if validate_shape:
                 self._check_shape(old, value.shape)
-            if value.shape == () and self._numpy.kind != "O" and self._xp is np:
+            if value.shape == () and self._numpy.kind != "O" and self.xp is np:
                 self._value = value[()]
                 return
             self._value = _BUSY
             try:
                 if not (
-                    type(old) is self._xp.ndarray
+                    type(old) is self.xp.ndarray
                     and getrefcount(old) <= _SOLE
                     and type(old.base) is not np.ndarray
                     and old.shape == value.shape
                 ):
                     old = self._restore_and_allocate(old, value.shape)
-                self._xp.copyto(old, value)
+                self.xp.copyto(old, value)
             finally:
                 self._value = old
 
@@ -302,7 +302,7 @@ class VariableState(Resource):
             value = self._value
             if value is None:
                 raise self._uninitialized()
-            if type(value) is not self._xp.ndarray:
+            if type(value) is not self.xp.ndarray:
                 target = np.array(value)
                 fn(target, *args)
                 self._value = target[()]
@@ -352,7 +352,7 @@ class VariableState(Resource):
             targets = [state._writable(old) for state, old in taken]
             fn(*targets, *args)
             for i, (state, old) in enumerate(taken):
-                scalar = type(old) is not state._xp.ndarray
+                scalar = type(old) is not state.xp.ndarray
                 taken[i] = (state, targets[i][()] if scalar else targets[i])
         finally:
             for state, value in taken:
@@ -369,7 +369,7 @@ class VariableState(Resource):
 
     def _writable(self, value: Any) -> Any:
         """`value` itself if only the (state, value) pair of `update_all` holds it, else a copy."""
-        if type(value) is not self._xp.ndarray:
+        if type(value) is not self.xp.ndarray:
             return np.array(value)
         if getrefcount(value) <= _SOLE_IN_PAIR and type(value.base) is not np.ndarray:
             return value
@@ -377,7 +377,7 @@ class VariableState(Resource):
 
     def _copy(self, value: Any) -> Any:
         target = self._empty(value.shape, self._numpy)
-        self._xp.copyto(target, value)
+        self.xp.copyto(target, value)
         return target
 
     def close(self) -> None:

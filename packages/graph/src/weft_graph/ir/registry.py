@@ -144,6 +144,12 @@ class Registry(Generic[V]):
         return f"no {self.kind} named {key!r} is registered by weft{group}{hint}{self.broken}"
 
 
+def load_package(name: str) -> None:
+    """Import a package with all its modules, which register when they are imported."""
+    with _uninterrupted():
+        _import_modules(importlib.import_module(name))
+
+
 def _import_modules(package: Any) -> None:
     """Import every module of a package; a plain module has none."""
     for module in pkgutil.iter_modules(getattr(package, "__path__", ())):

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_exec.gpu import cudnn
+from weft_exec.gpu.element_types import REAL
 from weft_exec.gpu.kernels.reduction import widened
-from weft_exec.gpu.registration import REAL, gpu_kernel
 from weft_exec.kernels.conv import _Convolution, _Depthwise
-from weft_exec.kernels.registry import KernelFunction
+from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph.ops.windows import channel_axis
 
 if TYPE_CHECKING:
@@ -132,19 +132,31 @@ class _ByProducts:
         return _in_layout(xp, whole[(slice(None), *inside)], conv.data_format)
 
 
-@gpu_kernel("Conv2D", "Conv3D", types=_FLOATING)
+@kernel("Conv2D", "Conv3D", device="GPU", dtypes=_FLOATING)
 def _forward(node: Node, device: Device) -> KernelFunction:
     plain = _ByProducts(node, device)
     return cudnn.either(cudnn.forward(plain.conv, device), plain.forward)
 
 
-@gpu_kernel("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", host=(1,), types=_FLOATING)
+@kernel(
+    "Conv2DBackpropFilter",
+    "Conv3DBackpropFilterV2",
+    device="GPU",
+    host=("filter_sizes",),
+    dtypes=_FLOATING,
+)
 def _by_filter(node: Node, device: Device) -> KernelFunction:
     plain = _ByProducts(node, device)
     return cudnn.either(cudnn.by_filter(plain.conv, device), plain.by_filter)
 
 
-@gpu_kernel("Conv2DBackpropInput", "Conv3DBackpropInputV2", host=(0,), types=_FLOATING)
+@kernel(
+    "Conv2DBackpropInput",
+    "Conv3DBackpropInputV2",
+    device="GPU",
+    host=("input_sizes",),
+    dtypes=_FLOATING,
+)
 def _by_input(node: Node, device: Device) -> KernelFunction:
     plain = _ByProducts(node, device)
     return cudnn.either(cudnn.by_input(plain.conv, device), plain.by_input)
@@ -153,7 +165,7 @@ def _by_input(node: Node, device: Device) -> KernelFunction:
 # ----------------------------------------------------------------------------- depthwise
 
 
-@gpu_kernel("DepthwiseConv2dNative", types=_FLOATING)
+@kernel("DepthwiseConv2dNative", device="GPU", dtypes=_FLOATING)
 def _depthwise(node: Node, device: Device) -> KernelFunction:
     conv, xp = _Depthwise(node, device), device.xp
 
@@ -171,7 +183,7 @@ def _depthwise(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("DepthwiseConv2dNativeBackpropInput", host=(0,), types=_FLOATING)
+@kernel("DepthwiseConv2dNativeBackpropInput", device="GPU", host=("input_sizes",), dtypes=_FLOATING)
 def _depthwise_by_input(node: Node, device: Device) -> KernelFunction:
     conv, xp = _Depthwise(node, device), device.xp
 
@@ -192,7 +204,9 @@ def _depthwise_by_input(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("DepthwiseConv2dNativeBackpropFilter", host=(1,), types=_FLOATING)
+@kernel(
+    "DepthwiseConv2dNativeBackpropFilter", device="GPU", host=("filter_sizes",), dtypes=_FLOATING
+)
 def _depthwise_by_filter(node: Node, device: Device) -> KernelFunction:
     conv, xp = _Depthwise(node, device), device.xp
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.gpu.registration import COMPLEX, INEXACT, INTEGERS, NUMBERS, REAL, gpu_kernel, share
-from weft_exec.kernels.registry import KernelFactory, KernelFunction
+from weft_exec.gpu.element_types import COMPLEX, INEXACT, INTEGERS, NUMBERS, REAL
+from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def _named(name: str) -> KernelFactory:
 
 def _register(names: dict[str, str], types: tuple[str, ...]) -> None:
     for op, name in names.items():
-        gpu_kernel(op, types={"T": types})(_named(name))
+        kernel(op, device="GPU", dtypes={"T": types})(_named(name))
 
 
 _register(
@@ -105,7 +105,7 @@ for _op, _name in (
     ("ComplexAbs", "absolute"),
     ("Angle", "angle"),
 ):
-    gpu_kernel(_op)(_named(_name))
+    kernel(_op, device="GPU")(_named(_name))
 
 # --------------------------------------------------------------------------- division
 
@@ -155,13 +155,15 @@ def _reciprocal(xp: Any, x: Any) -> Any:
 
 _NUMERIC: Final = {"T": (*INEXACT, *INTEGERS)}
 _ORDERED: Final = {"T": (*REAL, *INTEGERS)}
-gpu_kernel("Div", "RealDiv", types=_NUMERIC)(_by_kind(_truncated_quotient, _divided))
-gpu_kernel("TruncateDiv", types=_ORDERED)(_by_kind(_truncated_quotient, _truncated_real_quotient))
-gpu_kernel("FloorDiv", types=_ORDERED)(_by_kind(_floored_integers, _floored_quotient))
-gpu_kernel("TruncateMod", "Mod", types=_ORDERED)(computing(_modulo))
-gpu_kernel("DivNoNan", types={"T": INEXACT})(computing(_div_no_nan))
-gpu_kernel("MulNoNan", types={"T": INEXACT})(computing(_mul_no_nan))
-gpu_kernel("Reciprocal", "Inv", types={"T": INEXACT})(computing(_reciprocal))
+kernel("Div", "RealDiv", device="GPU", dtypes=_NUMERIC)(_by_kind(_truncated_quotient, _divided))
+kernel("TruncateDiv", device="GPU", dtypes=_ORDERED)(
+    _by_kind(_truncated_quotient, _truncated_real_quotient)
+)
+kernel("FloorDiv", device="GPU", dtypes=_ORDERED)(_by_kind(_floored_integers, _floored_quotient))
+kernel("TruncateMod", "Mod", device="GPU", dtypes=_ORDERED)(computing(_modulo))
+kernel("DivNoNan", device="GPU", dtypes={"T": INEXACT})(computing(_div_no_nan))
+kernel("MulNoNan", device="GPU", dtypes={"T": INEXACT})(computing(_mul_no_nan))
+kernel("Reciprocal", "Inv", device="GPU", dtypes={"T": INEXACT})(computing(_reciprocal))
 
 # ----------------------------------------------------------------------- other arithmetic
 
@@ -236,10 +238,10 @@ def _xdivy(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(x == 0, xp.zeros_like(x), xp.true_divide(x, y))
 
 
-gpu_kernel("Sign", types=_NUMERIC)(computing(_sign))
-gpu_kernel("Round", types=_NUMERIC)(computing(_round))
-gpu_kernel("ClipByValue", types=_ORDERED)(computing(_clip))
-gpu_kernel("SquaredDifference", types=_NUMERIC)(computing(_squared_difference))
+kernel("Sign", device="GPU", dtypes=_NUMERIC)(computing(_sign))
+kernel("Round", device="GPU", dtypes=_NUMERIC)(computing(_round))
+kernel("ClipByValue", device="GPU", dtypes=_ORDERED)(computing(_clip))
+kernel("SquaredDifference", device="GPU", dtypes=_NUMERIC)(computing(_squared_difference))
 for _op, _compute in (
     ("Rsqrt", _rsqrt),
     ("SqrtGrad", _sqrt_grad),
@@ -249,18 +251,18 @@ for _op, _compute in (
     ("Xlogy", _xlogy),
     ("Xdivy", _xdivy),
 ):
-    gpu_kernel(_op, types={"T": INEXACT})(computing(_compute))
+    kernel(_op, device="GPU", dtypes={"T": INEXACT})(computing(_compute))
 # Those of floating types are in nn.py.
 for _op, _compute in (
     ("TanhGrad", _tanh_grad),
     ("SigmoidGrad", _sigmoid_grad),
     ("Sigmoid", _sigmoid),
 ):
-    gpu_kernel(_op, types={"T": COMPLEX})(computing(_compute))
+    kernel(_op, device="GPU", dtypes={"T": COMPLEX})(computing(_compute))
 _register({"Pow": "power"}, INEXACT)
 
 
-@gpu_kernel("AddN", "AccumulateNV2", types=_NUMERIC)
+@kernel("AddN", "AccumulateNV2", device="GPU", dtypes=_NUMERIC)
 def _add_n(node: Node, device: Device) -> KernelFunction:
     narrow = node.outputs[0].dtype.numpy == np.float16
 
@@ -282,7 +284,7 @@ def _add_n(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------- comparison
 
 
-@gpu_kernel("ApproximateEqual", types=_NUMERIC)
+@kernel("ApproximateEqual", device="GPU", dtypes=_NUMERIC)
 def _approximate_equal(node: Node, device: Device) -> KernelFunction:
     xp, tolerance = device.xp, node.attrs["tolerance"]
     dtype = node.attrs["T"].numpy
@@ -292,7 +294,7 @@ def _approximate_equal(node: Node, device: Device) -> KernelFunction:
     return lambda x, y: xp.absolute(x - y) < bound
 
 
-@gpu_kernel("LeftShift", "RightShift")
+@kernel("LeftShift", "RightShift", device="GPU")
 def _shift(node: Node, device: Device) -> KernelFunction:
     xp, dtype = device.xp, node.attrs["T"].numpy
     last = dtype.type(dtype.itemsize * 8 - 1)
@@ -300,7 +302,7 @@ def _shift(node: Node, device: Device) -> KernelFunction:
     return lambda x, y: function(x, xp.minimum(xp.maximum(y, dtype.type(0)), last))
 
 
-@gpu_kernel("Select", alias=True)
+@kernel("Select", device="GPU", alias=True)
 def _select(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -321,12 +323,12 @@ def _select(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-gpu_kernel("SelectV2", alias=True)(_named("where"))
+kernel("SelectV2", device="GPU", alias=True)(_named("where"))
 
 # -------------------------------------------------------------------------------- casts
 
 
-@gpu_kernel("Cast", alias=True)
+@kernel("Cast", device="GPU", alias=True)
 def _cast(node: Node, device: Device) -> KernelFunction:
     source, target = node.attrs["SrcT"], node.attrs["DstT"]
     dtype = target.numpy
@@ -342,7 +344,7 @@ def _cast(node: Node, device: Device) -> KernelFunction:
 _NUMERIC_TYPES: Final = (*INEXACT, *INTEGERS)
 
 
-@gpu_kernel("Bitcast", alias=True, types={"T": _NUMERIC_TYPES, "type": _NUMERIC_TYPES})
+@kernel("Bitcast", device="GPU", alias=True, dtypes={"T": _NUMERIC_TYPES, "type": _NUMERIC_TYPES})
 def _bitcast(node: Node, device: Device) -> KernelFunction:
     xp, target = device.xp, node.attrs["type"]
     source, dtype = node.inputs[0].dtype.base_dtype, target.numpy
@@ -363,7 +365,7 @@ def _bitcast(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("Complex")
+@kernel("Complex", device="GPU")
 def _complex(node: Node, device: Device) -> KernelFunction:
     xp, dtype = device.xp, node.outputs[0].dtype.numpy
 
@@ -375,8 +377,6 @@ def _complex(node: Node, device: Device) -> KernelFunction:
 
     return run
 
-
-share("Real", "Imag")
 
 # -------------------------------------------------------------------- special functions
 
@@ -404,10 +404,10 @@ for _op, _name in (
     ("BesselI0e", "i0e"),
     ("BesselI1e", "i1e"),
 ):
-    gpu_kernel(_op, types={"T": REAL})(_special(_name))
+    kernel(_op, device="GPU", dtypes={"T": REAL})(_special(_name))
 
 
-@gpu_kernel("Cross", types=_NUMERIC)
+@kernel("Cross", device="GPU", dtypes=_NUMERIC)
 def _cross(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft_exec.gpu.element_types import INEXACT, INTEGERS, REAL
 from weft_exec.gpu.kernels.scatter import add_rows, rows_of_points, set_rows
-from weft_exec.gpu.registration import INEXACT, INTEGERS, REAL, gpu_kernel
 from weft_exec.kernels.array import sizes_of
-from weft_exec.kernels.registry import KernelFunction
+from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph.ops.shape_rules import normal_axis
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
@@ -37,7 +37,7 @@ def take(xp: Any, params: Any, indices: Any, axis: int) -> Any:
     return xp.where(inside.reshape(around), found, xp.zeros((), params.dtype))
 
 
-@gpu_kernel("Gather")
+@kernel("Gather", device="GPU")
 def _gather(node: Node, device: Device) -> KernelFunction:
     def run(params: Any, indices: Any) -> Any:
         normal_axis(0, params.ndim)
@@ -46,7 +46,7 @@ def _gather(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("GatherV2", host=(2,))
+@kernel("GatherV2", device="GPU", host=("axis",))
 def _gather_v2(node: Node, device: Device) -> KernelFunction:
     batch: int = node.attrs["batch_dims"]
     xp = device.xp
@@ -83,7 +83,7 @@ def gather_batched(xp: Any, params: Any, indices: Any, axis: int, batch: int) ->
     return xp.ascontiguousarray(picked.transpose(order)) if picked.ndim else picked
 
 
-@gpu_kernel("GatherNd")
+@kernel("GatherNd", device="GPU")
 def _gather_nd(node: Node, device: Device) -> KernelFunction:
     return lambda params, indices: gather_nd(device.xp, params, indices)
 
@@ -106,7 +106,7 @@ def _checked(indices: Any, updates: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-@gpu_kernel("ScatterNd", host=(2,), types=_SUMMED)
+@kernel("ScatterNd", device="GPU", host=("shape",), dtypes=_SUMMED)
 def _scatter_nd(node: Node, device: Device) -> KernelFunction:
     xp, dtype = device.xp, node.outputs[0].dtype.numpy
 
@@ -129,7 +129,9 @@ def _add_points(xp: Any, target: Any, indices: Any, updates: Any) -> None:
     add_rows(xp, target.reshape(count, *inner), flat, updates.reshape(flat.size, *inner))
 
 
-@gpu_kernel("TensorScatterAdd", "ScatterNdNonAliasingAdd", "TensorScatterSub", types=_SUMMED)
+@kernel(
+    "TensorScatterAdd", "ScatterNdNonAliasingAdd", "TensorScatterSub", device="GPU", dtypes=_SUMMED
+)
 def _tensor_scatter(node: Node, device: Device) -> KernelFunction:
     xp, subtracts = device.xp, node.type == "TensorScatterSub"
 
@@ -141,7 +143,7 @@ def _tensor_scatter(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("TensorScatterUpdate")
+@kernel("TensorScatterUpdate", device="GPU")
 def _tensor_scatter_update(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -159,7 +161,7 @@ def _tensor_scatter_update(node: Node, device: Device) -> KernelFunction:
 # ---------------------------------------------------------------- partition, stitch, one-hot
 
 
-@gpu_kernel("DynamicPartition")
+@kernel("DynamicPartition", device="GPU")
 def _dynamic_partition(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_partitions"]
     xp = device.xp
@@ -179,7 +181,7 @@ def _dynamic_partition(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("DynamicStitch", "ParallelDynamicStitch")
+@kernel("DynamicStitch", "ParallelDynamicStitch", device="GPU")
 def _dynamic_stitch(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["N"]
     xp, dtype = device.xp, node.outputs[0].dtype.numpy
@@ -201,7 +203,7 @@ def _dynamic_stitch(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("OneHot", host=(1,))
+@kernel("OneHot", device="GPU", host=("depth",))
 def _one_hot(node: Node, device: Device) -> KernelFunction:
     axis: int = node.attrs["axis"]
     xp = device.xp
@@ -217,7 +219,7 @@ def _one_hot(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("Where")
+@kernel("Where", device="GPU")
 def _where(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -229,7 +231,7 @@ def _where(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("TopK", "TopKV2", host=(1,), types={"T": (*REAL, *INTEGERS)}, here=False)
+@kernel("TopK", "TopKV2", device="GPU", host=("k",), dtypes={"T": (*REAL, *INTEGERS)})
 def _top_k(node: Node, device: Device) -> KernelFunction:
     xp: Any = device.xp
     fixed: Any = node.attrs.get("k")
@@ -252,7 +254,7 @@ def _top_k(node: Node, device: Device) -> KernelFunction:
 # ------------------------------------------------------------------------------- segments
 
 
-@gpu_kernel("UnsortedSegmentSum", host=(2,), types=_SUMMED)
+@kernel("UnsortedSegmentSum", device="GPU", host=("num_segments",), dtypes=_SUMMED)
 def _unsorted_segment_sum(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -273,7 +275,7 @@ def _unsorted_segment_sum(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("SegmentSum", "SegmentMean", types={"T": INEXACT})
+@kernel("SegmentSum", "SegmentMean", device="GPU", dtypes={"T": INEXACT})
 def _segment_sum(node: Node, device: Device) -> KernelFunction:
     xp, mean = device.xp, node.type == "SegmentMean"
 

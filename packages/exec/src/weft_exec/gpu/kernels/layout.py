@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft_exec.gpu.element_types import INEXACT, INTEGERS
 from weft_exec.gpu.kernels.elementwise import computing
-from weft_exec.gpu.registration import INEXACT, INTEGERS, beside, gpu_kernel, share
 from weft_exec.kernels.array import sizes_of
 from weft_exec.kernels.layout import _check_mirror, _margins, _same_margin
-from weft_exec.kernels.registry import KernelFunction
+from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.slicing import _fixed_key, _store, key_of
 from weft_graph.ops.layout import check_permutation
 from weft_graph.ops.shape_rules import normal_axis
@@ -22,23 +22,11 @@ if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
 
-share("Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "Shape", "ShapeN", "Size")
-share("Reshape", "ExpandDims", host=(1,))
-share("Squeeze", "EnsureShape", "Unpack")
-share("Slice", host=(1, 2))
-share("StridedSlice", host=(1, 2, 3))
-share("Split", host=(0,))
-share("SplitV", host=(1, 2))
-share("Reverse", "ReverseV2", host=(1,))
-share("BatchToSpaceND", host=(1, 2))
-share("BroadcastArgs", "BroadcastGradientArgs", host=(0, 1))
-beside("Range", "LinSpace", "ConcatOffset", "Unique", "UniqueWithCounts", "ListDiff", "Bincount")
-
 
 # ----------------------------------------------------------------------- of one value
 
 
-@gpu_kernel("Fill", host=(0,))
+@kernel("Fill", device="GPU", host=("dims",))
 def _fill(node: Node, device: Device) -> KernelFunction:
     xp, dtype = device.xp, node.outputs[0].dtype.numpy
 
@@ -61,11 +49,11 @@ def _ones_like(xp: Any, x: Any) -> Any:
     return xp.ones(x.shape, x.dtype)
 
 
-gpu_kernel("ZerosLike")(computing(_zeros_like))
-gpu_kernel("OnesLike")(computing(_ones_like))
+kernel("ZerosLike", device="GPU")(computing(_zeros_like))
+kernel("OnesLike", device="GPU")(computing(_ones_like))
 
 
-@gpu_kernel("BroadcastTo", host=(1,))
+@kernel("BroadcastTo", device="GPU", host=("shape",))
 def _broadcast_to(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -83,7 +71,16 @@ def _broadcast_to(node: Node, device: Device) -> KernelFunction:
 # ------------------------------------------------------------------------ slices and joins
 
 
-@gpu_kernel("StridedSliceGrad", host=(0, 1, 2, 3))
+@kernel(
+    "StridedSliceGrad",
+    device="GPU",
+    host=(
+        "shape",
+        "begin",
+        "end",
+        "strides",
+    ),
+)
 def _strided_slice_grad(node: Node, device: Device) -> KernelFunction:
     xp, dtype, masks = device.xp, node.outputs[0].dtype.numpy, masks_of(node.attrs)
     fixed = _fixed_key(node, 1)
@@ -96,7 +93,15 @@ def _strided_slice_grad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("TensorStridedSliceUpdate", host=(1, 2, 3))
+@kernel(
+    "TensorStridedSliceUpdate",
+    device="GPU",
+    host=(
+        "begin",
+        "end",
+        "strides",
+    ),
+)
 def _strided_slice_update(node: Node, device: Device) -> KernelFunction:
     masks = masks_of(node.attrs)
 
@@ -123,17 +128,17 @@ def _concatenated(xp: Any, parts: tuple[Any, ...], axis: int) -> Any:
         ) from None
 
 
-@gpu_kernel("ConcatV2", host=(-1,), alias=True)
+@kernel("ConcatV2", device="GPU", host=("axis",), alias=True)
 def _concat_v2(node: Node, device: Device) -> KernelFunction:
     return lambda *inputs: _concatenated(device.xp, inputs[:-1], int(inputs[-1]))
 
 
-@gpu_kernel("Concat", host=(0,), alias=True)
+@kernel("Concat", device="GPU", host=("concat_dim",), alias=True)
 def _concat(node: Node, device: Device) -> KernelFunction:
     return lambda axis, *parts: _concatenated(device.xp, parts, int(axis))
 
 
-@gpu_kernel("Pack")
+@kernel("Pack", device="GPU")
 def _pack(node: Node, device: Device) -> KernelFunction:
     xp, axis = device.xp, node.attrs["axis"]
 
@@ -150,7 +155,7 @@ def _pack(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("Tile", host=(1,))
+@kernel("Tile", device="GPU", host=("multiples",))
 def _tile(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -174,7 +179,7 @@ def _tile(node: Node, device: Device) -> KernelFunction:
 # ------------------------------------------------------------------------------- paddings
 
 
-@gpu_kernel("Pad", "PadV2", host=(1,))
+@kernel("Pad", "PadV2", device="GPU", host=("paddings",))
 def _pad(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -190,7 +195,7 @@ def _pad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("MirrorPad", host=(1,))
+@kernel("MirrorPad", device="GPU", host=("paddings",))
 def _mirror_pad(node: Node, device: Device) -> KernelFunction:
     xp, edge = device.xp, 1 if node.attrs["mode"] == "REFLECT" else 0
 
@@ -206,7 +211,7 @@ def _mirror_pad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("MirrorPadGrad", host=(1,))
+@kernel("MirrorPadGrad", device="GPU", host=("paddings",))
 def _mirror_pad_grad(node: Node, device: Device) -> KernelFunction:
     xp, edge = device.xp, 1 if node.attrs["mode"] == "REFLECT" else 0
 
@@ -235,7 +240,7 @@ def _mirror_pad_grad(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------- orders of axes
 
 
-@gpu_kernel("Transpose", "ConjugateTranspose", host=(1,), alias=True)
+@kernel("Transpose", "ConjugateTranspose", device="GPU", host=("perm",), alias=True)
 def _transpose(node: Node, device: Device) -> KernelFunction:
     conjugate = node.type == "ConjugateTranspose" and node.inputs[0].dtype.is_complex
     xp = device.xp
@@ -249,13 +254,13 @@ def _transpose(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("InvertPermutation")
+@kernel("InvertPermutation", device="GPU")
 def _invert_permutation(node: Node, device: Device) -> KernelFunction:
     argsort: KernelFunction = device.xp.argsort
     return argsort
 
 
-@gpu_kernel("ReverseSequence")
+@kernel("ReverseSequence", device="GPU")
 def _reverse_sequence(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -276,7 +281,14 @@ def _reverse_sequence(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("Roll", host=(1, 2))
+@kernel(
+    "Roll",
+    device="GPU",
+    host=(
+        "shift",
+        "axis",
+    ),
+)
 def _roll(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -296,7 +308,14 @@ def _roll(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------------- blocks
 
 
-@gpu_kernel("SpaceToBatchND", host=(1, 2))
+@kernel(
+    "SpaceToBatchND",
+    device="GPU",
+    host=(
+        "block_shape",
+        "paddings",
+    ),
+)
 def _space_to_batch(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -321,7 +340,7 @@ def _space_to_batch(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("SpaceToDepth", "DepthToSpace")
+@kernel("SpaceToDepth", "DepthToSpace", device="GPU")
 def _depth(node: Node, device: Device) -> KernelFunction:
     b: int = node.attrs["block_size"]
     first = node.attrs["data_format"] == "NCHW"
@@ -346,7 +365,7 @@ def _depth(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("ExtractImagePatches", types={"T": (*INEXACT, *INTEGERS)})
+@kernel("ExtractImagePatches", device="GPU", dtypes={"T": (*INEXACT, *INTEGERS)})
 def _extract_image_patches(node: Node, device: Device) -> KernelFunction:
     from weft_exec.gpu.kernels.conv import windows
 
@@ -369,59 +388,3 @@ def _extract_image_patches(node: Node, device: Device) -> KernelFunction:
         return view.reshape(n, *counts, kh * kw * c)
 
     return run
-
-
-# ------------------------------------------------------------------------------ diagonals
-
-
-def _diag(xp: Any, diagonal: Any) -> Any:
-    result = xp.zeros(diagonal.shape * 2, diagonal.dtype)
-    result.reshape(-1)[:: diagonal.size + 1] = diagonal.reshape(-1)
-    return result
-
-
-def _matrix_diag(xp: Any, diagonal: Any) -> Any:
-    size = diagonal.shape[-1]
-    result = xp.zeros((*diagonal.shape, size), diagonal.dtype)
-    at = xp.arange(size)
-    result[..., at, at] = diagonal
-    return result
-
-
-def _matrix_diag_part(xp: Any, x: Any) -> Any:
-    return xp.diagonal(x, axis1=-2, axis2=-1).copy()
-
-
-def _matrix_set_diag(xp: Any, x: Any, diagonal: Any) -> Any:
-    size = min(x.shape[-2:])
-    if diagonal.shape != (*x.shape[:-2], size):
-        raise errors.InvalidArgumentError(
-            f"the diagonal must have shape {[*x.shape[:-2], size]}, got {list(diagonal.shape)}"
-        )
-    result, at = x.copy(), xp.arange(size)
-    result[..., at, at] = diagonal
-    return result
-
-
-def _band_part(xp: Any, x: Any, num_lower: Any, num_upper: Any) -> Any:
-    rows, columns = x.shape[-2:]
-    if num_lower > rows or num_upper > columns:
-        raise errors.InvalidArgumentError(
-            f"the numbers of diagonals must be at most {rows} and {columns}, got {num_lower} and "
-            f"{num_upper}"
-        )
-    offset = xp.arange(columns) - xp.arange(rows)[:, None]
-    inside = xp.ones((rows, columns), np.bool_)
-    if num_lower >= 0:
-        inside &= -offset <= int(num_lower)
-    if num_upper >= 0:
-        inside &= offset <= int(num_upper)
-    return xp.where(inside, x, xp.zeros((), x.dtype))
-
-
-gpu_kernel("Diag")(computing(_diag))
-gpu_kernel("MatrixDiag")(computing(_matrix_diag))
-gpu_kernel("MatrixDiagPart")(computing(_matrix_diag_part))
-gpu_kernel("MatrixSetDiag")(computing(_matrix_set_diag))
-gpu_kernel("MatrixBandPart", host=(1, 2))(computing(_band_part))
-share("DiagPart")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.gpu.registration import COMPLEX, gpu_kernel
+from weft_exec.gpu.element_types import COMPLEX
 from weft_exec.kernels.linalg import _check_system, _not_invertible, _square
-from weft_exec.kernels.registry import KernelFunction
+from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def _require_finite(xp: Any, found: Any, wrong: errors.InvalidArgumentError) -> 
     return found
 
 
-@gpu_kernel("MatrixInverse", types=_TYPES)
+@kernel("MatrixInverse", device="GPU", dtypes=_TYPES)
 def _inverse(node: Node, device: Device) -> KernelFunction:
     transposed, xp = node.attrs["adjoint"], device.xp
 
@@ -43,7 +43,7 @@ def _inverse(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("MatrixDeterminant", types=_TYPES)
+@kernel("MatrixDeterminant", device="GPU", dtypes=_TYPES)
 def _determinant(node: Node, device: Device) -> KernelFunction:
     def run(x: Any) -> Any:
         _square(x)
@@ -52,7 +52,7 @@ def _determinant(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("LogMatrixDeterminant", types=_TYPES)
+@kernel("LogMatrixDeterminant", device="GPU", dtypes=_TYPES)
 def _log_determinant(node: Node, device: Device) -> KernelFunction:
     def run(x: Any) -> Any:
         _square(x)
@@ -62,7 +62,7 @@ def _log_determinant(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("Cholesky", types=_TYPES)
+@kernel("Cholesky", device="GPU", dtypes=_TYPES)
 def _cholesky(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -80,7 +80,7 @@ def _cholesky(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("MatrixSolve", "MatrixTriangularSolve", types=_TYPES)
+@kernel("MatrixSolve", "MatrixTriangularSolve", device="GPU", dtypes=_TYPES)
 def _solve(node: Node, device: Device) -> KernelFunction:
     transposed, xp = node.attrs["adjoint"], device.xp
     cut: Any = None
@@ -99,7 +99,7 @@ def _solve(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("SelfAdjointEigV2", types=_TYPES)
+@kernel("SelfAdjointEigV2", device="GPU", dtypes=_TYPES)
 def _eigh(node: Node, device: Device) -> KernelFunction:
     xp, vectors = device.xp, node.attrs["compute_v"]
 
@@ -113,7 +113,7 @@ def _eigh(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("Svd", types=_TYPES)
+@kernel("Svd", device="GPU", dtypes=_TYPES)
 def _svd(node: Node, device: Device) -> KernelFunction:
     xp, vectors, full = device.xp, node.attrs["compute_uv"], node.attrs["full_matrices"]
 
@@ -127,7 +127,7 @@ def _svd(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("Qr", types=_TYPES)
+@kernel("Qr", device="GPU", dtypes=_TYPES)
 def _qr(node: Node, device: Device) -> KernelFunction:
     xp, mode = device.xp, "complete" if node.attrs["full_matrices"] else "reduced"
 

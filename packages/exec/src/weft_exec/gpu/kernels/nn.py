@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft_exec.gpu.element_types import INEXACT, INTEGERS, REAL
 from weft_exec.gpu.generated import Source
 from weft_exec.gpu.kernels.reduction import widened
-from weft_exec.gpu.registration import INEXACT, INTEGERS, REAL, gpu_kernel
-from weft_exec.kernels.registry import KernelFactory, KernelFunction
+from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -66,15 +66,17 @@ def _activation(source: Source, names: dict[str, str]) -> KernelFactory:
     return make
 
 
-gpu_kernel(*_OF_INTEGERS, types={"T": (*REAL, *INTEGERS)})(_activation(_ANY, _OF_INTEGERS))
-gpu_kernel(*_OF_REALS, types=_FLOATING)(_activation(_INEXACT, _OF_REALS))
-gpu_kernel(*_OF_SLOPES, types=_FLOATING)(_activation(_INEXACT, _OF_SLOPES))
+kernel(*_OF_INTEGERS, device="GPU", dtypes={"T": (*REAL, *INTEGERS)})(
+    _activation(_ANY, _OF_INTEGERS)
+)
+kernel(*_OF_REALS, device="GPU", dtypes=_FLOATING)(_activation(_INEXACT, _OF_REALS))
+kernel(*_OF_SLOPES, device="GPU", dtypes=_FLOATING)(_activation(_INEXACT, _OF_SLOPES))
 
 
 # -------------------------------------------------------------------------------- bias
 
 
-@gpu_kernel("BiasAdd", types={"T": (*INEXACT, *INTEGERS)})
+@kernel("BiasAdd", device="GPU", dtypes={"T": (*INEXACT, *INTEGERS)})
 def _bias_add(node: Node, device: Device) -> KernelFunction:
     xp, first = device.xp, node.attrs["data_format"] == "NCHW"
 
@@ -90,7 +92,7 @@ def _bias_add(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("BiasAddGrad", types={"T": (*INEXACT, *INTEGERS)})
+@kernel("BiasAddGrad", device="GPU", dtypes={"T": (*INEXACT, *INTEGERS)})
 def _bias_add_grad(node: Node, device: Device) -> KernelFunction:
     xp, first = device.xp, node.attrs["data_format"] == "NCHW"
 
@@ -103,7 +105,7 @@ def _bias_add_grad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("L2Loss", types=_FLOATING)
+@kernel("L2Loss", device="GPU", dtypes=_FLOATING)
 def _l2_loss(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 
@@ -126,7 +128,7 @@ def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
     return prod(shape[:-1]), shape[-1]
 
 
-@gpu_kernel(*_OF_ROWS, types=_FLOATING)
+@kernel(*_OF_ROWS, device="GPU", dtypes=_FLOATING)
 def _softmax(node: Node, device: Device) -> KernelFunction:
     xp, name = device.xp, _OF_ROWS[node.type]
     program = _SOFTMAX.program(xp, T=node.attrs["T"].numpy)
@@ -147,7 +149,7 @@ def _losses(
     return loss, xp.empty(shape, dtype)
 
 
-@gpu_kernel("SoftmaxCrossEntropyWithLogits", types=_FLOATING)
+@kernel("SoftmaxCrossEntropyWithLogits", device="GPU", dtypes=_FLOATING)
 def _cross_entropy(node: Node, device: Device) -> KernelFunction:
     xp, dtype = device.xp, node.attrs["T"].numpy
     program = _SOFTMAX.program(xp, T=dtype)
@@ -168,7 +170,7 @@ def _cross_entropy(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("SparseSoftmaxCrossEntropyWithLogits", types=_FLOATING)
+@kernel("SparseSoftmaxCrossEntropyWithLogits", device="GPU", dtypes=_FLOATING)
 def _sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
     xp, dtype = device.xp, node.attrs["T"].numpy
     program = _SPARSE.program(xp, T=dtype, L=node.attrs["Tlabels"].numpy)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_exec.gpu import cudnn, cudnn_norm
+from weft_exec.gpu.element_types import REAL
 from weft_exec.gpu.generated import THREADS, Program, Source
-from weft_exec.gpu.registration import REAL, gpu_kernel
 from weft_exec.kernels.normalization import _check_vectors
-from weft_exec.kernels.registry import KernelFunction
+from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph.ops.windows import channel_axis
 from weft_tensor import errors
 
@@ -77,7 +77,7 @@ class _BatchNorm:
         return tuple([self.xp.empty(0, self.kind) for _ in range(count)])
 
 
-@gpu_kernel("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", types=_TYPES)
+@kernel("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", device="GPU", dtypes=_TYPES)
 def _batch_norm(node: Node, device: Device) -> KernelFunction:
     op, way, xp = node.type, _BatchNorm(node, device, _FORWARD), device.xp
     training, reserved = node.attrs["is_training"], len(node.outputs) - 3
@@ -156,7 +156,13 @@ class _BatchNormGrad(_BatchNorm):
         return result, by_scale, by_offset, *self.nothing(2)
 
 
-@gpu_kernel("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3", types=_TYPES)
+@kernel(
+    "FusedBatchNormGrad",
+    "FusedBatchNormGradV2",
+    "FusedBatchNormGradV3",
+    device="GPU",
+    dtypes=_TYPES,
+)
 def _batch_norm_grad(node: Node, device: Device) -> KernelFunction:
     way = _BatchNormGrad(node, device)
     preferred = None if way.library is None else way.by_library
@@ -167,7 +173,7 @@ def _batch_norm_grad(node: Node, device: Device) -> KernelFunction:
 # ------------------------------------------------------------- local response normalization
 
 
-@gpu_kernel("LRN", types=_TYPES)
+@kernel("LRN", device="GPU", dtypes=_TYPES)
 def _lrn(node: Node, device: Device) -> KernelFunction:
     xp, attrs = device.xp, node.attrs
     program = _LRN.program(xp, T=attrs["T"].numpy)
@@ -181,7 +187,7 @@ def _lrn(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("LRNGrad", types=_TYPES)
+@kernel("LRNGrad", device="GPU", dtypes=_TYPES)
 def _lrn_grad(node: Node, device: Device) -> KernelFunction:
     xp, attrs = device.xp, node.attrs
     program = _LRN.program(xp, T=attrs["T"].numpy)

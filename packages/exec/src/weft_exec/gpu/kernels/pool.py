@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft_exec.gpu.element_types import INTEGERS, REAL
 from weft_exec.gpu.generated import THREADS, Program, Source
-from weft_exec.gpu.registration import INTEGERS, REAL, gpu_kernel
 from weft_exec.kernels.pool import _Fit, _Pool
-from weft_exec.kernels.registry import KernelFunction
+from weft_exec.kernels.registry import KernelFunction, kernel
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -61,7 +61,7 @@ class _Pooling:
         self.program.over(name, size, *args, *_numbers(fit))
 
 
-@gpu_kernel("MaxPool", "MaxPool3D", types=_TYPES)
+@kernel("MaxPool", "MaxPool3D", device="GPU", dtypes=_TYPES)
 def _max_pool(node: Node, device: Device) -> KernelFunction:
     way = _Pooling(node, device, _MAX)
 
@@ -74,7 +74,8 @@ def _max_pool(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("MaxPoolGrad", "MaxPool3DGrad", types={**_TYPES, "TInput": REAL})
+@kernel("MaxPoolGrad", device="GPU", dtypes=_TYPES)
+@kernel("MaxPool3DGrad", device="GPU", dtypes={**_TYPES, "TInput": REAL})
 def _max_pool_grad(node: Node, device: Device) -> KernelFunction:
     way = _Pooling(node, device, _MAX)
 
@@ -89,7 +90,7 @@ def _max_pool_grad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("MaxPoolGradGrad", "MaxPool3DGradGrad", types=_TYPES)
+@kernel("MaxPoolGradGrad", "MaxPool3DGradGrad", device="GPU", dtypes=_TYPES)
 def _max_pool_grad_grad(node: Node, device: Device) -> KernelFunction:
     way = _Pooling(node, device, _MAX)
 
@@ -104,7 +105,7 @@ def _max_pool_grad_grad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("MaxPoolWithArgmax", types=_TYPES)
+@kernel("MaxPoolWithArgmax", device="GPU", dtypes=_TYPES)
 def _max_pool_with_argmax(node: Node, device: Device) -> KernelFunction:
     way, with_batch = _Pooling(node, device, _MAX), node.attrs["include_batch_in_index"]
 
@@ -119,7 +120,7 @@ def _max_pool_with_argmax(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("MaxPoolGradWithArgmax", types=_TYPES)
+@kernel("MaxPoolGradWithArgmax", device="GPU", dtypes=_TYPES)
 def _max_pool_grad_with_argmax(node: Node, device: Device) -> KernelFunction:
     way, with_batch = _Pooling(node, device, _BY_PLACE), node.attrs["include_batch_in_index"]
     xp = device.xp
@@ -149,7 +150,7 @@ def _max_pool_grad_with_argmax(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------------- means
 
 
-@gpu_kernel("AvgPool", "AvgPool3D", types={"T": REAL})
+@kernel("AvgPool", "AvgPool3D", device="GPU", dtypes={"T": REAL})
 def _avg_pool(node: Node, device: Device) -> KernelFunction:
     way = _Pooling(node, device, _AVG)
 
@@ -162,7 +163,9 @@ def _avg_pool(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("AvgPoolGrad", "AvgPool3DGrad", host=(0,), types={"T": REAL})
+@kernel(
+    "AvgPoolGrad", "AvgPool3DGrad", device="GPU", host=("orig_input_shape",), dtypes={"T": REAL}
+)
 def _avg_pool_grad(node: Node, device: Device) -> KernelFunction:
     way = _Pooling(node, device, _AVG)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.gpu.registration import INTEGERS, REAL, gpu_kernel
+from weft_exec.gpu.element_types import INTEGERS, REAL
 from weft_exec.kernels import philox
 from weft_exec.kernels.random import _checked_shape, _range, stream_of
-from weft_exec.kernels.registry import KernelFunction
+from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -136,8 +136,13 @@ _MAKERS: Final = {
 }
 
 
-@gpu_kernel(
-    "RandomUniform", "RandomStandardNormal", "TruncatedNormal", host=(0,), types={"dtype": REAL}
+@kernel(
+    "RandomUniform",
+    "RandomStandardNormal",
+    "TruncatedNormal",
+    device="GPU",
+    host=("shape",),
+    dtypes={"dtype": REAL},
 )
 def _floats(node: Node, device: Device) -> KernelFunction:
     stream, xp = stream_of(node, device.resources), device.xp
@@ -145,12 +150,16 @@ def _floats(node: Node, device: Device) -> KernelFunction:
     return lambda shape: make(xp, _words(stream, xp), _checked_shape(shape), dtype)
 
 
-@gpu_kernel(
+@kernel(
     "StatelessRandomUniform",
     "StatelessRandomNormal",
     "StatelessTruncatedNormal",
-    host=(0, 1),
-    types={"dtype": REAL},
+    device="GPU",
+    host=(
+        "shape",
+        "seed",
+    ),
+    dtypes={"dtype": REAL},
 )
 def _stateless_floats(node: Node, device: Device) -> KernelFunction:
     make, dtype, xp = _MAKERS[node.type], node.outputs[0].dtype.numpy, device.xp
@@ -164,14 +173,33 @@ def _integers_of(xp: Any, words: DeviceWords, shape: Any, low: Any, high: Any, d
     return result
 
 
-@gpu_kernel("RandomUniformInt", host=(0, 1, 2), types={"Tout": INTEGERS})
+@kernel(
+    "RandomUniformInt",
+    device="GPU",
+    host=(
+        "shape",
+        "minval",
+        "maxval",
+    ),
+    dtypes={"Tout": INTEGERS},
+)
 def _integers(node: Node, device: Device) -> KernelFunction:
     stream, xp = stream_of(node, device.resources), device.xp
     dtype = node.outputs[0].dtype.numpy
     return lambda shape, low, high: _integers_of(xp, _words(stream, xp), shape, low, high, dtype)
 
 
-@gpu_kernel("StatelessRandomUniformInt", host=(0, 1, 2, 3), types={"dtype": INTEGERS})
+@kernel(
+    "StatelessRandomUniformInt",
+    device="GPU",
+    host=(
+        "shape",
+        "seed",
+        "minval",
+        "maxval",
+    ),
+    dtypes={"dtype": INTEGERS},
+)
 def _stateless_integers(node: Node, device: Device) -> KernelFunction:
     dtype, xp = node.outputs[0].dtype.numpy, device.xp
 
@@ -181,7 +209,7 @@ def _stateless_integers(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("RandomShuffle", here=False)
+@kernel("RandomShuffle", device="GPU")
 def _shuffle(node: Node, device: Device) -> KernelFunction:
     stream, xp = stream_of(node, device.resources), device.xp
 

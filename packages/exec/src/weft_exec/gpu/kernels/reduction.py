@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.gpu.registration import INEXACT, INTEGERS, REAL, gpu_kernel
-from weft_exec.kernels.registry import KernelFactory, KernelFunction
+from weft_exec.gpu.element_types import INEXACT, INTEGERS, REAL
+from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
 from weft_graph.ops.shape_rules import normal_axes, normal_axis
 from weft_tensor import errors
 
@@ -100,17 +100,23 @@ def _euclidean_norm(xp: Any, x: Any, axes: Axes, keep: bool) -> Any:
     return xp.sqrt(xp.sum(squares, axis=axes, keepdims=keep))
 
 
-gpu_kernel("Sum", host=(1,), types=_NUMERIC)(_reducing(_sum))
-gpu_kernel("Prod", host=(1,), types=_NUMERIC)(_reducing(_prod))
-gpu_kernel("All", host=(1,))(_reducing(_all))
-gpu_kernel("Any", host=(1,))(_reducing(_any))
-gpu_kernel("Max", host=(1,), types=_ORDERED)(_reducing(_extreme("max")))
-gpu_kernel("Min", host=(1,), types=_ORDERED)(_reducing(_extreme("min")))
-gpu_kernel("Mean", host=(1,), types=_NUMERIC)(_reducing(_mean))
-gpu_kernel("EuclideanNorm", host=(1,), types=_NUMERIC)(_reducing(_euclidean_norm))
+kernel("Sum", device="GPU", host=("reduction_indices",), dtypes=_NUMERIC)(_reducing(_sum))
+kernel("Prod", device="GPU", host=("reduction_indices",), dtypes=_NUMERIC)(_reducing(_prod))
+kernel("All", device="GPU", host=("reduction_indices",))(_reducing(_all))
+kernel("Any", device="GPU", host=("reduction_indices",))(_reducing(_any))
+kernel("Max", device="GPU", host=("reduction_indices",), dtypes=_ORDERED)(
+    _reducing(_extreme("max"))
+)
+kernel("Min", device="GPU", host=("reduction_indices",), dtypes=_ORDERED)(
+    _reducing(_extreme("min"))
+)
+kernel("Mean", device="GPU", host=("reduction_indices",), dtypes=_NUMERIC)(_reducing(_mean))
+kernel("EuclideanNorm", device="GPU", host=("reduction_indices",), dtypes=_NUMERIC)(
+    _reducing(_euclidean_norm)
+)
 
 
-@gpu_kernel("ArgMax", "ArgMin", host=(1,), types=_ORDERED)
+@kernel("ArgMax", "ArgMin", device="GPU", host=("dimension",), dtypes=_ORDERED)
 def _position(node: Node, device: Device) -> KernelFunction:
     find = device.xp.argmax if node.type == "ArgMax" else device.xp.argmin
 
@@ -126,7 +132,7 @@ def _position(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("Cumsum", "Cumprod", host=(1,), types=_NUMERIC)
+@kernel("Cumsum", "Cumprod", device="GPU", host=("axis",), dtypes=_NUMERIC)
 def _scan(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
     exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
@@ -151,7 +157,7 @@ def _scan(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------- products of matrices
 
 
-@gpu_kernel("MatMul", types=_NUMERIC)
+@kernel("MatMul", device="GPU", dtypes=_NUMERIC)
 def _matmul(node: Node, device: Device) -> KernelFunction:
     ta, tb = node.attrs["transpose_a"], node.attrs["transpose_b"]
     xp = device.xp
@@ -169,7 +175,7 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@gpu_kernel("BatchMatMul", "BatchMatMulV2", types=_NUMERIC)
+@kernel("BatchMatMul", "BatchMatMulV2", device="GPU", dtypes=_NUMERIC)
 def _batch_matmul(node: Node, device: Device) -> KernelFunction:
     adj_x, adj_y, xp = node.attrs["adj_x"], node.attrs["adj_y"], device.xp
 

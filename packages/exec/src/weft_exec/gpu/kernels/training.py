@@ -1,17 +1,16 @@
 """GPU kernels of dense updates of optimizers: one launch each, over a variable and its slots.
 
-Those of complex types, and sparse ones, are the CPU's bodies over the functions of CuPy.
+Those of complex types, and sparse ones, are those over the array module.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from weft_exec.gpu.device import TYPE, GpuDevice
+from weft_exec.gpu.element_types import REAL
 from weft_exec.gpu.generated import Source
-from weft_exec.gpu.registration import REAL
 from weft_exec.kernels import training
-from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernels_of
+from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
 from weft_exec.resources.resources import VariableState
 from weft_graph.ops.training import UpdateRule, op_type, op_types
 from weft_tensor import errors
@@ -52,15 +51,13 @@ def _check(names: tuple[str, ...], arrays: tuple[Any, ...], numbers: dict[str, A
             )
 
 
-def _factory(rule: UpdateRule, resource: bool, plain: KernelFactory) -> KernelFactory:
-    """A factory of one launch for a rule, or the plain one for complex types."""
+def _factory(rule: UpdateRule, resource: bool) -> KernelFactory:
+    """A factory of one launch for a rule."""
     count = len(rule.states)
     of_grad = next(name for name in rule.dense if name in ("grad", "delta"))
     names = (*rule.states, of_grad)
 
     def make(node: Node, device: Device) -> KernelFunction:
-        if node.attrs["T"].name not in REAL or not isinstance(device, GpuDevice):
-            return plain(node, device)
         xp, name = device.xp, _NAMES[rule.name]
         program = _SOURCE.program(xp, T=node.attrs["T"].numpy)
         flags = [bool(node.attrs[attr]) for attr in rule.attrs]
@@ -86,10 +83,7 @@ def _factory(rule: UpdateRule, resource: bool, plain: KernelFactory) -> KernelFa
     return make
 
 
-def _register() -> None:
-    for rule, sparse, resource in op_types():
-        for entry in () if sparse else kernels_of(op_type(rule.name, sparse, resource), TYPE):
-            entry.make = _factory(rule, resource, entry.make)
-
-
-_register()
+for _rule, _is_sparse, _resource in op_types():
+    if not _is_sparse:
+        _op = op_type(_rule.name, _is_sparse, _resource)
+        kernel(_op, device="GPU", dtypes={"T": REAL})(_factory(_rule, _resource))

@@ -1,0 +1,157 @@
+"""What happens around each run of a GPU's kernel.
+
+A factory makes a function of arrays of the GPU, but for the inputs that its registration names in
+`host`. Around it, values that stayed on the other side are brought to the one where the kernel
+wants them, CuPy works on the device's streams and pool, results get exactly the type that the node
+declares, and a single bool is taken to the host, where whoever branches looks at it.
+
+Host fallback: a node is computed in the host's memory, by the kernel of the CPU, where all of its
+data has stayed there, where the variable that it is about is there, and where the op is registered
+for that (`host=ALL`). Results go where those of their kind are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.gpu.residency import is_of_host, stays
+from weft_exec.kernels.registry import (
+    ALL,
+    KernelFactory,
+    KernelFunction,
+    find_kernel,
+    require_kernel,
+)
+from weft_exec.resources.resources import ResourceHandle, VariableState
+from weft_tensor import dtypes
+
+if TYPE_CHECKING:
+    from weft_exec.gpu.device import GpuDevice
+    from weft_graph.ir.node import Node
+
+
+def launching(
+    device: GpuDevice, factory: KernelFactory, node: Node, host: Collection[str]
+) -> KernelFunction:
+    """What runs a node on a GPU, as described above."""
+    if tuple(host) == ALL:
+        return _HostFallback(device, node)
+    of_host = host_inputs(node, host)
+    data = [at for at in range(len(node.inputs)) if at not in of_host]
+    with device.active():
+        work = factory(node, device)
+    run = _launch(work, device, of_host, _results(node))
+    entry = find_kernel(node, "CPU")
+    if not data or entry is None or entry.asynchronous:
+        return run
+    there = _HostFallback(device, node)
+    if _has_handle(node):
+        return _by_variable(run, there)
+    if node.op_def.stateful:  # such as one that draws random numbers from its own stream
+        return run
+
+    def choose(*inputs: Any) -> Any:
+        for at in data:
+            if not (is_of_host(inputs[at]) and stays(inputs[at])):
+                return run(*inputs)
+        return there(*inputs)
+
+    return choose
+
+
+def host_inputs(node: Node, names: Collection[str]) -> frozenset[int]:
+    """The positions of the inputs of a node that belong to arguments of its op."""
+    found: list[int] = []
+    start = 0
+    for arg in node.op_def.inputs:
+        count = 1
+        if arg.number_attr is not None:
+            count = node.attrs[arg.number_attr]
+        elif arg.list_attr is not None:
+            count = len(node.attrs[arg.list_attr])
+        if arg.name in names:
+            found += range(start, start + count)
+        start += count
+    return frozenset(found)
+
+
+def _results(node: Node) -> list[np.dtype[Any] | None]:
+    """The exact types of the results; None for references and handles."""
+    return [
+        None if out.dtype.is_ref or out.dtype.numpy.kind == "O" else out.dtype.numpy
+        for out in node.outputs
+    ]
+
+
+def _launch(
+    work: KernelFunction,
+    device: GpuDevice,
+    of_host: frozenset[int],
+    results: Sequence[np.dtype[Any] | None],
+) -> KernelFunction:
+    active, own, to_host = device.active, device.own, device.to_host
+    single = results[0] if len(results) == 1 else None
+
+    def run(*inputs: Any) -> Any:
+        with active():
+            given = [to_host(v) if i in of_host else own(v) for i, v in enumerate(inputs)]
+            result = work(*given)
+            if single is not None:
+                return settled(device, result, single)
+            if isinstance(result, tuple | list):
+                pairs = zip(result, results, strict=True)
+                return tuple([settled(device, value, dtype) for value, dtype in pairs])
+            return result
+
+    return run
+
+
+def settled(device: GpuDevice, value: Any, dtype: np.dtype[Any] | None) -> Any:
+    """A result in its exact type, and where the values of its kind are."""
+    if dtype is None:
+        return value
+    if not device.is_own(value):
+        return device.from_host(value)
+    if value.dtype != dtype:
+        value = value.astype(dtype)
+    return device.to_host(value) if dtype.kind == "b" and value.ndim == 0 else value
+
+
+class _HostFallback:
+    """Computes a node in the host's memory; its function is made when it is first run."""
+
+    __slots__ = ("_device", "_node", "_work")
+
+    def __init__(self, device: GpuDevice, node: Node) -> None:
+        self._device = device
+        self._node = node
+        self._work: KernelFunction | None = None
+
+    def __call__(self, *inputs: Any) -> Any:
+        device = self._device
+        work = self._work
+        if work is None:
+            work = self._work = require_kernel(self._node, "CPU").make(self._node, device.core)
+        with np.errstate(all="ignore"):
+            result = work(*[device.to_host(value) for value in inputs])
+        if isinstance(result, tuple | list):
+            return tuple([device.from_host(value) for value in result])
+        return device.from_host(result)
+
+
+def _has_handle(node: Node) -> bool:
+    return any(source.dtype.is_ref or source.dtype is dtypes.resource for source in node.inputs)
+
+
+def _by_variable(run: KernelFunction, there: KernelFunction) -> KernelFunction:
+    """One of two functions, by where the variable is that is the first input."""
+
+    def choose(first: Any, *others: Any) -> Any:
+        state = first.resource if type(first) is ResourceHandle else first
+        on_host = isinstance(state, VariableState) and state.xp is np
+        return there(first, *others) if on_host else run(first, *others)
+
+    return choose
