@@ -38,18 +38,11 @@ class _Pooling:
     def __init__(self, node: Node, device: Device, source: Source) -> None:
         self.pool = _Pool(node, device)
         self.xp = device.xp
-        self._source = source
         self._dtype = node.attrs["T"].numpy
-        read = node.attrs.get("TInput")
-        self._mixed = read is not None and read.numpy != self._dtype
-        if self._mixed:
-            self._dtype = np.dtype(np.float64)
         self.program: Program = source.program(device.xp, T=self._dtype)
 
     def whole(self, *arrays: Any) -> list[Any]:
-        """The arrays in C order; those of a node with two types in one that holds both."""
-        if self._mixed:
-            arrays = tuple([array.astype(self._dtype) for array in arrays])
+        """The arrays in C order."""
         return [self.xp.ascontiguousarray(array) for array in arrays]
 
     def new(self, shape: tuple[int, ...]) -> Any:
@@ -74,8 +67,7 @@ def _max_pool(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("MaxPoolGrad", device="GPU", dtypes=_TYPES)
-@kernel("MaxPool3DGrad", device="GPU", dtypes={**_TYPES, "TInput": REAL})
+@kernel("MaxPoolGrad", "MaxPool3DGrad", device="GPU", dtypes=_TYPES)
 def _max_pool_grad(node: Node, device: Device) -> KernelFunction:
     way = _Pooling(node, device, _MAX)
 
