@@ -83,13 +83,8 @@ class Devices(Backend):
     device_type: str
 
     def takes(self, made: CaseGraph) -> bool:
-        self.register()
         pinned = set(pin(made.graph, self.device_type))
         return any(node in pinned for node in made.nodes)
-
-    def register(self) -> None:
-        """Make the kernels known."""
-        raise NotImplementedError
 
     def config(self) -> wf.ConfigProto:
         """Of a session with the device."""
@@ -129,11 +124,6 @@ class StandIn(Devices):
             return False  # nothing of the case would be elsewhere than without the setting
         return super().takes(made)
 
-    def register(self) -> None:
-        from weft_exec.gpu import kernels
-
-        kernels.register_all()
-
     def opened(self) -> AbstractContextManager[Any]:
         return cupy_standin.installed()
 
@@ -151,9 +141,6 @@ class Accelerator(Devices):
     name = "accelerator"
     device_type = "ACCEL"
     tolerance: ClassVar[Tolerance] = Sessions.tolerance
-
-    def register(self) -> None:
-        import weft_accelerator.kernels  # noqa: F401
 
     def opened(self) -> AbstractContextManager[Any]:
         return nullcontext(weft_accelerator.plug_in(1))
@@ -188,11 +175,6 @@ class Gpu(Devices):
 
     def missing(self) -> str | None:
         return missing_gpu()
-
-    def register(self) -> None:
-        from weft_exec.gpu import kernels
-
-        kernels.register_all()
 
     def config(self) -> wf.ConfigProto:
         proto = unfolded()

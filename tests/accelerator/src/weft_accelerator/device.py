@@ -75,13 +75,10 @@ def _content(value: DeviceArray) -> Any:
 
 def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) -> list[Device]:
     count = config.device_count.get(TYPE, 0)
-    if count:
-        # Reads all declarations and kernels, which sessions without accelerators do without.
-        import weft_accelerator.kernels  # noqa: F401
     return [
         AccelDevice(accelerator(i), DeviceSpec(*task[:3], TYPE, i), resources, config)
         for i in range(count)
     ]
 
 
-register_device(TYPE, _make)
+register_device(TYPE, _make, kernels="weft_accelerator.kernels")

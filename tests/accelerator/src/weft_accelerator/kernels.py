@@ -179,7 +179,7 @@ def _holder(node: Node, device: Device) -> KernelFunction:
 
 def _is_fit(entry: Kernel, op_def: OpDef) -> bool:
     """Whether a kernel of the CPU computes with numbers or variables alone."""
-    package, _, family = entry.make.__module__.rpartition(".")
+    package, _, family = entry.factory.__module__.rpartition(".")
     core = package == "weft_exec.kernels"
     if entry.asynchronous or package.startswith("weft_io") or (core and family in _OF_THE_HOST):
         return False

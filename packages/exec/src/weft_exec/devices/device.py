@@ -217,7 +217,7 @@ class DeviceType:
         "numpy". None where they run kernels of their own alone.
       dtypes: the element types that its kernels compute with; None for all.
       asynchronous: whether its devices make asynchronous functions of the kernels that they share.
-      kernels: the package whose modules register its kernels, imported when one is looked up.
+      kernels: the module or package that registers its kernels, imported when one is looked up.
     """
 
     name: str

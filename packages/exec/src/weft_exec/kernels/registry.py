@@ -26,6 +26,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from weft_exec.devices.device import (
@@ -143,10 +144,11 @@ def kernel(
     Raises: AlreadyExistsError: an equal registration exists.
     """
     allowed = {key: frozenset(map(_as_dtype, types)) for key, types in (dtypes or {}).items()}
+    frozen = MappingProxyType(allowed)
 
     def register(make: F) -> F:
         for op in ops:
-            _add(Kernel(op, device, make, allowed, tuple(host), heavy, alias, asynchronous))
+            _add(Kernel(op, device, make, frozen, tuple(host), heavy, alias, asynchronous))
         return make
 
     return register
@@ -267,7 +269,7 @@ def _on(entry: Kernel, known: DeviceType) -> Kernel | None:
     return replace(
         entry,
         device_type=known.name,
-        dtypes=allowed,
+        dtypes=MappingProxyType(allowed),
         heavy=entry.heavy and known.name == "CPU",
         asynchronous=entry.asynchronous or (known.asynchronous and not own),
     )

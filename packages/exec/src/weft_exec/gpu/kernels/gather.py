@@ -231,7 +231,8 @@ def _where(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("TopK", "TopKV2", device="GPU", host=("k",), dtypes={"T": (*REAL, *INTEGERS)})
+@kernel("TopK", device="GPU", dtypes={"T": (*REAL, *INTEGERS)})
+@kernel("TopKV2", device="GPU", host=("k",), dtypes={"T": (*REAL, *INTEGERS)})
 def _top_k(node: Node, device: Device) -> KernelFunction:
     xp: Any = device.xp
     fixed: Any = node.attrs.get("k")

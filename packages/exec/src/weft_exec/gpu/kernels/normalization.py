@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
 
-_TYPES: Final = {"T": REAL, "U": REAL}
+_ONE: Final = {"T": REAL}
+_TWO: Final = {"T": REAL, "U": REAL}
 _FORWARD: Final = Source("batch_norm", T=REAL, U=REAL[1:])
 _BACKWARD: Final = Source("batch_norm_grad", T=REAL, U=REAL[1:])
 _LRN: Final = Source("lrn", T=REAL)
@@ -77,7 +78,8 @@ class _BatchNorm:
         return tuple([self.xp.empty(0, self.kind) for _ in range(count)])
 
 
-@kernel("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", device="GPU", dtypes=_TYPES)
+@kernel("FusedBatchNorm", device="GPU", dtypes=_ONE)
+@kernel("FusedBatchNormV2", "FusedBatchNormV3", device="GPU", dtypes=_TWO)
 def _batch_norm(node: Node, device: Device) -> KernelFunction:
     op, way, xp = node.type, _BatchNorm(node, device, _FORWARD), device.xp
     training, reserved = node.attrs["is_training"], len(node.outputs) - 3
@@ -156,13 +158,8 @@ class _BatchNormGrad(_BatchNorm):
         return result, by_scale, by_offset, *self.nothing(2)
 
 
-@kernel(
-    "FusedBatchNormGrad",
-    "FusedBatchNormGradV2",
-    "FusedBatchNormGradV3",
-    device="GPU",
-    dtypes=_TYPES,
-)
+@kernel("FusedBatchNormGrad", device="GPU", dtypes=_ONE)
+@kernel("FusedBatchNormGradV2", "FusedBatchNormGradV3", device="GPU", dtypes=_TWO)
 def _batch_norm_grad(node: Node, device: Device) -> KernelFunction:
     way = _BatchNormGrad(node, device)
     preferred = None if way.library is None else way.by_library
@@ -173,7 +170,7 @@ def _batch_norm_grad(node: Node, device: Device) -> KernelFunction:
 # ------------------------------------------------------------- local response normalization
 
 
-@kernel("LRN", device="GPU", dtypes=_TYPES)
+@kernel("LRN", device="GPU", dtypes=_ONE)
 def _lrn(node: Node, device: Device) -> KernelFunction:
     xp, attrs = device.xp, node.attrs
     program = _LRN.program(xp, T=attrs["T"].numpy)
@@ -187,7 +184,7 @@ def _lrn(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("LRNGrad", device="GPU", dtypes=_TYPES)
+@kernel("LRNGrad", device="GPU", dtypes=_ONE)
 def _lrn_grad(node: Node, device: Device) -> KernelFunction:
     xp, attrs = device.xp, node.attrs
     program = _LRN.program(xp, T=attrs["T"].numpy)
