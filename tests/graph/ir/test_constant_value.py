@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from weft_graph.ir import op_def
 from weft_graph.ir.builder import constant, out
 from weft_graph.ir.constant_value import (
     MAX_ELEMENTS,
@@ -16,7 +17,9 @@ from weft_graph.ir.constant_value import (
     partial_value,
 )
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.node import Output
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import Array, Values, register_op
+from weft_graph.ir.value_rules import arrays, value_rule
 from weft_graph.ops import (
     array,
     comparison,
@@ -231,3 +234,15 @@ def test_a_chain_built_first_and_asked_later() -> None:
 def test_effects_and_state_are_not_evaluated() -> None:
     printed = control.Print(constant(1), [constant(2)])
     assert constant_value(printed) is None
+
+
+def test_a_declaration_brings_its_rule() -> None:
+    @value_rule()
+    def doubled(node: Node, index: int, values: Values) -> Array | None:
+        return arrays(values)[0] * 2
+
+    register_op("TestDoubled", ("x: int32",), ("y: int32",), shape=lambda _: [()], value=doubled)
+    try:
+        assert constant_value(out("TestDoubled", [21])) == 42
+    finally:
+        del op_def._raw._table["TestDoubled"], op_def._parsed["TestDoubled"]

@@ -221,3 +221,16 @@ class TestEdits:
                         graph.remove_nodes([doomed.op], reason="test")
                         values.remove(doomed)
                 graph.check_integrity()
+
+
+def test_a_copy_has_the_types_the_shapes_and_the_line_of_its_node(graph: wf.Graph) -> None:
+    a = wf.placeholder(wf.float32, [None, 3], name="a")
+    b = wf.negative(a, name="b").op
+    with wf.Graph().as_default() as other:
+        inside = wf.placeholder(wf.float32, [None, 3], name="a")
+        twin = other.add_copy(b, "b", (inside,))
+    assert twin.graph is other and twin.inputs == (inside,) and twin.attrs is b.attrs
+    assert twin.outputs[0].shape.as_list() == [None, 3] and twin.outputs[0].dtype is wf.float32
+    assert twin.line == b.line and "test_graph.py" in twin.line
+    extra = other.add_derived(b, wf.no_op().op_def, "extra")
+    assert extra.line == b.line and not extra.outputs

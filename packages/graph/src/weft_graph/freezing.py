@@ -11,6 +11,7 @@ from weft_graph import proto
 from weft_graph.functions.state import CALLS
 from weft_graph.graph_util import empty_like, extract_sub_graph, source_of
 from weft_graph.ir.builder import create
+from weft_graph.ir.graph import Graph
 from weft_graph.messages.graph_def import graph_to_def
 from weft_graph.messages.import_graph_def import import_graph_def
 from weft_graph.messages.tensor_proto import array_to_proto
@@ -91,8 +92,6 @@ def _carriers(graph_def: proto.GraphDef, frozen: Mapping[str, proto.NodeDef]) ->
 
 def _without_calls(graph_def: proto.GraphDef, names: Sequence[str]) -> proto.GraphDef:
     """The same with bodies in the place of calls, but for those of recursive functions."""
-    from weft_graph.ir.graph import Graph
-
     with Graph().as_default() as graph:
         import_graph_def(graph_def, name="")
     wanted = {name: graph.get_operation_by_name(name) for name in names}

@@ -263,11 +263,9 @@ def _rows(fn: Any, elems: Any, name: str | None, default: str) -> Iterator[_Rows
 @contextmanager
 def _reads_cached() -> Iterator[None]:
     """Let variables that are made inside be read once, not once a row."""
-    from weft_graph.rnn.cell.steps import cache_reads
-
     scope = get_variable_scope()
     before = scope.caching_device
-    cache_reads(scope)
+    scope.cache_reads()
     try:
         yield
     finally:

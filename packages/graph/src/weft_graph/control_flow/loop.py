@@ -16,6 +16,7 @@ from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
+from weft_graph.ir.stacks import get_default_graph, graph_for
 from weft_graph.ops import array, comparison, control_flow as primitives, identity
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
@@ -111,8 +112,6 @@ def _positive(parallel_iterations: Any) -> int:
 
 
 def _graph_of(structure: Any) -> Graph:
-    from weft_graph.ir.stacks import get_default_graph, graph_for
-
     for leaf in nest.flatten(structure):
         graph = getattr(leaf, "graph", None)
         if isinstance(graph, Graph):

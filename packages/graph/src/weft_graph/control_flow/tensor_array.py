@@ -17,6 +17,7 @@ import numpy as np
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.framework import name_scope
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import tensor_array as ops
 from weft_graph.ops.casting import cast
 from weft_graph.ops.identity import identity
@@ -393,8 +394,6 @@ def _check_arguments(handle: Any, flow: Any, **others: Any) -> None:
 
 def _anywhere(stack: ExitStack) -> None:
     """Leave the device and colocation scopes, so that the first write decides on the place."""
-    from weft_graph.ir.stacks import get_default_graph
-
     graph = get_default_graph()
     stack.enter_context(graph.colocate_with(None, ignore_existing=True))
     stack.enter_context(graph.device(None))

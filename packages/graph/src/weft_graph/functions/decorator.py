@@ -19,7 +19,7 @@ from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import add_call, can_be_called_in
 from weft_graph.functions.function import Function
-from weft_graph.functions.trace import ArgumentSpec, Package, placeholders, trace
+from weft_graph.functions.trace import ArgumentSpec, Package, parts_of, placeholders, trace
 from weft_graph.ir import builder, defaults, nest, stacks
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
@@ -426,8 +426,6 @@ def _is_tensor(leaf: Any) -> bool:
 
 
 def _parts(leaf: Any) -> list[Output]:
-    from weft_graph.functions.trace import parts_of
-
     return [leaf.tensor] if isinstance(leaf, _SignatureTensor) else parts_of(leaf)
 
 

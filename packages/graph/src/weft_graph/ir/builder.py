@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_graph.ir import defaults, stacks
+from weft_graph.ir.constants import to_array
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import REQUIRED, ArgDef, NodeSpec, OpDef, _parsed, lookup_op
 from weft_graph.ir.scopes import check_scope_name
@@ -467,8 +468,6 @@ def constant(
       InvalidTypeError: the value does not fit `dtype` without loss of kind.
       InvalidArgumentError: the value does not fit `shape`.
     """
-    from weft_graph.ir.constants import to_array
-
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     array = to_array(value, wanted, shape, verify_shape)
     return constant_of(array, wanted, name)

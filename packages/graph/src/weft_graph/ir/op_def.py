@@ -20,6 +20,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.traits import PLAIN, Traits
 from weft_tensor import dtypes, errors
@@ -27,7 +29,7 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims
 
 if TYPE_CHECKING:
-    from weft_graph.ir.node import Output
+    from weft_graph.ir.node import Node, Output
 
 REQUIRED: Final[Any] = object()
 """The default of an attribute that must be given or inferred."""
@@ -62,6 +64,28 @@ class NodeSpec:
 
 
 ShapeRule = Callable[[NodeSpec], Sequence[Dims]]
+
+
+Array = np.ndarray[Any, Any]
+Values = list["Array | None"]
+Evaluate = Callable[["Node", int, Values], "Array | None"]
+
+
+class ValueRule:
+    """How a value that is known while the graph is built follows from values of inputs.
+
+    Attributes: as the arguments of `weft_graph.ir.value_rules.value_rule`, which makes it.
+    """
+
+    __slots__ = ("evaluate", "needs", "partial", "uses_shape")
+
+    def __init__(
+        self, evaluate: Evaluate, needs: tuple[int, ...] | None, partial: bool, uses_shape: bool
+    ) -> None:
+        self.evaluate = evaluate
+        self.needs = needs
+        self.partial = partial
+        self.uses_shape = uses_shape
 
 
 class ArgDef:
@@ -181,8 +205,6 @@ def _parse_value(text: str) -> Any:
     if text[:1] in ("'", '"'):
         return text[1:-1]
     if text.endswith("]"):
-        import numpy as np
-
         element, _, items = text.partition("[")
         return np.array(_parse_value(f"[{items}"), dtypes.as_dtype(element).numpy)
     try:
@@ -208,8 +230,6 @@ def _as_float(value: Any) -> float:
 
 
 def _as_bool(value: Any) -> bool:
-    import numpy as np
-
     if not isinstance(value, bool | np.bool_):
         raise TypeError(value)
     return bool(value)
@@ -227,8 +247,6 @@ def _as_string(value: Any) -> str | bytes:
 
 
 def _as_tensor(value: Any) -> Any:
-    import numpy as np
-
     return np.asarray(value)
 
 
@@ -266,6 +284,7 @@ class OpDef:
       inputs, outputs: arguments in order.
       attrs: attributes by name, in order of declaration.
       shape_rule: static shapes of the outputs from a NodeSpec.
+      value_rule: values of outputs that are known while the graph is built, or None.
       traits: what else is known of it without running it.
       stateful: whether equal nodes may give different results, or have effects; one of the traits.
       doc: what the op computes.
@@ -281,11 +300,12 @@ class OpDef:
         "simple",
         "stateful",
         "traits",
+        "value_rule",
     )
 
     def __init__(self, raw: _RawOp) -> None:
         self.name, inputs, outputs, attrs, self.shape_rule = raw[:5]
-        self.traits, self.doc = raw[5:]
+        self.value_rule, self.traits, self.doc = raw[5:]
         self.stateful = self.traits.stateful
         self.attrs = {name: AttrDef(name, text) for name, text in attrs.items()}
         self.inputs = tuple(ArgDef(text, self.attrs) for text in inputs)
@@ -302,6 +322,7 @@ _RawOp = tuple[
     Sequence[str],
     Mapping[str, str],
     "ShapeRule | None",
+    "ValueRule | None",
     Traits,
     "str | None",
 ]
@@ -317,6 +338,7 @@ def register_op(
     attrs: Mapping[str, str] | None = None,
     shape: ShapeRule | None = None,
     *,
+    value: ValueRule | None = None,
     traits: Traits = PLAIN,
     doc: str | None = None,
 ) -> None:
@@ -330,12 +352,13 @@ def register_op(
         "list(int) = []", "shape", "tensor", "func"; a default after "=", of a tensor as
         "uint8[255, 0]".
       shape: rule from a NodeSpec to one Dims per output; None leaves the shapes unknown.
+      value: rule for outputs whose value is known while the graph is built, as of shapes.
       traits: what else is known of it without running it. Stateful ones are never folded, merged
         or pruned as equal.
       doc: what it computes.
     Raises: AlreadyExistsError: the op type is declared already.
     """
-    _raw.register(name, (name, inputs, outputs, attrs or {}, shape, traits, doc))
+    _raw.register(name, (name, inputs, outputs, attrs or {}, shape, value, traits, doc))
 
 
 def lookup_op(name: str) -> OpDef:

@@ -12,7 +12,6 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op, register_op
 from weft_graph.ir.traits import Role, State, Traits
-from weft_graph.ops.control_flow import MERGES, NEXT_ITERATIONS
 from weft_tensor import errors
 
 _log = logging.getLogger("weft.passes")
@@ -149,7 +148,8 @@ def place_new_nodes(
 
 def is_back_edge(node: Node, source: Output) -> bool:
     """Whether an input of a node comes from the iteration before."""
-    return source.node.type in NEXT_ITERATIONS and node.type in MERGES
+    came = source.node.op_def.traits.role is Role.NEXT_ITERATION
+    return came and node.op_def.traits.role is Role.MERGE
 
 
 def reachable(

@@ -10,6 +10,7 @@ from typing import Any
 from weft_graph import nn
 from weft_graph.control_flow.conditional import cond
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.ops import array, contraction, identity
@@ -195,8 +196,6 @@ class Dropout(Layer):
 def static_bool(value: Any) -> bool | None:
     """A Boolean that is known while the graph is built, or None."""
     if isinstance(value, Output) or hasattr(value, "_as_output"):
-        from weft_graph.ir.constant_value import constant_value
-
         known = constant_value(convert_to_tensor(value))
         return None if known is None else bool(known)
     return bool(value)

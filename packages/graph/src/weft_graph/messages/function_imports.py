@@ -7,6 +7,10 @@ from typing import Any
 
 from weft_graph import proto
 from weft_graph.ir.library import Library
+from weft_graph.messages.attr_value import attr_from_proto
+from weft_graph.messages.function_lowering import lowered
+from weft_graph.messages.tensor_proto import Budget
+from weft_tensor import errors
 
 _FUNCTIONAL = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"})
 
@@ -54,11 +58,6 @@ def _call(node: proto.NodeDef, inputs: list[int], outputs: list[int], stateful: 
 
 
 def _lower(node: proto.NodeDef, library: Library) -> None:
-    from weft_graph.messages.attr_value import attr_from_proto
-    from weft_graph.messages.function_lowering import lowered
-    from weft_graph.messages.tensor_proto import Budget
-    from weft_tensor import errors
-
     kinds = {
         "Tcond": "type",
         "Tin": "list(type)",

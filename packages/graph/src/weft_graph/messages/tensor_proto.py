@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph import proto
+from weft_graph.ir.constants import to_array
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import as_dims, format_dims
@@ -89,8 +90,6 @@ def make_tensor_proto(
     """
     if isinstance(values, proto.TensorProto):
         return values
-    from weft_graph.ir.constants import to_array
-
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     array = to_array(values, wanted)
     element = wanted or dtypes.from_numpy(array.dtype)

@@ -19,7 +19,7 @@ from weft_graph.metrics.base import (
 )
 from weft_graph.metrics.counts import share
 from weft_graph.nn.weights import match_ranks
-from weft_graph.ops import array, casting, diagonals
+from weft_graph.ops import array, casting, control, diagonals
 from weft_graph.ops.reduction import reduce_any, reduce_max, reduce_sum
 from weft_graph.ops.search import top_k
 from weft_graph.variables.scope import variable_scope
@@ -69,8 +69,6 @@ def confusion_matrix(
 
 def _checked(labels: Output, predictions: Output, count: Output) -> tuple[Output, Output]:
     """Both, after assertions at run time that they are in range."""
-    from weft_graph.ops import control
-
     found = []
     for name, value in (("labels", labels), ("predictions", predictions)):
         inside = out("LogicalAnd", [out("GreaterEqual", [value, 0]), out("Less", [value, count])])

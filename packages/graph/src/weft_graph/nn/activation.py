@@ -10,7 +10,7 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope, static_number
-from weft_graph.ops import array, casting, elementary, nn, reduction
+from weft_graph.ops import array, casting, elementary, nn, random, reduction
 from weft_tensor import dtypes, errors
 
 
@@ -107,8 +107,6 @@ def dropout_v2(
 
 
 def _dropped(x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | None) -> Output:
-    from weft_graph.ops import random
-
     with scope(name, "dropout") as full:
         x = convert_to_tensor(x)
         if not x.dtype.is_floating:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops import array, reduction
+from weft_graph.ops import array, control, reduction
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims, is_fully_defined
 
@@ -39,8 +39,6 @@ def required_broadcast(weights: Output, values: Output) -> list[Node]:
         )
     if fits:
         return []
-    from weft_graph.ops import control
-
     shapes = [array.shape(weights), array.shape(values)]
     if weights.dims is None or values.dims is None:
         both = out("BroadcastArgs", shapes)

@@ -36,16 +36,20 @@ __all__ = [
 ]
 
 import builtins
+import operator
 from collections.abc import Sequence
 from typing import Any, Final
+
+import numpy as np
 
 from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.op_def import NodeSpec, ValueRule, register_op
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ir.traits import elementwise
+from weft_graph.ir.value_rules import of_arrays, of_two
 from weft_graph.ops import cost_rules, shape_rules
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes, errors
@@ -146,6 +150,21 @@ _STEPWISE: Final = {"differentiable": False}
 """What ops of a kind have in common beside being elementwise."""
 
 
+_VALUES: Final[dict[str, ValueRule]] = {
+    "Add": of_two(np.add, operator.add),
+    "AddV2": of_two(np.add, operator.add),
+    "Sub": of_two(np.subtract, operator.sub),
+    "Mul": of_two(np.multiply, operator.mul),
+    "FloorDiv": of_two(np.floor_divide, operator.floordiv),
+    "FloorMod": of_two(np.remainder, operator.mod),
+    "Maximum": of_two(np.maximum, max),
+    "Minimum": of_two(np.minimum, min),
+    "Neg": of_arrays(np.negative),
+    "Abs": of_arrays(np.abs),
+}
+"""Of those that programs compute shapes with."""
+
+
 def _declare() -> None:
     strings = "{inexact, integral, string}"
     for op, kind, types, function, doc in (
@@ -185,6 +204,7 @@ def _declare() -> None:
             ("z: T",),
             {"T": types},
             shape_rules.broadcast,
+            value=_VALUES.get(op),
             traits=elementwise(function, **kind),
             doc=doc,
         )
@@ -208,6 +228,7 @@ def _declare() -> None:
             ("y: T",),
             {"T": types},
             shape_rules.unchanged,
+            value=_VALUES.get(op),
             traits=elementwise(function, **kind),
             doc=doc,
         )

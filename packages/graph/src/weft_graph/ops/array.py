@@ -39,10 +39,11 @@ from weft_graph.ir.builder import (
 )
 from weft_graph.ir.constant_value import constant_value_as_dims, partial_value
 from weft_graph.ir.costs import free, once
+from weft_graph.ir.indexed_slices import is_sparse
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Role, Traits
-from weft_graph.ops import cost_rules
+from weft_graph.ops import array_values, cost_rules
 from weft_graph.ops.shape_rules import constant_array, normal_axis, scalar, unchanged
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -229,6 +230,7 @@ register_op(
     ("output: dtype",),
     {"value": "tensor", "dtype": "type"},
     _const_shape,
+    value=array_values.const_value,
     traits=Traits(role=Role.CONSTANT, differentiable=False, cost=free),
     doc="The attribute `value`.",
 )
@@ -257,6 +259,7 @@ register_op(
     ("output: out_type",),
     _OUT_TYPE,
     _shapes_shape,
+    value=array_values.shape_value,
     traits=Traits(differentiable=False, cost=free, shape_only=frozenset({0})),
 )
 register_op(
@@ -265,6 +268,7 @@ register_op(
     ("output: N * out_type",),
     {"N": "int >= 1", **_OUT_TYPE},
     _shapes_shape,
+    value=array_values.shape_value,
     traits=Traits(differentiable=False, cost=free, shape_only=frozenset({0})),
 )
 register_op(
@@ -273,6 +277,7 @@ register_op(
     ("output: out_type",),
     _OUT_TYPE,
     scalar,
+    value=array_values.size_value,
     traits=Traits(differentiable=False, cost=free, shape_only=frozenset({0})),
 )
 register_op(
@@ -281,6 +286,7 @@ register_op(
     ("output: int32",),
     _PASS,
     scalar,
+    value=array_values.rank_value,
     traits=Traits(differentiable=False, cost=free, shape_only=frozenset({0})),
 )
 register_op(
@@ -289,6 +295,7 @@ register_op(
     ("output: T",),
     {"T": "type", "Tshape": "{int32, int64} = int32"},
     _reshape_shape,
+    value=array_values.reshape_value,
     traits=Traits(reshapes=True, view=0, cheap=True),
 )
 register_op(
@@ -297,6 +304,7 @@ register_op(
     ("output: T",),
     {"T": "type", "Tdim": "{int32, int64} = int32"},
     _expand_shape,
+    value=array_values.expand_value,
     traits=Traits(view=0, cheap=True),
 )
 register_op(
@@ -305,6 +313,7 @@ register_op(
     ("output: T",),
     {"T": "type", "squeeze_dims": "list(int) = []"},
     _squeeze_shape,
+    value=array_values.squeeze_value,
     traits=Traits(reshapes=True, view=0, cheap=True),
 )
 register_op(
@@ -313,6 +322,7 @@ register_op(
     ("output: T",),
     {"T": "type", "index_type": "{int32, int64} = int32"},
     _from_shape_input(0),
+    value=array_values.fill_value,
     traits=Traits(cheap=True),
 )
 register_op(
@@ -321,6 +331,7 @@ register_op(
     ("y: T",),
     _PASS,
     unchanged,
+    value=array_values.full_value(np.zeros),
     traits=Traits(
         cheap=True, differentiable=False, cost=cost_rules.written, shape_only=frozenset({0})
     ),
@@ -331,6 +342,7 @@ register_op(
     ("y: T",),
     {"T": "{numbertype, bool}"},
     unchanged,
+    value=array_values.full_value(np.ones),
     traits=Traits(
         cheap=True, differentiable=False, cost=cost_rules.written, shape_only=frozenset({0})
     ),
@@ -341,6 +353,7 @@ register_op(
     ("output: T",),
     {"T": "type", "Tidx": "{int32, int64} = int32"},
     _broadcast_to_shape,
+    value=array_values.broadcast_to_value,
     traits=Traits(reshapes=True, view=0, cheap=True, cost=once),
 )
 register_op(
@@ -349,6 +362,7 @@ register_op(
     ("r0: T",),
     {"T": "{int32, int64} = int32"},
     _broadcast_args_shape,
+    value=array_values.broadcast_args_value,
     traits=NOT_DIFFERENTIABLE,
     doc="The shape that shapes s0 and s1 broadcast to.",
 )
@@ -453,8 +467,6 @@ def shape_internal(
     input: Any, name: str | None = None, optimize: bool = True, out_type: Any = dtypes.int32
 ) -> Output:
     """`shape`; with `optimize` a static shape gives a constant."""
-    from weft_graph.ir.indexed_slices import is_sparse
-
     wanted = dtypes.as_dtype(out_type)
     if is_sparse(input):
         return _cast(input.dense_shape, wanted, name)
@@ -473,8 +485,6 @@ def shape_n(
 
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Output:
     """The number of elements: an integer of rank 0, a constant where the shape is static."""
-    from weft_graph.ir.indexed_slices import is_sparse
-
     wanted = dtypes.as_dtype(out_type)
     if is_sparse(input):
         axes = constant_of(np.array([0], np.int32))
@@ -488,8 +498,6 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> O
 
 def rank(input: Any, name: str | None = None) -> Output:
     """The rank: int32, rank 0, a constant where it is static."""
-    from weft_graph.ir.indexed_slices import is_sparse
-
     if is_sparse(input):
         return out("Size", [input.dense_shape], {"out_type": dtypes.int32}, name)
     value = convert_to_tensor(input)

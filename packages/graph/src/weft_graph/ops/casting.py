@@ -28,9 +28,10 @@ import numpy as np
 from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import Traits, elementwise
+from weft_graph.ir.value_rules import arrays, has_unknown, value_rule
 from weft_graph.ops import shape_rules
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -56,6 +57,16 @@ def _bitcast_shape(node: NodeSpec) -> Sequence[Dims]:
     return (dims[:-1],)
 
 
+@value_rule(partial=True)
+def _cast_value(node: Node, index: int, values: Values) -> Array | None:
+    value = arrays(values)[0]
+    target = node.outputs[0].dtype
+    if has_unknown(node.inputs[0], value):
+        return value if target.is_integer else None
+    with np.errstate(all="ignore"):
+        return value.astype(target.numpy)
+
+
 def _declare() -> None:
     register_op(
         "Cast",
@@ -63,6 +74,7 @@ def _declare() -> None:
         ("y: DstT",),
         {"SrcT": _CASTABLE, "DstT": _CASTABLE, "Truncate": "bool = false"},
         shape_rules.unchanged,
+        value=_cast_value,
         traits=elementwise(scalar.identity, casts=True, cheap=True),
         doc="x as another element type; floats become integers by dropping the fraction.",
     )

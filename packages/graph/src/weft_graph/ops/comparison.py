@@ -16,15 +16,18 @@ __all__ = [
 ]
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from weft_graph.ir import scalar
+import numpy as np
+
+from weft_graph.ir import scalar, value_rules
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.op_def import NodeSpec, ValueRule, register_op
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ir.traits import elementwise
 from weft_graph.ops import shape_rules
+from weft_graph.ops.arithmetic import pair
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
 
@@ -80,6 +83,23 @@ def _right_shift(x: Scalar, y: Scalar) -> Scalar:
     return scalar.shift_right(x, _places(x, y))
 
 
+_VALUES: Final = {
+    "Equal": np.equal,
+    "NotEqual": np.not_equal,
+    "Less": np.less,
+    "LessEqual": np.less_equal,
+    "Greater": np.greater,
+    "GreaterEqual": np.greater_equal,
+    "LogicalAnd": np.logical_and,
+    "LogicalOr": np.logical_or,
+    "LogicalNot": np.logical_not,
+}
+
+
+def _value(op: str) -> ValueRule | None:
+    return value_rules.of_arrays(_VALUES[op]) if op in _VALUES else None
+
+
 def _declare() -> None:
     for op, types, function, doc in (
         ("Equal", _EQUATABLE, scalar.equal, "x == y."),
@@ -95,6 +115,7 @@ def _declare() -> None:
             ("z: bool",),
             {"T": types},
             shape_rules.broadcast,
+            value=_value(op),
             traits=elementwise(function, differentiable=False),
             doc=doc,
         )
@@ -114,6 +135,7 @@ def _declare() -> None:
         ("output: T",),
         {"T": "type"},
         _select_shape,
+        value=value_rules.of_arrays(np.where),
         traits=elementwise(scalar.where),
         doc="t where the condition holds, else e; a vector condition chooses rows.",
     )
@@ -123,6 +145,7 @@ def _declare() -> None:
         ("output: T",),
         {"T": "type"},
         _select_v2_shape,
+        value=value_rules.of_arrays(np.where),
         traits=elementwise(scalar.where),
         doc="t where the condition holds, else e; all three broadcast.",
     )
@@ -139,6 +162,7 @@ def _declare_bits() -> None:
             ("z: bool",),
             {},
             shape_rules.broadcast,
+            value=_value(op),
             traits=elementwise(function, differentiable=False),
             doc=doc,
         )
@@ -169,6 +193,7 @@ def _declare_bits() -> None:
             (f"y: {result}",),
             {"T": "{integral}"} if argument == "T" else {},
             shape_rules.unchanged,
+            value=_value(op),
             traits=elementwise(function, involution=involution, differentiable=False),
             doc=doc,
         )
@@ -251,8 +276,6 @@ def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Output:
 
 def bitwise_or_logical_xor(x: Any, y: Any, name: str = "xor") -> Output:
     """Python's `^`: `logical_xor` of bool, `bitwise_xor` of integers."""
-    from weft_graph.ops.arithmetic import pair
-
     a, b = pair(x, y)
     if a.dtype.is_bool:
         return logical_xor(a, b, name)

@@ -237,8 +237,6 @@ def _diagonal(term: _Term) -> _Term:
         rest = [i for i in range(len(term.labels)) if i not in (first, second)]
         order = [*rest, first, second]
         value = out("Transpose", [term.value, np.array(order, np.int32)])
-        from weft_graph.ops import linalg  # noqa: F401 - declares MatrixDiagPart
-
         labels = "".join(term.labels[i] for i in rest) + label
         term = _Term(out("MatrixDiagPart", [value]), labels)
     return term
@@ -248,8 +246,6 @@ def _sum_out(term: _Term, keep: set[str]) -> _Term:
     gone = [i for i, label in enumerate(term.labels) if label not in keep]
     if not gone:
         return term
-    from weft_graph.ops import reduction  # noqa: F401 - declares Sum
-
     total = out("Sum", [term.value, np.array(gone, np.int32)])
     return _Term(total, "".join(label for label in term.labels if label in keep))
 

@@ -31,6 +31,7 @@ from weft_graph.ir.indexed_slices import (
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import WRITES, State, Traits
+from weft_graph.ops import strings
 from weft_graph.ops.shape_rules import scalar, unchanged
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
@@ -279,8 +280,6 @@ def print_v2(
       sep, end: text between the inputs and after the last.
     Raises: InvalidArgumentError: the stream is unknown.
     """
-    from weft_graph.ops import strings
-
     attrs = {"output_stream": _stream_name(output_stream), "end": end}
     if len(inputs) == 1 and _is_line(inputs[0]):
         return create("PrintV2", [inputs[0]], attrs, name or "PrintV2")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from weft_graph.ir import value_rules
 from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.costs import free
 from weft_graph.ir.node import Node, Output
@@ -71,6 +72,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"output_false: {_arg}", f"output_true: {_arg}"),
         {"T": "type"},
         _switch_shape,
+        value=None if _prefix else value_rules.routed,
         traits=Traits(role=Role.SWITCH, cost=free),
         doc="`data` on the output that `pred` chooses; the other output is dead.",
     )
@@ -89,6 +91,7 @@ for _prefix, _arg in (("", "T"), ("Ref", "Ref(T)")):
         (f"output: {_arg}",),
         {"T": "type"} | _FRAME,
         _one,
+        value=None if _prefix else value_rules.routed,
         traits=Traits(role=Role.ENTER, cost=free),
         doc="`data` in iteration 0 of a frame; in all of them when it is constant.",
     )

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
@@ -84,8 +85,6 @@ def _conv_rule(op: str, depthwise: bool = False) -> Any:
 
 
 def _sizes(value: Output) -> Dims:
-    from weft_graph.ir.constant_value import constant_value_as_dims
-
     return constant_value_as_dims(value)
 
 

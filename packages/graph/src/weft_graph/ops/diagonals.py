@@ -23,7 +23,7 @@ import numpy as np
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ops import shape_rules
+from weft_graph.ops import array, shape_rules
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
@@ -174,8 +174,6 @@ def eye(
       dtype: numeric or bool.
     Returns: shape (..., M, N).
     """
-    from weft_graph.ops import array
-
     element = dtypes.as_dtype(dtype)
     columns = num_rows if num_columns is None else num_columns
     if _is_static(num_rows) and _is_static(columns) and not isinstance(batch_shape, Output):

@@ -45,7 +45,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import register_op
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ir.traits import elementwise
-from weft_graph.ops import shape_rules
+from weft_graph.ops import reduction, shape_rules
 from weft_graph.ops.arithmetic import unary
 from weft_tensor import errors
 
@@ -295,8 +295,6 @@ def sigmoid(x: Any, name: str | None = None) -> Output:
 
 def log_sigmoid(x: Any, name: str | None = None) -> Output:
     """log(sigmoid(x)) = -softplus(-x); floating, any shape."""
-    from weft_graph.ops import nn  # noqa: F401 - declares Softplus
-
     return out("Neg", [out("Softplus", [out("Neg", [x])])], name=name or "LogSigmoid")
 
 
@@ -392,8 +390,6 @@ def lbeta(x: Any, name: str | None = None) -> Output:
       x: floating, shape (..., N).
     Returns: shape (...).
     """
-    from weft_graph.ops import reduction
-
     value = convert_to_tensor(x)
     total = reduction.reduce_sum(lgamma(value), -1)
     return out("Sub", [total, lgamma(reduction.reduce_sum(value, -1))], name=name or "lbeta")

@@ -22,9 +22,10 @@ import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.constant_value import constant_value_as_dims
-from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
+from weft_graph.ir.value_rules import arrays, value_rule
 from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import constant_array, constant_int, normal_axis
 from weft_tensor import dtypes, errors
@@ -205,6 +206,21 @@ def _where_shape(node: NodeSpec) -> Sequence[Dims]:
     return ((None, None if dims is None else len(dims)),)
 
 
+# ------------------------------------------------------------------------------ values
+
+
+@value_rule(partial=True)
+def _gather_value(node: Node, index: int, values: Values) -> Array | None:
+    value, indices, *axis = arrays(values)
+    if node.attrs.get("batch_dims", 0):
+        return None
+    at = int(axis[0]) if axis else 0
+    positions = indices.astype(np.int64)
+    if positions.size and positions.min() < 0:
+        return None
+    return np.take(value, positions, axis=at)
+
+
 # ------------------------------------------------------------------------------ declarations
 
 register_op(
@@ -213,6 +229,7 @@ register_op(
     ("output: Tparams",),
     {"validate_indices": "bool = true", "Tparams": "type", "Tindices": _INDEX},
     _gather_shape,
+    value=_gather_value,
     traits=Traits(cost=cost_rules.gathered),
 )
 register_op(
@@ -226,6 +243,7 @@ register_op(
         "Taxis": "{int32, int64} = int32",
     },
     _gather_v2_shape,
+    value=_gather_value,
     traits=Traits(cost=cost_rules.gathered),
 )
 register_op(

@@ -16,7 +16,9 @@ __all__ = [
 from collections.abc import Sequence
 from typing import Any
 
+from weft_graph.ir import value_rules
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.stacks import get_default_graph
@@ -47,7 +49,14 @@ for _name, _traits, _doc in (
     ("GuaranteeConst", _CONSTANT, "The input, which the program promises never to change."),
 ):
     register_op(
-        _name, ("input: T",), ("output: T",), {"T": "type"}, unchanged, traits=_traits, doc=_doc
+        _name,
+        ("input: T",),
+        ("output: T",),
+        {"T": "type"},
+        unchanged,
+        value=value_rules.unchanged,
+        traits=_traits,
+        doc=_doc,
     )
 register_op(
     "PreventGradient",
@@ -82,6 +91,7 @@ register_op(
     ("output: T",),
     {"T": "list(type) >= 1"},
     _all_unchanged,
+    value=value_rules.unchanged,
     traits=Traits(view=EACH),
     doc="All inputs.",
 )
@@ -89,8 +99,6 @@ register_op(
 
 
 def _dense(value: Any) -> Any:
-    from weft_graph.ir.indexed_slices import IndexedSlices
-
     return convert_to_tensor(value) if isinstance(value, IndexedSlices) else value
 
 

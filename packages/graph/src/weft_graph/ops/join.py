@@ -11,13 +11,14 @@ import numpy as np
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.constant_value import partial_value
-from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
+from weft_graph.ir.value_rules import MAX_ELEMENTS, arrays, value_rule
 from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import constant_array, constant_int, merge_size, normal_axis
 from weft_tensor import dtypes, errors
-from weft_tensor.shape import Dims, format_dims, merge_dims
+from weft_tensor.shape import Dims, format_dims, merge_dims, num_elements
 
 # ------------------------------------------------------------------------------ shape rules
 
@@ -181,6 +182,55 @@ def _product(a: int | None, b: int | None) -> int | None:
     return None if a is None or b is None else a * b
 
 
+# ------------------------------------------------------------------------------ values
+
+
+@value_rule(partial=True)
+def _pack_value(node: Node, index: int, values: Values) -> Array | None:
+    return np.stack(arrays(values), axis=node.attrs["axis"])
+
+
+@value_rule(partial=True)
+def _unpack_value(node: Node, index: int, values: Values) -> Array | None:
+    return np.moveaxis(arrays(values)[0], node.attrs["axis"], 0)[index, ...]
+
+
+@value_rule(partial=True)
+def _concat_v2_value(node: Node, index: int, values: Values) -> Array | None:
+    *parts, axis = arrays(values)
+    return np.concatenate(parts, axis=int(axis))
+
+
+@value_rule(partial=True)
+def _concat_value(node: Node, index: int, values: Values) -> Array | None:
+    axis, *parts = arrays(values)
+    return np.concatenate(parts, axis=int(axis))
+
+
+@value_rule(partial=True)
+def _split_value(node: Node, index: int, values: Values) -> Array | None:
+    axis, value = arrays(values)
+    return np.split(value, node.attrs["num_split"], axis=int(axis))[index]
+
+
+@value_rule(partial=True)
+def _split_v_value(node: Node, index: int, values: Values) -> Array | None:
+    value, sizes, axis = arrays(values)
+    counts = [int(n) for n in sizes.tolist()]
+    if -1 in counts:
+        counts[counts.index(-1)] = value.shape[int(axis)] - sum(counts) - 1
+    return np.split(value, np.cumsum(counts)[:-1].tolist(), axis=int(axis))[index]
+
+
+@value_rule(partial=True)
+def _tile_value(node: Node, index: int, values: Values) -> Array | None:
+    value, multiples = arrays(values)
+    counts = [int(n) for n in multiples.tolist()]
+    if value.size * (num_elements(tuple(counts)) or 0) > MAX_ELEMENTS:
+        return None
+    return np.tile(value, counts)
+
+
 # ------------------------------------------------------------------------------ declarations
 
 register_op(
@@ -189,6 +239,7 @@ register_op(
     ("output: T",),
     {"N": "int >= 1", "T": "type"},
     _concat_shape,
+    value=_concat_value,
 )
 register_op(
     "ConcatV2",
@@ -196,6 +247,7 @@ register_op(
     ("output: T",),
     {"N": "int >= 1", "T": "type", "Tidx": "{int32, int64} = int32"},
     _concat_v2_shape,
+    value=_concat_v2_value,
 )
 register_op(
     "ConcatOffset",
@@ -212,6 +264,7 @@ register_op(
     ("output: num_split * T",),
     {"num_split": "int >= 1", "T": "type"},
     _split_shape,
+    value=_split_value,
     traits=Traits(view=1, cost=cost_rules.gathered),
 )
 register_op(
@@ -220,6 +273,7 @@ register_op(
     ("output: num_split * T",),
     {"num_split": "int >= 1", "T": "type", "Tlen": "{int32, int64} = int64"},
     _split_v_shape,
+    value=_split_v_value,
     traits=Traits(view=0, cost=cost_rules.gathered),
 )
 register_op(
@@ -228,6 +282,7 @@ register_op(
     ("output: T",),
     {"N": "int >= 1", "T": "type", "axis": "int = 0"},
     _pack_shape,
+    value=_pack_value,
 )
 register_op(
     "Unpack",
@@ -235,6 +290,7 @@ register_op(
     ("output: num * T",),
     {"num": "int >= 0", "T": "type", "axis": "int = 0"},
     _unpack_shape,
+    value=_unpack_value,
     traits=Traits(view=0, cost=cost_rules.gathered),
 )
 register_op(
@@ -243,6 +299,7 @@ register_op(
     ("output: T",),
     {"T": "type", "Tmultiples": "{int32, int64} = int32"},
     _tile_shape,
+    value=_tile_value,
     traits=Traits(cheap=True),
 )
 

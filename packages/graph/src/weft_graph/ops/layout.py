@@ -28,9 +28,10 @@ import numpy as np
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.constant_value import partial_value
 from weft_graph.ir.costs import once
-from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
+from weft_graph.ir.value_rules import arrays, value_rule
 from weft_graph.ops.shape_rules import (
     constant_array,
     merge_size,
@@ -308,6 +309,21 @@ def _window_count(size: int | None, extent: int, stride: int, same: bool) -> int
     return -(-size // stride) if same else (size - extent) // stride + 1
 
 
+# ------------------------------------------------------------------------------ values
+
+
+@value_rule(partial=True)
+def _reverse_value(node: Node, index: int, values: Values) -> Array | None:
+    value, axes = arrays(values)
+    return np.flip(value, tuple([int(n) for n in axes.tolist()]))
+
+
+@value_rule(partial=True)
+def _transpose_value(node: Node, index: int, values: Values) -> Array | None:
+    value, perm = arrays(values)
+    return np.transpose(value, [int(n) for n in perm.tolist()])
+
+
 # ------------------------------------------------------------------------------ declarations
 
 _PADDINGS = {"T": "type", "Tpaddings": _INT}
@@ -332,13 +348,17 @@ register_op(
     _mirror_pad_grad_shape,
     doc="The transpose of MirrorPad: margins are added back to where they were copied from.",
 )
-for _name, _cheap in (("Transpose", True), ("ConjugateTranspose", False)):
+for _name, _cheap, _value in (
+    ("Transpose", True, _transpose_value),
+    ("ConjugateTranspose", False, None),
+):
     register_op(
         _name,
         ("x: T", "perm: Tperm"),
         ("y: T",),
         {"T": "type", "Tperm": _INT},
         _transpose_shape,
+        value=_value,
         traits=Traits(view=0, cheap=_cheap, cost=once),  # whoever reads it pays
     )
 register_op(
@@ -351,6 +371,7 @@ register_op(
     ("output: T",),
     {"Tidx": _INT, "T": "type"},
     _reverse_v2_shape,
+    value=_reverse_value,
 )
 register_op(
     "ReverseSequence",

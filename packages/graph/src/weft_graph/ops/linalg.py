@@ -36,7 +36,7 @@ from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
-from weft_graph.ops import cost_rules, reduction, shape_rules
+from weft_graph.ops import arithmetic, casting, cost_rules, layout, reduction, shape_rules
 from weft_graph.ops.casting import cast
 from weft_graph.ops.diagonals import (
     matrix_diag_part,
@@ -282,8 +282,6 @@ def logdet(matrix: Any, name: str | None = None) -> Output:
     Returns: shape (...), the real dtype of `matrix`.
     Raises: InvalidArgumentError: when run, a matrix is not positive definite.
     """
-    from weft_graph.ops import casting
-
     diagonal = casting.real(matrix_diag_part(cholesky(matrix)))
     total = reduction.reduce_sum(out("Log", [diagonal]), -1)
     return out("Mul", [2.0, total], name=name or "logdet")
@@ -435,8 +433,6 @@ def expm(input: Any, name: str | None = None) -> Output:
 
 def adjoint(matrix: Any, name: str | None = None) -> Output:
     """Conjugate transposes; any dtype, shape (..., M, N) to (..., N, M)."""
-    from weft_graph.ops import layout
-
     return layout.matrix_transpose(matrix, name or "adjoint", conjugate=True)
 
 
@@ -542,8 +538,6 @@ def normalize(
 
 
 def _norm(value: Output, ord: Any, axis: Any, keep: bool, matrices: bool) -> Output:
-    from weft_graph.ops import arithmetic
-
     if ord == 2 and matrices:
         return _spectral_norm(value, axis, keep)
     magnitudes = arithmetic.abs(value)

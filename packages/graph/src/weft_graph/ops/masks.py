@@ -19,6 +19,7 @@ import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.node import Output
+from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import array, gather, join
 from weft_graph.ops.shape_rules import constant_array, normal_axis
 from weft_tensor import dtypes, errors
@@ -87,8 +88,6 @@ def _merged_shape(values: Output, at: int, count: int) -> Any:
 
 
 def _name_scope(name: str | None) -> Any:
-    from weft_graph.ir.stacks import get_default_graph
-
     return get_default_graph().name_scope(name)
 
 

@@ -11,7 +11,7 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
-from weft_graph.ops import cost_rules, shape_rules
+from weft_graph.ops import cost_rules, diagonals, reduction, shape_rules
 from weft_graph.ops.arithmetic import pair
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims
@@ -204,7 +204,5 @@ def cross(a: Any, b: Any, name: str | None = None) -> Output:
 
 def trace(x: Any, name: str | None = None) -> Output:
     """The sums of the diagonals of matrices; numeric, shape (..., M, N) to shape (...)."""
-    from weft_graph.ops import diagonals, reduction
-
     diagonal = diagonals.matrix_diag_part(convert_to_tensor(x))
     return reduction.reduce_sum(diagonal, -1, name=name or "Trace")

@@ -39,16 +39,17 @@ from weft_graph.ir.scalar import (
     where,
 )
 from weft_graph.ir.traits import Traits, elementwise
-from weft_graph.ops import cost_rules
+from weft_graph.ops import array, cost_rules
 from weft_graph.ops.shape_rules import (
     fixed,
     merge_size,
     merged,
+    normal_axis,
     unchanged,
     with_rank,
     with_rank_at_least,
 )
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
 
 _FLOATING = "{float16, bfloat16, float32, float64}"
@@ -304,8 +305,6 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Ou
     """
     value = convert_to_tensor(features)
     if value.dtype.is_integer:
-        from weft_tensor import dtypes
-
         value = out("Cast", [value], {"DstT": dtypes.float32})
     return out("LeakyRelu", [value], {"alpha": alpha}, name)
 
@@ -422,8 +421,6 @@ def swap_with_last(value: Output, axis: int, name: str | None = None) -> Output:
 
     Raises: InvalidArgumentError: no such axis.
     """
-    from weft_graph.ops.shape_rules import normal_axis
-
     assert value.dims is not None
     rank = len(value.dims)
     axis = normal_axis(axis, rank)
@@ -473,8 +470,6 @@ def _rows(value: Output) -> Output:
     dims = value.dims
     if dims is not None and dims[-1] is not None:
         return out("Reshape", [value, [-1, dims[-1]]])
-    from weft_graph.ops import array
-
     return array.reshape(value, out("ConcatV2", [[[-1], array.shape(value)[-1:]], 0]))
 
 
@@ -503,8 +498,6 @@ def softmax_cross_entropy_with_logits_v2(
     if logits.dims is not None and len(logits.dims) == 2:
         return out(op, [logits, labels], name=name)
     flat = out(op, [_rows(logits), _rows(labels)])
-    from weft_graph.ops import array
-
     shape = array.shape(logits)[:-1] if logits.dims is None else array.shape(logits)
     lead = shape if logits.dims is None else shape[: len(logits.dims) - 1]
     result = out("Reshape", [flat, lead], name=name)

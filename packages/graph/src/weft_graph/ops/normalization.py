@@ -7,7 +7,7 @@ __all__ = ["fused_batch_norm", "local_response_normalization", "lrn"]
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
@@ -170,8 +170,6 @@ def fused_batch_norm(
     empty = None
     if mean is None or variance is None:
         import numpy as np
-
-        from weft_graph.ir.builder import constant_of
 
         empty = constant_of(np.empty(0, scale.dtype.base_dtype.numpy))
     node = create(

@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ops import cost_rules
 from weft_graph.ops.conv import expand
 from weft_graph.ops.windows import require_rank, slide_dims
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
 # ------------------------------------------------------------------------- shape rules
@@ -89,8 +90,6 @@ def _avg_grad_rule(op: str) -> Any:
     """Inputs (orig_input_shape, grad) to that shape."""
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
-        from weft_graph.ir.constant_value import constant_value_as_dims
-
         rank = len(node.attrs["data_format"])
         sizes = constant_value_as_dims(node.inputs[0])
         x = require_rank(op, "orig_input_shape for a shape", sizes, rank)
@@ -376,8 +375,6 @@ def max_pool_with_argmax(
         raise errors.InvalidArgumentError(
             f"max_pool_with_argmax requires data_format 'NHWC', got {data_format!r}"
         )
-    from weft_tensor import dtypes
-
     attrs = {
         "ksize": expand(ksize, "ksize", 2, data_format),
         "strides": expand(strides, "strides", 2, data_format),

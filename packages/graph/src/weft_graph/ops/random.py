@@ -23,12 +23,13 @@ from typing import Any
 
 from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.random_seed import get_seed
 from weft_graph.ir.traits import DRAWS, Traits
 from weft_graph.ops import cost_rules
-from weft_graph.ops.shape_rules import unchanged, with_rank
+from weft_graph.ops.shape_rules import constant_int, unchanged, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims
 
@@ -36,8 +37,6 @@ from weft_tensor.shape import Dims, TensorShape, as_dims
 
 
 def _from_shape(node: NodeSpec) -> Sequence[Dims]:
-    from weft_graph.ir.constant_value import constant_value_as_dims
-
     return (constant_value_as_dims(node.inputs[0]),)
 
 
@@ -54,8 +53,6 @@ def _per_parameter(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _samples(node: NodeSpec) -> Sequence[Dims]:
-    from weft_graph.ops.shape_rules import constant_int
-
     logits = with_rank(node.inputs[0].dims, 2, "logits")
     with_rank(node.inputs[1].dims, 0, "num_samples")
     return ((logits[0], constant_int(node.inputs[1])),)

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
+from weft_graph.ir.value_rules import of_axes
 from weft_graph.ops import cost_rules, shape_rules
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
@@ -59,6 +60,16 @@ def _scan_shape(node: NodeSpec) -> Sequence[Dims]:
     return (dims,)
 
 
+_VALUES: Final = {
+    "Sum": of_axes(np.sum),
+    "Prod": of_axes(np.prod),
+    "Max": of_axes(np.max),
+    "Min": of_axes(np.min),
+    "All": of_axes(np.all),
+    "Any": of_axes(np.any),
+}
+
+
 def _declare() -> None:
     for op, flops, types, doc in (
         ("Sum", 1, "{inexact, integral}", "The sum; 0 of no elements."),
@@ -74,6 +85,7 @@ def _declare() -> None:
             ("output: T",),
             {"keep_dims": "bool = false", "T": types, "Tidx": _AXES},
             shape_rules.reduce,
+            value=_VALUES.get(op),
             traits=Traits(cost=cost_rules.per_input(flops)),
             doc=doc,
         )
@@ -84,6 +96,7 @@ def _declare() -> None:
             ("output: bool",),
             {"keep_dims": "bool = false", "Tidx": _AXES},
             shape_rules.reduce,
+            value=_VALUES.get(op),
             traits=Traits(differentiable=False, cost=cost_rules.per_input(1)),
             doc=doc,
         )
@@ -146,8 +159,6 @@ def reduction_axes(x: Output, axis: Any) -> Output:
     if axis is None:
         if x.dims is not None:
             return constant_of(np.arange(len(x.dims), dtype=np.int32))
-        from weft_graph.ops import sequence  # noqa: F401 - declares Range
-
         return out("Range", [0, out("Rank", [x]), 1])
     if isinstance(axis, Output):
         return axis

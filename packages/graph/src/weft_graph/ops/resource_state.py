@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.costs import free
 from weft_graph.ir.node import Node, Output
@@ -361,8 +362,6 @@ def current_container(container: str | None = None) -> str:
     """`container`, or else that of the innermost `Graph.container` block; "" for the default."""
     if container:
         return container
-    from weft_graph.ir import stacks
-
     return getattr(stacks.get_default_graph().scopes, "container", "")
 
 

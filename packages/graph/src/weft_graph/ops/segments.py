@@ -19,7 +19,7 @@ __all__ = [
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.ir.builder import out
+from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
@@ -235,8 +235,6 @@ def unsorted_segment_min(
 
 def _sizes(data: Any, segment_ids: Any, num_segments: Any) -> tuple[Output, Output, Output]:
     """Data, sums of the segments, and how many elements each has, at least 1."""
-    from weft_graph.ir.builder import convert_to_tensor
-
     value, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
     total = out("UnsortedSegmentSum", [value, ids, num_segments])
     ones = out("OnesLike", [out("Cast", [ids], {"DstT": value.dtype.base_dtype})])

@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.builder import convert_to_tensor, out
-from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
-from weft_graph.ops import cost_rules, shape_rules
+from weft_graph.ir.value_rules import MAX_ELEMENTS, arrays, value_rule
+from weft_graph.ops import arithmetic, cost_rules, reduction, shape_rules
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -81,6 +82,14 @@ def _histogram_shape(node: NodeSpec) -> Sequence[Dims]:
     return ((nbins,),)
 
 
+@value_rule()
+def _range_value(node: Node, index: int, values: Values) -> Array | None:
+    start, limit, delta = [value.item() for value in arrays(values)]
+    if abs(limit - start) > abs(delta) * MAX_ELEMENTS:
+        return None
+    return np.arange(start, limit, delta)
+
+
 def _declare() -> None:
     register_op(
         "Range",
@@ -88,6 +97,7 @@ def _declare() -> None:
         ("output: Tidx",),
         {"Tidx": "{realnumbertype} = int32"},
         _range_shape,
+        value=_range_value,
         traits=NOT_DIFFERENTIABLE,
         doc="start, start + delta, …, up to but without limit.",
     )
@@ -201,8 +211,6 @@ def bincount(
       dtype: of the result where no weights are given.
     Returns: shape (max(arr) + 1,), within the two limits.
     """
-    from weft_graph.ops import reduction
-
     values = cast(convert_to_tensor(arr, name="arr"), dtypes.int32)
     if values.dims == ():
         values = out("Reshape", [values, np.array([1], np.int32)])
@@ -230,8 +238,6 @@ def histogram_fixed_width_bins(
 
     Returns: shape of `values`, element type `dtype`, in [0, nbins).
     """
-    from weft_graph.ops import arithmetic
-
     data = convert_to_tensor(values, name="values")
     limits = convert_to_tensor(value_range, data.dtype.base_dtype, "value_range")
     count = convert_to_tensor(nbins, dtypes.int32, "nbins")

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, ShapeRule
 from weft_tensor import errors
@@ -202,8 +203,6 @@ def constant_array(value: Output) -> Array | None:
     if value.node.type == "Const":
         array: Array = value.node.attrs["value"]
         return array
-    from weft_graph.ir.constant_value import constant_value
-
     return constant_value(value)
 
 

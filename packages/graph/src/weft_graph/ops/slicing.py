@@ -19,9 +19,11 @@ import numpy as np
 from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.constant_value import constant_value_as_dims, partial_value
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import WRITES, Traits
+from weft_graph.ir.value_rules import arrays, value_rule
 from weft_graph.ops import cost_rules
+from weft_graph.ops.masks import boolean_mask
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dimension, Dims, compatible_dims, format_dims
 
@@ -268,6 +270,27 @@ def _slice_size(axis: int, dim: int | None, begin: int | None, size: int | None)
     return size
 
 
+# ------------------------------------------------------------------------------ values
+
+
+@value_rule(partial=True)
+def _slice_value(node: Node, index: int, values: Values) -> Array | None:
+    value, begin, size = arrays(values)
+    if object in (begin.dtype, size.dtype):
+        return None
+    pairs = zip(begin.tolist(), size.tolist(), strict=True)
+    return value[tuple([builtins.slice(b, None if n == -1 else b + n) for b, n in pairs])]
+
+
+@value_rule(partial=True)
+def _strided_slice_value(node: Node, index: int, values: Values) -> Array | None:
+    value, begin, end, strides = arrays(values)
+    if object in (begin.dtype, end.dtype, strides.dtype):
+        return None
+    key = index_of(begin.tolist(), end.tolist(), strides.tolist(), masks_of(node.attrs))
+    return np.asarray(value[(*key, ...)] if Ellipsis not in key else value[key])
+
+
 # ------------------------------------------------------------------------------ declarations
 
 _INDEX = "{int16, int32, int64}"
@@ -280,6 +303,7 @@ register_op(
     ("output: T",),
     {"T": "type", "Index": "{int32, int64}"},
     _slice_shape,
+    value=_slice_value,
     traits=Traits(view=0, cost=cost_rules.gathered),
     doc="The box of `size` at `begin`; -1 is all that is left of an axis.",
 )
@@ -289,6 +313,7 @@ register_op(
     ("output: T",),
     _ATTRS,
     _strided_slice_shape,
+    value=_strided_slice_value,
     traits=Traits(view=0, cost=cost_rules.gathered),
     doc="Basic indexing as in NumPy: ranges with steps, single indices, ellipsis, new axes.",
 )
@@ -424,8 +449,6 @@ def getitem(tensor: Any, key: Any, name: str | None = None) -> Output:
       InvalidArgumentError: an index is out of range or there are too many.
     """
     if _is_mask(key):
-        from weft_graph.ops.masks import boolean_mask
-
         return boolean_mask(tensor, key)
     (begin, end, strides), masks = _parse(key)
     attrs = dict(zip(_MASK_NAMES, masks, strict=True))

@@ -16,7 +16,6 @@ from weft_graph.ops import arithmetic, array, casting, comparison, control, iden
 from weft_graph.rnn.cell.base import assert_like_rnncell
 from weft_graph.rnn.cell.steps import (
     batch_size_of,
-    cache_reads,
     concat_dims,
     copy_through,
     infer_state_dtype,
@@ -68,7 +67,7 @@ def dynamic_rnn(
     """
     assert_like_rnncell("cell", cell)
     with variable_scope(scope or "rnn") as opened:
-        cache_reads(opened)
+        opened.cache_reads()
         inputs = nest.map_structure(convert_to_tensor, inputs)
         if not time_major:
             inputs = nest.map_structure(transpose_batch_time, inputs)
@@ -285,7 +284,7 @@ def raw_rnn(
     if not callable(loop_fn):
         raise errors.InvalidTypeError(f"loop_fn must be callable, got {loop_fn!r}")
     with variable_scope(scope or "rnn") as opened:
-        cache_reads(opened)
+        opened.cache_reads()
         raw = _RawLoop(cell, loop_fn)
         *_, arrays, state, loop_state = while_loop(
             lambda time, finished, *_: comparison.logical_not(reduction.reduce_all(finished)),

@@ -14,7 +14,6 @@ from weft_graph.ops import identity, join
 from weft_graph.rnn.cell.base import assert_like_rnncell
 from weft_graph.rnn.cell.steps import (
     batch_size_of,
-    cache_reads,
     infer_state_dtype,
     past_ends,
     rnn_step,
@@ -55,7 +54,7 @@ def static_rnn(
     if not inputs:
         raise errors.InvalidArgumentError("static_rnn requires at least one input")
     with variable_scope(scope or "rnn") as opened:
-        cache_reads(opened)
+        opened.cache_reads()
         inputs = nest.map_structure(convert_to_tensor, inputs)
         batch_size = _checked_batch_size(nest.flatten(inputs))
         state = initial_state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft_graph import proto
 from weft_graph.ir import stacks
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -17,8 +18,6 @@ def variable_to_proto(variable: Variable, export_scope: str | None = None) -> An
     """The `VariableDef` of a variable; None when it is outside `export_scope`."""
     if export_scope is not None and not variable.name.startswith(export_scope):
         return None
-    from weft_graph import proto
-
     message = proto.VariableDef()
 
     def short(name: str) -> str:
@@ -64,8 +63,6 @@ class _Names:
 
 
 def _restore_common(variable: Variable, message: Any, import_scope: str | None) -> _Names:
-    from weft_graph import proto
-
     if not isinstance(message, proto.VariableDef):
         raise errors.InvalidTypeError(f"variable_def must be a VariableDef, got {message!r}")
     graph = variable._graph = stacks.get_default_graph()

@@ -117,6 +117,15 @@ class VariableScope:
         """Set the default caching device."""
         self.caching_device = caching_device
 
+    def cache_reads(self) -> None:
+        """Let variables made in it be read once where the scope is, not once a step of a loop.
+
+        Not inside a conditional or a loop, where the read could be older than the variable's last
+        update, and not where there is a caching device already.
+        """
+        if stacks.get_default_graph().scopes.context is None and self.caching_device is None:
+            self.caching_device = lambda node: node.device
+
     def set_partitioner(self, partitioner: Any) -> None:
         """Set the default partitioner."""
         self.partitioner = partitioner

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from weft_graph import proto
 from weft_graph.control_flow.context import (
     CondContext,
     ControlFlowContext,
@@ -108,8 +109,6 @@ def _origin(output: Output) -> Output:
 
 
 def _loop_to_proto(context: WhileContext, scope: str) -> Any:
-    from weft_graph import proto
-
     def short(output: Output) -> str:
         return output.name.removeprefix(scope)
 
@@ -129,8 +128,6 @@ def _loop_to_proto(context: WhileContext, scope: str) -> Any:
 
 
 def _branch_to_proto(context: CondContext, scope: str) -> Any:
-    from weft_graph import proto
-
     assert context.pivot is not None
     return proto.CondContextDef(
         pred_name=context.conditional.pred.name.removeprefix(scope),

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.ir import nest, stacks
+from weft_graph.ir import nest
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.constant_value import constant_value, constant_value_as_dims
 from weft_graph.ir.node import Output
 from weft_graph.ops import array, join
-from weft_graph.variables.scope import VariableScope
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, format_dims, is_fully_defined
@@ -142,17 +141,6 @@ def transpose_batch_time(x: Output) -> Output:
     if len(dims) < 2:
         return x
     return out("Transpose", [x, [1, 0, *range(2, len(dims))]], name="transpose")
-
-
-def cache_reads(scope: VariableScope) -> None:
-    """Let variables made in a scope be read once where the network is, not once a step.
-
-    Not inside a conditional or a loop, where the read could be older than the variable's last
-    update, and not where the scope has a caching device already.
-    """
-    inside = getattr(stacks.get_default_graph().scopes, "context", None)
-    if inside is None and scope.caching_device is None:
-        scope.set_caching_device(lambda node: node.device)
 
 
 # --------------------------------------------------------------------------- ends of sequences

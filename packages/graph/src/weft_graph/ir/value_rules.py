@@ -1,0 +1,107 @@
+"""Rules that declarations give for values known while the graph is built (`constant_value`).
+
+A rule computes one output of a node from the values of its inputs, without a kernel.  A value is an
+array; an integer whose value is not known is a None in an array of objects, so that
+`[tf.shape(x)[0], 5]` is `[None, 5]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import Array, Evaluate, ValueRule, Values
+
+MAX_ELEMENTS: Final = 1024
+"""Larger values are not computed; a constant is returned whatever its size."""
+
+
+def value_rule(
+    needs: tuple[int, ...] | None = None, partial: bool = False, uses_shape: bool = False
+) -> Callable[[Evaluate], ValueRule]:
+    """Decorator that makes a rule of `fn(node, output index, values) -> array or None`.
+
+    The op must be stateless. Where `fn` raises ValueError, TypeError, IndexError or an arithmetic
+    error, nothing is known: the kernel reports bad values, with the step's context.
+
+    Args:
+      needs: positions of the inputs whose values it needs, all by default; the others are None.
+      partial: it takes values with unknown entries; else it is not asked when there are some.
+      uses_shape: it looks at the static shapes of inputs, which may be refined later.
+    """
+    return lambda evaluate: ValueRule(evaluate, needs, partial, uses_shape)
+
+
+def arrays(values: Values) -> list[Array]:
+    """The values of inputs, where all that are needed are known."""
+    return [value for value in values if value is not None]
+
+
+def is_object(output: Output) -> bool:
+    """Whether the elements themselves are objects: strings and handles."""
+    return output.dtype.numpy.kind == "O"
+
+
+def has_unknown(output: Output, value: Array) -> bool:
+    """Whether some integers in the value of an output are not known."""
+    if value.dtype != object or is_object(output):
+        return False
+    return any(item is None for item in value.reshape(-1).tolist())
+
+
+@value_rule(partial=True)
+def unchanged(node: Node, index: int, values: Values) -> Array | None:
+    """Each output is the input at its position."""
+    return values[index]
+
+
+@value_rule(needs=(0,), partial=True)
+def routed(node: Node, index: int, values: Values) -> Array | None:
+    """Each output is the first input, where it is alive."""
+    return values[0]
+
+
+def of_arrays(function: Callable[..., Any]) -> ValueRule:
+    """A NumPy function of the inputs, which must be known whole."""
+
+    @value_rule()
+    def evaluate(node: Node, index: int, values: Values) -> Array | None:
+        with np.errstate(all="ignore"):
+            return np.asarray(function(*arrays(values)))
+
+    return evaluate
+
+
+def of_two(
+    function: Callable[[Any, Any], Any], on_integers: Callable[[Any, Any], Any]
+) -> ValueRule:
+    """A NumPy function of two inputs, and what it is of integers: unknown where one of them is."""
+    lifted = np.frompyfunc(lambda a, b: None if a is None or b is None else on_integers(a, b), 2, 1)
+
+    @value_rule(partial=True)
+    def evaluate(node: Node, index: int, values: Values) -> Array | None:
+        a, b = arrays(values)
+        if object in (a.dtype, b.dtype):
+            return None if is_object(node.inputs[0]) else np.asarray(lifted(a, b))
+        if function in (np.floor_divide, np.remainder) and a.dtype.kind in "iu" and not b.all():
+            return None
+        with np.errstate(all="ignore"):
+            return np.asarray(function(a, b))
+
+    return evaluate
+
+
+def of_axes(function: Callable[..., Any]) -> ValueRule:
+    """A NumPy reduction over the axes that are the second input."""
+
+    @value_rule()
+    def evaluate(node: Node, index: int, values: Values) -> Array | None:
+        value, axes = arrays(values)
+        axis = tuple([int(n) for n in axes.reshape(-1).tolist()])
+        with np.errstate(all="ignore"):
+            return np.asarray(function(value, axis=axis, keepdims=node.attrs["keep_dims"]))
+
+    return evaluate
