@@ -1,13 +1,19 @@
-"""The code on the pages runs as written."""
+"""The code on the pages and in docstrings runs as written, and gives what it says."""
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import pathlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import numpy as np
 import pytest
+
+import weft as wf
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [
@@ -23,6 +29,7 @@ PAGES = [
     "docs/devices.md",
     "docs/training.md",
 ]
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -35,3 +42,38 @@ def test_the_code_on_a_page_runs(page: str, tmp_path: pathlib.Path) -> None:
         [sys.executable, program], capture_output=True, text=True, cwd=tmp_path, timeout=120
     )
     assert done.returncode == 0, done.stderr
+
+
+def examples(source: pathlib.Path) -> Iterator[doctest.DocTest]:
+    """The docstrings of a package that have examples; these see `wf` and `np`."""
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    for path in sorted(source.rglob("*.py")):
+        if ">>>" in path.read_text(encoding="utf-8"):
+            name = ".".join(path.relative_to(source).with_suffix("").parts)
+            module = importlib.import_module(name.removesuffix(".__init__"))
+            yield from finder.find(module, globs={"wf": wf, "np": np})
+
+
+def failures(test: doctest.DocTest) -> str:
+    """What goes wrong in the examples of a docstring, each with a graph of its own."""
+    said: list[str] = []
+    with wf.Graph().as_default():
+        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append)
+    return "".join(said)
+
+
+@pytest.mark.parametrize("package", ["tensor", "graph", "autodiff", "exec", "io", "weft"])
+def test_the_examples_of_the_api_run(
+    package: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    said = [failures(test) for test in examples(ROOT / "packages" / package / "src")]
+    assert said
+    assert not any(said), "\n".join(filter(None, said))
+
+
+def test_a_wrong_example_is_seen() -> None:
+    parse = doctest.DocTestParser().get_doctest
+    assert "Expected:\n    3" in failures(parse(">>> 1 + 1\n3\n", {}, "wrong", None, 0))
+    assert "NameError" in failures(parse(">>> nothing\n", {}, "wrong", None, 0))
+    assert failures(parse(">>> 1 + 1\n2\n", {}, "right", None, 0)) == ""

@@ -27,6 +27,10 @@ def clip_by_norm(t: Any, clip_norm: Any, axes: Any = None, name: str | None = No
       clip_norm: scalar of the same dtype, positive; the largest norm.
       axes: integers; the norm is taken over these axes, all by default.
     Returns: shape and dtype of `t`; its gradient is finite where `t` is zero.
+
+    Examples:
+      >>> wf.Session().run(wf.clip_by_norm([3.0, 4.0], 1.0))
+      array([0.6, 0.8], dtype=float32)
     """
     values = _values(t)
     with get_default_graph().name_scope(name or "clip_by_norm"):
@@ -47,6 +51,10 @@ def clip_by_average_norm(t: Any, clip_norm: Any, name: str | None = None) -> Ten
       t: floating, any shape, or IndexedSlices.
       clip_norm: scalar of the same dtype, positive.
     Returns: shape and dtype of `t`.
+
+    Examples:
+      >>> wf.Session().run(wf.clip_by_average_norm([3.0, 4.0], 10.0))
+      array([3., 4.], dtype=float32)
     """
     values = _values(t)
     with get_default_graph().name_scope(name or "clip_by_average_norm"):
@@ -65,6 +73,10 @@ def global_norm(t_list: Sequence[Any], name: str | None = None) -> Output | None
       t_list: floating, any shapes, IndexedSlices or None, which counts for nothing.
     Returns: a scalar; None when nothing but None is in the list.
     Raises: InvalidTypeError: `t_list` is not a list of tensors.
+
+    Examples:
+      >>> wf.Session().run(wf.global_norm([wf.constant([3.0]), wf.constant([4.0])]))
+      np.float32(5.0)
     """
     values = [_values(t) for t in _as_list(t_list) if t is not None]
     if not values:
@@ -92,6 +104,11 @@ def clip_by_global_norm(
       is not finite.
     Raises: InvalidTypeError: `t_list` is not a list of tensors.
     Source: Pascanu et al. 2012, "On the difficulty of training recurrent neural networks".
+
+    Examples:
+      >>> clipped, norm = wf.clip_by_global_norm([wf.constant([3.0]), wf.constant([4.0])], 10.0)
+      >>> wf.Session().run(norm)
+      np.float32(5.0)
     """
     items = _as_list(t_list)
     norm = global_norm(items, name) if use_norm is None else convert_to_tensor(use_norm)

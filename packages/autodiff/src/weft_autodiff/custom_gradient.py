@@ -25,9 +25,19 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     gradient per argument.  When `f` reads or makes variables, `grad_fn` must take `variables=` and
     return `(argument_gradients, variable_gradients)`.
 
+    Args:
+      f: takes tensors, and returns (result, grad_fn).
     Raises (the decorated function): InvalidTypeError: `f` does not return such a pair, or reads
       variables that `grad_fn` does not take.
     Source: tf.custom_gradient.
+
+    Examples:
+      >>> @wf.custom_gradient
+      ... def clipped_square(x):
+      ...     return x * x, lambda grad: wf.clip_by_value(2.0 * x * grad, -1.0, 1.0)
+      >>> x = wf.constant(5.0)
+      >>> wf.Session().run(wf.gradients(clipped_square(x), [x]))
+      [np.float32(1.0)]
     """
 
     @functools.wraps(f)

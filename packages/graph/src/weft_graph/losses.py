@@ -94,6 +94,10 @@ def compute_weighted_loss(
       reduction: see `Reduction`.
     Returns: rank 0; for Reduction.NONE, the shape of `losses`. Dtype of `losses`.
     Raises: InvalidArgumentError: weights that do not broadcast, or an unknown reduction.
+
+    Examples:
+      >>> wf.Session().run(wf.losses.compute_weighted_loss([1.0, 3.0], [1.0, 0.0]))
+      np.float32(1.0)
     """
     Reduction.validate(reduction)
     with _scope(scope, "weighted_loss"):
@@ -157,7 +161,17 @@ def get_total_loss(
 ) -> Output:
     """The sum of all losses.
 
+    Args:
+      add_regularization_losses: whether those of regularizers count.
+      scope: only losses whose name this regular expression matches at the start.
+    Returns: floating, rank 0.
     Raises: InvalidArgumentError: there are none.
+
+    Examples:
+      >>> first = wf.losses.absolute_difference([1.0], [3.0])
+      >>> second = wf.losses.absolute_difference([1.0], [2.0])
+      >>> wf.Session().run(wf.losses.get_total_loss())
+      np.float32(3.0)
     """
     found = get_losses(scope)
     if add_regularization_losses:
@@ -202,7 +216,18 @@ def absolute_difference(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """abs(predictions - labels), weighted and reduced as by `compute_weighted_loss`."""
+    """abs(predictions - labels), weighted and reduced as by `compute_weighted_loss`.
+
+    Args:
+      labels, predictions: numeric, of one shape.
+      weights, scope, loss_collection, reduction: as for `compute_weighted_loss`.
+    Returns: floating, rank 0, unless `reduction` is NONE.
+    Raises: InvalidArgumentError: shapes that differ.
+
+    Examples:
+      >>> wf.Session().run(wf.losses.absolute_difference([1.0, 2.0], [3.0, 2.0]))
+      np.float32(1.0)
+    """
     with _scope(scope, "absolute_difference") as full:
         labels, predictions = _pair("absolute_difference", labels, predictions)
         losses = out("Abs", [out("Sub", [predictions, labels])])
@@ -226,6 +251,10 @@ def cosine_distance(
       axis: of the vectors; also `dim`.
       weights, loss_collection, reduction: as for `compute_weighted_loss`.
     Raises: InvalidArgumentError: no axis, or shapes that differ.
+
+    Examples:
+      >>> wf.Session().run(wf.losses.cosine_distance([[1.0, 0.0]], [[0.0, 1.0]], axis=1))
+      np.float32(1.0)
     """
     axis = axis if dim is None else dim
     if axis is None:
@@ -251,6 +280,10 @@ def hinge_loss(
       labels: 0 or 1, the shape of `logits`.
       logits: floating, any shape.
       weights, loss_collection, reduction: as for `compute_weighted_loss`.
+
+    Examples:
+      >>> wf.Session().run(wf.losses.hinge_loss([1.0], [0.25]))
+      np.float32(0.75)
     """
     with _scope(scope, "hinge_loss") as full:
         labels, logits = _pair("hinge_loss", labels, logits)
@@ -271,6 +304,10 @@ def huber_loss(
     """x ** 2 / 2 where abs(x) <= delta, else delta * abs(x) - delta ** 2 / 2, of the error x.
 
     Source: Huber 1964.
+
+    Examples:
+      >>> wf.Session().run(wf.losses.huber_loss([0.0], [3.0]))
+      np.float32(2.5)
     """
     with _scope(scope, "huber_loss") as full:
         labels, predictions = _pair("huber_loss", labels, predictions)
@@ -291,7 +328,12 @@ def log_loss(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """-z * log(p + epsilon) - (1 - z) * log(1 - p + epsilon), of probabilities p."""
+    """-z * log(p + epsilon) - (1 - z) * log(1 - p + epsilon), of probabilities p.
+
+    Examples:
+      >>> print(round(float(wf.Session().run(wf.losses.log_loss([1.0], [0.5]))), 4))
+      0.6931
+    """
     with _scope(scope, "log_loss") as full:
         labels, predictions = _pair("log_loss", labels, predictions)
         present = out("Mul", [labels, out("Log", [out("AddV2", [predictions, epsilon])])])
@@ -309,7 +351,18 @@ def mean_squared_error(
     loss_collection: str | None = _LOSSES,
     reduction: str = _DEFAULT,
 ) -> Output:
-    """(predictions - labels) ** 2, weighted and reduced as by `compute_weighted_loss`."""
+    """(predictions - labels) ** 2, weighted and reduced as by `compute_weighted_loss`.
+
+    Args:
+      labels, predictions: numeric, of one shape.
+      weights, scope, loss_collection, reduction: as for `compute_weighted_loss`.
+    Returns: floating, rank 0, unless `reduction` is NONE.
+    Raises: InvalidArgumentError: shapes that differ.
+
+    Examples:
+      >>> wf.Session().run(wf.losses.mean_squared_error([1.0, 2.0], [3.0, 2.0]))
+      np.float32(2.0)
+    """
     with _scope(scope, "mean_squared_error") as full:
         labels, predictions = _pair("mean_squared_error", labels, predictions)
         losses = out("SquaredDifference", [predictions, labels])
@@ -373,6 +426,11 @@ def sigmoid_cross_entropy(
       weights, loss_collection, reduction: as for `compute_weighted_loss`.
       label_smoothing: moves labels towards 1/2.
     Raises: InvalidArgumentError: shapes that differ.
+
+    Examples:
+      >>> loss = wf.losses.sigmoid_cross_entropy([[1.0]], [[0.0]])
+      >>> print(round(float(wf.Session().run(loss)), 4))
+      0.6931
     """
     with _scope(scope, "sigmoid_cross_entropy_loss") as full:
         logits = convert_to_tensor(logits)
@@ -404,6 +462,11 @@ def softmax_cross_entropy(
       label_smoothing: moves labels towards 1/C.
       loss_collection, reduction: as for `compute_weighted_loss`.
     Raises: InvalidArgumentError: shapes that differ.
+
+    Examples:
+      >>> loss = wf.losses.softmax_cross_entropy([[0.0, 1.0]], [[0.0, 0.0]])
+      >>> print(round(float(wf.Session().run(loss)), 4))
+      0.6931
     """
     with _scope(scope, "softmax_cross_entropy_loss") as full:
         logits = convert_to_tensor(logits)
@@ -434,6 +497,11 @@ def sparse_softmax_cross_entropy(
       weights: rank 0, shape (N,) or (N, 1).
       loss_collection, reduction: as for `compute_weighted_loss`.
     Raises: InvalidArgumentError: shapes that do not fit.
+
+    Examples:
+      >>> loss = wf.losses.sparse_softmax_cross_entropy([1], [[0.0, 0.0]])
+      >>> print(round(float(wf.Session().run(loss)), 4))
+      0.6931
     """
     with _scope(scope, "sparse_softmax_cross_entropy_loss") as full:
         labels, logits = convert_to_tensor(labels), convert_to_tensor(logits)

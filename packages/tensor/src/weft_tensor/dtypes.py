@@ -74,6 +74,13 @@ class DType:
       base_dtype: the type without the reference.
       as_ref: the reference to this type.
       real_dtype: the type of a real part: float32 for complex64, else the base type.
+
+    Args:
+      type_enum: TensorFlow's number of the type.
+
+    Examples:
+      >>> wf.float32.size, wf.as_dtype("int64") is wf.int64
+      (4, True)
     """
 
     __slots__ = (
@@ -386,6 +393,10 @@ def as_dtype(type_value: Any) -> DType:
         enum number, or anything with such a `dtype`.
     Raises:
       InvalidTypeError: it means no element type.
+
+    Examples:
+      >>> wf.as_dtype(np.float32), wf.as_dtype("string")
+      (weft.float32, weft.string)
     """
     if type(type_value) is DType:
         return type_value

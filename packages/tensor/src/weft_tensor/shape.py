@@ -160,6 +160,13 @@ class Dimension:
     """One size of a shape, which may be unknown.
 
     Arithmetic with an unknown operand is unknown; a comparison with one is None, which is false.
+
+    Args:
+      value: int, or None.
+
+    Examples:
+      >>> wf.Dimension(3) * 2
+      Dimension(6)
     """
 
     __slots__ = ("_value",)
@@ -287,6 +294,15 @@ class TensorShape:
 
     Two shapes are equal when they know the same: (2, ?) equals (2, ?), and it may describe the
     same tensor as (2, 3) without being equal to it; ask `is_compatible_with` for that.
+
+    Args:
+      dims: list of ints, Dimensions and Nones; a TensorShape; or None for an unknown rank.
+
+    Examples:
+      >>> wf.TensorShape([None, 3])
+      TensorShape([Dimension(None), Dimension(3)])
+      >>> wf.TensorShape([None, 3]).merge_with([2, None]).as_list()
+      [2, 3]
     """
 
     __slots__ = ("_dims",)

@@ -21,7 +21,12 @@ log = vlog = _logger.log
 
 
 def get_logger() -> _logging.Logger:
-    """The logger that weft's messages go to."""
+    """The logger that weft's messages go to.
+
+    Examples:
+      >>> wf.logging.get_logger().name
+      'weft'
+    """
     return _logger
 
 

@@ -82,6 +82,12 @@ def gradients(
         them is inside a loop that gradients are not taken in.
       NotFoundError: a node on the way has no registered gradient; the message names it.
     Source: paper, section 4.1.
+
+    Examples:
+      >>> x = wf.constant([1.0, 2.0])
+      >>> (slope,) = wf.gradients(x**3, [x])
+      >>> wf.Session().run(slope)
+      array([ 3., 12.], dtype=float32)
     """
     mode = getattr(unconnected_gradients, "value", unconnected_gradients)
     if mode not in ("none", "zero"):

@@ -23,6 +23,15 @@ class AdagradOptimizer(UpdateRuleOptimizer):
       name: of the node that applies the updates, and of the slots ("accumulator").
     Raises: InvalidArgumentError: `initial_accumulator_value` is not positive.
     Source: Duchi et al. 2011, "Adaptive subgradient methods".
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> update = wf.train.AdagradOptimizer(0.1).minimize(x * x)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(update)
+      ...     print(round(float(session.run(x)), 4))
+      0.9012
     """
 
     _rule = "Adagrad"

@@ -29,6 +29,15 @@ class AdamOptimizer(UpdateRuleOptimizer):
       use_locking: accepted for TensorFlow's sake.
       name: of the node that applies the updates, and of the slots ("m" and "v").
     Source: Kingma and Ba 2014, "Adam: a method for stochastic optimization", section 2.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> update = wf.train.AdamOptimizer(0.1).minimize(x * x)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(update)
+      ...     print(round(float(session.run(x)), 4))
+      0.9
     """
 
     _rule = "Adam"

@@ -19,6 +19,15 @@ class GradientDescentOptimizer(UpdateRuleOptimizer):
       learning_rate: scalar, or a function that returns it.
       use_locking: accepted for TensorFlow's sake.
       name: of the node that applies the updates.
+
+    Examples:
+      >>> x = wf.Variable([3.0, 4.0])
+      >>> update = wf.train.GradientDescentOptimizer(0.5).minimize(wf.reduce_sum(x * x))
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(update)
+      ...     session.run(x)
+      array([0., 0.], dtype=float32)
     """
 
     _rule = "GradientDescent"

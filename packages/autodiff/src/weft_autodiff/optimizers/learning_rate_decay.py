@@ -45,6 +45,10 @@ def exponential_decay(
       decay_steps: positive scalar.
       decay_rate: scalar.
       staircase: round the exponent down.
+
+    Examples:
+      >>> wf.Session().run(wf.train.exponential_decay(0.5, 10, decay_steps=5, decay_rate=0.5))
+      np.float32(0.125)
     """
     with _Schedule(name, "ExponentialDecay", learning_rate, global_step) as s:
         power = s.passed(decay_steps, staircase)
@@ -236,6 +240,10 @@ def piecewise_constant(
     Raises:
       InvalidArgumentError: there is not one value more than there are boundaries.
       InvalidTypeError: a boundary does not have the dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.train.piecewise_constant(wf.constant(7), [5], [0.5, 0.25]))
+      np.float32(0.25)
     """
     if len(boundaries) != len(values) - 1:
         raise errors.InvalidArgumentError(

@@ -19,6 +19,15 @@ class MomentumOptimizer(UpdateRuleOptimizer):
       name: of the node that applies the updates, and of the slots ("momentum").
       use_nesterov: step by `learning_rate * (grad + momentum * accum)` instead.
     Source: Sutskever et al. 2013, "On the importance of initialization and momentum".
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> update = wf.train.MomentumOptimizer(0.25, momentum=0.9).minimize(x * x)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(update)
+      ...     session.run(x)
+      np.float32(0.5)
     """
 
     _rule = "Momentum"

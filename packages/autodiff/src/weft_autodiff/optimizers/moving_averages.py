@@ -100,6 +100,18 @@ class ExponentialMovingAverage:
         move faster at the start.
       zero_debias: correct the averages of tensors, which start at zero.
       name: of the node that `apply` returns, and of the shadow variables.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> average = wf.train.ExponentialMovingAverage(0.5)
+      >>> update = average.apply([x])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(x.assign(3.0))
+      ...     session.run(update)
+      ...     session.run(average.average(x))
+      np.float32(3.0)
+      np.float32(2.0)
     """
 
     def __init__(

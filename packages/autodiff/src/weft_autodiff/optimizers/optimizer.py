@@ -36,6 +36,12 @@ class Optimizer:
       use_locking: accepted for TensorFlow's sake; an update is never torn.
       name: of the node that applies the updates, and of the slots.
     Source: paper, section 4.1; "TensorFlow: large-scale machine learning on heterogeneous systems".
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> optimizer = wf.train.GradientDescentOptimizer(0.25)
+      >>> isinstance(optimizer, wf.train.Optimizer)
+      True
     """
 
     GATE_NONE: ClassVar[int] = 0
@@ -77,6 +83,15 @@ class Optimizer:
           name: of the node returned.
         Returns: a node that makes one update when it runs.
         Raises: InvalidArgumentError: the loss depends on none of the variables.
+
+        Examples:
+          >>> x = wf.Variable(4.0)
+          >>> update = wf.train.GradientDescentOptimizer(0.25).minimize(x * x)
+          >>> with wf.Session() as session:
+          ...     session.run(wf.global_variables_initializer())
+          ...     session.run(update)
+          ...     session.run(x)
+          np.float32(2.0)
         """
         grads_and_vars = self.compute_gradients(
             loss,
@@ -117,6 +132,18 @@ class Optimizer:
         Raises:
           InvalidArgumentError: no variables, or `gate_gradients` is none of the three.
           InvalidTypeError: the loss or a variable is not floating.
+
+        Examples:
+          >>> x = wf.Variable(4.0)
+          >>> optimizer = wf.train.GradientDescentOptimizer(0.25)
+          >>> pairs = optimizer.compute_gradients(x * x)
+          >>> clipped = [(wf.clip_by_value(grad, -1.0, 1.0), var) for grad, var in pairs]
+          >>> update = optimizer.apply_gradients(clipped)
+          >>> with wf.Session() as session:
+          ...     session.run(wf.global_variables_initializer())
+          ...     session.run(update)
+          ...     session.run(x)
+          np.float32(3.75)
         """
         if callable(loss) and not isinstance(loss, Output):
             loss = loss()

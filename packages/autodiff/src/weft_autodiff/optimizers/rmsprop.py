@@ -25,6 +25,15 @@ class RMSPropOptimizer(UpdateRuleOptimizer):
         where centered).
     Source: Tieleman and Hinton 2012, lecture 6e; Graves 2013, "Generating sequences with recurrent
       neural networks", for the centered form.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> update = wf.train.RMSPropOptimizer(0.1).minimize(x * x)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(update)
+      ...     print(round(float(session.run(x)), 4))
+      0.8246
     """
 
     _hyper = (

@@ -36,9 +36,15 @@ def get_global_step(graph: Graph | None = None) -> Any:
 
     Found in the collection GLOBAL_STEP, or as the tensor "global_step:0".
 
+    Args:
+      graph: the default graph by default.
     Raises:
       InvalidTypeError: it is no integer scalar.
       InvalidArgumentError: the collection has more than one.
+
+    Examples:
+      >>> print(wf.train.get_global_step())
+      None
     """
     graph = graph or get_default_graph()
     found = graph.get_collection(GraphKeys.GLOBAL_STEP)
@@ -81,7 +87,15 @@ def _zeros(shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
 
 
 def get_or_create_global_step(graph: Graph | None = None) -> Any:
-    """The global step of a graph, made where it has none."""
+    """The global step of a graph, made where it has none.
+
+    Args:
+      graph: the default graph by default.
+
+    Examples:
+      >>> wf.train.get_or_create_global_step().name
+      'global_step:0'
+    """
     graph = graph or get_default_graph()
     step = get_global_step(graph)
     return create_global_step(graph) if step is None else step

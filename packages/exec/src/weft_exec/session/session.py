@@ -140,7 +140,12 @@ class BaseSession:
         return self._resources
 
     def list_devices(self) -> list[DeviceAttributes]:
-        """The devices it may place nodes on."""
+        """The devices it may place nodes on.
+
+        Examples:
+          >>> [device.name for device in wf.Session().list_devices()]
+          ['/job:localhost/replica:0/task:0/device:CPU:0']
+        """
         self._check_open()
         return list(self._backend.devices)
 
@@ -170,6 +175,15 @@ class BaseSession:
           NotFoundError: a name is unknown.
           DeadlineExceededError: the step ran past its timeout.
           OpError: a kernel failed; the message says where.
+
+        Examples:
+          >>> x = wf.placeholder(wf.float32, name="x")
+          >>> y = {"double": 2.0 * x, "pair": (x + 1.0, x - 1.0)}
+          >>> session = wf.Session()
+          >>> session.run(y, feed_dict={x: 3.0})
+          {'double': np.float32(6.0), 'pair': (np.float32(4.0), np.float32(2.0))}
+          >>> session.run("x:0", {"x:0": 4.0})
+          np.float32(4.0)
         """
         kind = type(fetches)
         single = kind is Output or kind is Node
@@ -247,6 +261,16 @@ class BaseSession:
           fetches: as for `run`.
           feed_list: outputs or names; the function takes one positional value for each.
           accept_options: let the function take `options=` and `run_metadata=`.
+        Returns: a function of the fed values that returns what `run` would return.
+        Raises:
+          InvalidArgumentError: `feed_list` names a tensor twice.
+          NotFoundError: a name is unknown.
+
+        Examples:
+          >>> x = wf.placeholder(wf.float32, [2])
+          >>> square = wf.Session().make_callable(x * x, feed_list=[x])
+          >>> square([1.0, 3.0])
+          array([1., 9.], dtype=float32)
         """
         self._check_open()
         self._extend()
@@ -387,7 +411,12 @@ class BaseSession:
     # ------------------------------------------------------------------- lifetime
 
     def close(self) -> None:
-        """Cancel running steps and release the session's own state; closing twice is fine."""
+        """Cancel running steps and release the session's own state; closing twice is fine.
+
+        Examples:
+          >>> session = wf.Session()
+          >>> session.close()
+        """
         with self._lock:
             if self._closed:
                 return
@@ -425,7 +454,28 @@ class BaseSession:
 
 
 class Session(BaseSession):
-    """A session that is also a context manager: inside it is the default session."""
+    """Runs a graph: it places the nodes on devices and carries out steps.
+
+    `run` carries out one step, `make_callable` makes a function of a step that runs often. In a
+    `with` block it is the default session and its graph the default graph; at the end it closes.
+
+
+    `run` carries out one step, `make_callable` makes a function of a step that runs often. In a
+    `with` block it is the default session and its graph the default graph; at the end it closes.
+
+    Args:
+      target: "" for this process alone; `inproc://name` to share variables and queues with other
+        sessions of the process on the same name.
+      graph: the graph to run; the default graph by default.
+      config: a ConfigProto, such as `wf.ConfigProto(allow_soft_placement=True)`.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None], name="x")
+      >>> total = wf.reduce_sum(2.0 * x)
+      >>> with wf.Session() as session:
+      ...     session.run(total, {x: [1.0, 2.0, 3.0]})
+      np.float32(12.0)
+    """
 
     def __enter__(self) -> Session:
         if self._entered:
@@ -460,7 +510,19 @@ class _default:  # noqa: N801 - a context manager used as a function
 
 
 class InteractiveSession(BaseSession):
-    """A session that makes itself the default one as soon as it is made."""
+    """A session that makes itself the default one as soon as it is made.
+
+    Args:
+      target: as for `Session`.
+      graph: the graph to run; it becomes the default graph. The default graph by default.
+      config: a ConfigProto.
+
+    Examples:
+      >>> session = wf.InteractiveSession()
+      >>> wf.constant(3.0).eval()
+      np.float32(3.0)
+      >>> session.close()
+    """
 
     def __init__(self, target: str = "", graph: Graph | None = None, config: Any = None) -> None:
         super().__init__(target, graph, config)

@@ -53,6 +53,13 @@ def cond(
         element types differ.
       InvalidArgumentError: the structures differ, or a function returns None.
     Source: paper, section 4.4.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [])
+      >>> y = wf.cond(x > 0.0, lambda: 2.0 * x, lambda: -x)
+      >>> session = wf.Session()
+      >>> session.run(y, {x: 3.0}), session.run(y, {x: -3.0})
+      (np.float32(6.0), np.float32(3.0))
     """
     then, otherwise = _functions(true_fn, false_fn, fn1, fn2)
     if isinstance(pred, bool):
@@ -185,6 +192,13 @@ def case(
     Raises:
       InvalidTypeError: the pairs or the functions are of another kind.
       InvalidArgumentError: there are none, or the structures differ.
+
+    Examples:
+      >>> x = wf.constant(5)
+      >>> small, large = wf.constant("small"), wf.constant("large")
+      >>> size = wf.case([(x < 3, lambda: small)], default=lambda: large)
+      >>> wf.Session().run(size)
+      b'large'
     """
     pairs = _pairs(pred_fn_pairs)
     if default is not None and not callable(default):
@@ -273,6 +287,12 @@ def switch_case(
       default: for an index out of range; the last function by default.
     Returns: as `cond` with `strict`.
     Raises: InvalidTypeError, InvalidArgumentError: the functions or their numbers do not fit.
+
+    Examples:
+      >>> index = wf.placeholder(wf.int32, [])
+      >>> value = wf.switch_case(index, [lambda: wf.constant(10), lambda: wf.constant(20)])
+      >>> wf.Session().run(value, {index: 1})
+      np.int32(20)
     """
     functions = _numbered(branch_fns)
     index = convert_to_tensor(branch_index, dtypes.int32)

@@ -47,6 +47,10 @@ def map_fn(
       InvalidTypeError: `fn` is not callable, elements are sparse, or `fn` returns other types.
       InvalidArgumentError: a tensor has rank 0, numbers of rows differ, or `fn` returns another
         structure.
+
+    Examples:
+      >>> wf.Session().run(wf.map_fn(lambda x: x * x, wf.constant([1, 2, 3])))
+      array([1, 4, 9], dtype=int32)
     """
     _refuse_sparse(elems)
     with _rows(fn, elems, name, "map") as rows:
@@ -93,6 +97,10 @@ def foldl(
       InvalidTypeError: `fn` is not callable, or changes the value's type.
       InvalidArgumentError: a tensor has rank 0, or `fn` changes the value's structure or shape; or,
         when it runs, there are neither rows nor an initializer.
+
+    Examples:
+      >>> wf.Session().run(wf.foldl(lambda total, x: total + x, wf.constant([1, 2, 3])))
+      np.int32(6)
     """
     with _rows(fn, elems, name, "foldl") as rows:
         first = rows.read(0) if initializer is None else initializer
@@ -117,7 +125,18 @@ def foldr(
     swap_memory: bool = False,
     name: str | None = None,
 ) -> Any:
-    """`foldl` from the last row to the first, where the last row is the first value by default."""
+    """`foldl` from the last row to the first, where the last row is the first value by default.
+
+    Args:
+      fn: takes the value so far and a row, in the structure of `elems`, and returns the next value.
+      elems: tensors of shape (N, ...), in any structure.
+      initializer: the first value, in any structure; the last row by default.
+      parallel_iterations, back_prop, swap_memory: as for `while_loop`.
+
+    Examples:
+      >>> wf.Session().run(wf.foldr(lambda total, x: x - total, wf.constant([1, 2, 3])))
+      np.int32(2)
+    """
     with _rows(fn, elems, name, "foldr") as rows:
         start = rows.count if initializer is not None else rows.count - 1
         first = rows.read(start) if initializer is None else initializer
@@ -160,6 +179,10 @@ def scan(
       reverse: go over the rows from the last to the first; each value is still at its row's place.
     Returns: tensors of shape (N, ...) in the structure of the values.
     Raises: InvalidTypeError, InvalidArgumentError: as `foldl`; or numbers of rows differ.
+
+    Examples:
+      >>> wf.Session().run(wf.scan(lambda total, x: total + x, wf.constant([1, 2, 3])))
+      array([1, 3, 6], dtype=int32)
     """
     with _rows(fn, elems, name, "scan") as rows:
         last = rows.count - 1

@@ -53,6 +53,11 @@ def while_loop(
       InvalidArgumentError: there are no loop variables, the structures differ, or a variable
         changes its shape without an invariant that allows it.
     Source: paper, section 4.4.
+
+    Examples:
+      >>> last, power = wf.while_loop(lambda i, p: i < 10, lambda i, p: (i + 1, 2 * p), [0, 1])
+      >>> wf.Session().run(power)
+      np.int32(1024)
     """
     _check_arguments(cond, body, loop_vars)
     at_a_time = _positive(parallel_iterations)

@@ -79,6 +79,14 @@ class TensorArray:
     Raises:
       InvalidArgumentError: arguments exclude each other, or `size` is missing or negative.
       InvalidTypeError: `handle` is no output.
+
+    Examples:
+      >>> def body(i, squares):
+      ...     return i + 1, squares.write(i, i * i)
+      >>> squares = wf.TensorArray(wf.int32, size=5)
+      >>> _, squares = wf.while_loop(lambda i, _: i < 5, body, [0, squares])
+      >>> wf.Session().run(squares.stack())
+      array([ 0,  1,  4,  9, 16], dtype=int32)
     """
 
     def __init__(

@@ -36,6 +36,14 @@ def call_function(function: Any, args: Sequence[Any] = (), name: str | None = No
       AlreadyExistsError: the library has another function of that name.
       InvalidArgumentError: the number of arguments or a shape does not fit.
       InvalidTypeError: an element type does not fit.
+
+    Examples:
+      >>> @wf.Defun(wf.float32, func_name="Twice")
+      ... def twice(x):
+      ...     return 2.0 * x
+      >>> y = twice(wf.constant(1.0))
+      >>> wf.Session().run(wf.call_function("Twice", [5.0]))
+      np.float32(10.0)
     """
     graph = stacks.get_default_graph()
     chosen = graph.functions[function] if isinstance(function, str) else function

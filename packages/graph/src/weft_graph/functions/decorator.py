@@ -126,6 +126,13 @@ def function(
     Raises:
       InvalidTypeError: `func` is not callable, or the signature holds no `TensorSpec`.
     Source: paper, section 10; tf.function.
+
+    Examples:
+      >>> @wf.function
+      ... def scaled(x, factor):
+      ...     return factor * x
+      >>> wf.Session().run(scaled(wf.constant([1.0, 2.0]), 3.0))
+      array([3., 6.], dtype=float32)
     """
     del autograph, experimental_autograph_options, experimental_compile
     attrs = {} if experimental_implements is None else {"_implements": experimental_implements}

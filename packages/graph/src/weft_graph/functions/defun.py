@@ -38,6 +38,13 @@ class Defun:
       shape_func: a Python function from the node of a call to the shapes of the results.
       **kwargs: attributes of the function: `noinline=True` keeps its calls.
     Source: TensorFlow's `tensorflow.python.framework.function.Defun`.
+
+    Examples:
+      >>> @wf.Defun(wf.float32)
+      ... def cube(x):
+      ...     return x * x * x
+      >>> wf.Session().run(cube(wf.constant(2.0)))
+      np.float32(8.0)
     """
 
     def __init__(

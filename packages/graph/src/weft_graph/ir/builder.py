@@ -404,6 +404,10 @@ def convert_to_tensor(
       preferred_dtype: used where it fits when `dtype` is not given; `dtype_hint` is its newer
         name.
     Raises: InvalidTypeError: the value does not fit `dtype`, or does not convert at all.
+
+    Examples:
+      >>> wf.convert_to_tensor([1.0, wf.constant(2.0)])
+      <weft.Tensor 'Pack:0' shape=[2] dtype=float32>
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     found = _as_output(value)
@@ -467,6 +471,13 @@ def constant(
     Raises:
       InvalidTypeError: the value does not fit `dtype` without loss of kind.
       InvalidArgumentError: the value does not fit `shape`.
+
+    Examples:
+      >>> wf.constant([[1, 2], [3, 4]])
+      <weft.Tensor 'Const:0' shape=[2,2] dtype=int32>
+      >>> wf.Session().run(wf.constant(7.0, shape=[2, 2]))
+      array([[7., 7.],
+             [7., 7.]], dtype=float32)
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     array = to_array(value, wanted, shape, verify_shape)

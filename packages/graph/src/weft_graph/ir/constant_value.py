@@ -36,6 +36,10 @@ def constant_value(tensor: Output, partial: bool = False) -> Array | None:
     Args:
       partial: return a value with unknown integers as an array of objects, with None for them.
     Returns: an array that must not be written to.
+
+    Examples:
+      >>> wf.get_static_value(wf.constant([1, 2]) + 1)
+      array([2, 3], dtype=int32)
     """
     value = partial_value(tensor)
     if value is None or partial or not has_unknown(tensor, value):

@@ -50,6 +50,11 @@ class name_scope:  # noqa: N801 - TensorFlow's public name
       default_name: used when `name` is None.
       values: tensors of the graph to build in; the default graph without any.
     Raises: InvalidArgumentError: the name is not valid.
+
+    Examples:
+      >>> with wf.name_scope("layer") as scope:
+      ...     wf.constant(1.0, name="bias").op.name
+      'layer/bias'
     """
 
     def __init__(
@@ -91,7 +96,17 @@ def op_scope(
 
 
 def device(device_name_or_function: DeviceRequest) -> AbstractContextManager[None]:
-    """Request a device, in full or in part, for nodes made inside."""
+    """Request a device, in full or in part, for nodes made inside.
+
+    Args:
+      device_name_or_function: a name such as "/GPU:0" or "/job:worker/task:1", in full or in part;
+        a function from a node to a name; or None, to lift outer requests.
+
+    Examples:
+      >>> with wf.device("/CPU:0"):
+      ...     wf.constant(1.0).device
+      '/device:CPU:0'
+    """
     return get_default_graph().device(device_name_or_function)
 
 
@@ -103,12 +118,37 @@ def container(container_name: str) -> AbstractContextManager[None]:
 def control_dependencies(
     control_inputs: Iterable[Any] | None,
 ) -> AbstractContextManager[ControlScope | None]:
-    """Make nodes created inside wait for `control_inputs`; None lifts the outer ones."""
+    """Make nodes created inside wait for `control_inputs`; None lifts the outer ones.
+
+    Args:
+      control_inputs: list of nodes and outputs; None for none, also of outer blocks.
+
+    Examples:
+      >>> count = wf.Variable(0)
+      >>> with wf.control_dependencies([count.assign_add(1)]):
+      ...     done = wf.constant("counted")
+      >>> with wf.Session() as session:
+      ...     session.run(count.initializer)
+      ...     session.run(done)
+      ...     session.run(count)
+      b'counted'
+      np.int32(1)
+    """
     return get_default_graph().control_dependencies(control_inputs)
 
 
 def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextManager[None]:
-    """Place nodes made inside on the device of `op`."""
+    """Place nodes made inside on the device of `op`.
+
+    Args:
+      op: a node, an output or a variable.
+      ignore_existing: lift the outer colocations.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> with wf.colocate_with(x):
+      ...     y = wf.constant(2.0)
+    """
     return get_default_graph().colocate_with(op, ignore_existing)
 
 
@@ -121,7 +161,17 @@ def init_scope() -> Iterator[None]:
 
 
 def add_to_collection(name: Any, value: Any) -> None:
-    """Append to a collection of the default graph."""
+    """Append to a collection of the default graph.
+
+    Args:
+      name: of the collection.
+      value: anything.
+
+    Examples:
+      >>> wf.add_to_collection("kept", 1)
+      >>> wf.get_collection("kept")
+      [1]
+    """
     get_default_graph().add_to_collection(name, value)
 
 
@@ -131,7 +181,18 @@ def add_to_collections(names: Any, value: Any) -> None:
 
 
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
-    """A copy of a collection of the default graph."""
+    """A copy of a collection of the default graph.
+
+    Args:
+      key: of the collection, such as one of `wf.GraphKeys`.
+      scope: only items whose name this regular expression matches at the start.
+    Returns: a list.
+
+    Examples:
+      >>> wf.add_to_collection("kept", 1)
+      >>> wf.get_collection("kept")
+      [1]
+    """
     return get_default_graph().get_collection(key, scope)
 
 

@@ -50,6 +50,15 @@ class Graph:
       has_contexts: whether any node is in a branch or a loop.
       gradient_functions: gradients that live and die with the graph, by the name that nodes refer
         to them with; weft_autodiff's.
+
+    Examples:
+      >>> graph = wf.Graph()
+      >>> with graph.as_default():
+      ...     total = wf.add(1, 2, name="total")
+      >>> [node.name for node in graph.get_operations()]
+      ['total/x', 'total/y', 'total']
+      >>> graph.get_tensor_by_name("total:0") is total
+      True
     """
 
     def __init__(self) -> None:

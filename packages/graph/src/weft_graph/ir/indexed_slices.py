@@ -57,6 +57,17 @@ class IndexedSlices(CompositeTensor):
       values: shape (n, R).
       indices: integers, shape (n,); they may repeat, the slices then add up.
       dense_shape: vector of integers, the shape (N, R) of the tensor, or None.
+
+    Args:
+      values: any type, shape (n, ...).
+      indices: int32 or int64, shape (n,).
+      dense_shape: integers, shape of the whole; None if unknown.
+
+    Examples:
+      >>> x = wf.IndexedSlices(wf.constant([[1.0, 2.0]]), wf.constant([1]), wf.constant([2, 2]))
+      >>> wf.Session().run(wf.convert_to_tensor(x))
+      array([[0., 0.],
+             [1., 2.]], dtype=float32)
     """
 
     __slots__ = ("__weakref__", "_dense_shape", "_indices", "_values")
@@ -150,7 +161,18 @@ class SparseTensor(CompositeTensor):
       indices: int64, shape (n, rank), the positions, as a rule in row-major order.
       values: any type, shape (n,).
       dense_shape: int64, shape (rank,).
+
+    Args:
+      indices: int64, shape (n, rank), in row-major order.
+      values: any type, shape (n,).
+      dense_shape: int64, shape (rank,).
     Raises: InvalidArgumentError: the shapes of the parts do not fit.
+
+    Examples:
+      >>> x = wf.SparseTensor([[0, 1]], [5.0], [2, 2])
+      >>> wf.Session().run(wf.sparse.to_dense(x))
+      array([[0., 5.],
+             [0., 0.]], dtype=float32)
     """
 
     __slots__ = ("__weakref__", "_dense_shape", "_indices", "_values")

@@ -111,6 +111,10 @@ def flatten(structure: Any, expand_composites: bool = False) -> list[Any]:
       structure: any nesting of sequences and mappings.
       expand_composites: look into IndexedSlices and SparseTensor too.
     Raises: InvalidTypeError: the keys of a mapping cannot be sorted.
+
+    Examples:
+      >>> wf.nest.flatten({"a": [1, 2], "b": 3})
+      [1, 2, 3]
     """
     leaves: list[Any] = []
     _flatten_into(structure, expand_composites, leaves)
@@ -170,6 +174,10 @@ def map_structure(func: Callable[..., Any], *structure: Any, **kwargs: Any) -> A
     Raises:
       InvalidTypeError: `func` is not callable, or containers are of different types.
       InvalidArgumentError: the structures differ, there are none, or a keyword is unknown.
+
+    Examples:
+      >>> wf.nest.map_structure(lambda x: 2 * x, {"a": [1, 2], "b": 3})
+      {'a': [2, 4], 'b': 6}
     """
     if not callable(func):
         raise errors.InvalidTypeError(f"func must be callable, got {func!r}")

@@ -36,7 +36,17 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
 
 
 def set_random_seed(seed: int) -> None:
-    """Set the seed of the default graph; for the nodes made from now on."""
+    """Set the seed of the default graph; for the nodes made from now on.
+
+    Args:
+      seed: an integer.
+
+    Examples:
+      >>> wf.set_random_seed(7)
+      >>> x = wf.random_normal([])
+      >>> bool(wf.Session().run(x) == wf.Session().run(x))
+      True
+    """
     stacks.get_default_graph().seed = _integer(seed)
 
 

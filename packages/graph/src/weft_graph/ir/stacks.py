@@ -16,7 +16,12 @@ _lock = threading.Lock()
 
 
 def get_default_graph() -> Graph:
-    """The innermost graph of this thread's `with graph.as_default()`, or the process's own."""
+    """The innermost graph of this thread's `with graph.as_default()`, or the process's own.
+
+    Examples:
+      >>> wf.get_default_graph() is wf.constant(1.0).graph
+      True
+    """
     graphs: list[Graph] = of_thread.graphs
     return graphs[-1] if graphs else _process_graph()
 

@@ -178,7 +178,12 @@ class Conv1D(_Conv):
 
 
 class Conv2D(_Conv):
-    """2-D convolution over (N, H, W, C); see `conv2d`."""
+    """2-D convolution over (N, H, W, C); see `conv2d`.
+
+    Examples:
+      >>> wf.layers.Conv2D(4, kernel_size=3)(wf.zeros([2, 5, 5, 3])).shape
+      TensorShape([Dimension(2), Dimension(3), Dimension(3), Dimension(4)])
+    """
 
 
 class Conv3D(_Conv):
@@ -346,6 +351,10 @@ def conv1d(
       inputs: floating, shape (N, W, C) or (N, C, W).
       filters, kernel_size, ...: as for `conv2d`, over one axis.
     Returns: shape (N, W', filters) in the layout of `inputs`.
+
+    Examples:
+      >>> wf.layers.conv1d(wf.zeros([2, 10, 3]), filters=4, kernel_size=3).shape
+      TensorShape([Dimension(2), Dimension(8), Dimension(4)])
     """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
     return _functional(Conv1D, inputs, name, reuse, **args)
@@ -390,6 +399,11 @@ def conv2d(
       name: of the layer and the variable scope.
       reuse: the variables of a previous layer of that name.
     Returns: shape (N, H', W', filters) in the layout of `inputs`.
+
+    Examples:
+      >>> images = wf.placeholder(wf.float32, [None, 28, 28, 1])
+      >>> wf.layers.conv2d(images, filters=32, kernel_size=5, padding="same").shape
+      TensorShape([Dimension(None), Dimension(28), Dimension(28), Dimension(32)])
     """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
     return _functional(Conv2D, inputs, name, reuse, **args)
@@ -459,6 +473,10 @@ def separable_conv2d(
       depth_multiplier: depthwise filters per channel.
       filters, kernel_size, ...: as for `conv2d`.
     Returns: shape (N, H', W', filters) in the layout of `inputs`.
+
+    Examples:
+      >>> wf.layers.separable_conv2d(wf.zeros([2, 5, 5, 3]), 4, kernel_size=2).shape
+      TensorShape([Dimension(2), Dimension(4), Dimension(4), Dimension(4)])
     """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
     return _functional(SeparableConv2D, inputs, name, reuse, **args)
@@ -491,6 +509,10 @@ def conv2d_transpose(
       filters, kernel_size, ...: as for `conv2d`.
     Returns: shape (N, H * SH, W * SW, filters) for "same" padding, enough for all windows for
       "valid", in the layout of `inputs`.
+
+    Examples:
+      >>> wf.layers.conv2d_transpose(wf.zeros([2, 5, 5, 3]), 4, kernel_size=2, strides=2).shape
+      TensorShape([Dimension(2), Dimension(10), Dimension(10), Dimension(4)])
     """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
     return _functional(Conv2DTranspose, inputs, name, reuse, **args)

@@ -35,6 +35,11 @@ class Dense(Layer):
       kernel_constraint, bias_constraint: functions that optimizers apply after an update.
       trainable: whether the variables are trainable.
       name: of the layer.
+
+    Examples:
+      >>> layer = wf.layers.Dense(4)
+      >>> layer(wf.ones([2, 3])).shape, [variable.name for variable in layer.variables]
+      (TensorShape([Dimension(2), Dimension(4)]), ['dense/kernel:0', 'dense/bias:0'])
     """
 
     def __init__(
@@ -136,6 +141,15 @@ def dense(
       inputs: floating, shape (N, ..., I).
       reuse: the variables of a previous layer of that name.
     Returns: shape (N, ..., units).
+
+    Examples:
+      >>> x = wf.ones([2, 3])
+      >>> hidden = wf.layers.dense(x, 4, wf.nn.relu, kernel_initializer=wf.ones_initializer())
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(hidden)
+      array([[3., 3., 3., 3.],
+             [3., 3., 3., 3.]], dtype=float32)
     """
     layer = Dense(
         units,
@@ -164,6 +178,10 @@ class Dropout(Layer):
       rate: fraction of elements set to 0.
       noise_shape, seed: as for `nn.dropout`.
       name: of the layer.
+
+    Examples:
+      >>> wf.layers.Dropout(0.5)(wf.zeros([2, 3]), training=True).shape
+      TensorShape([Dimension(2), Dimension(3)])
     """
 
     def __init__(
@@ -217,7 +235,20 @@ def dropout(
     training: Any = False,
     name: str | None = None,
 ) -> Output:
-    """`nn.dropout` if `training`, the input otherwise; see `Dropout`."""
+    """`nn.dropout` if `training`, the input otherwise; see `Dropout`.
+
+    Args:
+      inputs: floating, any shape.
+      rate: which part of the elements becomes 0.
+      noise_shape: int32; the shape of the random choices, which broadcasts to that of `inputs`.
+      seed: of the random choices.
+      training: a Boolean or a Boolean tensor of rank 0.
+    Returns: shape and dtype of `inputs`.
+
+    Examples:
+      >>> wf.Session().run(wf.layers.dropout([1.0, 2.0], training=False))
+      array([1., 2.], dtype=float32)
+    """
     layer = Dropout(rate, noise_shape, seed, name)
     result: Output = layer(inputs, training=training)
     return result
@@ -228,6 +259,10 @@ class Flatten(Layer):
 
     Args:
       data_format: "channels_last", or "channels_first": channels are moved last before.
+
+    Examples:
+      >>> wf.layers.Flatten()(wf.zeros([2, 3, 4])).shape
+      TensorShape([Dimension(2), Dimension(12)])
     """
 
     def __init__(
@@ -267,6 +302,16 @@ def _product(dims: tuple[int | None, ...]) -> int | None:
 
 
 def flatten(inputs: Any, name: str | None = None, data_format: str = "channels_last") -> Output:
-    """All axes but the batch's as one: shape (N, ...) to (N, P); see `Flatten`."""
+    """All axes but the batch's as one: shape (N, ...) to (N, P); see `Flatten`.
+
+    Args:
+      inputs: any type, shape (N, ...).
+      data_format: "channels_last" or "channels_first"; the channels of the latter go last.
+    Returns: shape (N, P), dtype of `inputs`.
+
+    Examples:
+      >>> wf.layers.flatten(wf.zeros([2, 3, 4])).shape
+      TensorShape([Dimension(2), Dimension(12)])
+    """
     result: Output = Flatten(data_format, name)(inputs)
     return result

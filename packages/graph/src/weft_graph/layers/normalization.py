@@ -40,6 +40,10 @@ class BatchNormalization(Layer):
       name: of the layer.
     Raises: UnimplementedError: renorm, virtual batches or an adjustment.
     Source: Ioffe and Szegedy 2015.
+
+    Examples:
+      >>> wf.layers.BatchNormalization()(wf.zeros([2, 3]), training=True).shape
+      TensorShape([Dimension(2), Dimension(3)])
     """
 
     def __init__(
@@ -261,6 +265,13 @@ def batch_normalization(
         of the moving ones to GraphKeys.UPDATE_OPS.
       reuse: the variables of a previous layer of that name.
     Returns: shape and dtype of `inputs`.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None, 8])
+      >>> y = wf.layers.batch_normalization(x, training=True)
+      >>> updates = wf.get_collection(wf.GraphKeys.UPDATE_OPS)
+      >>> len(updates)
+      2
     """
     args = {
         key: value

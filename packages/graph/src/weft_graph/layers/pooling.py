@@ -139,6 +139,10 @@ def max_pooling2d(
       padding: "valid" or "same".
       data_format: "channels_last" or "channels_first".
     Returns: shape (N, H', W', C) in the layout of `inputs`.
+
+    Examples:
+      >>> wf.layers.max_pooling2d(wf.zeros([1, 28, 28, 3]), pool_size=2, strides=2).shape
+      TensorShape([Dimension(1), Dimension(14), Dimension(14), Dimension(3)])
     """
     result: Output = MaxPooling2D(pool_size, strides, padding, data_format, name)(inputs)
     return result
@@ -178,7 +182,12 @@ def average_pooling2d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window of an image; see `max_pooling2d`."""
+    """Mean of each window of an image; see `max_pooling2d`.
+
+    Examples:
+      >>> wf.layers.average_pooling2d(wf.zeros([1, 28, 28, 3]), pool_size=2, strides=2).shape
+      TensorShape([Dimension(1), Dimension(14), Dimension(14), Dimension(3)])
+    """
     result: Output = AveragePooling2D(pool_size, strides, padding, data_format, name)(inputs)
     return result
 

@@ -47,6 +47,13 @@ def import_graph_def(
         the error's `details`.
       InvalidArgumentError: names that repeat or are unknown, inputs or attributes that do not fit
         their op, shapes that contradict, a cycle without loop ops. The graph is unchanged then.
+
+    Examples:
+      >>> with wf.Graph().as_default() as first:
+      ...     x = wf.constant(3.0, name="x")
+      >>> (again,) = wf.import_graph_def(first.as_graph_def(), return_elements=["x:0"], name="")
+      >>> wf.Session().run(again)
+      np.float32(3.0)
     """
     del op_dict
     if not isinstance(graph_def, proto.GraphDef):

@@ -87,6 +87,10 @@ def make_tensor_proto(
     Raises:
       InvalidTypeError: the values do not fit `dtype`.
       InvalidArgumentError: they do not fit `shape`, or take 2 GiB or more.
+
+    Examples:
+      >>> wf.make_ndarray(wf.make_tensor_proto([1, 2]))
+      array([1, 2], dtype=int32)
     """
     if isinstance(values, proto.TensorProto):
         return values

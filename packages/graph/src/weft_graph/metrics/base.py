@@ -130,6 +130,13 @@ def mean(
       name: of the variable scope.
     Returns: the mean, float32 and rank 0; and an operation that takes `values` in and returns it.
     Raises: InvalidArgumentError: weights that do not broadcast.
+
+    Examples:
+      >>> value, update = wf.metrics.mean([1.0, 3.0])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      2.0
     """
     with variable_scope(name, "mean", (values, weights)):
         values = casting.cast(convert_to_tensor(values), dtypes.float32)
@@ -210,6 +217,13 @@ def accuracy(
       weights, metrics_collections, updates_collections, name: as for `mean`.
     Returns: as for `mean`.
     Raises: InvalidArgumentError: shapes that differ.
+
+    Examples:
+      >>> value, update = wf.metrics.accuracy([1, 2, 3], [1, 2, 0])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      0.667
     """
     labels, predictions, factor = aligned(labels, predictions, weights)
     if labels.dtype.base_dtype is not predictions.dtype.base_dtype:
@@ -226,7 +240,19 @@ def mean_absolute_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean of abs(predictions - labels); arguments as for `accuracy`."""
+    """The mean of abs(predictions - labels); arguments as for `accuracy`.
+
+    Args:
+      labels, predictions, weights, metrics_collections, updates_collections: as for
+        `true_positives`.
+
+    Examples:
+      >>> value, update = wf.metrics.mean_absolute_error([1.0], [3.0])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      2.0
+    """
 
     def error(labels: Output, predictions: Output) -> Output:
         return out("Abs", [out("Sub", [predictions, labels])])
@@ -243,7 +269,19 @@ def mean_squared_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean of (predictions - labels) ** 2; arguments as for `accuracy`."""
+    """The mean of (predictions - labels) ** 2; arguments as for `accuracy`.
+
+    Args:
+      labels, predictions, weights, metrics_collections, updates_collections: as for
+        `true_positives`.
+
+    Examples:
+      >>> value, update = wf.metrics.mean_squared_error([1.0], [3.0])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      4.0
+    """
 
     def error(labels: Output, predictions: Output) -> Output:
         return out("SquaredDifference", [labels, predictions])
@@ -260,7 +298,19 @@ def root_mean_squared_error(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The root of the mean of (predictions - labels) ** 2; arguments as for `accuracy`."""
+    """The root of the mean of (predictions - labels) ** 2; arguments as for `accuracy`.
+
+    Args:
+      labels, predictions, weights, metrics_collections, updates_collections: as for
+        `true_positives`.
+
+    Examples:
+      >>> value, update = wf.metrics.root_mean_squared_error([1.0], [3.0])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      2.0
+    """
     value, update = mean_squared_error(
         labels, predictions, weights, None, None, name or "root_mean_squared_error"
     )

@@ -73,6 +73,13 @@ def true_positives(
       name: of the variable scope.
     Returns: the sum of weights so far, float32 and rank 0; and the update.
     Raises: InvalidArgumentError: shapes that do not fit.
+
+    Examples:
+      >>> value, update = wf.metrics.true_positives([1, 0, 1], [1, 1, 1])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      2.0
     """
     places = metrics_collections, updates_collections
     wanted = True, True
@@ -87,7 +94,19 @@ def false_positives(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How many negatives were predicted positive; arguments as for `true_positives`."""
+    """How many negatives were predicted positive; arguments as for `true_positives`.
+
+    Args:
+      labels, predictions, weights, metrics_collections, updates_collections: as for
+        `true_positives`.
+
+    Examples:
+      >>> value, update = wf.metrics.false_positives([1, 0, 1], [1, 1, 1])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      1.0
+    """
     places = metrics_collections, updates_collections
     wanted = False, True
     return _count("false_positives", labels, predictions, weights, places, name, wanted)
@@ -101,7 +120,19 @@ def true_negatives(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How many negatives were predicted so; arguments as for `true_positives`."""
+    """How many negatives were predicted so; arguments as for `true_positives`.
+
+    Args:
+      labels, predictions, weights, metrics_collections, updates_collections: as for
+        `true_positives`.
+
+    Examples:
+      >>> value, update = wf.metrics.true_negatives([0, 1], [0, 1])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      1.0
+    """
     places = metrics_collections, updates_collections
     wanted = False, False
     return _count("true_negatives", labels, predictions, weights, places, name, wanted)
@@ -115,7 +146,19 @@ def false_negatives(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """How many positives were predicted negative; arguments as for `true_positives`."""
+    """How many positives were predicted negative; arguments as for `true_positives`.
+
+    Args:
+      labels, predictions, weights, metrics_collections, updates_collections: as for
+        `true_positives`.
+
+    Examples:
+      >>> value, update = wf.metrics.false_negatives([1, 1], [0, 1])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      1.0
+    """
     places = metrics_collections, updates_collections
     wanted = True, False
     return _count("false_negatives", labels, predictions, weights, places, name, wanted)
@@ -152,7 +195,19 @@ def precision(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """True positives among all predicted positive; arguments as for `true_positives`."""
+    """True positives among all predicted positive; arguments as for `true_positives`.
+
+    Args:
+      labels, predictions, weights, metrics_collections, updates_collections: as for
+        `true_positives`.
+
+    Examples:
+      >>> value, update = wf.metrics.precision([1, 0, 1], [1, 1, 1])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      0.667
+    """
     places = metrics_collections, updates_collections
     return _share_of("precision", false_positives, labels, predictions, weights, places, name)
 
@@ -165,6 +220,18 @@ def recall(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """True positives among all positives; arguments as for `true_positives`."""
+    """True positives among all positives; arguments as for `true_positives`.
+
+    Args:
+      labels, predictions, weights, metrics_collections, updates_collections: as for
+        `true_positives`.
+
+    Examples:
+      >>> value, update = wf.metrics.recall([1, 0, 1], [1, 1, 0])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      0.5
+    """
     places = metrics_collections, updates_collections
     return _share_of("recall", false_negatives, labels, predictions, weights, places, name)

@@ -231,6 +231,13 @@ def auc(
     Returns: the area so far, float32 and rank 0; and the update.
     Raises: InvalidArgumentError: an unknown curve or method.
     Source: Davis and Goadrich 2006, for the interpolation.
+
+    Examples:
+      >>> value, update = wf.metrics.auc([0, 1], [0.2, 0.8])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     print(round(float(session.run(update)), 3))
+      1.0
     """
     if curve not in ("ROC", "PR"):
         raise errors.InvalidArgumentError(f"curve must be 'ROC' or 'PR', got {curve!r}")

@@ -17,7 +17,14 @@ from weft_tensor import dtypes, errors
 def crelu(features: Any, name: str | None = None, axis: int = -1) -> Output:
     """relu(x) and relu(-x), concatenated along an axis; floating.
 
+    Args:
+      features: floating, any shape.
+    Returns: shape and dtype of `features`.
     Source: Shang et al. 2016.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.crelu([-1.0, 2.0]))
+      array([0., 2., 1., 0.], dtype=float32)
     """
     with scope(name, "CRelu") as full:
         features = convert_to_tensor(features)
@@ -28,7 +35,14 @@ def crelu(features: Any, name: str | None = None, axis: int = -1) -> Output:
 def swish(features: Any, name: str | None = None) -> Output:
     """x * sigmoid(x), elementwise; floating, any shape.
 
+    Args:
+      features: floating, any shape.
+    Returns: shape and dtype of `features`.
     Source: Ramachandran et al. 2017.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.nn.swish([0.0, 1.0])), 3)
+      array([0.   , 0.731], dtype=float32)
     """
     features = convert_to_tensor(features)
     with scope(name, "swish") as full:
@@ -56,7 +70,12 @@ def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Ou
 
 
 def zero_fraction(value: Any, name: str | None = None) -> Output:
-    """The fraction of elements that are 0: float32, rank 0; any numeric shape."""
+    """The fraction of elements that are 0: float32, rank 0; any numeric shape.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.zero_fraction([0, 1, 0, 2]))
+      np.float32(0.5)
+    """
     with scope(name, "zero_fraction") as full:
         value = convert_to_tensor(value)
         size = array.size(value, out_type=dtypes.int64)
@@ -87,6 +106,10 @@ def dropout(
     Returns: shape and dtype of `x`.
     Raises: InvalidArgumentError: neither or both of `rate` and `keep_prob`, or out of range.
     Source: Srivastava et al. 2014.
+
+    Examples:
+      >>> wf.nn.dropout(wf.ones([2, 3]), rate=0.5, seed=1).shape
+      TensorShape([Dimension(2), Dimension(3)])
     """
     if (rate is None) == (keep_prob is None):
         raise errors.InvalidArgumentError(

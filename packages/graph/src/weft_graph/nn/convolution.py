@@ -167,6 +167,11 @@ def conv2d_transpose(
     Returns: shape `output_shape`.
     Raises: InvalidArgumentError: the shapes do not belong together.
     Source: Zeiler et al. 2010, Deconvolutional Networks.
+
+    Examples:
+      >>> image = wf.ones([1, 3, 3, 2])
+      >>> wf.nn.conv2d_transpose(image, wf.ones([2, 2, 4, 2]), [1, 6, 6, 4], strides=2).shape
+      TensorShape([Dimension(1), Dimension(6), Dimension(6), Dimension(4)])
     """
     value = convert_to_tensor(input if value is None else value)
     kernel = convert_to_tensor(filters if filter is None else filter)
@@ -241,6 +246,11 @@ def depthwise_conv2d(
       data_format: "NHWC" or "NCHW".
     Returns: shape (N, H', W', C * M) in the layout of `input`.
     Raises: InvalidArgumentError: depths differ, or the window does not fit.
+
+    Examples:
+      >>> image = wf.ones([1, 3, 3, 2])
+      >>> wf.nn.depthwise_conv2d(image, wf.ones([2, 2, 2, 3]), [1, 1, 1, 1], "VALID").shape
+      TensorShape([Dimension(1), Dimension(2), Dimension(2), Dimension(6)])
     """
     return conv.depthwise_conv2d_native(
         input,

@@ -46,6 +46,11 @@ def sigmoid_cross_entropy_with_logits(
       logits: x, same dtype and shape.
     Returns: the same shape and dtype.
     Raises: InvalidArgumentError: positional arguments, or shapes that differ.
+
+    Examples:
+      >>> loss = wf.nn.sigmoid_cross_entropy_with_logits(labels=[1.0], logits=[0.0])
+      >>> np.round(wf.Session().run(loss), 3)
+      array([0.693], dtype=float32)
     """
     function = "sigmoid_cross_entropy_with_logits"
     if _sentinel is not None:
@@ -78,6 +83,11 @@ def weighted_cross_entropy_with_logits(
       pos_weight: broadcasts to them.
     Returns: the same shape and dtype.
     Raises: InvalidArgumentError: shapes that differ.
+
+    Examples:
+      >>> loss = wf.nn.weighted_cross_entropy_with_logits([1.0], [0.0], pos_weight=2.0)
+      >>> np.round(wf.Session().run(loss), 3)
+      array([1.386], dtype=float32)
     """
     labels = targets if labels is None else labels
     labels, logits = _pair("weighted_cross_entropy_with_logits", labels, logits)

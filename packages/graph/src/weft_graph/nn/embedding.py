@@ -58,6 +58,10 @@ def embedding_lookup(
       max_norm: rows longer than this are shortened to it.
     Returns: shape (I, D...).
     Raises: InvalidArgumentError: no table, or an unknown strategy; at run time, an id out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.embedding_lookup([[0.0, 0.1], [1.0, 1.1]], [1, 0]))
+      array([1., 0.], dtype=float32)
     """
     parts = _parts(params)
     with scope(name, "embedding_lookup") as full:

@@ -41,6 +41,10 @@ def moments(
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
     Returns: mean and variance (of the population), dtype of `x`.
     Raises: InvalidArgumentError: an axis is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.moments([[1.0, 2.0], [3.0, 4.0]], axes=[0]))
+      (array([2., 3.], dtype=float32), array([1., 1.], dtype=float32))
     """
     keep = bool(keepdims or keep_dims)
     with scope(name, "moments"):
@@ -177,6 +181,10 @@ def batch_normalization(
     Returns: shape and dtype of `x`.
     Raises: InvalidArgumentError: shapes do not broadcast.
     Source: Ioffe and Szegedy 2015.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.batch_normalization([1.0, 3.0], 2.0, 1.0, None, None, 0.0))
+      array([-1.,  1.], dtype=float32)
     """
     with scope(name, "batchnorm"):
         x = convert_to_tensor(x)
@@ -226,6 +234,10 @@ def l2_normalize(
       epsilon: lower bound of the sum.
     Returns: shape and dtype of `x`.
     Raises: InvalidArgumentError: an axis is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.l2_normalize([3.0, 4.0], axis=0))
+      array([0.6, 0.8], dtype=float32)
     """
     axis = reduction.former("axis", axis, "dim", dim)
     with scope(name, "l2_normalize") as full:

@@ -310,7 +310,17 @@ def unary(op: str, x: Any, name: str | None) -> Any:
 
 
 def add(x: Any, y: Any, name: str | None = None) -> Output:
-    """x + y; numeric or string, broadcast shape."""
+    """x + y; numeric or string, broadcast shape.
+
+    Args:
+      x, y: numeric or string, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.add([1.0, 2.0], [[10.0], [20.0]]))
+      array([[11., 12.],
+             [21., 22.]], dtype=float32)
+    """
     return out("Add", [x, y], name=name)
 
 
@@ -320,12 +330,30 @@ def add_v2(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def subtract(x: Any, y: Any, name: str | None = None) -> Output:
-    """x - y; numeric, broadcast shape."""
+    """x - y; numeric, broadcast shape.
+
+    Args:
+      x, y: numeric, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.subtract([5, 7], 2))
+      array([3, 5], dtype=int32)
+    """
     return out("Sub", [x, y], name=name)
 
 
 def multiply(x: Any, y: Any, name: str | None = None) -> Output:
-    """x * y elementwise; numeric, broadcast shape."""
+    """x * y elementwise; numeric, broadcast shape.
+
+    Args:
+      x, y: numeric, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.multiply([1.0, 2.0], 3.0))
+      array([3., 6.], dtype=float32)
+    """
     return out("Mul", [x, y], name=name)
 
 
@@ -348,6 +376,11 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Output:
       x: numeric. 8 and 16-bit integers are divided in float32, wider ones in float64.
       y: same dtype; the shapes broadcast.
     Raises: InvalidTypeError: the dtypes differ.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.truediv([7.0, -7.0], 2.0))
+      array([ 3.5, -3.5], dtype=float32)
     """
     a, b = pair(x, y)
     quotient = _TRUE_QUOTIENT.get(a.dtype.base_dtype)
@@ -357,48 +390,116 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def divide(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y as Python's `/`; see `truediv`."""
+    """x / y as Python's `/`; see `truediv`.
+
+    Args:
+      x, y: numeric, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.divide([1.0, 2.0], 4.0))
+      array([0.25, 0.5 ], dtype=float32)
+    """
     return truediv(x, y, name)
 
 
 def div(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y as Python 2's `/`: rounded down between integers, exact otherwise."""
+    """x / y as Python 2's `/`: rounded down between integers, exact otherwise.
+
+    Args:
+      x, y: numeric, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.div([7, -7], 2))
+      array([ 3, -4], dtype=int32)
+    """
     a, b = pair(x, y)
     return out("FloorDiv" if a.dtype.is_integer else "RealDiv", [a, b], name=name or "div")
 
 
 def realdiv(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y; numeric, broadcast shape."""
+    """x / y; numeric, broadcast shape.
+
+    Args:
+      x, y: numeric, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.realdiv([7.0], 2.0))
+      array([3.5], dtype=float32)
+    """
     return out("RealDiv", [x, y], name=name)
 
 
 def div_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y, and 0 where y is 0; floating or complex, broadcast shape."""
+    """x / y, and 0 where y is 0; floating or complex, broadcast shape.
+
+    Args:
+      x, y: floating or complex, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.div_no_nan([1.0, 2.0], [0.0, 4.0]))
+      array([0. , 0.5], dtype=float32)
+    """
     return out("DivNoNan", list(pair(x, y)), name=name or "div_no_nan")
 
 
 def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
-    """x * y, and 0 where y is 0 even if x is not finite; floating or complex, broadcast shape."""
+    """x * y, and 0 where y is 0 even if x is not finite; floating or complex, broadcast shape.
+
+    Args:
+      x, y: floating or complex, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.math.multiply_no_nan([np.nan, 2.0], [0.0, 4.0]))
+      array([0., 8.], dtype=float32)
+    """
     return out("MulNoNan", list(pair(x, y)), name=name or "multiply_no_nan")
 
 
 def floordiv(x: Any, y: Any, name: str | None = None) -> Output:
     """x / y rounded down; real, broadcast shape.
 
+    Args:
+      x, y: real, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
     Raises: InvalidArgumentError: when run, an integer divisor is 0.
+
+    Examples:
+      >>> wf.Session().run(wf.floordiv([7, -7], 2))
+      array([ 3, -4], dtype=int32)
     """
     return out("FloorDiv", [x, y], name=name or "floordiv")
 
 
 def floor_div(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y rounded down; see `floordiv`."""
+    """x / y rounded down; see `floordiv`.
+
+    Args:
+      x, y: numeric, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.floor_div([7, -7], 2))
+      array([ 3, -4], dtype=int32)
+    """
     return out("FloorDiv", [x, y], name=name)
 
 
 def floormod(x: Any, y: Any, name: str | None = None) -> Output:
     """The remainder of `floordiv`, with the sign of y; real, broadcast shape.
 
+    Args:
+      x, y: real, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
     Raises: InvalidArgumentError: when run, an integer divisor is 0.
+
+    Examples:
+      >>> wf.Session().run(wf.floormod([7, -7], 3))
+      array([1, 2], dtype=int32)
     """
     return out("FloorMod", [x, y], name=name)
 
@@ -409,7 +510,14 @@ mod = floormod
 def truncatediv(x: Any, y: Any, name: str | None = None) -> Output:
     """x / y rounded towards zero; numeric, broadcast shape.
 
+    Args:
+      x, y: numeric, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
     Raises: InvalidArgumentError: when run, an integer divisor is 0.
+
+    Examples:
+      >>> wf.Session().run(wf.truncatediv([7, -7], 2))
+      array([ 3, -3], dtype=int32)
     """
     return out("TruncateDiv", [x, y], name=name)
 
@@ -417,7 +525,14 @@ def truncatediv(x: Any, y: Any, name: str | None = None) -> Output:
 def truncatemod(x: Any, y: Any, name: str | None = None) -> Output:
     """The remainder of `truncatediv`, with the sign of x; real, broadcast shape.
 
+    Args:
+      x, y: real, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
     Raises: InvalidArgumentError: when run, an integer divisor is 0.
+
+    Examples:
+      >>> wf.Session().run(wf.truncatemod([7, -7], 3))
+      array([ 1, -1], dtype=int32)
     """
     return out("TruncateMod", [x, y], name=name)
 
@@ -425,28 +540,71 @@ def truncatemod(x: Any, y: Any, name: str | None = None) -> Output:
 def pow(x: Any, y: Any, name: str | None = None) -> Output:
     """x to the power of y; numeric, broadcast shape.
 
+    Args:
+      x, y: numeric, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
     Raises: InvalidArgumentError: when run, an integer has a negative exponent.
+
+    Examples:
+      >>> wf.Session().run(wf.pow([2.0, 3.0], 2.0))
+      array([4., 9.], dtype=float32)
     """
     return out("Pow", [x, y], name=name)
 
 
 def maximum(x: Any, y: Any, name: str | None = None) -> Output:
-    """The larger of x and y, NaN where either is; real, broadcast shape."""
+    """The larger of x and y, NaN where either is; real, broadcast shape.
+
+    Args:
+      x, y: real, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.maximum([1.0, 5.0], 3.0))
+      array([3., 5.], dtype=float32)
+    """
     return out("Maximum", [x, y], name=name)
 
 
 def minimum(x: Any, y: Any, name: str | None = None) -> Output:
-    """The smaller of x and y, NaN where either is; real, broadcast shape."""
+    """The smaller of x and y, NaN where either is; real, broadcast shape.
+
+    Args:
+      x, y: real, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.minimum([1.0, 5.0], 3.0))
+      array([1., 3.], dtype=float32)
+    """
     return out("Minimum", [x, y], name=name)
 
 
 def squared_difference(x: Any, y: Any, name: str | None = None) -> Output:
-    """(x - y) times its complex conjugate; numeric, broadcast shape."""
+    """(x - y) times its complex conjugate; numeric, broadcast shape.
+
+    Args:
+      x, y: numeric, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.squared_difference([1.0, 5.0], 3.0))
+      array([4., 4.], dtype=float32)
+    """
     return out("SquaredDifference", [x, y], name=name)
 
 
 def negative(x: Any, name: str | None = None) -> Any:
-    """-x; floating, complex or signed, any shape; of a sparse tensor a sparse one."""
+    """-x; floating, complex or signed, any shape; of a sparse tensor a sparse one.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.negative([1.0, -2.0]))
+      array([-1.,  2.], dtype=float32)
+    """
     return unary("Neg", x, name)
 
 
@@ -454,6 +612,14 @@ def abs(x: Any, name: str | None = None) -> Any:
     """|x|; numeric, any shape; of a complex number its magnitude, float32 or float64.
 
     Of a sparse tensor a sparse one.
+
+    Args:
+      x: numeric, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.abs([-3, 2]))
+      array([3, 2], dtype=int32)
     """
     if isinstance(x, SparseTensor):
         return SparseTensor(x.indices, abs(x.values, name), x.dense_shape)
@@ -468,12 +634,29 @@ def sign(x: Any, name: str | None = None) -> Any:
     """-1, 0 or 1, and 0 of NaN; x / |x| of a complex number; numeric, any shape.
 
     Of a sparse tensor a sparse one.
+
+    Args:
+      x: numeric, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.sign([-3.0, 0.0, 2.0]))
+      array([-1.,  0.,  1.], dtype=float32)
     """
     return unary("Sign", x, name)
 
 
 def square(x: Any, name: str | None = None) -> Any:
-    """x * x; numeric, any shape; of a sparse tensor a sparse one."""
+    """x * x; numeric, any shape; of a sparse tensor a sparse one.
+
+    Args:
+      x: numeric, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.square([-3.0, 2.0]))
+      array([9., 4.], dtype=float32)
+    """
     return unary("Square", x, name)
 
 
@@ -481,40 +664,100 @@ def sqrt(x: Any, name: str | None = None) -> Any:
     """The square root, NaN of a negative number; floating or complex, any shape.
 
     Of a sparse tensor a sparse one.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.sqrt([4.0, 9.0]))
+      array([2., 3.], dtype=float32)
     """
     return unary("Sqrt", x, name)
 
 
 def rsqrt(x: Any, name: str | None = None) -> Output:
-    """1 / sqrt(x); floating or complex, any shape."""
+    """1 / sqrt(x); floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.rsqrt([4.0, 0.25]))
+      array([0.5, 2. ], dtype=float32)
+    """
     return out("Rsqrt", [x], name=name)
 
 
 def reciprocal(x: Any, name: str | None = None) -> Output:
     """1 / x; numeric, any shape.
 
+    Args:
+      x: numeric, any shape.
+    Returns: shape and dtype of `x`.
     Raises: InvalidArgumentError: when run, an integer is 0.
+
+    Examples:
+      >>> wf.Session().run(wf.reciprocal([2.0, 4.0]))
+      array([0.5 , 0.25], dtype=float32)
     """
     return out("Reciprocal", [x], name=name)
 
 
 def floor(x: Any, name: str | None = None) -> Output:
-    """The largest integer not above x, as a float; floating, any shape."""
+    """The largest integer not above x, as a float; floating, any shape.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.floor([-1.5, 1.5]))
+      array([-2.,  1.], dtype=float32)
+    """
     return out("Floor", [x], name=name)
 
 
 def ceil(x: Any, name: str | None = None) -> Output:
-    """The smallest integer not below x, as a float; floating, any shape."""
+    """The smallest integer not below x, as a float; floating, any shape.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.ceil([-1.5, 1.5]))
+      array([-1.,  2.], dtype=float32)
+    """
     return out("Ceil", [x], name=name)
 
 
 def rint(x: Any, name: str | None = None) -> Output:
-    """The nearest integer as a float, the even one of two; floating, any shape."""
+    """The nearest integer as a float, the even one of two; floating, any shape.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.rint([0.5, 1.5, 2.4]))
+      array([0., 2., 2.], dtype=float32)
+    """
     return out("Rint", [x], name=name)
 
 
 def round(x: Any, name: str | None = None) -> Output:
-    """The nearest integer, the even one of two; real, any shape; integers as they are."""
+    """The nearest integer, the even one of two; real, any shape; integers as they are.
+
+    Args:
+      x: real, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.round([0.5, 1.5, 2.4]))
+      array([0., 2., 2.], dtype=float32)
+    """
     value = convert_to_tensor(x)
     return value if value.dtype.is_integer else out("Round", [value], name=name)
 
@@ -546,6 +789,10 @@ def add_n(inputs: Any, name: str | None = None) -> Output:
     Raises:
       InvalidArgumentError: there are none, or the shapes differ.
       InvalidTypeError: the dtypes differ.
+
+    Examples:
+      >>> wf.Session().run(wf.add_n([[1, 2], [3, 4], [5, 6]]))
+      array([ 9, 12], dtype=int32)
     """
     values = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
     if not values:
@@ -568,6 +815,10 @@ def accumulate_n(
     Raises:
       InvalidArgumentError: there are none, or the shapes differ.
       InvalidTypeError: the dtypes differ.
+
+    Examples:
+      >>> wf.Session().run(wf.accumulate_n([[1, 2], [3, 4]]))
+      array([4, 6], dtype=int32)
     """
     if not isinstance(inputs, list | tuple) or not inputs:
         raise errors.InvalidArgumentError(
@@ -584,7 +835,16 @@ def accumulate_n(
 
 
 def reciprocal_no_nan(x: Any, name: str | None = None) -> Output:
-    """1 / x, and 0 where x is 0: floating or complex, any shape."""
+    """1 / x, and 0 where x is 0: floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.math.reciprocal_no_nan([0.0, 4.0]))
+      array([0.  , 0.25], dtype=float32)
+    """
     return div_no_nan(1, convert_to_tensor(x), name or "reciprocal_no_nan")
 
 
@@ -596,6 +856,10 @@ def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | 
       clip_value_min: same dtype, shape that broadcasts to that of t.
       clip_value_max: likewise.
     Raises: InvalidArgumentError: a bound's shape does not broadcast to that of t.
+
+    Examples:
+      >>> wf.Session().run(wf.clip_by_value([-5.0, 0.5, 5.0], -1.0, 1.0))
+      array([-1. ,  0.5,  1. ], dtype=float32)
     """
     if isinstance(t, IndexedSlices):
         values = clip_by_value(t.values, clip_value_min, clip_value_max, name)

@@ -436,6 +436,15 @@ def placeholder(dtype: Any = dtypes.float32, shape: Any = None, name: str | None
     Args:
       dtype: element type; float32 by default, so that the white paper's Figure 1 works.
       shape: static shape; None is anything.
+    Returns: shape `shape`, dtype `dtype`.
+    Raises (when it runs): InvalidArgumentError: it is not fed, or with another shape or type.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None, 2])
+      >>> x.shape
+      TensorShape([Dimension(None), Dimension(2)])
+      >>> wf.Session().run(wf.reduce_sum(x, axis=1), {x: [[1.0, 2.0], [3.0, 4.0]]})
+      array([3., 7.], dtype=float32)
     """
     return out("Placeholder", (), {"dtype": dtype, "shape": shape}, name)
 
@@ -447,6 +456,12 @@ def placeholder_with_default(input: Any, shape: Any, name: str | None = None) ->
       input: the default; its shape must fit `shape`.
       shape: static shape; None is anything.
     Raises: InvalidArgumentError: the default does not fit `shape`.
+
+    Examples:
+      >>> rate = wf.placeholder_with_default(0.5, [])
+      >>> session = wf.Session()
+      >>> session.run(rate), session.run(rate, {rate: 0.1})
+      (np.float32(0.5), np.float32(0.1))
     """
     return out("PlaceholderWithDefault", [input], {"shape": shape}, name)
 
@@ -459,6 +474,11 @@ def shape(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> 
 
     Args:
       out_type: int32 or int64.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None, 3])
+      >>> wf.Session().run(wf.shape(x), {x: np.zeros([2, 3])})
+      array([2, 3], dtype=int32)
     """
     return shape_internal(input, name, optimize=True, out_type=out_type)
 
@@ -479,12 +499,31 @@ def shape_internal(
 def shape_n(
     input: Sequence[Any], out_type: Any = dtypes.int32, name: str | None = None
 ) -> list[Output]:
-    """The shapes of tensors of one type."""
+    """The shapes of tensors of one type.
+
+    Args:
+      input: list of tensors of one type, any shapes.
+      out_type: int32 or int64.
+    Returns: a list of vectors, one for each.
+
+    Examples:
+      >>> wf.Session().run(wf.shape_n([wf.zeros([2]), wf.zeros([3, 4])]))
+      [array([2], dtype=int32), array([3, 4], dtype=int32)]
+    """
     return list(create("ShapeN", [list(input)], {"out_type": out_type}, name).outputs)
 
 
 def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> Output:
-    """The number of elements: an integer of rank 0, a constant where the shape is static."""
+    """The number of elements: an integer of rank 0, a constant where the shape is static.
+
+    Args:
+      input: any type and shape.
+      out_type: int32 or int64.
+
+    Examples:
+      >>> wf.Session().run(wf.size([[1, 2], [3, 4]]))
+      np.int32(4)
+    """
     wanted = dtypes.as_dtype(out_type)
     if is_sparse(input):
         axes = constant_of(np.array([0], np.int32))
@@ -497,7 +536,15 @@ def size(input: Any, name: str | None = None, out_type: Any = dtypes.int32) -> O
 
 
 def rank(input: Any, name: str | None = None) -> Output:
-    """The rank: int32, rank 0, a constant where it is static."""
+    """The rank: int32, rank 0, a constant where it is static.
+
+    Args:
+      input: any type and shape.
+
+    Examples:
+      >>> wf.Session().run(wf.rank([[1, 2], [3, 4]]))
+      np.int32(2)
+    """
     if is_sparse(input):
         return out("Size", [input.dense_shape], {"out_type": dtypes.int32}, name)
     value = convert_to_tensor(input)
@@ -519,6 +566,11 @@ def reshape(tensor: Any, shape: Any, name: str | None = None) -> Output:
       tensor: any type and shape.
       shape: sizes; one may be -1, which takes what is left.
     Raises: InvalidArgumentError: the numbers of elements differ, or -1 is given twice.
+
+    Examples:
+      >>> wf.Session().run(wf.reshape([1, 2, 3, 4], [2, -1]))
+      array([[1, 2],
+             [3, 4]], dtype=int32)
     """
     return out("Reshape", [tensor, shape_vector(shape)], name=name)
 
@@ -529,6 +581,10 @@ def expand_dims(input: Any, axis: Any = None, name: str | None = None, dim: Any 
     Args:
       dim: former name of `axis`.
     Raises: InvalidArgumentError: `axis` is not in [-1 - rank, rank], or not given.
+
+    Examples:
+      >>> wf.expand_dims(wf.zeros([2, 3]), 0).shape
+      TensorShape([Dimension(1), Dimension(2), Dimension(3)])
     """
     axis = renamed("axis", axis, "dim", dim)
     if axis is None:
@@ -541,7 +597,16 @@ def squeeze(
 ) -> Output:
     """Axes of size 1 removed: those in `axis`, by default all.
 
+    Args:
+      input: any type and shape.
+      axis: int, or list of ints: axes of size 1; also `squeeze_dims`. All of these by default.
+    Returns: the remaining axes, dtype of `input`.
     Raises: InvalidArgumentError: an axis of `axis` has another size or is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.squeeze([[[1], [2]]], axis=0))
+      array([[1],
+             [2]], dtype=int32)
     """
     axis = renamed("axis", axis, "squeeze_dims", squeeze_dims)
     axes = () if axis is None else (axis,) if np.ndim(axis) == 0 else tuple(axis)
@@ -571,17 +636,40 @@ def fill(dims: Any, value: Any, name: str | None = None) -> Output:
     Args:
       dims: the shape, sizes at least 0.
       value: rank 0, any type.
+
+    Examples:
+      >>> wf.Session().run(wf.fill([2, 2], 7))
+      array([[7, 7],
+             [7, 7]], dtype=int32)
     """
     return out("Fill", [shape_vector(dims), value], name=name)
 
 
 def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Output:
-    """A tensor of zeros (False, or empty strings)."""
+    """A tensor of zeros (False, or empty strings).
+
+    Args:
+      shape: list of ints, TensorShape, or a vector of integers.
+      dtype: element type; float32 by default.
+    Returns: shape `shape`.
+    Raises: InvalidArgumentError: a static shape is not fully known.
+
+    Examples:
+      >>> wf.Session().run(wf.zeros([2, 3]))
+      array([[0., 0., 0.],
+             [0., 0., 0.]], dtype=float32)
+    """
     return _filled(shape, dtypes.as_dtype(dtype).base_dtype, 0, name or "zeros")
 
 
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Output:
-    """A tensor of ones (True)."""
+    """A tensor of ones (True).
+
+    Examples:
+      >>> wf.Session().run(wf.ones([2, 3], wf.int32))
+      array([[1, 1, 1],
+             [1, 1, 1]], dtype=int32)
+    """
     return _filled(shape, dtypes.as_dtype(dtype).base_dtype, 1, name or "ones")
 
 
@@ -628,6 +716,11 @@ def zeros_like(
     Args:
       dtype: element type; that of `tensor` by default.
       optimize: make a constant where the shape is static and small.
+    Returns: shape and dtype of `tensor`.
+
+    Examples:
+      >>> wf.Session().run(wf.zeros_like([[1.0, 2.0]]))
+      array([[0., 0.]], dtype=float32)
     """
     return _like(tensor, dtype, name or "zeros_like", optimize, 0)
 
@@ -635,7 +728,16 @@ def zeros_like(
 def ones_like(
     tensor: Any, dtype: Any = None, name: str | None = None, optimize: bool = True
 ) -> Output:
-    """Ones of the shape of `tensor`; see `zeros_like`."""
+    """Ones of the shape of `tensor`; see `zeros_like`.
+
+    Args:
+      tensor: floating or complex, any shape.
+    Returns: shape and dtype of `tensor`.
+
+    Examples:
+      >>> wf.Session().run(wf.ones_like([[1.0, 2.0]]))
+      array([[1., 1.]], dtype=float32)
+    """
     return _like(tensor, dtype, name or "ones_like", optimize, 1)
 
 
@@ -657,19 +759,43 @@ def _like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Ou
 def broadcast_to(input: Any, shape: Any, name: str | None = None) -> Output:
     """`input` repeated to `shape` by NumPy's rule of broadcasting.
 
+    Args:
+      input: any type and shape.
+      shape: list of ints, or a vector of integers.
+    Returns: shape `shape`, dtype of `input`.
     Raises: InvalidArgumentError: the shape does not broadcast.
+
+    Examples:
+      >>> wf.Session().run(wf.broadcast_to([1, 2], [2, 2]))
+      array([[1, 2],
+             [1, 2]], dtype=int32)
     """
     return out("BroadcastTo", [input, shape_vector(shape)], name=name)
 
 
 def broadcast_dynamic_shape(shape_x: Any, shape_y: Any) -> Output:
-    """The shape that two shapes, given as vectors of integers, broadcast to."""
+    """The shape that two shapes, given as vectors of integers, broadcast to.
+
+    Args:
+      shape_x, shape_y: vectors of integers.
+    Returns: a vector of integers.
+
+    Examples:
+      >>> wf.Session().run(wf.broadcast_dynamic_shape([2, 1], [3]))
+      array([2, 3], dtype=int32)
+    """
     return out("BroadcastArgs", [shape_vector(shape_x), shape_vector(shape_y)])
 
 
 def broadcast_static_shape(shape_x: Any, shape_y: Any) -> TensorShape:
     """The shape that two static shapes broadcast to.
 
+    Args:
+      shape_x, shape_y: TensorShapes, or what makes them.
     Raises: InvalidArgumentError: they do not.
+
+    Examples:
+      >>> wf.broadcast_static_shape([2, 1], [3])
+      TensorShape([Dimension(2), Dimension(3)])
     """
     return TensorShape(broadcast_dims(as_dims(shape_x), as_dims(shape_y)))

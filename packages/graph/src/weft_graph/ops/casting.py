@@ -144,6 +144,10 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
       dtype: numeric or bool. To integers fractions are dropped, from complex the imaginary part.
     Returns: x itself where it has the type already.
     Raises: InvalidTypeError: one of the types is neither numeric nor bool.
+
+    Examples:
+      >>> wf.Session().run(wf.cast([1.5, -1.5], wf.int32))
+      array([ 1, -1], dtype=int32)
     """
     target = dtypes.as_dtype(dtype).base_dtype
     if isinstance(x, Output) and x.dtype is target:
@@ -182,6 +186,10 @@ def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Output:
     Args:
       value: real, any shape.
       dtype: real.
+
+    Examples:
+      >>> wf.Session().run(wf.saturate_cast([300, -5], wf.uint8))
+      array([255,   0], dtype=uint8)
     """
     source = convert_to_tensor(value)
     target = dtypes.as_dtype(dtype).base_dtype
@@ -222,6 +230,10 @@ def bitcast(input: Any, type: Any, name: str | None = None) -> Output:
       type: numeric.
     Returns: shape (...), or (..., R) where `type` is R times narrower.
     Raises: InvalidArgumentError: the last axis does not fit the ratio of the sizes.
+
+    Examples:
+      >>> wf.Session().run(wf.bitcast(1.0, wf.int32))
+      np.int32(1065353216)
     """
     return out("Bitcast", [input], {"type": dtypes.as_dtype(type)}, name)
 
@@ -233,6 +245,10 @@ def complex(real: Any, imag: Any, name: str | None = None) -> Output:
       real: float32 or float64.
       imag: same dtype; the shapes broadcast.
     Returns: complex64 or complex128.
+
+    Examples:
+      >>> wf.Session().run(wf.complex([1.0], [2.0]))
+      array([1.+2.j], dtype=complex64)
     """
     a = convert_to_tensor(real)
     b = convert_to_tensor(imag, a.dtype.base_dtype)
@@ -245,13 +261,31 @@ def _part(op: str, value: Output, name: str | None) -> Output:
 
 
 def real(input: Any, name: str | None = None) -> Output:
-    """The real part; numeric, any shape; a real input as it is."""
+    """The real part; numeric, any shape; a real input as it is.
+
+    Args:
+      input: numeric, any shape.
+    Returns: shape of `input`; the type of its parts.
+
+    Examples:
+      >>> wf.Session().run(wf.real([1 + 2j]))
+      array([1.])
+    """
     value = convert_to_tensor(input)
     return _part("Real", value, name) if value.dtype.is_complex else value
 
 
 def imag(input: Any, name: str | None = None) -> Output:
-    """The imaginary part; numeric, any shape; zeros for a real input."""
+    """The imaginary part; numeric, any shape; zeros for a real input.
+
+    Args:
+      input: numeric, any shape.
+    Returns: shape of `input`; the type of its parts.
+
+    Examples:
+      >>> wf.Session().run(wf.imag([1 + 2j]))
+      array([2.])
+    """
     value = convert_to_tensor(input)
     if value.dtype.is_complex:
         return _part("Imag", value, name)
@@ -259,7 +293,16 @@ def imag(input: Any, name: str | None = None) -> Output:
 
 
 def angle(input: Any, name: str | None = None) -> Output:
-    """The argument of a complex number, in (-pi, pi]; of a real one 0, or pi if negative."""
+    """The argument of a complex number, in (-pi, pi]; of a real one 0, or pi if negative.
+
+    Args:
+      input: numeric, any shape.
+    Returns: shape of `input`; the type of its parts.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.angle([1j, -1.0 + 0j])), 3)
+      array([1.571, 3.142])
+    """
     value = convert_to_tensor(input)
     if value.dtype.is_complex:
         return _part("Angle", value, name)
@@ -271,7 +314,16 @@ def angle(input: Any, name: str | None = None) -> Output:
 
 
 def conj(x: Any, name: str | None = None) -> Output:
-    """The complex conjugate; numeric, any shape; a real input as it is."""
+    """The complex conjugate; numeric, any shape; a real input as it is.
+
+    Args:
+      x: numeric, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.conj([1 + 2j]))
+      array([1.-2.j])
+    """
     value = convert_to_tensor(x)
     if value.dtype.is_complex or value.dtype is dtypes.variant:
         return out("Conj", [value], name=name)

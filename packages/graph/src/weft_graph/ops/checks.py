@@ -252,7 +252,14 @@ def assert_rank(
 ) -> Node:
     """A node that fails unless `x` has this rank.
 
+    Args:
+      x: any type.
+      rank: an integer.
+      data, summarize, message: as for `assert_equal`.
     Raises: InvalidArgumentError: at construction where the rank is known, else at run time.
+
+    Examples:
+      >>> wf.Session().run(wf.assert_rank([[1, 2]], 2))
     """
     with get_default_graph().name_scope(name or "assert_rank"):
         options = (data, summarize, message)

@@ -203,32 +203,86 @@ _declare()
 
 
 def equal(x: Any, y: Any, name: str | None = None) -> Output:
-    """x == y elementwise; any dtype with values, to bool, broadcast shape."""
+    """x == y elementwise; any dtype with values, to bool, broadcast shape.
+
+    Args:
+      x, y: any dtype with values, of one dtype; their shapes broadcast.
+    Returns: bool, the shape that theirs broadcast to.
+
+    Examples:
+      >>> wf.Session().run(wf.equal([1, 2], 2))
+      array([False,  True])
+    """
     return out("Equal", [x, y], name=name)
 
 
 def not_equal(x: Any, y: Any, name: str | None = None) -> Output:
-    """x != y elementwise; any dtype with values, to bool, broadcast shape."""
+    """x != y elementwise; any dtype with values, to bool, broadcast shape.
+
+    Args:
+      x, y: any dtype with values, of one dtype; their shapes broadcast.
+    Returns: bool, the shape that theirs broadcast to.
+
+    Examples:
+      >>> wf.Session().run(wf.not_equal([1, 2], 2))
+      array([ True, False])
+    """
     return out("NotEqual", [x, y], name=name)
 
 
 def less(x: Any, y: Any, name: str | None = None) -> Output:
-    """x < y; real to bool, broadcast shape."""
+    """x < y; real to bool, broadcast shape.
+
+    Args:
+      x, y: real, of one dtype; their shapes broadcast.
+    Returns: bool, the shape that theirs broadcast to.
+
+    Examples:
+      >>> wf.Session().run(wf.less([1, 2], 2))
+      array([ True, False])
+    """
     return out("Less", [x, y], name=name)
 
 
 def less_equal(x: Any, y: Any, name: str | None = None) -> Output:
-    """x <= y; real to bool, broadcast shape."""
+    """x <= y; real to bool, broadcast shape.
+
+    Args:
+      x, y: real, of one dtype; their shapes broadcast.
+    Returns: bool, the shape that theirs broadcast to.
+
+    Examples:
+      >>> wf.Session().run(wf.less_equal([1, 2], 2))
+      array([ True,  True])
+    """
     return out("LessEqual", [x, y], name=name)
 
 
 def greater(x: Any, y: Any, name: str | None = None) -> Output:
-    """x > y; real to bool, broadcast shape."""
+    """x > y; real to bool, broadcast shape.
+
+    Args:
+      x, y: real, of one dtype; their shapes broadcast.
+    Returns: bool, the shape that theirs broadcast to.
+
+    Examples:
+      >>> wf.Session().run(wf.greater([1, 3], 2))
+      array([False,  True])
+    """
     return out("Greater", [x, y], name=name)
 
 
 def greater_equal(x: Any, y: Any, name: str | None = None) -> Output:
-    """x >= y; real to bool, broadcast shape."""
+    """x >= y; real to bool, broadcast shape.
+
+    Args:
+      x, y: real, of one dtype; their shapes broadcast.
+    Returns: bool, the shape that theirs broadcast to.
+
+    Examples:
+      >>> wf.Session().run(wf.greater_equal([1, 2], 2))
+      array([False,  True])
+    """
     return out("GreaterEqual", [x, y], name=name)
 
 
@@ -238,39 +292,102 @@ def approximate_equal(x: Any, y: Any, tolerance: float = 1e-5, name: str | None 
 
 
 def logical_and(x: Any, y: Any, name: str | None = None) -> Output:
-    """X and y; bool, broadcast shape."""
+    """X and y; bool, broadcast shape.
+
+    Args:
+      x, y: bool, of one dtype; their shapes broadcast.
+    Returns: bool, the shape that theirs broadcast to.
+
+    Examples:
+      >>> wf.Session().run(wf.logical_and([True, False], True))
+      array([ True, False])
+    """
     return out("LogicalAnd", [x, y], name=name)
 
 
 def logical_or(x: Any, y: Any, name: str | None = None) -> Output:
-    """X or y; bool, broadcast shape."""
+    """X or y; bool, broadcast shape.
+
+    Args:
+      x, y: bool, of one dtype; their shapes broadcast.
+    Returns: bool, the shape that theirs broadcast to.
+
+    Examples:
+      >>> wf.Session().run(wf.logical_or([True, False], False))
+      array([ True, False])
+    """
     return out("LogicalOr", [x, y], name=name)
 
 
 def logical_not(x: Any, name: str | None = None) -> Output:
-    """Not x; bool, any shape."""
+    """Not x; bool, any shape.
+
+    Args:
+      x: bool, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.logical_not([True, False]))
+      array([False,  True])
+    """
     return out("LogicalNot", [x], name=name)
 
 
 def logical_xor(x: Any, y: Any, name: str = "LogicalXor") -> Output:
-    """Exactly one of x and y; bool, broadcast shape."""
+    """Exactly one of x and y; bool, broadcast shape.
+
+    Args:
+      x, y: bool, of one dtype; their shapes broadcast.
+    Returns: bool, the shape that theirs broadcast to.
+
+    Examples:
+      >>> wf.Session().run(wf.logical_xor([True, False], True))
+      array([False,  True])
+    """
     a, b = convert_to_tensor(x), convert_to_tensor(y)
     either = out("LogicalOr", [a, b])
     return out("LogicalAnd", [either, out("LogicalNot", [out("LogicalAnd", [a, b])])], name=name)
 
 
 def bitwise_and(x: Any, y: Any, name: str | None = None) -> Output:
-    """The bits set in both; integer, broadcast shape."""
+    """The bits set in both; integer, broadcast shape.
+
+    Args:
+      x, y: integer, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.bitwise.bitwise_and([6], 3))
+      array([2], dtype=int32)
+    """
     return out("BitwiseAnd", [x, y], name=name)
 
 
 def bitwise_or(x: Any, y: Any, name: str | None = None) -> Output:
-    """The bits set in either; integer, broadcast shape."""
+    """The bits set in either; integer, broadcast shape.
+
+    Args:
+      x, y: integer, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.bitwise.bitwise_or([6], 3))
+      array([7], dtype=int32)
+    """
     return out("BitwiseOr", [x, y], name=name)
 
 
 def bitwise_xor(x: Any, y: Any, name: str | None = None) -> Output:
-    """The bits set in exactly one; integer, broadcast shape."""
+    """The bits set in exactly one; integer, broadcast shape.
+
+    Args:
+      x, y: integer, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.bitwise.bitwise_xor([6], 3))
+      array([5], dtype=int32)
+    """
     return out("BitwiseXor", [x, y], name=name)
 
 
@@ -283,17 +400,44 @@ def bitwise_or_logical_xor(x: Any, y: Any, name: str = "xor") -> Output:
 
 
 def invert(x: Any, name: str | None = None) -> Output:
-    """Every bit flipped; integer, any shape."""
+    """Every bit flipped; integer, any shape.
+
+    Args:
+      x: integer, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.bitwise.invert([0, 5]))
+      array([-1, -6], dtype=int32)
+    """
     return out("Invert", [x], name=name)
 
 
 def left_shift(x: Any, y: Any, name: str | None = None) -> Output:
-    """The bits of x moved up; integer, broadcast shape; y is clipped to the bits there are."""
+    """The bits of x moved up; integer, broadcast shape; y is clipped to the bits there are.
+
+    Args:
+      x, y: integer, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.bitwise.left_shift([1, 2], 3))
+      array([ 8, 16], dtype=int32)
+    """
     return out("LeftShift", [x, y], name=name)
 
 
 def right_shift(x: Any, y: Any, name: str | None = None) -> Output:
-    """The bits of x moved down, keeping the sign; integer, broadcast shape; y is clipped."""
+    """The bits of x moved down, keeping the sign; integer, broadcast shape; y is clipped.
+
+    Args:
+      x, y: integer, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.bitwise.right_shift([8, 16], 3))
+      array([1, 2], dtype=int32)
+    """
     return out("RightShift", [x, y], name=name)
 
 

@@ -29,6 +29,10 @@ def tensordot(a: Any, b: Any, axes: Any, name: str | None = None) -> Output:
     Returns: shape: the free axes of `a`, then those of `b`.
     Raises: InvalidArgumentError: the sizes of a pair differ, an axis is out of range, or a rank
       is not known.
+
+    Examples:
+      >>> wf.Session().run(wf.tensordot([[1.0, 2.0]], [[3.0], [4.0]], 1))
+      array([[11.]], dtype=float32)
     """
     x, y = pair(a, b)
     if x.dims is None or y.dims is None:
@@ -131,6 +135,10 @@ def einsum(equation: str, *inputs: Any, name: str | None = None) -> Output:
         without it the letters that occur once, in alphabetical order.
       inputs: numeric, of one dtype.
     Raises: InvalidArgumentError: the equation does not parse or does not fit the ranks or sizes.
+
+    Examples:
+      >>> wf.Session().run(wf.einsum("ij,jk->ik", [[1.0, 2.0]], [[3.0], [4.0]]))
+      array([[11.]], dtype=float32)
     """
     terms, result = _parse_equation(equation, len(inputs))
     values: list[Output] = []

@@ -122,7 +122,11 @@ for _name, _state in (("PyFunc", State.WRITES), ("PyFuncStateless", State.NONE))
 
 
 def no_op(name: str | None = None) -> Node:
-    """A node that does nothing."""
+    """A node that does nothing.
+
+    Examples:
+      >>> wf.Session().run(wf.no_op())
+    """
     return create("NoOp", (), name=name)
 
 
@@ -141,6 +145,15 @@ def group(*inputs: Any, name: str | None = None) -> Node:
     Args:
       *inputs: operations, tensors, variables, or nested lists of them.
     Returns: a NoOp; the nodes of each device first gather in a NoOp of their own.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> y = wf.Variable(2.0)
+      >>> both = wf.group(x.initializer, y.initializer)
+      >>> with wf.Session() as session:
+      ...     session.run(both)
+      ...     session.run([x, y])
+      [np.float32(1.0), np.float32(2.0)]
     """
     nodes = list(dict.fromkeys(_node_of(item) for item in _flat(inputs)))
     graph = stacks.graph_for(nodes[0]) if nodes else stacks.get_default_graph()
@@ -212,6 +225,10 @@ def tuple(
       tensors: outputs, IndexedSlices or None, at least one not None.
       control_inputs: further operations or tensors to wait for.
     Raises: InvalidArgumentError: there is nothing to wait for.
+
+    Examples:
+      >>> wf.Session().run(wf.tuple([wf.constant(1), wf.constant(2)]))
+      [np.int32(1), np.int32(2)]
     """
     values = [None if t is None else convert_to_tensor_or_indexed_slices(t) for t in tensors]
     waited = [value.op for value in values if value is not None]
@@ -237,6 +254,13 @@ def Assert(  # noqa: N802 - TensorFlow's name
       data: tensors to show in the message.
       summarize: how many elements of each, 3 by default; -1 for all.
     Raises: InvalidArgumentError: at run time, if the condition is False.
+
+    Examples:
+      >>> x = wf.constant(1)
+      >>> with wf.control_dependencies([wf.Assert(x > 0, [x])]):
+      ...     checked = wf.identity(x)
+      >>> wf.Session().run(checked)
+      np.int32(1)
     """
     attrs = {} if summarize is None else {"summarize": summarize}
     wanted = convert_to_tensor(condition, dtypes.bool_)
@@ -374,6 +398,10 @@ def py_func(
       Tout: element type, or a list of element types.
       stateful: whether equal inputs may give different results, or calls have effects.
     Returns: an output of unknown shape, or a list of them; the node where `Tout` is empty.
+
+    Examples:
+      >>> wf.Session().run(wf.py_func(lambda x: 2 * x, [wf.constant([1, 2])], wf.int32))
+      array([2, 4], dtype=int32)
     """
     several = isinstance(Tout, list | builtins.tuple)
     types = list(Tout) if several else [Tout]
@@ -391,5 +419,10 @@ def py_func(
 def numpy_function(
     func: Callable[..., Any], inp: Sequence[Any], Tout: Any, name: str | None = None
 ) -> Any:
-    """`py_func` of a stateful function, by its newer name."""
+    """`py_func` of a stateful function, by its newer name.
+
+    Examples:
+      >>> wf.Session().run(wf.numpy_function(lambda x: 2 * x, [wf.constant([1, 2])], wf.int32))
+      array([2, 4], dtype=int32)
+    """
     return py_func(func, inp, Tout, name=name)

@@ -295,6 +295,13 @@ def conv2d(
       dilations: in the forms of `strides`.
     Returns: shape (N, H', W', O) in the layout of `input`.
     Raises: InvalidArgumentError: depths differ, or the window does not fit.
+
+    Examples:
+      >>> image = wf.ones([1, 3, 3, 1])
+      >>> kernel = wf.ones([2, 2, 1, 1])
+      >>> wf.Session().run(wf.nn.conv2d(image, kernel, strides=1, padding="VALID"))[0, :, :, 0]
+      array([[4., 4.],
+             [4., 4.]], dtype=float32)
     """
     attrs = _attrs(strides, padding, data_format, dilations)
     attrs["use_cudnn_on_gpu"] = use_cudnn_on_gpu

@@ -107,7 +107,17 @@ _declare()
 
 
 def diag(diagonal: Any, name: str | None = None) -> Output:
-    """A tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...)."""
+    """A tensor with a given diagonal, 0 elsewhere; numeric, shape (D...) to (D..., D...).
+
+    Args:
+      diagonal: numeric, shape (D...).
+    Returns: shape (D..., D...).
+
+    Examples:
+      >>> wf.Session().run(wf.diag([1, 2]))
+      array([[1, 0],
+             [0, 2]], dtype=int32)
+    """
     return out("Diag", [diagonal], name=name)
 
 
@@ -115,7 +125,16 @@ tensor_diag = diag
 
 
 def diag_part(input: Any, name: str | None = None) -> Output:
-    """The diagonal of a tensor; numeric, shape (D..., D...) to (D...)."""
+    """The diagonal of a tensor; numeric, shape (D..., D...) to (D...).
+
+    Args:
+      input: numeric, shape (D..., D...).
+    Returns: shape (D...).
+
+    Examples:
+      >>> wf.Session().run(wf.diag_part([[1, 2], [3, 4]]))
+      array([1, 4], dtype=int32)
+    """
     return out("DiagPart", [input], name=name)
 
 
@@ -123,7 +142,13 @@ tensor_diag_part = diag_part
 
 
 def matrix_diag(diagonal: Any, name: str | None = "diag") -> Output:
-    """Matrices with given diagonals, 0 elsewhere; any dtype, shape (..., N) to (..., N, N)."""
+    """Matrices with given diagonals, 0 elsewhere; any dtype, shape (..., N) to (..., N, N).
+
+    Examples:
+      >>> wf.Session().run(wf.matrix_diag([1, 2]))
+      array([[1, 0],
+             [0, 2]], dtype=int32)
+    """
     return out("MatrixDiag", [diagonal], name=name)
 
 
@@ -146,6 +171,11 @@ def matrix_band_part(input: Any, num_lower: Any, num_upper: Any, name: str | Non
       num_upper: likewise for superdiagonals.
     Returns: shape of `input`.
     Raises: InvalidArgumentError: when run, a number is greater than M or N.
+
+    Examples:
+      >>> wf.Session().run(wf.matrix_band_part([[1, 2], [3, 4]], -1, 0))
+      array([[1, 0],
+             [3, 4]], dtype=int32)
     """
     lower = convert_to_tensor(num_lower, None if isinstance(num_lower, Output) else dtypes.int64)
     upper = convert_to_tensor(num_upper, None if isinstance(num_upper, Output) else dtypes.int64)
@@ -173,6 +203,11 @@ def eye(
       batch_shape: a list of integers or an integer vector (...).
       dtype: numeric or bool.
     Returns: shape (..., M, N).
+
+    Examples:
+      >>> wf.Session().run(wf.eye(2))
+      array([[1., 0.],
+             [0., 1.]], dtype=float32)
     """
     element = dtypes.as_dtype(dtype)
     columns = num_rows if num_columns is None else num_columns

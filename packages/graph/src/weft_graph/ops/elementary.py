@@ -204,97 +204,268 @@ _declare()
 
 
 def exp(x: Any, name: str | None = None) -> Output:
-    """e to the power of x; floating or complex, any shape."""
+    """e to the power of x; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.exp([0.0, 0.5, 1.0])), 3)
+      array([1.   , 1.649, 2.718], dtype=float32)
+    """
     return out("Exp", [x], name=name)
 
 
 def expm1(x: Any, name: str | None = None) -> Output:
-    """exp(x) - 1, accurate near 0; floating or complex, any shape."""
+    """exp(x) - 1, accurate near 0; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.expm1([0.0, 0.5, 1.0])), 3)
+      array([0.   , 0.649, 1.718], dtype=float32)
+    """
     return out("Expm1", [x], name=name)
 
 
 def log(x: Any, name: str | None = None) -> Output:
-    """The natural logarithm, -inf of 0, NaN of a negative number; floating or complex."""
+    """The natural logarithm, -inf of 0, NaN of a negative number; floating or complex.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.log([1.0, 10.0])), 3)
+      array([0.   , 2.303], dtype=float32)
+    """
     return out("Log", [x], name=name)
 
 
 def log1p(x: Any, name: str | None = None) -> Output:
-    """log(1 + x), accurate near 0; floating or complex, any shape."""
+    """log(1 + x), accurate near 0; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.log1p([0.0, 1.0])), 3)
+      array([0.   , 0.693], dtype=float32)
+    """
     return out("Log1p", [x], name=name)
 
 
 def sin(x: Any, name: str | None = None) -> Output:
-    """The sine of an angle in radians; floating or complex, any shape."""
+    """The sine of an angle in radians; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.sin([0.0, 0.5, 1.0])), 3)
+      array([0.   , 0.479, 0.841], dtype=float32)
+    """
     return out("Sin", [x], name=name)
 
 
 def cos(x: Any, name: str | None = None) -> Output:
-    """The cosine of an angle in radians; floating or complex, any shape."""
+    """The cosine of an angle in radians; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.cos([0.0, 0.5, 1.0])), 3)
+      array([1.   , 0.878, 0.54 ], dtype=float32)
+    """
     return out("Cos", [x], name=name)
 
 
 def tan(x: Any, name: str | None = None) -> Output:
-    """The tangent of an angle in radians; floating or complex, any shape."""
+    """The tangent of an angle in radians; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.tan([0.0, 0.5, 1.0])), 3)
+      array([0.   , 0.546, 1.557], dtype=float32)
+    """
     return out("Tan", [x], name=name)
 
 
 def asin(x: Any, name: str | None = None) -> Output:
-    """The angle in radians whose sine is x, NaN beyond [-1, 1]; floating or complex."""
+    """The angle in radians whose sine is x, NaN beyond [-1, 1]; floating or complex.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.asin([0.0, 0.5, 1.0])), 3)
+      array([0.   , 0.524, 1.571], dtype=float32)
+    """
     return out("Asin", [x], name=name)
 
 
 def acos(x: Any, name: str | None = None) -> Output:
-    """The angle in radians whose cosine is x, NaN beyond [-1, 1]; floating or complex."""
+    """The angle in radians whose cosine is x, NaN beyond [-1, 1]; floating or complex.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.acos([0.0, 0.5, 1.0])), 3)
+      array([1.571, 1.047, 0.   ], dtype=float32)
+    """
     return out("Acos", [x], name=name)
 
 
 def atan(x: Any, name: str | None = None) -> Output:
-    """The angle in radians whose tangent is x; floating or complex, any shape."""
+    """The angle in radians whose tangent is x; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.atan([0.0, 0.5, 1.0])), 3)
+      array([0.   , 0.464, 0.785], dtype=float32)
+    """
     return out("Atan", [x], name=name)
 
 
 def sinh(x: Any, name: str | None = None) -> Output:
-    """The hyperbolic sine; floating or complex, any shape."""
+    """The hyperbolic sine; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.sinh([0.0, 0.5, 1.0])), 3)
+      array([0.   , 0.521, 1.175], dtype=float32)
+    """
     return out("Sinh", [x], name=name)
 
 
 def cosh(x: Any, name: str | None = None) -> Output:
-    """The hyperbolic cosine; floating or complex, any shape."""
+    """The hyperbolic cosine; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.cosh([0.0, 0.5, 1.0])), 3)
+      array([1.   , 1.128, 1.543], dtype=float32)
+    """
     return out("Cosh", [x], name=name)
 
 
 def tanh(x: Any, name: str | None = None) -> Any:
-    """The hyperbolic tangent; floating or complex, any shape; of a sparse tensor a sparse one."""
+    """The hyperbolic tangent; floating or complex, any shape; of a sparse tensor a sparse one.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.tanh([0.0, 0.5, 1.0])), 3)
+      array([0.   , 0.462, 0.762], dtype=float32)
+    """
     return unary("Tanh", x, name)
 
 
 def asinh(x: Any, name: str | None = None) -> Output:
-    """The inverse of the hyperbolic sine; floating or complex, any shape."""
+    """The inverse of the hyperbolic sine; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.asinh([0.0, 0.5, 1.0])), 3)
+      array([0.   , 0.481, 0.881], dtype=float32)
+    """
     return out("Asinh", [x], name=name)
 
 
 def acosh(x: Any, name: str | None = None) -> Output:
-    """The inverse of the hyperbolic cosine, NaN below 1; floating or complex, any shape."""
+    """The inverse of the hyperbolic cosine, NaN below 1; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.acosh([1.0, 2.0])), 3)
+      array([0.   , 1.317], dtype=float32)
+    """
     return out("Acosh", [x], name=name)
 
 
 def atanh(x: Any, name: str | None = None) -> Output:
-    """The inverse of the hyperbolic tangent, NaN beyond [-1, 1]; floating or complex."""
+    """The inverse of the hyperbolic tangent, NaN beyond [-1, 1]; floating or complex.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.atanh([0.0, 0.5])), 3)
+      array([0.   , 0.549], dtype=float32)
+    """
     return out("Atanh", [x], name=name)
 
 
 def atan2(y: Any, x: Any, name: str | None = None) -> Output:
-    """The angle in (-pi, pi] of the point (x, y); floating, broadcast shape."""
+    """The angle in (-pi, pi] of the point (x, y); floating, broadcast shape.
+
+    Args:
+      y, x: floating, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.atan2([1.0, -1.0], [1.0, 0.0])), 3)
+      array([ 0.785, -1.571], dtype=float32)
+    """
     return out("Atan2", [y, x], name=name)
 
 
 def sigmoid(x: Any, name: str | None = None) -> Output:
-    """1 / (1 + exp(-x)), without overflow; floating or complex, any shape."""
+    """1 / (1 + exp(-x)), without overflow; floating or complex, any shape.
+
+    Args:
+      x: floating or complex, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.sigmoid([0.0, 0.5, 1.0])), 3)
+      array([0.5  , 0.622, 0.731], dtype=float32)
+    """
     return out("Sigmoid", [x], name=name)
 
 
 def log_sigmoid(x: Any, name: str | None = None) -> Output:
-    """log(sigmoid(x)) = -softplus(-x); floating, any shape."""
+    """log(sigmoid(x)) = -softplus(-x); floating, any shape.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.log_sigmoid([0.0, 2.0])), 3)
+      array([-0.693, -0.127], dtype=float32)
+    """
     return out("Neg", [out("Softplus", [out("Neg", [x])])], name=name or "LogSigmoid")
 
 
@@ -302,22 +473,57 @@ def erf(x: Any, name: str | None = None) -> Any:
     """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x; floating.
 
     Of a sparse tensor a sparse one.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.erf([0.0, 0.5, 1.0])), 3)
+      array([0.   , 0.52 , 0.843], dtype=float32)
     """
     return unary("Erf", x, name)
 
 
 def erfc(x: Any, name: str | None = None) -> Output:
-    """1 - erf(x), accurate for large x; floating, any shape."""
+    """1 - erf(x), accurate for large x; floating, any shape.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.erfc([0.0, 0.5, 1.0])), 3)
+      array([1.   , 0.48 , 0.157], dtype=float32)
+    """
     return out("Erfc", [x], name=name)
 
 
 def lgamma(x: Any, name: str | None = None) -> Output:
-    """log(|gamma(x)|), inf at 0 and the negative integers; floating, any shape."""
+    """log(|gamma(x)|), inf at 0 and the negative integers; floating, any shape.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.lgamma([1.0, 4.0])), 3)
+      array([0.   , 1.792], dtype=float32)
+    """
     return out("Lgamma", [x], name=name)
 
 
 def digamma(x: Any, name: str | None = None) -> Output:
-    """The derivative of `lgamma`, NaN at 0 and the negative integers; floating, any shape."""
+    """The derivative of `lgamma`, NaN at 0 and the negative integers; floating, any shape.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.digamma([1.0, 2.0])), 3)
+      array([-0.577,  0.423], dtype=float32)
+    """
     return out("Digamma", [x], name=name)
 
 
@@ -325,22 +531,57 @@ def polygamma(a: Any, x: Any, name: str | None = None) -> Output:
     """The derivative of order a of `digamma`; float32 or float64, broadcast shape.
 
     NaN where the order a is negative or no integer.
+
+    Args:
+      a, x: float32 or float64, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.polygamma([1.0], [1.0])), 3)
+      array([1.645], dtype=float32)
     """
     return out("Polygamma", [a, x], name=name)
 
 
 def zeta(x: Any, q: Any, name: str | None = None) -> Output:
-    """The Hurwitz zeta function, the sum over k >= 0 of (q + k) ** -x; float32 or float64."""
+    """The Hurwitz zeta function, the sum over k >= 0 of (q + k) ** -x; float32 or float64.
+
+    Args:
+      x, q: float32 or float64, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.zeta([2.0], [1.0])), 3)
+      array([1.645], dtype=float32)
+    """
     return out("Zeta", [x, q], name=name)
 
 
 def igamma(a: Any, x: Any, name: str | None = None) -> Output:
-    """The regularised lower incomplete gamma function P(a, x); floating, broadcast shape."""
+    """The regularised lower incomplete gamma function P(a, x); floating, broadcast shape.
+
+    Args:
+      a, x: floating, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.igamma([1.0], [2.0])), 3)
+      array([0.865], dtype=float32)
+    """
     return out("Igamma", [a, x], name=name)
 
 
 def igammac(a: Any, x: Any, name: str | None = None) -> Output:
-    """The regularised upper incomplete gamma function Q(a, x); floating, broadcast shape."""
+    """The regularised upper incomplete gamma function Q(a, x); floating, broadcast shape.
+
+    Args:
+      a, x: floating, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.igammac([1.0], [2.0])), 3)
+      array([0.135], dtype=float32)
+    """
     return out("Igammac", [a, x], name=name)
 
 
@@ -369,12 +610,30 @@ def bessel_i1(x: Any, name: str | None = None) -> Output:
 
 
 def xlogy(x: Any, y: Any, name: str | None = None) -> Output:
-    """x * log(y), and 0 where x is 0 whatever y is; floating or complex, broadcast shape."""
+    """x * log(y), and 0 where x is 0 whatever y is; floating or complex, broadcast shape.
+
+    Args:
+      x, y: floating or complex, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.math.xlogy([0.0, 2.0], [0.0, 1.0]))
+      array([0., 0.], dtype=float32)
+    """
     return out("Xlogy", [x, y], name=name or "xlogy")
 
 
 def xdivy(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y, and 0 where x is 0 whatever y is; floating or complex, broadcast shape."""
+    """x / y, and 0 where x is 0 whatever y is; floating or complex, broadcast shape.
+
+    Args:
+      x, y: floating or complex, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.math.xdivy([0.0, 2.0], [0.0, 4.0]))
+      array([0. , 0.5], dtype=float32)
+    """
     return out("Xdivy", [x, y], name=name or "xdivy")
 
 
@@ -396,17 +655,44 @@ def lbeta(x: Any, name: str | None = None) -> Output:
 
 
 def is_nan(x: Any, name: str | None = None) -> Output:
-    """Whether x is not a number; floating to bool, any shape."""
+    """Whether x is not a number; floating to bool, any shape.
+
+    Args:
+      x: floating, any shape.
+    Returns: bool, shape of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.is_nan([1.0, np.nan]))
+      array([False,  True])
+    """
     return out("IsNan", [x], name=name)
 
 
 def is_inf(x: Any, name: str | None = None) -> Output:
-    """Whether x is infinite, of either sign; floating to bool, any shape."""
+    """Whether x is infinite, of either sign; floating to bool, any shape.
+
+    Args:
+      x: floating, any shape.
+    Returns: bool, shape of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.is_inf([1.0, -np.inf]))
+      array([False,  True])
+    """
     return out("IsInf", [x], name=name)
 
 
 def is_finite(x: Any, name: str | None = None) -> Output:
-    """Whether x is neither infinite nor NaN; floating to bool, any shape."""
+    """Whether x is neither infinite nor NaN; floating to bool, any shape.
+
+    Args:
+      x: floating, any shape.
+    Returns: bool, shape of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.is_finite([1.0, np.nan, np.inf]))
+      array([ True, False, False])
+    """
     return out("IsFinite", [x], name=name)
 
 

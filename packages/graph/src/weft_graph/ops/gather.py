@@ -348,6 +348,10 @@ def gather(
       batch_dims: the number of leading axes that both share, each gathered on its own.
     Returns: shape (P[:axis], I, P[axis+1:]).
     Raises: InvalidArgumentError: an index is out of range, at construction where it is constant.
+
+    Examples:
+      >>> wf.Session().run(wf.gather([10, 20, 30], [2, 0]))
+      array([30, 10], dtype=int32)
     """
     axis = batch_dims if axis is None else axis
     if not batch_dims and isinstance(axis, int) and axis == 0:
@@ -359,7 +363,18 @@ def gather(
 
 
 def batch_gather(params: Any, indices: Any, name: str | None = None) -> Output:
-    """`gather` with all axes of `indices` but the last shared with `params`."""
+    """`gather` with all axes of `indices` but the last shared with `params`.
+
+    Args:
+      params: any type, shape (B, N, ...).
+      indices: int32 or int64, shape (B, M): positions along the axis N.
+    Returns: shape (B, M, ...).
+
+    Examples:
+      >>> wf.Session().run(wf.batch_gather([[1, 2], [3, 4]], [[1], [0]]))
+      array([[2],
+             [3]], dtype=int32)
+    """
     which = convert_to_tensor(indices)
     if which.dims is None:
         raise errors.InvalidArgumentError("batch_gather requires indices of a known rank")
@@ -376,6 +391,10 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
       batch_dims: the number of leading axes that both share.
     Returns: shape (I, p_m, …).
     Raises: InvalidArgumentError: an index is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.gather_nd([[1, 2], [3, 4]], [[0, 1], [1, 0]]))
+      array([2, 3], dtype=int32)
     """
     if batch_dims:
         values = convert_to_tensor(params)
@@ -418,6 +437,10 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
       indices: integers, shape (I, m).
       updates: any type with addition, shape (I, s_m, …).
       shape: vector of integers of the type of `indices`.
+
+    Examples:
+      >>> wf.Session().run(wf.scatter_nd([[1], [3]], [10, 20], [5]))
+      array([ 0, 10,  0, 20,  0], dtype=int32)
     """
     return out("ScatterNd", [indices, updates, shape], name=name)
 
@@ -425,21 +448,51 @@ def scatter_nd(indices: Any, updates: Any, shape: Any, name: str | None = None) 
 def tensor_scatter_nd_update(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Output:
-    """`tensor` with the elements at `indices` replaced; see `scatter_nd`."""
+    """`tensor` with the elements at `indices` replaced; see `scatter_nd`.
+
+    Args:
+      tensor: any type, at least one axis.
+      indices, updates: as for `scatter_nd`.
+    Returns: shape and dtype of `tensor`.
+
+    Examples:
+      >>> wf.Session().run(wf.tensor_scatter_update([1, 1, 1], [[0], [2]], [5, 6]))
+      array([5, 1, 6], dtype=int32)
+    """
     return out("TensorScatterUpdate", [tensor, indices, updates], name=name)
 
 
 def tensor_scatter_nd_add(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Output:
-    """`tensor` with updates added at `indices`; see `scatter_nd`."""
+    """`tensor` with updates added at `indices`; see `scatter_nd`.
+
+    Args:
+      tensor: any numeric type, at least one axis.
+      indices, updates: as for `scatter_nd`.
+    Returns: shape and dtype of `tensor`.
+
+    Examples:
+      >>> wf.Session().run(wf.tensor_scatter_add([1, 1, 1], [[0], [2]], [5, 6]))
+      array([6, 1, 7], dtype=int32)
+    """
     return out("TensorScatterAdd", [tensor, indices, updates], name=name)
 
 
 def tensor_scatter_nd_sub(
     tensor: Any, indices: Any, updates: Any, name: str | None = None
 ) -> Output:
-    """`tensor` with updates subtracted at `indices`; see `scatter_nd`."""
+    """`tensor` with updates subtracted at `indices`; see `scatter_nd`.
+
+    Args:
+      tensor: any numeric type, at least one axis.
+      indices, updates: as for `scatter_nd`.
+    Returns: shape and dtype of `tensor`.
+
+    Examples:
+      >>> wf.Session().run(wf.tensor_scatter_sub([1, 1, 1], [[0], [2]], [5, 6]))
+      array([-4,  1, -5], dtype=int32)
+    """
     return out("TensorScatterSub", [tensor, indices, updates], name=name)
 
 
@@ -452,6 +505,10 @@ def dynamic_partition(
       data: any type, shape (P, R).
       partitions: int32 in [0, num_partitions), shape P.
     Returns: `num_partitions` tensors of shape (n_i, R), in the order of `data`.
+
+    Examples:
+      >>> wf.Session().run(wf.dynamic_partition([1, 2, 3], [0, 1, 0], 2))
+      [array([1, 3], dtype=int32), array([2], dtype=int32)]
     """
     attrs = {"num_partitions": num_partitions}
     return list(create("DynamicPartition", [data, partitions], attrs, name).outputs)
@@ -464,6 +521,10 @@ def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Output:
       indices: list of int32 tensors of shapes I_i.
       data: list of tensors of shapes (I_i, R).
     Returns: shape (max index + 1, R).
+
+    Examples:
+      >>> wf.Session().run(wf.dynamic_stitch([[0, 2], [1]], [[10, 30], [20]]))
+      array([10, 20, 30], dtype=int32)
     """
     return out("DynamicStitch", [list(indices), list(data)], name=name)
 
@@ -491,6 +552,11 @@ def one_hot(
       axis: where the new axis is; last by default.
       dtype: element type, that of the values, or float32.
     Raises: InvalidTypeError: `dtype` and the values do not agree.
+
+    Examples:
+      >>> wf.Session().run(wf.one_hot([0, 2], 3))
+      array([[1., 0., 0.],
+             [0., 0., 1.]], dtype=float32)
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
     if wanted is None:

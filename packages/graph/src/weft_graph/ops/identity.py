@@ -103,17 +103,45 @@ def _dense(value: Any) -> Any:
 
 
 def identity(input: Any, name: str | None = None) -> Output:
-    """The same values as a new tensor: any type and shape."""
+    """The same values as a new tensor: any type and shape.
+
+    Args:
+      input: any type, any shape.
+    Returns: shape and dtype of `input`.
+
+    Examples:
+      >>> wf.Session().run(wf.identity([1.0, 2.0]))
+      array([1., 2.], dtype=float32)
+    """
     return out("Identity", [_dense(input)], name=name)
 
 
 def identity_n(input: Sequence[Any], name: str | None = None) -> list[Output]:
-    """The same values as new tensors that all wait for each other."""
+    """The same values as new tensors that all wait for each other.
+
+    Args:
+      input: list of tensors, any types and shapes.
+    Returns: a list of tensors.
+
+    Examples:
+      >>> wf.Session().run(wf.identity_n([1, 2.0]))
+      [np.int32(1), np.float32(2.0)]
+    """
     return list(create("IdentityN", [list(input)], name=name).outputs)
 
 
 def stop_gradient(input: Any, name: str | None = None) -> Output:
-    """The same values; no gradient flows back through it."""
+    """The same values; no gradient flows back through it.
+
+    Args:
+      input: any type, any shape.
+    Returns: shape and dtype of `input`.
+
+    Examples:
+      >>> x = wf.constant(3.0)
+      >>> wf.Session().run(wf.gradients(x * wf.stop_gradient(x), [x]))
+      [np.float32(3.0)]
+    """
     return out("StopGradient", [input], name=name)
 
 
@@ -125,7 +153,14 @@ def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> 
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Output:
     """The same floating values, checked when they are computed.
 
+    Args:
+      tensor: floating, any shape.
+      message: put before the error's.
     Raises: InvalidArgumentError: at run time, if an element is infinite or not a number.
+
+    Examples:
+      >>> wf.Session().run(wf.check_numerics([1.0], "the input"))
+      array([1.], dtype=float32)
     """
     return out("CheckNumerics", [tensor], {"message": message}, name)
 
@@ -178,6 +213,13 @@ def snapshot(input: Any, name: str | None = None) -> Output:
 def ensure_shape(x: Any, shape: Any, name: str | None = None) -> Output:
     """The same values, with the static shape refined and checked when they are computed.
 
+    Args:
+      x: any type.
+      shape: list of ints and Nones, or a TensorShape.
     Raises: InvalidArgumentError: the shape does not fit, when that is known.
+
+    Examples:
+      >>> wf.ensure_shape(wf.placeholder(wf.float32), [None, 3]).shape
+      TensorShape([Dimension(None), Dimension(3)])
     """
     return out("EnsureShape", [x], {"shape": shape}, name)

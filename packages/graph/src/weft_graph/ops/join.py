@@ -314,6 +314,11 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Output:
       axis: integer of rank 0, may be negative.
     Returns: the size at `axis` is the sum of theirs.
     Raises: InvalidArgumentError: ranks or sizes differ, or `axis` is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.concat([[[1, 2]], [[3, 4]]], axis=0))
+      array([[1, 2],
+             [3, 4]], dtype=int32)
     """
     parts = list(values) if isinstance(values, list | tuple) else [values]
     if len(parts) == 1:
@@ -344,6 +349,10 @@ def split(
       axis: integer of rank 0.
       num: the number of parts where it does not follow from a vector's static shape.
     Raises: InvalidArgumentError: the sizes do not add up, or the number of parts is unknown.
+
+    Examples:
+      >>> wf.Session().run(wf.split([1, 2, 3, 4], 2))
+      [array([1, 2], dtype=int32), array([3, 4], dtype=int32)]
     """
     if _is_int(num_or_size_splits):
         attrs = {"num_split": int(num_or_size_splits)}
@@ -373,6 +382,11 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Output:
       values: tensors of one type and shape.
       axis: the new axis, in [-(R + 1), R].
     Raises: InvalidArgumentError: shapes differ, there are none, or `axis` is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.stack([[1, 2], [3, 4]], axis=1))
+      array([[1, 3],
+             [2, 4]], dtype=int32)
     """
     parts = list(values) if isinstance(values, list | tuple | range) else unstack(values)
     if axis == 0 and not _holds_outputs(parts):
@@ -396,6 +410,10 @@ def unstack(
       num: their number, where it is not known statically.
       axis: in [-R, R).
     Raises: InvalidArgumentError: the number is unknown or wrong, or `axis` is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.unstack([[1, 2], [3, 4]]))
+      [array([1, 2], dtype=int32), array([3, 4], dtype=int32)]
     """
     tensor = convert_to_tensor(value)
     if num is None:
@@ -415,5 +433,9 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Output:
     Args:
       input: any type, rank n.
       multiples: integers at least 0, shape (n,).
+
+    Examples:
+      >>> wf.Session().run(wf.tile([1, 2], [2]))
+      array([1, 2, 1, 2], dtype=int32)
     """
     return out("Tile", [input, multiples], name=name)

@@ -444,6 +444,10 @@ def pad(
       mode: "CONSTANT", "REFLECT" (without the edge) or "SYMMETRIC" (with it), in any case.
       constant_values: what the margins hold in mode CONSTANT.
     Raises: InvalidArgumentError: the mode is unknown, or a margin larger than its mirror.
+
+    Examples:
+      >>> wf.Session().run(wf.pad([1, 2], [[1, 2]]))
+      array([0, 1, 2, 0, 0], dtype=int32)
     """
     upper = mode.upper()
     if upper == "CONSTANT":
@@ -465,6 +469,12 @@ def transpose(a: Any, perm: Any = None, name: str = "transpose", conjugate: bool
       perm: a permutation of 0 to n - 1, shape (n,); the reverse order by default.
       conjugate: take the complex conjugate as well.
     Raises: InvalidArgumentError: `perm` is no permutation.
+
+    Examples:
+      >>> wf.Session().run(wf.transpose([[1, 2, 3], [4, 5, 6]]))
+      array([[1, 4],
+             [2, 5],
+             [3, 6]], dtype=int32)
     """
     value = convert_to_tensor(a)
     op = "ConjugateTranspose" if conjugate and value.dtype.is_complex else "Transpose"
@@ -485,6 +495,11 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
       a: any type, rank at least 2.
       conjugate: take the complex conjugate as well.
     Raises: InvalidArgumentError: the rank is below 2.
+
+    Examples:
+      >>> wf.Session().run(wf.matrix_transpose([[1, 2], [3, 4]]))
+      array([[1, 3],
+             [2, 4]], dtype=int32)
     """
     value = convert_to_tensor(a)
     if value.dims is not None:
@@ -504,13 +519,30 @@ def matrix_transpose(a: Any, name: str = "matrix_transpose", conjugate: bool = F
 def invert_permutation(x: Any, name: str | None = None) -> Output:
     """The permutation y with y[x[i]] = i: integers, shape (n,).
 
+    Args:
+      x: int32 or int64, shape (n,): each of 0 to n - 1 once.
+    Returns: shape and dtype of `x`.
     Raises: InvalidArgumentError: at run time, if `x` is no permutation.
+
+    Examples:
+      >>> wf.Session().run(wf.invert_permutation([2, 0, 1]))
+      array([1, 2, 0], dtype=int32)
     """
     return out("InvertPermutation", [x], name=name)
 
 
 def reverse(tensor: Any, axis: Any, name: str | None = None) -> Output:
-    """The order of elements reversed along the axes in `axis`, a vector of integers."""
+    """The order of elements reversed along the axes in `axis`, a vector of integers.
+
+    Args:
+      tensor: any type, any shape.
+      axis: vector of integers; negative ones count from the end.
+    Returns: shape and dtype of `tensor`.
+
+    Examples:
+      >>> wf.Session().run(wf.reverse([1, 2, 3], [0]))
+      array([3, 2, 1], dtype=int32)
+    """
     if isinstance(axis, int):
         axis = [axis]
     return out("ReverseV2", [tensor, axis], name=name)
@@ -531,6 +563,11 @@ def reverse_sequence(
       input: any type, shape (..., B, ..., L, ...).
       seq_lengths: integers in [0, L], shape (B,).
       seq_dim, batch_dim: former names of the axes.
+
+    Examples:
+      >>> wf.Session().run(wf.reverse_sequence([[1, 2, 3], [4, 5, 6]], [2, 3], seq_axis=1))
+      array([[2, 1, 3],
+             [6, 5, 4]], dtype=int32)
     """
     along = seq_axis if seq_axis is not None else seq_dim
     batch = batch_axis if batch_axis is not None else batch_dim
@@ -545,6 +582,10 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Output:
 
     Args:
       shift, axis: integers of rank 0, or vectors of one length; axes may repeat.
+
+    Examples:
+      >>> wf.Session().run(wf.roll([1, 2, 3], 1, 0))
+      array([3, 1, 2], dtype=int32)
     """
     as_int = dtypes.int32
     shift = shift if isinstance(shift, Output) else convert_to_tensor(shift, as_int)

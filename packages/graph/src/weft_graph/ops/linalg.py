@@ -250,6 +250,11 @@ def matrix_inverse(input: Any, adjoint: bool = False, name: str | None = None) -
       adjoint: invert the conjugate transposes.
     Returns: shape (..., M, M).
     Raises: InvalidArgumentError: not square, or, when run, not invertible.
+
+    Examples:
+      >>> wf.Session().run(wf.matrix_inverse([[2.0, 0.0], [0.0, 4.0]]))
+      array([[0.5 , 0.  ],
+             [0.  , 0.25]], dtype=float32)
     """
     return out("MatrixInverse", [input], {"adjoint": adjoint}, name)
 
@@ -258,7 +263,12 @@ inv = matrix_inverse
 
 
 def matrix_determinant(input: Any, name: str | None = None) -> Output:
-    """Determinants; float32, float64 or complex, shape (..., M, M) to (...)."""
+    """Determinants; float32, float64 or complex, shape (..., M, M) to (...).
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.matrix_determinant([[2.0, 0.0], [0.0, 4.0]])), 3)
+      np.float32(8.0)
+    """
     return out("MatrixDeterminant", [input], name=name)
 
 
@@ -295,6 +305,10 @@ def cholesky(input: Any, name: str | None = None) -> Output:
         the lower triangle is read.
     Returns: shape (..., M, M).
     Raises: InvalidArgumentError: not square, or, when run, not positive definite.
+
+    Examples:
+      >>> wf.Session().run(wf.cholesky([[4.0]]))
+      array([[2.]], dtype=float32)
     """
     return out("Cholesky", [input], name=name)
 
@@ -321,6 +335,11 @@ def matrix_solve(matrix: Any, rhs: Any, adjoint: bool = False, name: str | None 
       adjoint: use the conjugate transposes of `matrix`.
     Returns: shape (..., M, K).
     Raises: InvalidArgumentError: the shapes do not fit, or, when run, a matrix is singular.
+
+    Examples:
+      >>> wf.Session().run(wf.matrix_solve([[2.0, 0.0], [0.0, 4.0]], [[2.0], [8.0]]))
+      array([[1.],
+             [2.]], dtype=float32)
     """
     return out("MatrixSolve", [matrix, rhs], {"adjoint": adjoint}, name)
 
@@ -506,6 +525,10 @@ def norm(
       keepdims: keep the reduced axes with size 1.
     Returns: the real dtype of `tensor`.
     Raises: InvalidArgumentError: `ord` is not supported for such an axis.
+
+    Examples:
+      >>> wf.Session().run(wf.norm([3.0, 4.0]))
+      np.float32(5.0)
     """
     keep = bool(reduction.former("keepdims", keepdims, "keep_dims", keep_dims))
     value = convert_to_tensor(tensor)

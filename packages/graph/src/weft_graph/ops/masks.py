@@ -37,6 +37,10 @@ def boolean_mask(
       axis: the number of axes in A, 0 by default.
     Returns: shape (A, n, R) for n True elements.
     Raises: InvalidArgumentError: the shapes do not fit, or the mask's rank is unknown or 0.
+
+    Examples:
+      >>> wf.Session().run(wf.boolean_mask([1, 2, 3], [True, False, True]))
+      array([1, 3], dtype=int32)
     """
     with _name_scope(name):
         values = convert_to_tensor(tensor)
@@ -99,6 +103,10 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
       x, y: one type and shape; both or neither.
     Returns: int64, shape (n, rank), in row-major order; or the shape of `x`.
     Raises: InvalidArgumentError: only one of `x` and `y` is given, or shapes do not fit.
+
+    Examples:
+      >>> wf.Session().run(wf.where([True, False], [1, 2], [10, 20]))
+      array([ 1, 20], dtype=int32)
     """
     if x is None and y is None:
         return out("Where", [condition], name=name)
@@ -108,7 +116,19 @@ def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None)
 
 
 def where_v2(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Output:
-    """`where`, with condition, `x` and `y` broadcast to one shape."""
+    """`where`, with condition, `x` and `y` broadcast to one shape.
+
+    Args:
+      condition: bool, any shape.
+      x, y: of one type; their shapes and that of `condition` broadcast. Both or neither.
+    Returns: the elements of `x` where True, else of `y`; without them the int64 positions of True,
+      shape (n, rank).
+
+    Examples:
+      >>> wf.Session().run(wf.where_v2([[True], [False]], [1, 2], 0))
+      array([[1, 2],
+             [0, 0]], dtype=int32)
+    """
     if x is None or y is None:
         return where(condition, x, y, name)
     return out("SelectV2", [condition, x, y], name=name)
@@ -125,6 +145,11 @@ def sequence_mask(
       dtype: element type of the result.
     Returns: shape (I, maxlen).
     Raises: InvalidArgumentError: `maxlen` has another rank than 0.
+
+    Examples:
+      >>> wf.Session().run(wf.sequence_mask([1, 3], 3))
+      array([[ True, False, False],
+             [ True,  True,  True]])
     """
     with _name_scope(name or "SequenceMask"):
         counts = convert_to_tensor(lengths)
@@ -155,6 +180,12 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[O
       indexing: "xy" (the first two axes exchanged) or "ij".
     Returns: n tensors of rank n.
     Raises: InvalidArgumentError: `indexing` is unknown.
+
+    Examples:
+      >>> wf.Session().run(wf.meshgrid([1, 2], [3, 4]))
+      [array([[1, 2],
+             [1, 2]], dtype=int32), array([[3, 3],
+             [4, 4]], dtype=int32)]
     """
     if indexing not in ("xy", "ij"):
         raise errors.InvalidArgumentError(f"indexing must be 'xy' or 'ij', got {indexing!r}")
@@ -185,6 +216,10 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
       input: any type and shape; laid flat where `axis` is not given.
       repeats: integer of rank 0, or one per element along `axis`.
       axis: along which slices are repeated.
+
+    Examples:
+      >>> wf.Session().run(wf.repeat([1, 2], [2, 3]))
+      array([1, 1, 2, 2, 2], dtype=int32)
     """
     with _name_scope(name or "Repeat"):
         values = convert_to_tensor(input)
@@ -236,5 +271,15 @@ def required_space_to_batch_paddings(
 
 
 def parallel_stack(values: Any, name: str = "parallel_stack") -> Output:
-    """`stack` along a new first axis."""
+    """`stack` along a new first axis.
+
+    Args:
+      values: tensors of one type and of one static shape S.
+    Returns: shape (N, S).
+
+    Examples:
+      >>> wf.Session().run(wf.parallel_stack([wf.constant([1, 2]), wf.constant([3, 4])]))
+      array([[1, 2],
+             [3, 4]], dtype=int32)
+    """
     return join.stack(values, 0, name)

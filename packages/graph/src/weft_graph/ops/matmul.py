@@ -116,6 +116,10 @@ def matmul(
     Returns: shape (..., M, N).
     Raises: InvalidArgumentError: the inner sizes differ, a rank is less than 2, or an operand is
       to be both transposed and adjoint.
+
+    Examples:
+      >>> wf.Session().run(wf.matmul([[1.0, 2.0]], [[3.0], [4.0]]))
+      array([[11.]], dtype=float32)
     """
     if (transpose_a and adjoint_a) or (transpose_b and adjoint_b):
         raise errors.InvalidArgumentError("an operand is either transposed or adjoint, not both")
@@ -198,11 +202,29 @@ def matvec(
 
 
 def cross(a: Any, b: Any, name: str | None = None) -> Output:
-    """Cross products of vectors of 3 elements; real, shape (..., 3), both alike."""
+    """Cross products of vectors of 3 elements; real, shape (..., 3), both alike.
+
+    Args:
+      a, b: real, shape (..., 3).
+    Returns: shape and dtype of `a`.
+
+    Examples:
+      >>> wf.Session().run(wf.cross([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]))
+      array([0., 0., 1.], dtype=float32)
+    """
     return out("Cross", [a, b], name=name)
 
 
 def trace(x: Any, name: str | None = None) -> Output:
-    """The sums of the diagonals of matrices; numeric, shape (..., M, N) to shape (...)."""
+    """The sums of the diagonals of matrices; numeric, shape (..., M, N) to shape (...).
+
+    Args:
+      x: numeric, shape (..., M, N).
+    Returns: shape (...).
+
+    Examples:
+      >>> wf.Session().run(wf.trace([[1, 2], [3, 4]]))
+      np.int32(5)
+    """
     diagonal = diagonals.matrix_diag_part(convert_to_tensor(x))
     return reduction.reduce_sum(diagonal, -1, name=name or "Trace")

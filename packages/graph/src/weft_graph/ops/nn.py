@@ -284,14 +284,30 @@ _declare_rest()
 
 
 def relu(features: Any, name: str | None = None) -> Output:
-    """max(x, 0), elementwise; real, any shape."""
+    """max(x, 0), elementwise; real, any shape.
+
+    Args:
+      features: real, any shape.
+    Returns: shape and dtype of `features`.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.relu([-1.0, 2.0]))
+      array([0., 2.], dtype=float32)
+    """
     return out("Relu", [features], name=name)
 
 
 def relu6(features: Any, name: str | None = None) -> Output:
     """min(max(x, 0), 6), elementwise; real, any shape.
 
+    Args:
+      features: real, any shape.
+    Returns: shape and dtype of `features`.
     Source: Krizhevsky 2010, Convolutional Deep Belief Networks on CIFAR-10.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.relu6([-1.0, 2.0, 8.0]))
+      array([0., 2., 6.], dtype=float32)
     """
     return out("Relu6", [features], name=name)
 
@@ -302,6 +318,11 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Ou
     Args:
       features: floating, or an integer that is cast to float32; any shape.
       alpha: slope below 0.
+    Returns: shape and dtype of `features`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.nn.leaky_relu([-1.0, 2.0])), 3)
+      array([-0.2,  2. ], dtype=float32)
     """
     value = convert_to_tensor(features)
     if value.dtype.is_integer:
@@ -310,25 +331,59 @@ def leaky_relu(features: Any, alpha: float = 0.2, name: str | None = None) -> Ou
 
 
 def elu(features: Any, name: str | None = None) -> Output:
-    """exp(x) - 1 where x < 0, else x; floating, any shape."""
+    """exp(x) - 1 where x < 0, else x; floating, any shape.
+
+    Args:
+      features: floating, any shape.
+    Returns: shape and dtype of `features`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.nn.elu([-1.0, 2.0])), 3)
+      array([-0.632,  2.   ], dtype=float32)
+    """
     return out("Elu", [features], name=name)
 
 
 def selu(features: Any, name: str | None = None) -> Output:
     """scale * (alpha * (exp(x) - 1) where x < 0, else x); floating, any shape.
 
+    Args:
+      features: floating, any shape.
+    Returns: shape and dtype of `features`.
     Source: Klambauer et al. 2017, Self-Normalizing Neural Networks.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.nn.selu([-1.0, 2.0])), 3)
+      array([-1.111,  2.101], dtype=float32)
     """
     return out("Selu", [features], name=name)
 
 
 def softplus(features: Any, name: str | None = None) -> Output:
-    """log(exp(x) + 1), elementwise; floating, any shape."""
+    """log(exp(x) + 1), elementwise; floating, any shape.
+
+    Args:
+      features: floating, any shape.
+    Returns: shape and dtype of `features`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.nn.softplus([0.0, 2.0])), 3)
+      array([0.693, 2.127], dtype=float32)
+    """
     return out("Softplus", [features], name=name)
 
 
 def softsign(features: Any, name: str | None = None) -> Output:
-    """x / (abs(x) + 1), elementwise; floating, any shape."""
+    """x / (abs(x) + 1), elementwise; floating, any shape.
+
+    Args:
+      features: floating, any shape.
+    Returns: shape and dtype of `features`.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.softsign([-1.0, 3.0]))
+      array([-0.5 ,  0.75], dtype=float32)
+    """
     return out("Softsign", [features], name=name)
 
 
@@ -349,6 +404,10 @@ def bias_add(
       data_format: None, "N...C" or "NC..." in any rank.
     Returns: shape of `value`.
     Raises: InvalidArgumentError: the number of channels is not the size of `bias`.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.bias_add([[1.0, 2.0]], [10.0, 20.0]))
+      array([[11., 22.]], dtype=float32)
     """
     first = _channels_first(data_format)
     return out("BiasAdd", [value, bias], {"data_format": first}, name)
@@ -365,7 +424,16 @@ def _channels_first(data_format: str | None) -> str:
 
 
 def l2_loss(t: Any, name: str | None = None) -> Output:
-    """sum(t ** 2) / 2; floating, any shape, to rank 0."""
+    """sum(t ** 2) / 2; floating, any shape, to rank 0.
+
+    Args:
+      t: floating, any shape.
+    Returns: rank 0, dtype of `t`.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.l2_loss([3.0, 4.0]))
+      np.float32(12.5)
+    """
     return out("L2Loss", [t], name=name)
 
 
@@ -382,6 +450,10 @@ def softmax(
       axis: the last one by default; also `dim`.
     Returns: shape and dtype of `logits`.
     Raises: InvalidArgumentError: no such axis.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.softmax([0.0, 0.0]))
+      array([0.5, 0.5], dtype=float32)
     """
     return _along_axis("Softmax", logits, _axis(axis, dim), name)
 
@@ -392,6 +464,10 @@ def log_softmax(
     """x - log(sum(exp(x))) along an axis; arguments as for `softmax`.
 
     Raises: InvalidArgumentError: no such axis.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.nn.log_softmax([0.0, 0.0])), 3)
+      array([-0.693, -0.693], dtype=float32)
     """
     return _along_axis("LogSoftmax", logits, _axis(axis, dim), name)
 
@@ -443,6 +519,11 @@ def sparse_softmax_cross_entropy_with_logits(
     Returns: shape (...), dtype of `logits`.
     Raises: InvalidArgumentError: positional arguments, or shapes that do not fit; at run time, a
       label out of range.
+
+    Examples:
+      >>> loss = wf.nn.sparse_softmax_cross_entropy_with_logits(labels=[1], logits=[[0.0, 0.0]])
+      >>> np.round(wf.Session().run(loss), 3)
+      array([0.693], dtype=float32)
     """
     _named_only("sparse_softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     labels, logits = convert_to_tensor(labels), convert_to_tensor(logits)
@@ -488,6 +569,11 @@ def softmax_cross_entropy_with_logits_v2(
       axis: of the classes, the last by default.
     Returns: the shape without `axis`.
     Raises: InvalidArgumentError: shapes that do not fit.
+
+    Examples:
+      >>> loss = wf.nn.softmax_cross_entropy_with_logits_v2([[0.0, 1.0]], [[0.0, 0.0]])
+      >>> np.round(wf.Session().run(loss), 3)
+      array([0.693], dtype=float32)
     """
     logits = convert_to_tensor(logits)
     labels = convert_to_tensor(labels, logits.dtype)
@@ -518,7 +604,15 @@ def softmax_cross_entropy_with_logits(
 
     Args and returns as for `softmax_cross_entropy_with_logits_v2`.
 
+    Args:
+      labels, logits, dim: as for `softmax_cross_entropy_with_logits_v2`; by name only.
+      axis: another name of `dim`.
     Raises: InvalidArgumentError: positional arguments, or shapes that do not fit.
+
+    Examples:
+      >>> loss = wf.nn.softmax_cross_entropy_with_logits(labels=[[0.0, 1.0]], logits=[[0.0, 0.0]])
+      >>> np.round(wf.Session().run(loss), 3)
+      array([0.693], dtype=float32)
     """
     _named_only("softmax_cross_entropy_with_logits", _sentinel, labels, logits)
     fixed_labels = out("StopGradient", [convert_to_tensor(labels)])

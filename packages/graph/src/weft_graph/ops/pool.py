@@ -286,6 +286,12 @@ def max_pool(
       data_format: "NHWC" or "NCHW".
     Returns: shape (N, H', W', C) in the layout of `value`.
     Raises: InvalidArgumentError: the window does not fit.
+
+    Examples:
+      >>> image = wf.reshape(wf.range(16.0), [1, 4, 4, 1])
+      >>> wf.Session().run(wf.nn.max_pool(image, 2, 2, "VALID"))[0, :, :, 0]
+      array([[ 5.,  7.],
+             [13., 15.]], dtype=float32)
     """
     value = convert_to_tensor(input if value is None else value)
     return _pool("MaxPool", value, ksize, strides, padding, data_format, name)
@@ -307,6 +313,12 @@ def avg_pool(
       ksize, strides, padding, data_format: as for `max_pool`.
     Returns: shape (N, H', W', C) in the layout of `value`.
     Raises: InvalidArgumentError: the window does not fit.
+
+    Examples:
+      >>> image = wf.reshape(wf.range(16.0), [1, 4, 4, 1])
+      >>> wf.Session().run(wf.nn.avg_pool(image, 2, 2, "VALID"))[0, :, :, 0]
+      array([[ 2.5,  4.5],
+             [10.5, 12.5]], dtype=float32)
     """
     value = convert_to_tensor(input if value is None else value)
     return _pool("AvgPool", value, ksize, strides, padding, data_format, name)

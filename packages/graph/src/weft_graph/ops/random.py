@@ -236,6 +236,11 @@ def random_uniform(
       dtype: floating, int32 or int64.
       seed: of this op.
     Raises: InvalidArgumentError: integers without maxval.
+
+    Examples:
+      >>> x = wf.Session().run(wf.random_uniform([1000], 0, 10, wf.int32, seed=1))
+      >>> int(x.min()), int(x.max())
+      (0, 9)
     """
     dtype = dtypes.as_dtype(dtype)
     if maxval is None:
@@ -275,6 +280,10 @@ def random_normal(
       mean, stddev: of the distribution.
       dtype: floating.
       seed: of this op.
+
+    Examples:
+      >>> wf.random_normal([2, 3], stddev=0.1, seed=1).shape
+      TensorShape([Dimension(2), Dimension(3)])
     """
     with _scope(name, "random_normal") as scope:
         size = shape_tensor(shape)
@@ -293,6 +302,17 @@ def truncated_normal(
     """Normal random numbers, those beyond two standard deviations drawn again.
 
     Arguments as for `random_normal`, of the distribution before truncation.
+
+    Args:
+      shape: list of ints, or a vector of integers.
+      mean, stddev: of the distribution before numbers are drawn again.
+      dtype: floating.
+      seed: an integer; with it the numbers are the same in every session.
+
+    Examples:
+      >>> x = wf.Session().run(wf.truncated_normal([1000], seed=1))
+      >>> bool(abs(x).max() < 2.0)
+      True
     """
     with _scope(name, "truncated_normal") as scope:
         size = shape_tensor(shape)
@@ -301,7 +321,17 @@ def truncated_normal(
 
 
 def random_shuffle(value: Any, seed: int | None = None, name: str | None = None) -> Output:
-    """`value` with its slices along the first axis in random order."""
+    """`value` with its slices along the first axis in random order.
+
+    Args:
+      value: any type, at least one axis.
+      seed: an integer.
+
+    Examples:
+      >>> x = wf.Session().run(wf.random_shuffle([1, 2, 3], seed=1))
+      >>> sorted(x.tolist())
+      [1, 2, 3]
+    """
     return out("RandomShuffle", [value], _seeds(seed), name)
 
 

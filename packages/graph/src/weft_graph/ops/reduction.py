@@ -190,7 +190,19 @@ def reduce_sum(
 ) -> Output:
     """The sum over axes, 0 of no elements; numeric, any shape.
 
+    Args:
+      input_tensor: numeric, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
+
+    Examples:
+      >>> x = [[1.0, 2.0], [3.0, 4.0]]
+      >>> wf.Session().run([wf.reduce_sum(x), wf.reduce_sum(x, axis=0)])
+      [np.float32(10.0), array([4., 6.], dtype=float32)]
     """
     return _reduce("Sum", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
@@ -205,7 +217,19 @@ def reduce_mean(
 ) -> Output:
     """The mean over axes, NaN of no elements, of integers rounded towards zero; numeric.
 
+    Args:
+      input_tensor: numeric, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
+
+    Examples:
+      >>> x = [[1.0, 2.0], [3.0, 4.0]]
+      >>> wf.Session().run([wf.reduce_mean(x), wf.reduce_mean(x, axis=0)])
+      [np.float32(2.5), array([2., 3.], dtype=float32)]
     """
     return _reduce("Mean", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
@@ -220,7 +244,19 @@ def reduce_prod(
 ) -> Output:
     """The product over axes, 1 of no elements; numeric, any shape.
 
+    Args:
+      input_tensor: numeric, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
+
+    Examples:
+      >>> x = [[1.0, 2.0], [3.0, 4.0]]
+      >>> wf.Session().run([wf.reduce_prod(x), wf.reduce_prod(x, axis=0)])
+      [np.float32(24.0), array([3., 8.], dtype=float32)]
     """
     return _reduce("Prod", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
@@ -235,7 +271,19 @@ def reduce_max(
 ) -> Output:
     """The largest element over axes, NaN where one is, the lowest value of none; real.
 
+    Args:
+      input_tensor: real, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
+
+    Examples:
+      >>> x = [[1.0, 2.0], [3.0, 4.0]]
+      >>> wf.Session().run([wf.reduce_max(x), wf.reduce_max(x, axis=0)])
+      [np.float32(4.0), array([3., 4.], dtype=float32)]
     """
     return _reduce("Max", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
@@ -250,7 +298,19 @@ def reduce_min(
 ) -> Output:
     """The smallest element over axes, NaN where one is, the highest value of none; real.
 
+    Args:
+      input_tensor: real, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
+
+    Examples:
+      >>> x = [[1.0, 2.0], [3.0, 4.0]]
+      >>> wf.Session().run([wf.reduce_min(x), wf.reduce_min(x, axis=0)])
+      [np.float32(1.0), array([1., 2.], dtype=float32)]
     """
     return _reduce("Min", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
@@ -265,7 +325,19 @@ def reduce_all(
 ) -> Output:
     """Whether all are true over axes, true of none; bool, any shape.
 
+    Args:
+      input_tensor: bool, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
+
+    Examples:
+      >>> x = [[True, False], [True, True]]
+      >>> wf.Session().run([wf.reduce_all(x), wf.reduce_all(x, axis=0)])
+      [np.False_, array([ True, False])]
     """
     return _reduce("All", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
@@ -280,7 +352,19 @@ def reduce_any(
 ) -> Output:
     """Whether one is true over axes, false of none; bool, any shape.
 
+    Args:
+      input_tensor: bool, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
+
+    Examples:
+      >>> x = [[True, False], [True, True]]
+      >>> wf.Session().run([wf.reduce_any(x), wf.reduce_any(x, axis=0)])
+      [np.True_, array([ True,  True])]
     """
     return _reduce("Any", input_tensor, axis, keepdims, name, reduction_indices, keep_dims)
 
@@ -288,7 +372,21 @@ def reduce_any(
 def reduce_euclidean_norm(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Output:
-    """The square root of the sum of |x| ** 2 over axes; numeric, any shape."""
+    """The square root of the sum of |x| ** 2 over axes; numeric, any shape.
+
+    Args:
+      input_tensor: numeric, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
+
+    Examples:
+      >>> x = [[1.0, 2.0], [3.0, 4.0]]
+      >>> np.round(wf.Session().run(wf.math.reduce_euclidean_norm(x, axis=0)), 3)
+      array([3.162, 4.472], dtype=float32)
+    """
     return _reduce("EuclideanNorm", input_tensor, axis, keepdims, name, None, None)
 
 
@@ -302,7 +400,19 @@ def reduce_logsumexp(
 ) -> Output:
     """log(sum(exp(x))) over axes, without overflow or underflow; floating, any shape.
 
+    Args:
+      input_tensor: floating, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
+
+    Examples:
+      >>> x = [[1.0, 2.0], [3.0, 4.0]]
+      >>> np.round(wf.Session().run(wf.reduce_logsumexp(x, axis=0)), 3)
+      array([3.127, 4.127], dtype=float32)
     """
     axis = former("axis", axis, "reduction_indices", reduction_indices)
     keep = former("keepdims", keepdims, "keep_dims", keep_dims)
@@ -323,8 +433,20 @@ def reduce_variance(
 ) -> Output:
     """The mean of |x - mean(x)| ** 2 over axes; floating or complex, any shape.
 
+    Args:
+      input_tensor: floating or complex, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
     Returns: the real dtype of the input.
     Raises: InvalidTypeError: the input is neither floating nor complex.
+
+    Examples:
+      >>> x = [[1.0, 2.0], [3.0, 4.0]]
+      >>> wf.Session().run([wf.math.reduce_variance(x), wf.math.reduce_variance(x, axis=0)])
+      [np.float32(1.25), array([1., 1.], dtype=float32)]
     """
     value = convert_to_tensor(input_tensor)
     if not (value.dtype.is_floating or value.dtype.is_complex):
@@ -342,7 +464,21 @@ def reduce_variance(
 def reduce_std(
     input_tensor: Any, axis: Any = None, keepdims: bool = False, name: str | None = None
 ) -> Output:
-    """The square root of `reduce_variance`; floating or complex, any shape."""
+    """The square root of `reduce_variance`; floating or complex, any shape.
+
+    Args:
+      input_tensor: floating or complex, any shape.
+      axis: int, or list of ints, to reduce over; negative ones count from the end. All by default.
+      keepdims: keep the reduced axes with size 1; also `keep_dims`.
+      reduction_indices: former name of `axis`.
+    Returns: the remaining axes; dtype of `input_tensor`.
+    Raises: InvalidArgumentError: an axis is out of range.
+
+    Examples:
+      >>> x = [[1.0, 2.0], [3.0, 4.0]]
+      >>> np.round(wf.Session().run(wf.math.reduce_std(x, axis=0)), 3)
+      array([1., 1.], dtype=float32)
+    """
     variance = reduce_variance(input_tensor, axis, keepdims)
     return out("Sqrt", [variance], name=name or "reduce_std")
 
@@ -363,6 +499,10 @@ def count_nonzero(
       input_tensor: numeric, bool or string; any shape.
       dtype: of the result, numeric.
     Raises: InvalidArgumentError: an axis is out of range or given twice.
+
+    Examples:
+      >>> wf.Session().run(wf.count_nonzero([0, 3, 0, 5]))
+      np.int64(2)
     """
     axis = former("axis", axis, "reduction_indices", reduction_indices)
     keep = former("keepdims", keepdims, "keep_dims", keep_dims)
@@ -392,6 +532,10 @@ def argmax(
       axis: 0 by default.
       output_type: int32 or int64.
     Raises: InvalidArgumentError: the axis is out of range, or, when run, has size 0.
+
+    Examples:
+      >>> wf.Session().run(wf.argmax([[1, 5, 2], [7, 0, 3]], axis=1))
+      array([1, 0])
     """
     return _position(
         "ArgMax", input, former("axis", axis, "dimension", dimension), output_type, name
@@ -405,7 +549,19 @@ def argmin(
     dimension: Any = None,
     output_type: Any = dtypes.int64,
 ) -> Output:
-    """Where along an axis the smallest element is, the first of several; see `argmax`."""
+    """Where along an axis the smallest element is, the first of several; see `argmax`.
+
+    Args:
+      input: real, rank at least 1.
+      axis: scalar; 0 by default; also `dimension`.
+      output_type: int32 or int64.
+    Returns: the remaining axes.
+    Raises: InvalidArgumentError: the axis is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.argmin([[1, 5, 2], [7, 0, 3]], axis=1))
+      array([0, 1])
+    """
     return _position(
         "ArgMin", input, former("axis", axis, "dimension", dimension), output_type, name
     )
@@ -446,6 +602,10 @@ def cumsum(
       reverse: run from the back.
     Returns: dtype and shape of x.
     Raises: InvalidArgumentError: the axis is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.cumsum([1, 2, 3]))
+      array([1, 3, 6], dtype=int32)
     """
     return out("Cumsum", [x, axis], {"exclusive": exclusive, "reverse": reverse}, name)
 
@@ -457,5 +617,14 @@ def cumprod(
     reverse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """Running products along an axis; see `cumsum`."""
+    """Running products along an axis; see `cumsum`.
+
+    Args:
+      x, axis, exclusive, reverse: as for `cumsum`; the first of exclusive products is 1.
+    Returns: dtype and shape of `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.cumprod([1, 2, 3]))
+      array([1, 2, 6], dtype=int32)
+    """
     return out("Cumprod", [x, axis], {"exclusive": exclusive, "reverse": reverse}, name)

@@ -199,6 +199,10 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Uniq
       x: any type, shape (n,).
       out_idx: type of the positions, int32 or int64.
     Returns: y, shape (m,), and idx, shape (n,), with x = y[idx].
+
+    Examples:
+      >>> wf.Session().run(wf.unique([7, 5, 7]))
+      Unique(y=array([7, 5], dtype=int32), idx=array([0, 1, 0], dtype=int32))
     """
     return Unique(*create("Unique", [x], {"out_idx": out_idx}, name).outputs)
 
@@ -206,12 +210,31 @@ def unique(x: Any, out_idx: Any = dtypes.int32, name: str | None = None) -> Uniq
 def unique_with_counts(
     x: Any, out_idx: Any = dtypes.int32, name: str | None = None
 ) -> UniqueWithCounts:
-    """As `unique`, with the number of occurrences of each value."""
+    """As `unique`, with the number of occurrences of each value.
+
+    Args:
+      x, out_idx: as for `unique`.
+    Returns: y, idx, and the count of each value of y, of type `out_idx`.
+
+    Examples:
+      >>> wf.Session().run(wf.unique_with_counts([7, 5, 7])).count
+      array([2, 1], dtype=int32)
+    """
     return UniqueWithCounts(*create("UniqueWithCounts", [x], {"out_idx": out_idx}, name).outputs)
 
 
 def setdiff1d(x: Any, y: Any, index_dtype: Any = dtypes.int32, name: str | None = None) -> ListDiff:
-    """The elements of a vector `x` that are not in a vector `y`, and their positions."""
+    """The elements of a vector `x` that are not in a vector `y`, and their positions.
+
+    Args:
+      x, y: one type, vectors.
+      index_dtype: of the positions, int32 or int64.
+    Returns: the elements, and where they are in `x`.
+
+    Examples:
+      >>> wf.Session().run(wf.setdiff1d([1, 2, 3, 4], [2, 4]))
+      ListDiff(out=array([1, 3], dtype=int32), idx=array([0, 2], dtype=int32))
+    """
     return ListDiff(*create("ListDiff", [x, y], {"out_idx": index_dtype}, name).outputs)
 
 
@@ -227,6 +250,10 @@ def top_k(input: Any, k: Any = 1, sorted: bool = True, name: str | None = None) 
       sorted: in descending order.
     Returns: values and int32 indices, shape (..., k).
     Raises: InvalidArgumentError: `k` is above n.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.top_k([1, 5, 3], k=2))
+      TopKV2(values=array([5, 3], dtype=int32), indices=array([1, 2], dtype=int32))
     """
     return TopKV2(*create("TopKV2", [input, k], {"sorted": sorted}, name).outputs)
 
@@ -239,6 +266,10 @@ def in_top_k(predictions: Any, targets: Any, k: Any, name: str | None = None) ->
       targets: integers, shape (n,); classes out of range give False.
       k: integer of rank 0.
     Returns: bool, shape (n,).
+
+    Examples:
+      >>> wf.Session().run(wf.nn.in_top_k([[0.1, 0.9], [0.8, 0.2]], [1, 1], k=1))
+      array([ True, False])
     """
     return out("InTopKV2", [predictions, targets, k], name=name)
 
@@ -254,6 +285,10 @@ def sort(
       direction: "ASCENDING" or "DESCENDING".
     Returns: the type and shape of `values`.
     Raises: InvalidArgumentError: `axis` is out of range, or `direction` unknown.
+
+    Examples:
+      >>> wf.Session().run(wf.sort([3, 1, 2]))
+      array([1, 2, 3], dtype=int32)
     """
     with get_default_graph().name_scope(name or "sort"):
         return _in_order(values, axis, direction)[0]
@@ -269,6 +304,14 @@ def argsort(
     """The int32 positions along an axis that put `values` in order; always stable.
 
     Args and raises: as `sort`.
+
+    Args:
+      values, axis, direction: as for `sort`.
+      stable: accepted; the order of equal elements is always kept.
+
+    Examples:
+      >>> wf.Session().run(wf.argsort([3, 1, 2]))
+      array([1, 2, 0], dtype=int32)
     """
     with get_default_graph().name_scope(name or "argsort"):
         return _in_order(values, axis, direction)[1]
@@ -328,6 +371,10 @@ def searchsorted(
       out_type: int32 or int64.
     Returns: shape (..., m).
     Raises: InvalidArgumentError: `side` is unknown, or leading sizes differ.
+
+    Examples:
+      >>> wf.Session().run(wf.searchsorted([1, 3, 5], [0, 3, 9]))
+      array([0, 1, 3], dtype=int32)
     """
     ops = {"left": "LowerBound", "right": "UpperBound"}
     if side not in ops:

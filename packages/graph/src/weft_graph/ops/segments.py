@@ -164,27 +164,67 @@ def segment_sum(data: Any, segment_ids: Any, name: str | None = None) -> Output:
       segment_ids: int32 or int64, shape (N,); at least 0, never decreasing.
     Returns: shape (last id + 1, ...); 0 for ids that do not occur.
     Raises: InvalidArgumentError: the sizes differ; when run, the ids decrease or are negative.
+
+    Examples:
+      >>> wf.Session().run(wf.segment_sum([1, 2, 3], [0, 0, 1]))
+      array([3, 3], dtype=int32)
     """
     return _sorted("SegmentSum", data, segment_ids, name)
 
 
 def segment_mean(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Means of the rows of each segment; 0 for ids that do not occur; see `segment_sum`."""
+    """Means of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
+
+    Args:
+      data, segment_ids: as for `segment_sum`.
+    Returns: as of `segment_sum`.
+
+    Examples:
+      >>> wf.Session().run(wf.segment_mean([1.0, 2.0, 3.0], [0, 0, 1]))
+      array([1.5, 3. ], dtype=float32)
+    """
     return _sorted("SegmentMean", data, segment_ids, name)
 
 
 def segment_prod(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Products of the rows of each segment; 1 for ids that do not occur; see `segment_sum`."""
+    """Products of the rows of each segment; 1 for ids that do not occur; see `segment_sum`.
+
+    Args:
+      data, segment_ids: as for `segment_sum`.
+    Returns: as of `segment_sum`.
+
+    Examples:
+      >>> wf.Session().run(wf.segment_prod([1, 2, 3], [0, 0, 1]))
+      array([2, 3], dtype=int32)
+    """
     return _sorted("SegmentProd", data, segment_ids, name)
 
 
 def segment_max(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Maxima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`."""
+    """Maxima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
+
+    Args:
+      data, segment_ids: as for `segment_sum`; real.
+    Returns: as of `segment_sum`.
+
+    Examples:
+      >>> wf.Session().run(wf.segment_max([1, 2, 3], [0, 0, 1]))
+      array([2, 3], dtype=int32)
+    """
     return _sorted("SegmentMax", data, segment_ids, name)
 
 
 def segment_min(data: Any, segment_ids: Any, name: str | None = None) -> Output:
-    """Minima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`."""
+    """Minima of the rows of each segment; 0 for ids that do not occur; see `segment_sum`.
+
+    Args:
+      data, segment_ids: as for `segment_sum`; real.
+    Returns: as of `segment_sum`.
+
+    Examples:
+      >>> wf.Session().run(wf.segment_min([1, 2, 3], [0, 0, 1]))
+      array([1, 3], dtype=int32)
+    """
     return _sorted("SegmentMin", data, segment_ids, name)
 
 
@@ -199,6 +239,10 @@ def unsorted_segment_sum(
       num_segments: integer scalar K.
     Returns: shape (K, ...); 0 for ids that do not occur.
     Raises: InvalidArgumentError: the shapes do not fit; when run, an id is K or more.
+
+    Examples:
+      >>> wf.Session().run(wf.unsorted_segment_sum([1, 2, 3], [1, 0, 1], 2))
+      array([2, 4], dtype=int32)
     """
     return out("UnsortedSegmentSum", [data, segment_ids, num_segments], name=name)
 
@@ -209,6 +253,13 @@ def unsorted_segment_prod(
     """Products of each segment's elements; 1 for ids that do not occur.
 
     See `unsorted_segment_sum`.
+
+    Args:
+      data, segment_ids, num_segments: as for `unsorted_segment_sum`.
+
+    Examples:
+      >>> wf.Session().run(wf.unsorted_segment_prod([1, 2, 3], [1, 0, 1], 2))
+      array([2, 3], dtype=int32)
     """
     return out("UnsortedSegmentProd", [data, segment_ids, num_segments], name=name)
 
@@ -219,6 +270,13 @@ def unsorted_segment_max(
     """Maxima of each segment's elements; the type's lowest value for ids that do not occur.
 
     See `unsorted_segment_sum`.
+
+    Args:
+      data, segment_ids, num_segments: as for `unsorted_segment_sum`; real.
+
+    Examples:
+      >>> wf.Session().run(wf.unsorted_segment_max([1, 2, 3], [1, 0, 1], 2))
+      array([2, 3], dtype=int32)
     """
     return out("UnsortedSegmentMax", [data, segment_ids, num_segments], name=name)
 
@@ -229,6 +287,13 @@ def unsorted_segment_min(
     """Minima of each segment's elements; the type's highest value for ids that do not occur.
 
     See `unsorted_segment_sum`.
+
+    Args:
+      data, segment_ids, num_segments: as for `unsorted_segment_sum`; real.
+
+    Examples:
+      >>> wf.Session().run(wf.unsorted_segment_min([1, 2, 3], [1, 0, 1], 2))
+      array([2, 1], dtype=int32)
     """
     return out("UnsortedSegmentMin", [data, segment_ids, num_segments], name=name)
 
@@ -254,6 +319,13 @@ def unsorted_segment_mean(
     """Means of each segment's elements; 0 for ids that do not occur.
 
     See `unsorted_segment_sum`.
+
+    Args:
+      data, segment_ids, num_segments: as for `unsorted_segment_sum`.
+
+    Examples:
+      >>> wf.Session().run(wf.unsorted_segment_mean([1.0, 2.0, 3.0], [1, 0, 1], 2))
+      array([2., 2.], dtype=float32)
     """
     _, total, count = _sizes(data, segment_ids, num_segments)
     return out("RealDiv", [total, count], name=name or "UnsortedSegmentMean")

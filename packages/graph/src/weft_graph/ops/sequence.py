@@ -147,6 +147,10 @@ def range(
       dtype: of the result; by default the widest of int32, int64, float32, float64 among them.
     Returns: shape (ceil((limit - start) / delta),).
     Raises: InvalidArgumentError: delta is 0 or leads away from the limit.
+
+    Examples:
+      >>> wf.Session().run(wf.range(2, 10, 3))
+      array([2, 5, 8], dtype=int32)
     """
     if limit is None:
         start, limit = 0, start
@@ -187,6 +191,10 @@ def linspace(start: Any, stop: Any, num: Any, name: str | None = None) -> Output
       num: integer scalar N, at least 1.
     Returns: shape (N,), first start and last stop; only start where N is 1.
     Raises: InvalidArgumentError: num is less than 1.
+
+    Examples:
+      >>> wf.Session().run(wf.linspace(0.0, 1.0, 5))
+      array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
     return out("LinSpace", [start, stop, num], name=name)
 
@@ -210,6 +218,10 @@ def bincount(
       maxlength: the greatest; larger integers are not counted.
       dtype: of the result where no weights are given.
     Returns: shape (max(arr) + 1,), within the two limits.
+
+    Examples:
+      >>> wf.Session().run(wf.bincount([1, 1, 3]))
+      array([0, 2, 0, 1], dtype=int32)
     """
     values = cast(convert_to_tensor(arr, name="arr"), dtypes.int32)
     if values.dims == ():
@@ -268,6 +280,10 @@ def histogram_fixed_width(
       nbins: integer scalar N.
       dtype: int32 or int64.
     Returns: shape (N,).
+
+    Examples:
+      >>> wf.Session().run(wf.histogram_fixed_width([0.1, 0.2, 0.9], [0.0, 1.0], nbins=2))
+      array([2, 1], dtype=int32)
     """
     attrs = {"dtype": dtypes.as_dtype(dtype)}
     return out("HistogramFixedWidth", [values, value_range, nbins], attrs, name)

@@ -363,6 +363,11 @@ def slice(input_: Any, begin: Any, size: Any, name: str | None = None) -> Output
       begin: integers, shape (n,), each at least 0.
       size: integers, shape (n,); -1 is all that is left.
     Raises: InvalidArgumentError: the box is not inside the tensor.
+
+    Examples:
+      >>> wf.Session().run(wf.slice([[1, 2, 3], [4, 5, 6]], [0, 1], [2, 2]))
+      array([[2, 3],
+             [5, 6]], dtype=int32)
     """
     return out("Slice", [input_, *_same_type(begin, size)], name=name)
 
@@ -415,6 +420,10 @@ def strided_slice(
       shrink_axis_mask: bits of entries that take one index and remove the axis.
       var: accepted for compatibility; `strided_slice_assign` assigns to slices of variables.
     Raises: InvalidArgumentError: a stride is 0, an index is out of range, or entries are too many.
+
+    Examples:
+      >>> wf.Session().run(wf.strided_slice([1, 2, 3, 4, 5], [0], [5], [2]))
+      array([1, 3, 5], dtype=int32)
     """
     begin, end = _same_type(begin, end)
     if strides is None:

@@ -249,6 +249,13 @@ def assign(
       use_locking: accepted for compatibility; an update is never torn.
     Returns: the variable after the assignment.
     Raises: InvalidArgumentError: the shapes differ.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> with wf.Session() as session:
+      ...     session.run(x.initializer)
+      ...     session.run(wf.assign(x, 5.0))
+      np.float32(5.0)
     """
     if not _is_ref(ref):
         return ref.assign(value, name=name)
@@ -262,7 +269,20 @@ def assign(
 def assign_add(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
-    """Add `value`, of the variable's type and shape; returns the variable after that."""
+    """Add `value`, of the variable's type and shape; returns the variable after that.
+
+    Args:
+      ref: a variable.
+      value: of the variable's type and shape.
+      use_locking: accepted; an update is never torn.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> with wf.Session() as session:
+      ...     session.run(x.initializer)
+      ...     session.run(wf.assign_add(x, 5.0))
+      np.float32(6.0)
+    """
     if not _is_ref(ref):
         return ref.assign_add(value, name=name)
     return _update("AssignAdd", ref, [value], {"use_locking": bool(use_locking)}, name)
@@ -271,7 +291,20 @@ def assign_add(
 def assign_sub(
     ref: Any, value: Any, use_locking: bool | None = None, name: str | None = None
 ) -> Any:
-    """Subtract `value`, of the variable's type and shape; returns the variable after that."""
+    """Subtract `value`, of the variable's type and shape; returns the variable after that.
+
+    Args:
+      ref: a variable.
+      value: of the variable's type and shape.
+      use_locking: accepted; an update is never torn.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> with wf.Session() as session:
+      ...     session.run(x.initializer)
+      ...     session.run(wf.assign_sub(x, 5.0))
+      np.float32(-4.0)
+    """
     if not _is_ref(ref):
         return ref.assign_sub(value, name=name)
     return _update("AssignSub", ref, [value], {"use_locking": bool(use_locking)}, name)
@@ -310,6 +343,13 @@ def scatter_update(
       use_locking: accepted for compatibility; an update is never torn.
     Returns: the variable after that.
     Raises (when it runs): InvalidArgumentError: an index is out of range.
+
+    Examples:
+      >>> x = wf.Variable([1, 2, 3])
+      >>> with wf.Session() as session:
+      ...     session.run(x.initializer)
+      ...     session.run(wf.scatter_update(x, [0, 2], [10, 30]))
+      array([10,  2, 30], dtype=int32)
     """
     return _scatter("Update", ref, indices, updates, use_locking, name)
 
@@ -317,14 +357,36 @@ def scatter_update(
 def scatter_add(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Add to rows of a variable; equal indices add up. See `scatter_update`."""
+    """Add to rows of a variable; equal indices add up. See `scatter_update`.
+
+    Args:
+      ref, indices, updates, use_locking: as for `scatter_update`.
+
+    Examples:
+      >>> x = wf.Variable([1, 2, 3])
+      >>> with wf.Session() as session:
+      ...     session.run(x.initializer)
+      ...     session.run(wf.scatter_add(x, [0, 0], [10, 30]))
+      array([41,  2,  3], dtype=int32)
+    """
     return _scatter("Add", ref, indices, updates, use_locking, name)
 
 
 def scatter_sub(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Subtract from rows of a variable; equal indices add up. See `scatter_update`."""
+    """Subtract from rows of a variable; equal indices add up. See `scatter_update`.
+
+    Args:
+      ref, indices, updates, use_locking: as for `scatter_update`.
+
+    Examples:
+      >>> x = wf.Variable([1, 2, 3])
+      >>> with wf.Session() as session:
+      ...     session.run(x.initializer)
+      ...     session.run(wf.scatter_sub(x, [0, 0], [10, 30]))
+      array([-39,   2,   3], dtype=int32)
+    """
     return _scatter("Sub", ref, indices, updates, use_locking, name)
 
 

@@ -279,6 +279,10 @@ def string_join(inputs: Sequence[Any], separator: str = "", name: str | None = N
     Args:
       inputs: strings of one shape, or of rank 0, which are repeated.
       separator: what comes between them.
+
+    Examples:
+      >>> wf.Session().run(wf.string_join([["a"], ["b"]], "-"))
+      array([b'a-b'], dtype=object)
     """
     return out("StringJoin", [list(inputs)], {"separator": separator}, name)
 
@@ -316,7 +320,16 @@ def reduce_join(
 
 
 def string_length(input: Any, name: str | None = None, unit: str = "BYTE") -> Output:
-    """The number of bytes, or with unit "UTF8_CHAR" of code points: int32."""
+    """The number of bytes, or with unit "UTF8_CHAR" of code points: int32.
+
+    Args:
+      input: string, any shape.
+    Returns: int32, shape of `input`.
+
+    Examples:
+      >>> wf.Session().run(wf.strings.length(["weft", ""]))
+      array([4, 0], dtype=int32)
+    """
     return out("StringLength", [input], {"unit": unit}, name)
 
 
@@ -327,6 +340,10 @@ def substr(input: Any, pos: Any, len: Any, name: str | None = None, unit: str = 
       input: strings; broadcast with `pos`.
       pos, len: integers of one type and shape.
     Raises: InvalidArgumentError: at run time, if `pos` is outside of a string.
+
+    Examples:
+      >>> wf.Session().run(wf.substr(["weft"], 1, 2))
+      array([b'ef'], dtype=object)
     """
     return out("Substr", [input, pos, len], {"unit": unit}, name)
 
@@ -348,6 +365,10 @@ def string_split(
       result_type: "SparseTensor"; there are no ragged tensors.
     Returns: strings of dense shape (n, most parts).
     Raises: UnimplementedError: another `result_type`.
+
+    Examples:
+      >>> wf.Session().run(wf.string_split(["a b", "c"]).values)
+      array([b'a', b'b', b'c'], dtype=object)
     """
     if result_type != "SparseTensor":
         raise errors.UnimplementedError(f"result_type must be 'SparseTensor', got {result_type!r}")
@@ -374,17 +395,44 @@ def string_split_v2(
 
 
 def string_lower(input: Any, encoding: str = "", name: str | None = None) -> Output:
-    """Lower case: of ASCII letters, or with encoding "utf-8" of all."""
+    """Lower case: of ASCII letters, or with encoding "utf-8" of all.
+
+    Args:
+      input: string, any shape.
+    Returns: shape and dtype of `input`.
+
+    Examples:
+      >>> wf.Session().run(wf.strings.lower(["A", "b"]))
+      array([b'a', b'b'], dtype=object)
+    """
     return out("StringLower", [input], {"encoding": encoding}, name)
 
 
 def string_upper(input: Any, encoding: str = "", name: str | None = None) -> Output:
-    """Upper case: of ASCII letters, or with encoding "utf-8" of all."""
+    """Upper case: of ASCII letters, or with encoding "utf-8" of all.
+
+    Args:
+      input: string, any shape.
+    Returns: shape and dtype of `input`.
+
+    Examples:
+      >>> wf.Session().run(wf.strings.upper(["A", "b"]))
+      array([b'A', b'B'], dtype=object)
+    """
     return out("StringUpper", [input], {"encoding": encoding}, name)
 
 
 def string_strip(input: Any, name: str | None = None) -> Output:
-    """Whitespace removed at both ends."""
+    """Whitespace removed at both ends.
+
+    Args:
+      input: string, any shape.
+    Returns: shape and dtype of `input`.
+
+    Examples:
+      >>> wf.Session().run(wf.string_strip([" a ", "b"]))
+      array([b'a', b'b'], dtype=object)
+    """
     return out("StringStrip", [input], name=name)
 
 
@@ -400,6 +448,10 @@ def string_to_number(
       string_tensor: strings of any shape; `input` is its newer name.
       out_type: float32, float64, int32 or int64.
     Raises: InvalidArgumentError: at run time, if a string is no number or out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.string_to_number(["1.5"]))
+      array([1.5], dtype=float32)
     """
     value = string_tensor if input is None else input
     return out("StringToNumber", [value], {"out_type": out_type}, name)
@@ -422,6 +474,10 @@ def as_string(
       scientific, shortest: exponents always, or where shorter; not both.
       width, fill: pad at the left with `fill` (a space, or "0") to `width`.
     Raises: InvalidArgumentError: `scientific` and `shortest`, or a fill that is no single byte.
+
+    Examples:
+      >>> wf.Session().run(wf.as_string([1, 2]))
+      array([b'1', b'2'], dtype=object)
     """
     if scientific and shortest:
         raise errors.InvalidArgumentError("as_string takes scientific or shortest, not both")
@@ -470,6 +526,10 @@ def regex_replace(
       pattern: string, in the syntax that RE2 and Python's `re` share.
       rewrite: string; \1 to \9 are groups, \0 is the match.
       replace_global: all matches, not only the first.
+
+    Examples:
+      >>> wf.Session().run(wf.regex_replace(["a1b2"], "[0-9]", ""))
+      array([b'ab'], dtype=object)
     """
     attrs: dict[str, Any] = {"replace_global": replace_global}
     if isinstance(pattern, str | bytes) and isinstance(rewrite, str | bytes):
@@ -527,12 +587,16 @@ def decode_raw(
     name: str | None = None,
     bytes: Any = None,
 ) -> Output:
-    """The bytes of strings as numbers: a last axis of (length / size of the type) elements.
+    r"""The bytes of strings as numbers: a last axis of (length / size of the type) elements.
 
     Args:
       input_bytes: strings of one length, any shape; `bytes` is the former name.
       out_type: element type.
     Raises: InvalidArgumentError: at run time, if lengths differ or are no multiple of the size.
+
+    Examples:
+      >>> wf.Session().run(wf.decode_raw(wf.constant(b"\x01\x02"), wf.uint8))
+      array([1, 2], dtype=uint8)
     """
     value = bytes if input_bytes is None else input_bytes
     return out("DecodeRaw", [value], {"out_type": out_type, "little_endian": little_endian}, name)

@@ -64,6 +64,12 @@ def dynamic_rnn(
       InvalidArgumentError: a rank is too low, a size is not known, or sizes differ among inputs;
         there is neither `initial_state` nor `dtype`; `sequence_length` does not fit; or the cell's
         output or state has another structure or shape than it says.
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.LSTMCell(8)
+      >>> outputs, state = wf.nn.dynamic_rnn(cell, wf.zeros([2, 5, 3]), dtype=wf.float32)
+      >>> outputs.shape
+      TensorShape([Dimension(2), Dimension(5), Dimension(8)])
     """
     assert_like_rnncell("cell", cell)
     with variable_scope(scope or "rnn") as opened:

@@ -47,6 +47,12 @@ def static_rnn(
       InvalidTypeError: `cell` is no cell, or `inputs` no sequence.
       InvalidArgumentError: there are no inputs, a size of theirs other than B is not known, their
         batch sizes differ, or there is neither `initial_state` nor `dtype`.
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.GRUCell(8)
+      >>> outputs, state = wf.nn.static_rnn(cell, [wf.zeros([2, 3])] * 5, dtype=wf.float32)
+      >>> len(outputs)
+      5
     """
     assert_like_rnncell("cell", cell)
     if not nest.is_nested(inputs):

@@ -225,6 +225,16 @@ class Variable(Operators, metaclass=_VariableMeta):
     Raises:
       InvalidArgumentError: no initial value, or one of unknown shape.
       InvalidTypeError: the initial value does not fit `dtype`.
+
+    Examples:
+      >>> step = wf.Variable(0, name="step", trainable=False)
+      >>> count = step.assign_add(1)
+      >>> with wf.Session() as session:
+      ...     session.run(step.initializer)
+      ...     session.run([count, count])
+      ...     session.run(step)
+      [np.int32(1), np.int32(1)]
+      np.int32(1)
     """
 
     SaveSliceInfo: ClassVar[Any] = SaveSliceInfo

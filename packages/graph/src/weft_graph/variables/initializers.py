@@ -117,7 +117,15 @@ def _name(value: Any) -> str:
 
 
 class Zeros(Initializer):
-    """Zeros; empty strings and False for those types."""
+    """Zeros; empty strings and False for those types.
+
+    Args:
+      dtype: element type; float32 by default.
+
+    Examples:
+      >>> wf.Session().run(wf.zeros_initializer()([2]))
+      array([0., 0.], dtype=float32)
+    """
 
     def __init__(self, dtype: Any = dtypes.float32) -> None:
         self.dtype = dtypes.as_dtype(dtype)
@@ -134,7 +142,15 @@ class Zeros(Initializer):
 
 
 class Ones(Initializer):
-    """Ones."""
+    """Ones.
+
+    Args:
+      dtype: element type; float32 by default.
+
+    Examples:
+      >>> wf.Session().run(wf.ones_initializer()([2]))
+      array([1., 1.], dtype=float32)
+    """
 
     def __init__(self, dtype: Any = dtypes.float32) -> None:
         self.dtype = dtypes.as_dtype(dtype)
@@ -158,6 +174,10 @@ class Constant(Initializer):
       dtype: element type.
       verify_shape: require as many values as elements.
     Raises: InvalidTypeError: the value is no number, list or array.
+
+    Examples:
+      >>> wf.Session().run(wf.constant_initializer(3.0)([2]))
+      array([3., 3.], dtype=float32)
     """
 
     def __init__(
@@ -188,7 +208,17 @@ class Constant(Initializer):
 
 
 class RandomUniform(Initializer):
-    """Uniform numbers in [minval, maxval); maxval is 1 for floats by default."""
+    """Uniform numbers in [minval, maxval); maxval is 1 for floats by default.
+
+    Args:
+      minval, maxval: the range; maxval is 1 for floats by default.
+      seed: an integer.
+      dtype: element type; float32 by default.
+
+    Examples:
+      >>> wf.random_uniform_initializer(-0.1, 0.1, seed=1)([2, 3]).shape
+      TensorShape([Dimension(2), Dimension(3)])
+    """
 
     def __init__(
         self,
@@ -218,7 +248,17 @@ class RandomUniform(Initializer):
 
 
 class RandomNormal(Initializer):
-    """Normal numbers of given mean and standard deviation."""
+    """Normal numbers of given mean and standard deviation.
+
+    Args:
+      mean, stddev: of the numbers.
+      seed: an integer.
+      dtype: floating; float32 by default.
+
+    Examples:
+      >>> wf.random_normal_initializer(stddev=0.1, seed=1)([2, 3]).shape
+      TensorShape([Dimension(2), Dimension(3)])
+    """
 
     def __init__(
         self,
@@ -248,7 +288,17 @@ class RandomNormal(Initializer):
 
 
 class TruncatedNormal(RandomNormal):
-    """Normal numbers, those beyond two standard deviations drawn again."""
+    """Normal numbers, those beyond two standard deviations drawn again.
+
+    Args:
+      mean, stddev: of the distribution before numbers are drawn again.
+      seed: an integer.
+      dtype: floating; float32 by default.
+
+    Examples:
+      >>> wf.truncated_normal_initializer(stddev=0.1, seed=1)([2, 3]).shape
+      TensorShape([Dimension(2), Dimension(3)])
+    """
 
     def __call__(self, shape: Any, dtype: Any = None, partition_info: Any = None) -> Output:
         """Random numbers of that shape."""
@@ -383,7 +433,16 @@ class _Scaled(VarianceScaling):
 
 
 class GlorotUniform(_Scaled):
-    """Uniform numbers of variance 2 / (inputs + outputs). Source: Glorot and Bengio, 2010."""
+    """Uniform numbers of variance 2 / (inputs + outputs). Source: Glorot and Bengio, 2010.
+
+    Args:
+      seed: an integer.
+      dtype: floating; float32 by default.
+
+    Examples:
+      >>> wf.glorot_uniform_initializer(seed=1)([2, 3]).shape
+      TensorShape([Dimension(2), Dimension(3)])
+    """
 
     _scaling = (1.0, "fan_avg", "uniform")
 
@@ -391,7 +450,14 @@ class GlorotUniform(_Scaled):
 class GlorotNormal(_Scaled):
     """Truncated normal numbers of variance 2 / (inputs + outputs).
 
+    Args:
+      seed: an integer.
+      dtype: floating; float32 by default.
     Source: Glorot and Bengio, 2010.
+
+    Examples:
+      >>> wf.glorot_normal_initializer(seed=1)([2, 3]).shape
+      TensorShape([Dimension(2), Dimension(3)])
     """
 
     _scaling = (1.0, "fan_avg", "truncated_normal")

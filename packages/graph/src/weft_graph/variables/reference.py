@@ -241,7 +241,17 @@ def _collection(key: str, scope: str | None) -> list[Any]:
 
 
 def global_variables(scope: str | None = None) -> list[Any]:
-    """The variables shared by all workers: what Variable makes by default."""
+    """The variables shared by all workers: what Variable makes by default.
+
+    Args:
+      scope: only variables whose name this regular expression matches at the start.
+    Returns: a list.
+
+    Examples:
+      >>> x = wf.Variable(3.0, name="x")
+      >>> [variable.name for variable in wf.global_variables()]
+      ['x:0']
+    """
     return _collection(GraphKeys.GLOBAL_VARIABLES, scope)
 
 
@@ -261,7 +271,18 @@ def model_variables(scope: str | None = None) -> list[Any]:
 
 
 def trainable_variables(scope: str | None = None) -> list[Any]:
-    """The variables that optimizers change by default."""
+    """The variables that optimizers change by default.
+
+    Args:
+      scope: only variables whose name this regular expression matches at the start.
+    Returns: a list.
+
+    Examples:
+      >>> x = wf.Variable(3.0, name="x")
+      >>> step = wf.Variable(0, trainable=False)
+      >>> [variable.name for variable in wf.trainable_variables()]
+      ['x:0']
+    """
     return _collection(GraphKeys.TRAINABLE_VARIABLES, scope)
 
 
@@ -271,7 +292,19 @@ def moving_average_variables(scope: str | None = None) -> list[Any]:
 
 
 def variables_initializer(var_list: Sequence[Any], name: str = "init") -> Node:
-    """A node that runs the initializers of `var_list`, in parallel."""
+    """A node that runs the initializers of `var_list`, in parallel.
+
+    Args:
+      var_list: variables.
+    Returns: a node.
+
+    Examples:
+      >>> x = wf.Variable(3.0)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.variables_initializer([x]))
+      ...     session.run(x)
+      np.float32(3.0)
+    """
     nodes = [variable.initializer for variable in var_list]
     graph = nodes[0].graph if nodes else stacks.get_default_graph()
     with graph.as_default(), graph.control_dependencies(nodes):
@@ -284,7 +317,15 @@ def initialize_variables(var_list: Sequence[Any], name: str = "init") -> Node:
 
 
 def global_variables_initializer() -> Node:
-    """A node that initializes all global variables."""
+    """A node that initializes all global variables.
+
+    Examples:
+      >>> x = wf.Variable(3.0)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(x)
+      np.float32(3.0)
+    """
     return variables_initializer(global_variables())
 
 
@@ -294,7 +335,11 @@ def initialize_all_variables() -> Node:
 
 
 def local_variables_initializer() -> Node:
-    """A node that initializes all local variables."""
+    """A node that initializes all local variables.
+
+    Examples:
+      >>> wf.Session().run(wf.local_variables_initializer())
+    """
     return variables_initializer(local_variables())
 
 
@@ -316,7 +361,16 @@ def initialize_all_tables(name: str = "init_all_tables") -> Node:
 
 
 def is_variable_initialized(variable: Any) -> Output:
-    """Whether `variable` has a value: bool, shape ()."""
+    """Whether `variable` has a value: bool, shape ().
+
+    Args:
+      variable: a variable.
+
+    Examples:
+      >>> x = wf.Variable(3.0)
+      >>> wf.Session().run(wf.is_variable_initialized(x))
+      np.False_
+    """
     return state.is_variable_initialized(variable)
 
 

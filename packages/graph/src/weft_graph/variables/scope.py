@@ -299,6 +299,14 @@ def get_variable(
       InvalidArgumentError: it exists and may not be reused, or the reverse; or the shape differs
         from that of the variable reused.
       InvalidTypeError: the dtype differs from that of the variable reused.
+
+    Examples:
+      >>> with wf.variable_scope("layer"):
+      ...     weights = wf.get_variable("weights", [2, 3], initializer=wf.ones_initializer())
+      >>> with wf.variable_scope("layer", reuse=True):
+      ...     again = wf.get_variable("weights", [2, 3])
+      >>> again is weights, weights.name
+      (True, 'layer/weights:0')
     """
     stores = _current_stores()
     return stores.scopes.current.get_variable(
@@ -350,6 +358,12 @@ class variable_scope:  # noqa: N801 - TensorFlow's public name
     Yields: the VariableScope.
     Raises: InvalidTypeError, InvalidArgumentError: neither name nor default name, or reuse with a
       default name.
+
+    Examples:
+      >>> with wf.variable_scope("model", reuse=wf.AUTO_REUSE):
+      ...     bias = wf.get_variable("bias", [4], initializer=wf.zeros_initializer())
+      >>> bias.name
+      'model/bias:0'
     """
 
     def __init__(

@@ -201,8 +201,15 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
     A directory that was moved still has its checkpoints, whatever its old paths say. Where the
     latest one was removed, the one before it is the latest, with a warning.
 
+    Args:
+      checkpoint_dir: a directory.
+      latest_filename: of the state file; "checkpoint" by default.
     Returns: None when there is no state file, or none of the checkpoints it names exists.
     Raises: DataLossError: the state file is damaged.
+
+    Examples:
+      >>> print(wf.train.latest_checkpoint("nowhere"))
+      None
     """
     checkpoint_dir = paths.as_path(checkpoint_dir)
     message = get_checkpoint_state(checkpoint_dir, latest_filename)
@@ -220,7 +227,15 @@ def latest_checkpoint(checkpoint_dir: str, latest_filename: str | None = None) -
 
 
 def checkpoint_exists(checkpoint_prefix: str) -> bool:
-    """Whether there is a checkpoint of that prefix."""
+    """Whether there is a checkpoint of that prefix.
+
+    Args:
+      checkpoint_prefix: what `Saver.save` returned.
+
+    Examples:
+      >>> wf.train.checkpoint_exists("nowhere/model")
+      False
+    """
     return paths.exists(index_path(paths.as_path(checkpoint_prefix)))
 
 
@@ -276,15 +291,38 @@ def latest_in(path: str) -> str:
 
 
 def list_variables(ckpt_dir_or_file: str) -> list[tuple[str, list[int]]]:
-    """The names and shapes of what a checkpoint holds, sorted by name."""
+    """The names and shapes of what a checkpoint holds, sorted by name.
+
+    Args:
+      ckpt_dir_or_file: the prefix of a checkpoint, or a directory, whose latest one is taken.
+
+    Examples:
+      >>> step = wf.Variable(7, name="step")
+      >>> with wf.Session() as session:
+      ...     session.run(step.initializer)
+      ...     prefix = wf.train.Saver().save(session, "./listed")
+      >>> wf.train.list_variables(prefix)
+      [('step', [])]
+    """
     return sorted(load_checkpoint(ckpt_dir_or_file).get_variable_to_shape_map().items())
 
 
 def load_variable(ckpt_dir_or_file: str, name: str) -> Any:
     """One tensor of a checkpoint; `name` may end in ":0".
 
+    Args:
+      ckpt_dir_or_file: the prefix of a checkpoint, or a directory, whose latest one is taken.
+      name: of the variable.
     Raises: InvalidTypeError, NotFoundError, DataLossError: the name is no text; it is not there, or
       is damaged.
+
+    Examples:
+      >>> step = wf.Variable(7, name="step")
+      >>> with wf.Session() as session:
+      ...     session.run(step.initializer)
+      ...     prefix = wf.train.Saver().save(session, "./loaded")
+      >>> wf.train.load_variable(prefix, "step")
+      np.int32(7)
     """
     name = text(name, "the name of a variable").removesuffix(":0")
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name)

@@ -35,6 +35,12 @@ class Coordinator:
       clean_stop_exception_types: exceptions that end the work as planned and are not reported;
         `OutOfRangeError`, the end of the data, by default.
     Raises: InvalidTypeError: these are no list of exception types.
+
+    Examples:
+      >>> coordinator = wf.train.Coordinator()
+      >>> coordinator.request_stop()
+      >>> coordinator.should_stop()
+      True
     """
 
     def __init__(

@@ -31,6 +31,13 @@ class Dataset(specs.DatasetBase):
     Args:
       variant_tensor: the node's output, variant, shape ().
       element: the form of elements, a structure of `specs.Spec`.
+
+    Examples:
+      >>> dataset = wf.data.Dataset.range(10).map(lambda x: x * x).batch(4)
+      >>> batch = dataset.make_one_shot_iterator().get_next()
+      >>> session = wf.Session()
+      >>> session.run(batch), session.run(batch)
+      (array([0, 1, 4, 9]), array([16, 25, 36, 49]))
     """
 
     def __init__(self, variant_tensor: Output, element: Any) -> None:

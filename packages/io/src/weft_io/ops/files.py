@@ -73,6 +73,12 @@ def read_file(filename: Any, name: str | None = None) -> Output:
     Args:
       filename: string, shape (); a path, or a URL that fsspec knows.
     Raises (when it runs): NotFoundError, PermissionDeniedError, ...
+
+    Examples:
+      >>> session = wf.Session()
+      >>> session.run(wf.write_file("note.txt", "hello"))
+      >>> session.run(wf.read_file("note.txt"))
+      b'hello'
     """
     return out("ReadFile", [filename], None, name)
 

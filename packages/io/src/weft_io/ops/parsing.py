@@ -342,6 +342,10 @@ def decode_csv(
     Raises:
       InvalidArgumentError: `select_cols` are not ascending, or not as many as the defaults; when it
         runs: a line has another number of fields, or a field is missing or is no number.
+
+    Examples:
+      >>> wf.Session().run(wf.decode_csv("1,abc", [[0], [""]]))
+      (np.int32(1), b'abc')
     """
     defaults = [
         convert_to_tensor(default) for default in listed(record_defaults, "record_defaults")

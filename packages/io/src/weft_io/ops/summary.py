@@ -133,6 +133,11 @@ def scalar(
       family: put before the tag, so that TensorBoard shows it with others of the family.
     Returns: string, shape (): a serialized `Summary`.
     Raises: InvalidArgumentError: when it runs, if `tensor` has another shape.
+
+    Examples:
+      >>> text = wf.Session().run(wf.summary.scalar("loss", 0.5))
+      >>> wf.Summary.FromString(text).value[0].simple_value
+      0.5
     """
 
     def make(tag: str, scope: str | None) -> Output:
@@ -151,6 +156,11 @@ def histogram(
       values: real numbers, any shape.
     Returns: string, shape (): a serialized `Summary`.
     Raises: InvalidArgumentError: when it runs, if a value is not finite.
+
+    Examples:
+      >>> text = wf.Session().run(wf.summary.histogram("weights", [1.0, 2.0]))
+      >>> wf.Summary.FromString(text).value[0].histo.max
+      2.0
     """
 
     def make(tag: str, scope: str | None) -> Output:
@@ -299,6 +309,12 @@ def merge_all(
       scope: only those whose names this regular expression matches at the start.
       name: of the node.
     Returns: string, shape (): a serialized `Summary`; None where there are none.
+
+    Examples:
+      >>> node = wf.summary.scalar("loss", 0.5)
+      >>> merged = wf.summary.merge_all()
+      >>> len(wf.Summary.FromString(wf.Session().run(merged)).value)
+      1
     """
     summaries = stacks.get_default_graph().get_collection(key, scope)
     return merge(summaries, name=name) if summaries else None

@@ -252,6 +252,15 @@ class FIFOQueue(QueueBase):
       shared_name: the name it is shared under among sessions.
       name: of its node.
     Raises: InvalidArgumentError: the lists differ in length, or a shape is not fully known.
+
+    Examples:
+      >>> queue = wf.FIFOQueue(capacity=10, dtypes=[wf.int32], shapes=[[]])
+      >>> fill = queue.enqueue_many([[1, 2, 3]])
+      >>> item = queue.dequeue()
+      >>> with wf.Session() as session:
+      ...     session.run(fill)
+      ...     session.run(item), session.run(queue.size())
+      (np.int32(1), np.int32(2))
     """
 
     def __init__(
@@ -278,6 +287,13 @@ class RandomShuffleQueue(QueueBase):
       dtypes, shapes, names, shared_name, name: as for `FIFOQueue`.
       seed: of the choices; with the graph's seed as for random operations.
     Raises: InvalidArgumentError: the lists differ in length, or a shape is not fully known.
+
+    Examples:
+      >>> queue = wf.RandomShuffleQueue(10, min_after_dequeue=0, dtypes=[wf.int32], shapes=[[]])
+      >>> session = wf.Session()
+      >>> session.run(queue.enqueue_many([[1, 2, 3]]))
+      >>> sorted(session.run(queue.dequeue_many(3)).tolist())
+      [1, 2, 3]
     """
 
     def __init__(
@@ -315,6 +331,15 @@ class PaddingFIFOQueue(QueueBase):
       shapes: shape of each component, of known rank; sizes may be None.
       names, shared_name, name: as for `FIFOQueue`.
     Raises: InvalidArgumentError: the lists differ in length, or a rank is not known.
+
+    Examples:
+      >>> queue = wf.PaddingFIFOQueue(10, [wf.int32], [[None]])
+      >>> session = wf.Session()
+      >>> session.run(queue.enqueue([[1, 2]]))
+      >>> session.run(queue.enqueue([[3]]))
+      >>> session.run(queue.dequeue_many(2))
+      array([[1, 2],
+             [3, 0]], dtype=int32)
     """
 
     def __init__(
@@ -345,6 +370,14 @@ class PriorityQueue(QueueBase):
       names: name of each component, that of the priority first.
       shared_name, name: as for `FIFOQueue`.
     Raises: InvalidArgumentError: the lists differ in length, or a shape is not fully known.
+
+    Examples:
+      >>> queue = wf.PriorityQueue(10, [wf.string], [[]])
+      >>> session = wf.Session()
+      >>> session.run(queue.enqueue([2, "later"]))
+      >>> session.run(queue.enqueue([1, "first"]))
+      >>> session.run(queue.dequeue())
+      [np.int64(1), b'first']
     """
 
     def __init__(

@@ -255,6 +255,12 @@ def simple_save(
       inputs, outputs: tensors by the names that callers use.
       legacy_init_op: what to run when the model was loaded.
     Raises: SavedModelError: there is something in the directory.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None], name="x")
+      >>> wf.saved_model.simple_save(wf.Session(), "./exported", {"x": x}, {"y": 2.0 * x})
+      >>> wf.saved_model.contains_saved_model("./exported")
+      True
     """
     from weft_graph.ir.collections_keys import GraphKeys
     from weft_io.saved_model import signature_constants, tag_constants

@@ -35,7 +35,15 @@ class MetaGraphNotFoundError(errors.NotFoundError, RuntimeError):
 
 
 def maybe_saved_model_directory(export_dir: Any) -> bool:
-    """Whether a directory holds a SavedModel, going by the names of its files."""
+    """Whether a directory holds a SavedModel, going by the names of its paths.
+
+    Args:
+      export_dir: a directory, or a URL that fsspec knows.
+
+    Examples:
+      >>> wf.saved_model.contains_saved_model("./nowhere")
+      False
+    """
     return any(paths.exists(saved_model_path(export_dir, text)) for text in (False, True))
 
 

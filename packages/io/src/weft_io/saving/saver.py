@@ -81,6 +81,19 @@ class Saver:
     Raises:
       InvalidArgumentError: there is nothing to save, or a name occurs twice.
       InvalidTypeError: something in `var_list` is no variable, or a setting is of a wrong type.
+
+    Examples:
+      >>> step = wf.Variable(7, name="step")
+      >>> saver = wf.train.Saver()
+      >>> with wf.Session() as session:
+      ...     session.run(step.initializer)
+      ...     prefix = saver.save(session, "./model", global_step=step)
+      >>> prefix
+      './model-7'
+      >>> with wf.Session() as session:
+      ...     saver.restore(session, prefix)
+      ...     session.run(step)
+      np.int32(7)
     """
 
     def __init__(

@@ -39,6 +39,10 @@ class FileWriter:
       filename_suffix: put at the end of the file's name.
       session: writers of one session and directory share a file, which is closed with the last.
     Raises: OpError: the file cannot be made.
+
+    Examples:
+      >>> with wf.summary.FileWriter("./log", wf.get_default_graph()) as writer:
+      ...     writer.add_summary(wf.Session().run(wf.summary.scalar("loss", 0.5)), global_step=1)
     """
 
     def __init__(

@@ -87,6 +87,15 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
       InvalidArgumentError: both steps and seconds between the same, or an argument is too small.
       InvalidTypeError: an argument is of the wrong kind.
       FailedPreconditionError: the graph has no global step, which saving needs.
+
+    Examples:
+      >>> step = wf.train.get_or_create_global_step()
+      >>> advance = step.assign_add(1)
+      >>> with wf.train.MonitoredTrainingSession(hooks=[wf.train.StopAtStepHook(3)]) as session:
+      ...     while not session.should_stop():
+      ...         last = session.run(advance)
+      >>> int(last)
+      3
     """
     summaries = _Interval.of(
         save_summaries_steps, save_summaries_secs, "save_summaries", _Interval(100, None)

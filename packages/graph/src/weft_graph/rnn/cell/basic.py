@@ -31,6 +31,12 @@ class BasicRNNCell(LayerRNNCell):
       name: of the cell and its variable scope.
       dtype: of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.BasicRNNCell(8)
+      >>> output, state = cell(wf.zeros([2, 3]), cell.zero_state(2, wf.float32))
+      >>> output.shape
+      TensorShape([Dimension(2), Dimension(8)])
     """
 
     def __init__(
@@ -91,6 +97,12 @@ class GRUCell(LayerRNNCell):
       dtype: of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
     Source: Cho et al. 2014.
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.GRUCell(8)
+      >>> output, state = cell(wf.zeros([2, 3]), cell.zero_state(2, wf.float32))
+      >>> output.shape
+      TensorShape([Dimension(2), Dimension(8)])
     """
 
     def __init__(

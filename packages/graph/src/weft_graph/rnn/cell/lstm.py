@@ -55,6 +55,12 @@ class BasicLSTMCell(LayerRNNCell):
       dtype: of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
     Source: Hochreiter and Schmidhuber 1997; Zaremba et al. 2014.
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.BasicLSTMCell(8)
+      >>> output, state = cell(wf.zeros([2, 3]), cell.zero_state(2, wf.float32))
+      >>> output.shape
+      TensorShape([Dimension(2), Dimension(8)])
     """
 
     def __init__(
@@ -139,6 +145,12 @@ class LSTMCell(LayerRNNCell):
       dtype: of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
     Source: Hochreiter and Schmidhuber 1997; Sak et al. 2014.
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.LSTMCell(8)
+      >>> output, state = cell(wf.zeros([2, 3]), cell.zero_state(2, wf.float32))
+      >>> output.shape
+      TensorShape([Dimension(2), Dimension(8)])
     """
 
     def __init__(

@@ -25,6 +25,11 @@ class MultiRNNCell(RNNCell):
       InvalidTypeError: `cells` is no list or tuple.
       InvalidArgumentError: it is empty, or `state_is_tuple` is False and the state of a cell is no
         single tensor.
+
+    Examples:
+      >>> cells = [wf.nn.rnn_cell.GRUCell(8), wf.nn.rnn_cell.GRUCell(4)]
+      >>> wf.nn.rnn_cell.MultiRNNCell(cells).output_size
+      4
     """
 
     def __init__(self, cells: Sequence[Any], state_is_tuple: bool = True) -> None:

@@ -89,6 +89,11 @@ class DropoutWrapper(RNNCellWrapper):
       InvalidArgumentError: a probability is out of range, or an argument is missing for
         `variational_recurrent`.
     Source: Srivastava et al. 2014; Gal and Ghahramani 2016.
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.DropoutWrapper(wf.nn.rnn_cell.GRUCell(8), output_keep_prob=0.5)
+      >>> cell.output_size
+      8
     """
 
     def __init__(
