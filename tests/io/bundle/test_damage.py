@@ -158,7 +158,7 @@ def test_many_empty_strings(tmp_path: Path) -> None:
 
 def test_reading_takes_the_size_of_the_tensor_and_little_more(tmp_path: Path) -> None:
     from weft_io.bundle.writer import write_bundle
-    from weft_io.checkpoint.writer import Item
+    from weft_io.checkpoint.items import Item
     from weft_tensor import dtypes
 
     value = np.arange(1 << 21, dtype=np.float32)

@@ -30,9 +30,9 @@ from weft_io.bundle.index import BundleIndex, Entry, Piece
 from weft_io.bundle.placing import read_bundle_index
 from weft_io.bundle.strings import encode_strings
 from weft_io.bundle.writer import write_bundle
+from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import Wanted, read_tensors
 from weft_io.checkpoint.regions import Region
-from weft_io.checkpoint.writer import Item
 from weft_io.ops.checkpoint import restore_v2
 from weft_io.saving.warm_start import init_from_checkpoint
 from weft_tensor import dtypes, errors

@@ -11,9 +11,10 @@ import pytest
 
 from weft_io.checkpoint import formats
 from weft_io.checkpoint.format import Checked
+from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import CheckpointReader, Wanted, read_tensors
 from weft_io.checkpoint.regions import Region
-from weft_io.checkpoint.writer import Item, write_checkpoint
+from weft_io.checkpoint.writer import write_checkpoint
 from weft_tensor import dtypes, errors
 
 MAGIC = b"plain numbers\n"

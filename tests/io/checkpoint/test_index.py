@@ -15,8 +15,9 @@ import pytest
 
 from weft_io.checkpoint.checksums import checksum
 from weft_io.checkpoint.index import Index
+from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import CheckpointReader, Wanted, read_index, read_tensors
-from weft_io.checkpoint.writer import Item, write_checkpoint
+from weft_io.checkpoint.writer import write_checkpoint
 from weft_tensor import dtypes, errors
 
 

@@ -28,8 +28,9 @@ from weft_io import (
     remove_checkpoint,
 )
 from weft_io.checkpoint import writer
+from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import CheckpointReader, Wanted, read_tensors
-from weft_io.checkpoint.writer import Item, write_checkpoint
+from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.files import remote_storage
 from weft_tensor import dtypes, errors
 

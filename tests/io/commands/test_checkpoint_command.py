@@ -17,7 +17,8 @@ from weft_exec import Session
 from weft_graph import Graph
 from weft_graph.variables.reference import Variable
 from weft_io import Saver
-from weft_io.checkpoint.writer import Item, write_checkpoint
+from weft_io.checkpoint.items import Item
+from weft_io.checkpoint.writer import write_checkpoint
 from weft_tensor import dtypes
 
 Run = Callable[..., tuple[int, list[list[str]], str]]

@@ -27,8 +27,8 @@ from weft_io.saved_model import constants, main_op
 from weft_io.saved_model.builder import SavedModelBuilder, simple_save
 from weft_io.saved_model.files import read_saved_model
 from weft_io.saved_model.loader import load
+from weft_io.saved_model.method_name_updater import MethodNameUpdater
 from weft_io.saved_model.signature_def_utils import (
-    MethodNameUpdater,
     build_signature_def,
     op_signature_def,
     predict_signature_def,

@@ -12,13 +12,11 @@ from weft_io.bundle.checksum import crc32c, masked
 from weft_io.bundle.index import BundleIndex, Entry, Piece, disjoint
 from weft_io.bundle.placing import NewBundle
 from weft_io.bundle.strings import encode_strings
-from weft_io.checkpoint import encoding, regions
-from weft_io.checkpoint.regions import Region, Shape
-from weft_io.checkpoint.writer import Item
+from weft_io.checkpoint.items import Item, Wholes
+from weft_io.checkpoint.regions import Region
 from weft_io.files import paths
 from weft_io.files.storage import Writing
 from weft_tensor import dtypes, errors
-from weft_tensor.dtypes import DType
 from weft_tensor.os_errors import reported
 
 _CHUNK: Final = 1 << 20
@@ -53,12 +51,16 @@ class _Plan:
     """Which piece goes to which shard, checked."""
 
     def __init__(self, items: Iterable[Item]) -> None:
-        self._wholes: dict[str, tuple[DType, Shape]] = {}
+        self._wholes = Wholes()
         self._parts: dict[str, list[Piece]] = {}
         boxes: dict[str, list[Region]] = {}
         shards: dict[int, list[tuple[Item, Region]]] = {}
         for item in items:
-            region = self._check(item)
+            if not item.name or "\0" in item.name:
+                raise errors.InvalidArgumentError(
+                    f"a tensor's name must be text without NUL, got {item.name!r}"
+                )
+            region = self._wholes.add(item)
             boxes.setdefault(item.name, []).append(region)
             shards.setdefault(item.shard, []).append((item, region))
         for name, parts in boxes.items():
@@ -66,28 +68,6 @@ class _Plan:
             if not disjoint(parts) or len(set(parts)) < len(parts):
                 raise errors.InvalidArgumentError(f"elements of {name!r} are to be written twice")
         self.shards = [shards[number] for number in sorted(shards)] or [[]]
-
-    def _check(self, item: Item) -> Region:
-        name, dtype, value, spec, _ = item
-        encoding.check_saveable(dtype, name)
-        if not name or "\0" in name or not _is_text(name):
-            raise errors.InvalidArgumentError(
-                f"a tensor's name must be UTF-8 without NUL, got {name!r}"
-            )
-        shape = tuple(value.shape)
-        parsed = regions.parse_spec(spec)
-        full, region = (shape, Region.whole(shape)) if parsed is None else parsed
-        if region.shape != shape:
-            raise errors.InvalidArgumentError(
-                f"{name!r}: the slice {spec!r} has shape {list(region.shape)}, "
-                f"got a value of shape {list(shape)}"
-            )
-        if self._wholes.setdefault(name, (dtype, full)) != (dtype, full):
-            raise errors.InvalidArgumentError(
-                f"{name!r} is written in slices of different tensors: {self._wholes[name][0].name}"
-                f"{list(self._wholes[name][1])} and {dtype.name}{list(full)}"
-            )
-        return region
 
     def write(self, writing: Writing, number: int, pieces: Sequence[tuple[Item, Region]]) -> None:
         """Write the data of one shard."""
@@ -103,14 +83,6 @@ class _Plan:
         return {
             name: Entry(*whole, tuple(self._parts[name])) for name, whole in self._wholes.items()
         }
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _write_tensor(writing: Writing, item: Item) -> tuple[int, int]:

@@ -8,35 +8,16 @@ old shards. Everything is flushed before anything refers to it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
 
-from weft_io.checkpoint import encoding, journal, regions
+from weft_io.checkpoint import journal, regions
 from weft_io.checkpoint.index import Entry, Index, Part, Shard, index_path, shard_suffix
-from weft_io.checkpoint.regions import Region, Shape
+from weft_io.checkpoint.items import Item, Wholes
+from weft_io.checkpoint.regions import Region
 from weft_io.checkpoint.shards import Piece, write_shard
 from weft_io.files import paths
 from weft_io.files.storage import new_save_id
 from weft_tensor import errors
-from weft_tensor.dtypes import DType
 from weft_tensor.os_errors import reported
-
-
-class Item(NamedTuple):
-    """A tensor to save, or a part of one.
-
-    Attributes:
-      name: of the tensor.
-      dtype: element type.
-      value: array or scalar of its NumPy dtype; only read.
-      spec: which part of which whole, "10 20 0,5:-"; "" for the whole.
-      shard: the number of the file it goes to.
-    """
-
-    name: str
-    dtype: DType
-    value: Any
-    spec: str = ""
-    shard: int = 0
 
 
 def write_checkpoint(prefix: str, items: Sequence[Item]) -> Index:
@@ -115,47 +96,23 @@ class _Plan:
     """Which piece goes to which shard, checked."""
 
     def __init__(self, items: Sequence[Item]) -> None:
-        self._wholes: dict[str, tuple[DType, Shape]] = {}
+        self._wholes = Wholes()
         used = sorted({item.shard for item in items}) or [0]
         self.shards: list[list[Piece]] = [[] for _ in used]
         numbers = {shard: i for i, shard in enumerate(used)}
         found: dict[str, list[Region]] = {}
         for item in items:
-            region = self._check(item)
+            region = self._wholes.add(item)
             found.setdefault(item.name, []).append(region)
             piece = Piece(item.name, item.dtype, region, item.value)
             self.shards[numbers[item.shard]].append(piece)
         for name, parts in found.items():
-            shape = self._wholes[name][1]
+            shape = self._wholes[name].shape
             if not regions.tiles(parts, shape):
                 raise errors.InvalidArgumentError(
                     f"what is saved as {name!r} must cover a tensor of shape {list(shape)}, each "
                     f"element once; got (start, shape): {[tuple(map(list, p)) for p in parts]}"
                 )
-
-    def _check(self, item: Item) -> Region:
-        name, dtype, value, spec, _ = item
-        try:
-            name.encode()
-        except UnicodeEncodeError as cause:
-            raise errors.InvalidArgumentError(
-                f"a tensor's name must be UTF-8, got {name!r}"
-            ) from cause
-        encoding.check_saveable(dtype, name)
-        shape = tuple(value.shape)
-        parsed = regions.parse_spec(spec)
-        full, region = (shape, Region.whole(shape)) if parsed is None else parsed
-        if region.shape != shape:
-            raise errors.InvalidArgumentError(
-                f"{name!r}: the slice {spec!r} has shape {list(region.shape)}, "
-                f"got a value of shape {list(shape)}"
-            )
-        if self._wholes.setdefault(name, (dtype, full)) != (dtype, full):
-            raise errors.InvalidArgumentError(
-                f"{name!r} is saved in parts of different tensors: {self._wholes[name][0].name}"
-                f"{list(self._wholes[name][1])} and {dtype.name}{list(full)}"
-            )
-        return region
 
     def index(self, save: str, written: Sequence[tuple[Shard, list[Part]]]) -> Index:
         """The index of the shards once they are written."""

@@ -11,8 +11,9 @@ from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_io.checkpoint import held
 from weft_io.checkpoint.encoding import check_saveable
+from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.reader import Wanted, read_tensors
-from weft_io.checkpoint.writer import Item, write_checkpoint
+from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.kernels.bundle import is_part_of_bundle
 from weft_tensor import errors
 from weft_tensor.shape import Dims

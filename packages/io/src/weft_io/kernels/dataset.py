@@ -22,7 +22,7 @@ from weft_io.streams.calls import call_of, threads_for, with_captured
 from weft_io.streams.iterator_resource import IteratorResource
 from weft_io.streams.prefetching import PrefetchSource
 from weft_io.streams.shuffling import ShuffleSource
-from weft_io.streams.stream import Part, Source, graph_value
+from weft_io.streams.stream import DerivedSource, Part, Source, graph_value
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -120,12 +120,12 @@ def _fixed(node: Node, device: Device) -> KernelFunction:
 
 @kernel("TakeDataset")
 def _take(node: Node, device: Device) -> KernelFunction:
-    return lambda source, count: passing.TakeSource(source, int(count))
+    return lambda source, count: DerivedSource(source, passing.TakeStream, int(count))
 
 
 @kernel("SkipDataset")
 def _skip(node: Node, device: Device) -> KernelFunction:
-    return lambda source, count: passing.SkipSource(source, int(count))
+    return lambda source, count: DerivedSource(source, passing.SkipStream, int(count))
 
 
 @kernel("RepeatDataset")
@@ -208,7 +208,9 @@ def _unbatch(node: Node, device: Device) -> KernelFunction:
 @kernel("MapDataset")
 def _map(node: Node, device: Device) -> KernelFunction:
     call = call_of(node, "f", device)
-    return lambda source, *captured: mapping.MapSource(source, with_captured(call, captured))
+    return lambda source, *captured: DerivedSource(
+        source, mapping.MapStream, with_captured(call, captured)
+    )
 
 
 @kernel("ParallelMapDataset")
@@ -218,7 +220,9 @@ def _parallel_map(node: Node, device: Device) -> KernelFunction:
     def run(source: Source, *rest: Any) -> Source:
         calls = _parallel_calls(rest[-1])
         most, pool = threads_for(calls, device)
-        return parallel.ParallelMapSource(source, with_captured(call, rest[:-1]), most, pool)
+        return DerivedSource(
+            source, parallel.ParallelMapStream, with_captured(call, rest[:-1]), most, pool
+        )
 
     return run
 
@@ -235,7 +239,9 @@ def _parallel_calls(value: Any) -> int:
 @kernel("FilterDataset")
 def _filter(node: Node, device: Device) -> KernelFunction:
     call = call_of(node, "predicate", device)
-    return lambda source, *captured: mapping.FilterSource(source, with_captured(call, captured))
+    return lambda source, *captured: DerivedSource(
+        source, mapping.FilterStream, with_captured(call, captured)
+    )
 
 
 @kernel("FlatMapDataset")

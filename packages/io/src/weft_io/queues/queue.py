@@ -15,6 +15,7 @@ from weft_graph.ir.random_seed import get_seed
 from weft_graph.ops.gather import gather
 from weft_graph.ops.join import stack
 from weft_io.ops import queue as ops
+from weft_io.queues.components import HasComponents
 from weft_tensor import dtypes as types_, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dimension, TensorShape
@@ -23,7 +24,7 @@ Components = Any
 """One tensor, a list of tensors, or, for queues with names, a dict of tensors."""
 
 
-class QueueBase:
+class QueueBase(HasComponents):
     """What all queues share: elements of one or several components, in a bounded buffer.
 
     Operations that cannot go on wait for the steps that let them: `enqueue` for room, `dequeue`
@@ -90,26 +91,6 @@ class QueueBase:
     def queue_ref(self) -> Output:
         """The handle."""
         return self._queue_ref
-
-    @property
-    def name(self) -> str:
-        """The name of its node, without scopes."""
-        return self._name
-
-    @property
-    def dtypes(self) -> list[DType]:
-        """Element type of each component."""
-        return self._dtypes
-
-    @property
-    def shapes(self) -> list[TensorShape]:
-        """Static shape of each component."""
-        return self._shapes
-
-    @property
-    def names(self) -> list[str] | None:
-        """Name of each component, or None."""
-        return self._names
 
     # ------------------------------------------------------------------ putting in
 

@@ -12,12 +12,12 @@ from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.framework import name_scope
 from weft_graph.ir.node import Node, Output
 from weft_io.ops import staging as ops
+from weft_io.queues.components import HasComponents
 from weft_tensor import dtypes as types_, errors
-from weft_tensor.dtypes import DType
 from weft_tensor.shape import TensorShape
 
 
-class BaseStagingArea:
+class BaseStagingArea(HasComponents):
     """What both kinds of staging areas share.
 
     Args:
@@ -61,26 +61,6 @@ class BaseStagingArea:
         self._capacity = capacity
         self._memory_limit = memory_limit
         self._area = ops.AreaAttrs(self._dtypes, self._name, capacity, memory_limit)
-
-    @property
-    def name(self) -> str:
-        """The name of the area."""
-        return self._name
-
-    @property
-    def dtypes(self) -> list[DType]:
-        """Element type of each component."""
-        return self._dtypes
-
-    @property
-    def shapes(self) -> list[TensorShape]:
-        """Static shape of each component."""
-        return self._shapes
-
-    @property
-    def names(self) -> list[str] | None:
-        """Name of each component, or None."""
-        return self._names
 
     @property
     def capacity(self) -> int:

@@ -14,17 +14,13 @@ Integers are little-endian. A file's name that is no UTF-8 has its other bytes a
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from google_crc32c import value as crc32c
-
+from weft_io.records.sealed import Seal
 from weft_tensor import errors
 
-_MAGIC: Final = b"weftread"
-_VERSION: Final = 1
-_HEAD: Final = struct.Struct("<8sII")
+_SEAL: Final = Seal("a reader's state", b"weftread", 1, "I")
 _LARGEST: Final = 2**63
 
 
@@ -76,10 +72,7 @@ def encode(state: ReaderState) -> bytes:
             for path, place in state.waiting
         ],
     }
-    body = json.dumps(fields).encode()
-    data = _HEAD.pack(_MAGIC, _VERSION, len(body)) + body
-    checksum: int = crc32c(data)
-    return data + checksum.to_bytes(4, "little")
+    return _SEAL.close(json.dumps(fields).encode())
 
 
 def decode(data: bytes) -> ReaderState:
@@ -87,23 +80,8 @@ def decode(data: bytes) -> ReaderState:
 
     Raises: InvalidArgumentError: it is none, or of a newer version; DataLossError: it is damaged.
     """
-    if data[:8] != _MAGIC:
-        raise errors.InvalidArgumentError(
-            f"a reader's state must begin with {_MAGIC!r}, got {data[:8]!r}"
-        )
-    if len(data) < _HEAD.size + 4:
-        raise _damaged(f"has {len(data)} bytes, fewer than its head")
-    _, version, length = _HEAD.unpack_from(data)
-    if version != _VERSION:
-        raise errors.InvalidArgumentError(
-            f"a reader's state must have version {_VERSION}, got {version}"
-        )
-    if len(data) != _HEAD.size + length + 4:
-        raise _damaged(f"must have {_HEAD.size + length + 4} bytes, got {len(data)}")
-    stored = int.from_bytes(data[-4:], "little")
-    if crc32c(data[:-4]) != stored:
-        raise _damaged(f"has the checksum {crc32c(data[:-4]):#010x}, but says {stored:#010x}")
-    return _state_of(data[_HEAD.size : -4])
+    _SEAL.check(data)
+    return _state_of(data[_SEAL.start : -4])
 
 
 def _state_of(body: bytes) -> ReaderState:
@@ -155,7 +133,3 @@ def _text(path: bytes) -> str:
 def _path(text: Any) -> bytes:
     path: bytes = _checked(text, str).encode("utf-8", "surrogateescape")
     return path
-
-
-def _damaged(what: str) -> errors.DataLossError:
-    return errors.DataLossError(f"a reader's state is damaged: it {what}")

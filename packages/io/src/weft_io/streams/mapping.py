@@ -20,19 +20,9 @@ from weft_io.streams.stream import (
 from weft_tensor import errors
 
 
-class MapSource(Source):
+class MapStream(ForwardingStream):
     """A function of each element."""
 
-    def __init__(self, inner: Source, call: Call) -> None:
-        self._inner = inner
-        self._call = call
-
-    def iterate(self, root: Root) -> Stream:
-        """Over the results."""
-        return _MapStream(self._inner.iterate(root), self._call)
-
-
-class _MapStream(ForwardingStream):
     kind = "Map"
 
     def __init__(self, inner: Stream, call: Call) -> None:
@@ -40,23 +30,14 @@ class _MapStream(ForwardingStream):
         self._call = call
 
     def get(self) -> Element | None:
+        """The next result."""
         element = self._input.get()
         return None if element is None else self._call(element)
 
 
-class FilterSource(Source):
+class FilterStream(ForwardingStream):
     """The elements of which a function is true."""
 
-    def __init__(self, inner: Source, predicate: Call) -> None:
-        self._inner = inner
-        self._predicate = predicate
-
-    def iterate(self, root: Root) -> Stream:
-        """Over them."""
-        return _FilterStream(self._inner.iterate(root), self._predicate)
-
-
-class _FilterStream(ForwardingStream):
     kind = "Filter"
 
     def __init__(self, inner: Stream, predicate: Call) -> None:
@@ -64,6 +45,7 @@ class _FilterStream(ForwardingStream):
         self._predicate = predicate
 
     def get(self) -> Element | None:
+        """The next of them."""
         while (element := self._input.get()) is not None:
             if self._predicate(element)[0]:
                 return element

@@ -25,25 +25,6 @@ from weft_io.streams.stream import (
 from weft_tensor import errors
 
 
-class ParallelMapSource(Source):
-    """A function of each element, of several at once.
-
-    Args:
-      most: how many.
-      pool: whose threads.
-    """
-
-    def __init__(self, inner: Source, call: Call, most: int, pool: ThreadPool) -> None:
-        self._inner = inner
-        self._call = call
-        self._most = most
-        self._pool = pool
-
-    def iterate(self, root: Root) -> Stream:
-        """Over the results, in order."""
-        return _ParallelMapStream(self._inner.iterate(root), self._call, self._most, self._pool)
-
-
 class _Pending:
     """A call that was begun, or an error that takes the place of its argument."""
 
@@ -78,7 +59,14 @@ class _Pending:
         return self.result
 
 
-class _ParallelMapStream(ForwardingStream):
+class ParallelMapStream(ForwardingStream):
+    """A function of each element, of several at once, with the results in order.
+
+    Args:
+      most: how many.
+      pool: whose threads.
+    """
+
     kind = "ParallelMap"
 
     def __init__(self, inner: Stream, call: Call, most: int, pool: ThreadPool) -> None:
@@ -90,6 +78,7 @@ class _ParallelMapStream(ForwardingStream):
         self._ended = False
 
     def get(self) -> Element | None:
+        """The next result."""
         self._fill(self._most)
         if not self._line:
             return None
@@ -115,6 +104,7 @@ class _ParallelMapStream(ForwardingStream):
         self._line.append(pending)
 
     def save(self) -> Any:
+        """The arguments of the calls under way, and the state of what is behind."""
         line = [
             saved_failure(each.error) if each.element is None else list(each.element)
             for each in self._line
@@ -122,6 +112,7 @@ class _ParallelMapStream(ForwardingStream):
         return [self._ended, line, saved(self._input)]
 
     def restore(self, state: Any) -> None:
+        """Begin the calls again."""
         self._ended, line, inner = fields(state, bool, list, None)
         resume(self._input, inner)
         for each in line:
@@ -132,6 +123,7 @@ class _ParallelMapStream(ForwardingStream):
                 self._line.append(_Pending(None, failure))
 
     def close(self) -> None:
+        """Wait for the calls under way."""
         for each in self._line:
             if each.task is not None and not each.task.claim():
                 each.task.finished.wait()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_io.streams.stream import (
+    DerivedSource,
     Element,
     ForwardingStream,
     Root,
@@ -19,23 +20,9 @@ from weft_io.streams.stream import (
 from weft_tensor import errors
 
 
-class TakeSource(Source):
-    """The first elements.
+class TakeStream(ForwardingStream):
+    """The first `count` elements; all if that is negative."""
 
-    Args:
-      count: how many; all if negative.
-    """
-
-    def __init__(self, inner: Source, count: int) -> None:
-        self._inner = inner
-        self._count = count
-
-    def iterate(self, root: Root) -> Stream:
-        """Over them."""
-        return _TakeStream(self._inner.iterate(root), self._count)
-
-
-class _TakeStream(ForwardingStream):
     kind = "Take"
 
     def __init__(self, inner: Stream, count: int) -> None:
@@ -44,6 +31,7 @@ class _TakeStream(ForwardingStream):
         self._taken = 0
 
     def get(self) -> Element | None:
+        """The next of them."""
         if 0 <= self._count <= self._taken:
             return None
         element = self._input.get()
@@ -52,30 +40,18 @@ class _TakeStream(ForwardingStream):
         return element
 
     def save(self) -> Any:
+        """The count, and the state of what is behind."""
         return [self._taken, saved(self._input)]
 
     def restore(self, state: Any) -> None:
+        """Go on from there."""
         self._taken, inner = fields(state, int, None)
         resume(self._input, inner)
 
 
-class SkipSource(Source):
-    """All elements but the first.
+class SkipStream(ForwardingStream):
+    """All elements but the first `count`; none if that is negative."""
 
-    Args:
-      count: how many to leave out; all if negative.
-    """
-
-    def __init__(self, inner: Source, count: int) -> None:
-        self._inner = inner
-        self._count = count
-
-    def iterate(self, root: Root) -> Stream:
-        """Over the rest."""
-        return _SkipStream(self._inner.iterate(root), self._count)
-
-
-class _SkipStream(ForwardingStream):
     kind = "Skip"
 
     def __init__(self, inner: Stream, count: int) -> None:
@@ -83,6 +59,7 @@ class _SkipStream(ForwardingStream):
         self._left = count
 
     def get(self) -> Element | None:
+        """The next of them."""
         while self._left:
             if self._left < 0 or self._input.get() is None:
                 self._left = -1
@@ -91,14 +68,16 @@ class _SkipStream(ForwardingStream):
         return self._input.get()
 
     def save(self) -> Any:
+        """The count, and the state of what is behind."""
         return [self._left, saved(self._input)]
 
     def restore(self, state: Any) -> None:
+        """Go on from there."""
         self._left, inner = fields(state, int, None)
         resume(self._input, inner)
 
 
-class ShardSource(Source):
+class ShardSource(DerivedSource):
     """Every n-th element.
 
     Args:
@@ -116,13 +95,7 @@ class ShardSource(Source):
             raise errors.InvalidArgumentError(
                 f"Index must be between 0 and {number - 1} (currently index = {index})."
             )
-        self._inner = inner
-        self._number = number
-        self._index = index
-
-    def iterate(self, root: Root) -> Stream:
-        """Over them."""
-        return _ShardStream(self._inner.iterate(root), self._number, self._index)
+        super().__init__(inner, _ShardStream, number, index)
 
 
 class _ShardStream(ForwardingStream):

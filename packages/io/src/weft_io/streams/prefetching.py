@@ -13,8 +13,8 @@ from typing import Any, Final
 from weft_exec.resources.resources import NOT_READY
 from weft_io.streams.pending_errors import failure_of, saved_failure
 from weft_io.streams.stream import (
+    DerivedSource,
     Element,
-    Root,
     Source,
     Stream,
     element_of,
@@ -29,7 +29,7 @@ _MOST: Final = 64
 """Elements of a buffer that finds its size itself."""
 
 
-class PrefetchSource(Source):
+class PrefetchSource(DerivedSource):
     """A dataset that is read ahead.
 
     Args:
@@ -42,12 +42,7 @@ class PrefetchSource(Source):
             raise errors.InvalidArgumentError(
                 f"buffer_size must be >= 0 or set buffer_size to be {AUTOTUNE}, got {size}"
             )
-        self._inner = inner
-        self._size = size
-
-    def iterate(self, root: Root) -> Stream:
-        """Over its elements."""
-        return PrefetchStream(self._inner.iterate(root), self._size)
+        super().__init__(inner, PrefetchStream, size)
 
 
 class _Buffer:

@@ -27,13 +27,11 @@ import struct
 from typing import Any, Final
 
 import numpy as np
-from google_crc32c import value as crc32c
 
+from weft_io.records.sealed import Seal
 from weft_tensor import dtypes, errors
 
-_MAGIC: Final = b"weftiter"
-_VERSION: Final = 1
-_HEAD: Final = struct.Struct("<8sIQ")
+_SEAL: Final = Seal("an iterator's state", b"weftiter", 1, "Q")
 _SIZE: Final = struct.Struct("<Q")
 _DEEPEST: Final = 200
 """Lists within lists; a pipeline has two for each transformation."""
@@ -49,10 +47,7 @@ def encode(value: Any) -> bytes:
     """
     parts: list[bytes] = []
     _put(value, parts)
-    body = b"".join(parts)
-    data = _HEAD.pack(_MAGIC, _VERSION, len(body)) + body
-    checksum: int = crc32c(data)
-    return data + checksum.to_bytes(4, "little")
+    return _SEAL.close(b"".join(parts))
 
 
 def _put(value: Any, parts: list[bytes]) -> None:
@@ -96,23 +91,8 @@ def decode(data: bytes) -> Any:
       InvalidArgumentError: it is no state of an iterator, or of a newer version.
       DataLossError: it is damaged.
     """
-    if data[:8] != _MAGIC:
-        raise errors.InvalidArgumentError(
-            f"an iterator's state must begin with {_MAGIC!r}, got {data[:8]!r}"
-        )
-    if len(data) < _HEAD.size + 4:
-        raise _damaged(f"has {len(data)} bytes, fewer than its head")
-    _, version, length = _HEAD.unpack_from(data)
-    if version != _VERSION:
-        raise errors.InvalidArgumentError(
-            f"an iterator's state must have version {_VERSION}, got {version}"
-        )
-    if len(data) != _HEAD.size + length + 4:
-        raise _damaged(f"must have {_HEAD.size + length + 4} bytes, got {len(data)}")
-    stored = int.from_bytes(data[-4:], "little")
-    if crc32c(data[:-4]) != stored:
-        raise _damaged(f"has the checksum {crc32c(data[:-4]):#010x}, but says {stored:#010x}")
-    reader = _Reader(data, _HEAD.size, len(data) - 4)
+    _SEAL.check(data)
+    reader = _Reader(data, _SEAL.start, len(data) - 4)
     value = reader.value(0)
     reader.expect_end()
     return value
@@ -126,7 +106,7 @@ class _Reader:
 
     def expect_end(self) -> None:
         if self._at != self._end:
-            raise _damaged(f"has {self._end - self._at} bytes too many at {self._at}")
+            raise _SEAL.damaged(f"has {self._end - self._at} bytes too many at {self._at}")
 
     def value(self, depth: int) -> Any:
         kind = self._take(1)
@@ -141,15 +121,15 @@ class _Reader:
         if kind == b"a":
             return self._array()
         if kind != b"l":
-            raise _damaged(f"has no value at {self._at - 1}, but {kind!r}")
+            raise _SEAL.damaged(f"has no value at {self._at - 1}, but {kind!r}")
         if depth >= _DEEPEST:
-            raise _damaged(f"has more than {_DEEPEST} lists within each other at {self._at}")
+            raise _SEAL.damaged(f"has more than {_DEEPEST} lists within each other at {self._at}")
         return [self.value(depth + 1) for _ in range(self._size())]
 
     def _take(self, count: int) -> bytes:
         at = self._at
         if count > self._end - at:
-            raise _damaged(f"needs {count} bytes at {at}, where {self._end - at} are left")
+            raise _SEAL.damaged(f"needs {count} bytes at {at}, where {self._end - at} are left")
         self._at = at + count
         return self._data[at : at + count]
 
@@ -157,7 +137,7 @@ class _Reader:
         """A number of things that need at least a byte each."""
         size: int = _SIZE.unpack(self._take(8))[0]
         if size > self._end - self._at:
-            raise _damaged(
+            raise _SEAL.damaged(
                 f"says {size} at {self._at}, where {self._end - self._at} bytes are left"
             )
         return size
@@ -167,16 +147,18 @@ class _Reader:
         try:
             dtype = dtypes.as_dtype(name).numpy
         except (errors.OpError, TypeError) as cause:
-            raise _damaged(f"has the element type {name!r} at {self._at}") from cause
+            raise _SEAL.damaged(f"has the element type {name!r} at {self._at}") from cause
         rank = self._take(1)[0]
         if rank > _MOST_AXES:
-            raise _damaged(f"has a tensor of rank {rank} at {self._at}")
+            raise _SEAL.damaged(f"has a tensor of rank {rank} at {self._at}")
         shape = [_SIZE.unpack(self._take(8))[0] for _ in range(rank)]
         count = math.prod(shape)
         if count * (8 if dtype.hasobject else dtype.itemsize) > self._end - self._at:
-            raise _damaged(f"has a tensor of shape {shape} at {self._at}, which is not all there")
+            raise _SEAL.damaged(
+                f"has a tensor of shape {shape} at {self._at}, which is not all there"
+            )
         if any(size > self._end for size in shape):
-            raise _damaged(f"has a tensor of shape {shape} at {self._at}")
+            raise _SEAL.damaged(f"has a tensor of shape {shape} at {self._at}")
         if dtype.hasobject:
             array = np.empty(count, object)
             array[:] = [self._take(self._size()) for _ in range(count)]
@@ -186,7 +168,3 @@ class _Reader:
 
 
 _CONSTANTS: Final = {b"N": None, b"T": True, b"F": False}
-
-
-def _damaged(what: str) -> errors.DataLossError:
-    return errors.DataLossError(f"an iterator's state is damaged: it {what}")

@@ -79,6 +79,24 @@ class Source:
         return self  # as any value of rank 0
 
 
+class DerivedSource(Source):
+    """A dataset whose passes are streams over the passes of another.
+
+    Args:
+      inner: the other.
+      stream: makes one of them: `stream(a pass over inner, *arguments)`.
+    """
+
+    def __init__(self, inner: Source, stream: Callable[..., Stream], *arguments: Any) -> None:
+        self._inner = inner
+        self._stream = stream
+        self._arguments = arguments
+
+    def iterate(self, root: Root) -> Stream:
+        """A new pass over it."""
+        return self._stream(self._inner.iterate(root), *self._arguments)
+
+
 class Stream:
     """One pass over a dataset.
 

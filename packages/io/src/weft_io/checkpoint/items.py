@@ -1,0 +1,72 @@
+"""What is to be saved: tensors, or parts of them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from weft_io.checkpoint import encoding, regions
+from weft_io.checkpoint.regions import Region, Shape
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+
+class Item(NamedTuple):
+    """A tensor to save, or a part of one.
+
+    Attributes:
+      name: of the tensor.
+      dtype: element type.
+      value: array or scalar of its NumPy dtype; only read.
+      spec: which part of which whole, "10 20 0,5:-"; "" for the whole.
+      shard: the number of the file it goes to.
+    """
+
+    name: str
+    dtype: DType
+    value: Any
+    spec: str = ""
+    shard: int = 0
+
+
+class Whole(NamedTuple):
+    """Element type and shape of a tensor that may be saved in parts."""
+
+    dtype: DType
+    shape: Shape
+
+
+class Wholes(dict[str, Whole]):
+    """The tensors that items are parts of, by name."""
+
+    def add(self, item: Item) -> Region:
+        """Which part of its tensor an item is.
+
+        Raises:
+          InvalidTypeError: it cannot be saved, such as a handle.
+          InvalidArgumentError: its name is not UTF-8, its value has another shape than the part,
+            or an item before was a part of another tensor of that name.
+        """
+        name, dtype, value, spec, _ = item
+        try:
+            name.encode()
+        except UnicodeEncodeError as cause:
+            raise errors.InvalidArgumentError(
+                f"a tensor's name must be UTF-8, got {name!r}"
+            ) from cause
+        encoding.check_saveable(dtype, name)
+        shape = tuple(value.shape)
+        parsed = regions.parse_spec(spec)
+        full, region = (shape, Region.whole(shape)) if parsed is None else parsed
+        if region.shape != shape:
+            raise errors.InvalidArgumentError(
+                f"{name!r}: the slice {spec!r} has shape {list(region.shape)}, "
+                f"got a value of shape {list(shape)}"
+            )
+        whole = Whole(dtype, full)
+        known = self.setdefault(name, whole)
+        if known != whole:
+            raise errors.InvalidArgumentError(
+                f"{name!r} is saved in parts of different tensors: {known.dtype.name}"
+                f"{list(known.shape)} and {dtype.name}{list(full)}"
+            )
+        return region

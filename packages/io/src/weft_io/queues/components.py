@@ -1,0 +1,35 @@
+"""Elements of several components, as queues and staging areas have them."""
+
+from __future__ import annotations
+
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import TensorShape
+
+
+class HasComponents:
+    """What has elements of named or numbered components."""
+
+    _name: str
+    _dtypes: list[DType]
+    _shapes: list[TensorShape]
+    _names: list[str] | None
+
+    @property
+    def name(self) -> str:
+        """The name of its node, without scopes; of a staging area, that of the area."""
+        return self._name
+
+    @property
+    def dtypes(self) -> list[DType]:
+        """Element type of each component."""
+        return self._dtypes
+
+    @property
+    def shapes(self) -> list[TensorShape]:
+        """Static shape of each component."""
+        return self._shapes
+
+    @property
+    def names(self) -> list[str] | None:
+        """Name of each component, or None."""
+        return self._names

@@ -1,0 +1,66 @@
+"""States as bytes: a magic number, a version, a length, the content, and a checksum of all."""
+
+from __future__ import annotations
+
+import struct
+
+from google_crc32c import value as crc32c
+
+from weft_tensor import errors
+
+
+class Seal:
+    """One kind of state.
+
+    Args:
+      what: its name in messages, "a reader's state".
+      magic: the first 8 bytes.
+      version: 4 bytes.
+      length: format of the length, as of `struct`: "I" or "Q".
+
+    Behind the content come 4 bytes, the CRC-32C of all before. Integers are little-endian.
+    """
+
+    def __init__(self, what: str, magic: bytes, version: int, length: str) -> None:
+        self._what = what
+        self._magic = magic
+        self._version = version
+        self._head = struct.Struct(f"<8sI{length}")
+
+    @property
+    def start(self) -> int:
+        """Where the content begins."""
+        return self._head.size
+
+    def close(self, content: bytes) -> bytes:
+        """A state of that content."""
+        data = self._head.pack(self._magic, self._version, len(content)) + content
+        checksum: int = crc32c(data)
+        return data + checksum.to_bytes(4, "little")
+
+    def check(self, data: bytes) -> None:
+        """Check that the bytes are such a state, up to the content.
+
+        Raises: InvalidArgumentError: they are none, or of another version; DataLossError: they are
+          damaged.
+        """
+        if data[:8] != self._magic:
+            raise errors.InvalidArgumentError(
+                f"{self._what} must begin with {self._magic!r}, got {data[:8]!r}"
+            )
+        if len(data) < self.start + 4:
+            raise self.damaged(f"has {len(data)} bytes, fewer than its head")
+        _, version, length = self._head.unpack_from(data)
+        if version != self._version:
+            raise errors.InvalidArgumentError(
+                f"{self._what} must have version {self._version}, got {version}"
+            )
+        if len(data) != self.start + length + 4:
+            raise self.damaged(f"must have {self.start + length + 4} bytes, got {len(data)}")
+        stored, found = int.from_bytes(data[-4:], "little"), crc32c(data[:-4])
+        if found != stored:
+            raise self.damaged(f"has the checksum {found:#010x}, but says {stored:#010x}")
+
+    def damaged(self, what: str) -> errors.DataLossError:
+        """The error for a state that is damaged: it `what`."""
+        return errors.DataLossError(f"{self._what} is damaged: it {what}")
