@@ -1,7 +1,8 @@
-"""Settings that every test shares: hypothesis profiles and the skipping of GPU tests."""
+"""Settings that every test shares: hypothesis profiles, skipped GPU tests, and garbage."""
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -25,3 +26,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu") and (reason := missing_gpu()):
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_collection_finish() -> None:
+    """Take the items out of what later collections of garbage look at; they live to the end."""
+    gc.collect()
+    gc.freeze()

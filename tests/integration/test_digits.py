@@ -29,6 +29,15 @@ def accuracy(output: str) -> float:
     return float(found[1])
 
 
+def test_ten_epochs_are_enough_for_97_percent(tmp_path: pathlib.Path) -> None:
+    program = start(tmp_path, "--epochs", "10")
+    output, _ = program.communicate(timeout=200)
+    assert program.returncode == 0, output
+    assert accuracy(output) >= 97.0
+    assert (tmp_path / "curve.png").stat().st_size > 10_000
+
+
+@pytest.mark.long
 def test_the_median_of_five_seeds_is_at_least_98_percent(tmp_path: pathlib.Path) -> None:
     reached = []
     for seed in range(5):
@@ -37,7 +46,6 @@ def test_the_median_of_five_seeds_is_at_least_98_percent(tmp_path: pathlib.Path)
         assert program.returncode == 0, output
         reached.append(accuracy(output))
     assert statistics.median(reached) >= 98.0, reached
-    assert (tmp_path / "0" / "curve.png").stat().st_size > 10_000
 
 
 def epochs_done(directory: pathlib.Path) -> int:
@@ -49,18 +57,18 @@ def epochs_done(directory: pathlib.Path) -> int:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_it_goes_on_where_it_was_interrupted(tmp_path: pathlib.Path, how: signal.Signals) -> None:
-    program = start(tmp_path, "--epochs", "8")
+    program = start(tmp_path, "--epochs", "5")
     limit = time.monotonic() + 120
-    while epochs_done(tmp_path) < 3:
+    while epochs_done(tmp_path) < 2:
         assert program.poll() is None and time.monotonic() < limit
         time.sleep(0.01)
     program.send_signal(how)
     output, _ = program.communicate(timeout=120)
     assert program.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL), output
-    again = start(tmp_path, "--epochs", "8")
+    again = start(tmp_path, "--epochs", "5")
     output, _ = again.communicate(timeout=120)
     assert again.returncode == 0, output
-    resumed = re.search(r"going on after epoch (\d+) of 8", output)
-    assert resumed and int(resumed[1]) >= 2, output
-    assert epochs_done(tmp_path) == 8
-    assert accuracy(output) > 96
+    resumed = re.search(r"going on after epoch (\d+) of 5", output)
+    assert resumed and int(resumed[1]) >= 1, output
+    assert epochs_done(tmp_path) == 5
+    assert accuracy(output) > 95
