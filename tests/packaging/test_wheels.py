@@ -1,16 +1,21 @@
-"""Every wheel, built as for a release and tried alone in a clean environment."""
+"""Every wheel, built as for a release and tried with nothing but what it brings along."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
+import tomllib
 import venv
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from weft_testing.parts import Parts
 from weft_testing.workspace import ROOT, distribution, module
 
 PACKAGES = ["tensor", "graph", "autodiff", "exec", "io", "weft"]
@@ -36,31 +41,65 @@ def call(*command: str | Path, cwd: Path | None = None) -> str:
 
 
 class Environment:
-    """A new virtual environment with nothing in it; the running one's pip installs into it."""
+    """A virtual environment of its own; the running one's pip installs into it."""
 
     def __init__(self, path: Path) -> None:
         venv.create(path, with_pip=False)
         self.path = path
         self.python = path / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+        self._packages = self.run("import sysconfig; print(sysconfig.get_path('purelib'))").strip()
 
-    def pip(self, *args: str | Path) -> str:
-        return call(sys.executable, "-m", "pip", "--python", self.python, *args)
+    def install(self, *args: str | Path) -> None:
+        self._pip("install", "--quiet", "--no-compile", *args)
 
-    def installed(self) -> set[str]:
-        rows = json.loads(self.pip("list", "--format", "json"))
-        return {re.sub(r"[-_.]+", "-", row["name"]).lower() for row in rows}
+    def keep(self, names: set[str]) -> None:
+        """Take out everything else, so that nothing it brought along can help."""
+        extra = self.installed().keys() - names
+        if extra:
+            self._pip("uninstall", "--quiet", "--yes", *sorted(extra))
+        assert self.installed().keys() <= names
+
+    def _pip(self, *args: str | Path) -> None:
+        call(sys.executable, "-m", "pip", "--python", self.python, *args)
+
+    def installed(self) -> dict[str, Distribution]:
+        found = distributions(path=[self._packages])
+        return {canonicalize_name(each.metadata["Name"]): each for each in found}
+
+    def required_by(self, name: str) -> set[str]:
+        """A distribution with all that it requires, each of which is there in a fitting version."""
+        installed = self.installed()
+        seen: set[str] = set()
+        ahead = [canonicalize_name(name)]
+        while ahead:
+            name = ahead.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            for text in installed[name].requires or ():
+                need = Requirement(text)
+                if need.marker is None or need.marker.evaluate({"extra": ""}):
+                    other = canonicalize_name(need.name)
+                    assert installed[other].version in need.specifier, (name, text)
+                    ahead.append(other)
+        return seen
 
     def run(self, program: str) -> str:
         """Runs it isolated from this checkout and from the caller's environment."""
         return call(self.python, "-I", "-c", program, cwd=self.path)
 
 
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("environment"))
+
+
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     house = tmp_path_factory.mktemp("wheelhouse")
-    for package in PACKAGES:
-        build = ("-m", "hatchling", "build", "-t", "wheel", "-d", str(house))
-        call(sys.executable, *build, cwd=ROOT / "packages" / package)
+    build = (sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", house)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda name: call(*build, cwd=ROOT / "packages" / name), PACKAGES))
     found = {path.name.partition("-")[0]: path for path in house.iterdir()}
     return {package: found[distribution(package).replace("-", "_")] for package in PACKAGES}
 
@@ -101,21 +140,34 @@ def test_wheel_holds_the_package_only(package: str, wheels: dict[str, Path]) -> 
     assert not [text for text in required if "@" in text], "a release names no paths"
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_package_works_alone(
-    package: str, wheels: dict[str, Path], constraints: Path, tmp_path: Path
+def test_packages_work_alone(
+    environment: Environment, wheels: dict[str, Path], constraints: Path
 ) -> None:
-    environment = Environment(tmp_path / "environment")
-    environment.pip("install", "--quiet", "--no-compile", "-c", constraints, wheels[package])
-    assert environment.installed() == BRINGS[package]
-    environment.pip("check")
-    where = environment.run(f"import {module(package)} as m; print(m.__file__)")
-    assert where.startswith(str(environment.path))
-    environment.run(readme_program(package))
+    """One after the other; what a package does not require is taken out before it is tried."""
+    with Parts() as parts:
+        for package in PACKAGES:
+            with parts.part(package):
+                environment.keep(BRINGS[package] - {distribution(package)})
+                environment.install("-c", constraints, wheels[package])
+                assert environment.installed().keys() == BRINGS[package]
+                assert environment.required_by(distribution(package)) == BRINGS[package]
+                where = environment.run(f"import {module(package)} as m; print(m.__file__)")
+                assert where.startswith(str(environment.path))
+                environment.run(readme_program(package))
 
 
-def test_a_package_installs_from_the_tree_with_its_siblings(tmp_path: Path) -> None:
-    environment = Environment(tmp_path / "environment")
-    environment.pip("install", "--quiet", "--no-compile", ROOT / "packages" / "weft")
-    assert environment.installed() == WEFT
+def test_a_package_installs_from_the_tree_with_its_siblings(environment: Environment) -> None:
+    environment.keep(WEFT - {distribution(package) for package in PACKAGES})
+    before = environment.installed().keys()
+    environment.install("hatchling>=1.27")
+    builders = environment.installed().keys() - before
+    environment.install("--no-build-isolation", ROOT / "packages" / "weft")
+    assert environment.installed().keys() - builders == WEFT
     environment.run("import weft")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_build_needs_hatchling_alone(package: str) -> None:
+    """So the builds of this file, which are not isolated, are those of a user."""
+    text = (ROOT / "packages" / package / "pyproject.toml").read_text(encoding="utf-8")
+    assert tomllib.loads(text)["build-system"]["requires"] == ["hatchling>=1.27"]
