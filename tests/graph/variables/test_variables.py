@@ -10,8 +10,8 @@ from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys, add_to_collection, get_collection
 from weft_graph.ir.graph import Graph
 from weft_graph.ops import state
-from weft_graph.variables import reference as variables
-from weft_graph.variables.base import variable_creator_scope
+from weft_graph.variables import creators, reference as variables
+from weft_graph.variables.creators import variable_creator_scope
 from weft_graph.variables.reference import RefVariable, Variable
 from weft_graph.variables.resource import ResourceVariable, is_resource_variable
 from weft_tensor import dtypes, errors
@@ -268,11 +268,11 @@ def test_creators() -> None:
 
 def test_resource_variables_by_default() -> None:
     with Graph().as_default():
-        variables.enable_resource_variables()
+        creators.enable_resource_variables()
         try:
             assert is_resource_variable(Variable(1.0))
         finally:
-            variables.disable_resource_variables()
+            creators.disable_resource_variables()
         assert not is_resource_variable(Variable(1.0))
 
 

@@ -107,6 +107,7 @@ from weft_graph.ops.strings import (
     substr as substr,
 )
 from weft_graph.variables.base import *
+from weft_graph.variables.creators import *
 from weft_graph.variables.initializers import (
     constant_initializer as constant_initializer,
     glorot_normal_initializer as glorot_normal_initializer,

@@ -13,6 +13,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.scopes import BuildScopes, ControlScope
+from weft_graph.variables.scope import stores_of
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
@@ -53,9 +54,7 @@ class _BodyScopes(BuildScopes):
         self._body = body
         self._outer = outer
         if outer is not None:
-            creators = getattr(outer.scopes, "_variable_creators", None)
-            if creators is not None:
-                self._variable_creators = creators
+            self.variable_creators = outer.scopes.variable_creators
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
@@ -101,11 +100,9 @@ class FunctionGraph(Graph):
             self._share_with(outer)
 
     def _share_with(self, outer: Graph) -> None:
-        from weft_graph.variables.scope import _stores_of
-
         self.seed = outer.seed
         self.functions = outer.functions
-        self._variable_stores = _stores_of(outer)
+        self.variable_stores = stores_of(outer)
 
     @property
     def outermost(self) -> Graph:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Any
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.control_flow import ROUTING
 from weft_tensor import dtypes
-
-if TYPE_CHECKING:
-    from weft_graph.functions.function import Function
 
 CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
@@ -55,16 +52,15 @@ _DRAWS = frozenset(
 _PASSES = ("Identity", "RefIdentity", *sorted(ROUTING))
 
 
-def callee(node: Node) -> Function | None:
-    """The function that a node calls; None for other nodes, and where it is not in the library."""
+def callee(node: Node) -> Any:
+    """The `Function` that a node calls; None for other nodes, and if it is not in the library."""
     if node.type not in CALLS:
         return None
     library = node.graph.functions
     name = node.attrs["f"].name
     if name not in library or library.is_reading(name):
         return None
-    function: Function = library[name]
-    return function
+    return library[name]
 
 
 def origin(output: Output) -> Output:

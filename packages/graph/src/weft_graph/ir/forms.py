@@ -1,4 +1,4 @@
-"""Messages that graphs, nodes and functions turn into, written by whoever knows the format."""
+"""Messages that graphs and what is in them turn into, written by whoever knows the format."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 from weft_graph.ir.registry import Registry
 
 writers: Registry[Callable[..., Any]] = Registry("message", "weft_graph.messages")
-"""From a graph, a node or a function to a message, by the name of the message."""
+"""From an object to a message, by the name of the message."""
+
+readers: Registry[Callable[..., Any]] = Registry("message", "weft_graph.messages")
+"""What fills in an object from a message, by the name of the message."""
 
 
 def to_message(kind: str, thing: Any, *options: Any) -> Any:
-    """`thing` as a message of a kind: "GraphDef", "NodeDef" or "FunctionDef"."""
+    """`thing` as a message of a kind: "GraphDef", "NodeDef", "FunctionDef" or "VariableDef"."""
     return writers.lookup(kind)(thing, *options)

@@ -48,6 +48,7 @@ class Graph:
       functions: the library of named subgraphs.
       contexts: the branches and loops, by name, outer ones first.
       has_contexts: whether any node is in a branch or a loop.
+      variable_stores: the variables that get_variable made, and its scopes; weft_graph.variables'.
       gradient_functions: gradients that live and die with the graph, by the name that nodes refer
         to them with; weft_autodiff's.
 
@@ -67,6 +68,7 @@ class Graph:
         self.seed: int | None = None
         self.functions = Library()
         self.gradient_functions: dict[str, Any] = {}
+        self.variable_stores: Any = None
         self._by_name: dict[str, Node] = {}
         self._names: dict[str, int] = {}
         self._collections: dict[Any, list[Any]] = {}

@@ -106,7 +106,11 @@ def check_inputs(inputs: Sequence[Output], controls: Sequence[Node]) -> None:
 
 
 class BuildScopes(threading.local):
-    """The scopes of one graph, for each thread that builds it."""
+    """The scopes of one graph, for each thread that builds it.
+
+    Attributes:
+      variable_creators: who is asked to make a variable, outermost first; weft_graph.variables'.
+    """
 
     def __init__(self) -> None:
         self.name_prefix = ""
@@ -117,6 +121,7 @@ class BuildScopes(threading.local):
         self.overrides: dict[str, str] = {}
         self.container = ""
         self.context: Context | None = None
+        self.variable_creators: list[Any] = []
 
     # ---------------------------------------------------------- control inputs
 

@@ -1,4 +1,4 @@
-"""What all variables have in common, and the creators that `Variable(...)` asks."""
+"""What all variables have in common."""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ __all__ = [
     "Variable",
     "VariableAggregation",
     "VariableSynchronization",
-    "disable_resource_variables",
-    "enable_resource_variables",
-    "resource_variables_enabled",
-    "variable_creator_scope",
 ]
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from weft_graph.ir import defaults, stacks
+from weft_graph.ir import defaults
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.forms import to_message
 from weft_graph.ir.node import Node, Operators, Output
+from weft_graph.ir.registry import Registry
 from weft_graph.ops import state
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -47,87 +44,8 @@ class VariableAggregation:
     ONLY_FIRST_TOWER = 3
 
 
-_use_resource_by_default = False
-
-
-def enable_resource_variables() -> None:
-    """Make resource variables where `use_resource` is not given."""
-    global _use_resource_by_default
-    _use_resource_by_default = True
-
-
-def disable_resource_variables() -> None:
-    """Make reference variables where `use_resource` is not given, as it is at first."""
-    global _use_resource_by_default
-    _use_resource_by_default = False
-
-
-def resource_variables_enabled() -> bool:
-    """Whether resource variables are made where `use_resource` is not given."""
-    return _use_resource_by_default
-
-
-# --------------------------------------------------------------------------- creators
-
-Creator = Callable[..., Any]
-
-
-@contextmanager
-def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
-    """Let `variable_creator(next_creator, **kwargs)` make the variables of the default graph.
-
-    Args:
-      variable_creator: calls `next_creator(**kwargs)` for the next outer one, or the real thing.
-    """
-    creators = _creators(stacks.get_default_graph())
-    creators.append(variable_creator)
-    try:
-        yield
-    finally:
-        creators.remove(variable_creator)
-
-
-variable_creator_scope_v1 = variable_creator_scope
-
-
-def _creators(graph: Graph) -> list[Creator]:
-    found: list[Creator] | None = getattr(graph.scopes, "_variable_creators", None)
-    if found is None:
-        found = []
-        graph.scopes._variable_creators = found
-    return found
-
-
-def default_variable_creator(next_creator: Creator | None = None, **kwargs: Any) -> Variable:
-    """Make the variable itself: what creators end in.
-
-    Inside a loop or a branch it is made outside, where its initializer can run.
-    """
-    use_resource = kwargs.pop("use_resource", None)
-    if use_resource is None:
-        use_resource = _scope_use_resource()
-    with stacks.get_default_graph().scopes.lifted():
-        if use_resource:
-            from weft_graph.variables.resource import ResourceVariable
-
-            return ResourceVariable(**kwargs)
-        from weft_graph.variables.reference import RefVariable
-
-        return RefVariable(**kwargs)
-
-
-def _scope_use_resource() -> bool:
-    from weft_graph.variables.scope import get_variable_scope
-
-    found = get_variable_scope().use_resource
-    return _use_resource_by_default if found is None else found
-
-
-def _creating(outer: Creator, inner: Creator) -> Creator:
-    def create(**kwargs: Any) -> Any:
-        return outer(inner, **kwargs)
-
-    return create
+makers: Registry[Callable[..., Any]] = Registry("maker of variables", "weft_graph.variables")
+"""Who makes variables: "any" asks the creators, "reference" and "resource" are the two kinds."""
 
 
 class _VariableMeta(type):
@@ -145,10 +63,7 @@ class _VariableMeta(type):
         unknown = kwargs.keys() - set(_ARGUMENTS)
         if unknown:
             raise TypeError(f"Variable has no argument {sorted(unknown)[0]!r}")
-        creator: Creator = default_variable_creator
-        for outer in _creators(stacks.get_default_graph()):
-            creator = _creating(outer, creator)
-        return creator(**kwargs)
+        return makers.lookup("any")(**kwargs)
 
 
 _ARGUMENTS = (
@@ -383,9 +298,13 @@ class Variable(Operators, metaclass=_VariableMeta):
 
         For the initial values of other variables, which may run before this one's initializer.
         """
-        from weft_graph.variables.initial_values import value_or_initial
+        initial = self._initializer.inputs[1]  # guarded itself, unlike `initial_value`
+        with self._graph.as_default(), self._graph.control_dependencies(None):
+            return self._initialized(initial)
 
-        return value_or_initial(self)
+    def _initialized(self, initial: Output) -> Output:
+        """The value where it has one, else another."""
+        raise NotImplementedError
 
     def eval(self, session: Any = None) -> Any:
         """The value in `session`, or in the default session."""
@@ -500,20 +419,14 @@ class Variable(Operators, metaclass=_VariableMeta):
 
     def to_proto(self, export_scope: str | None = None) -> Any:
         """The variable as a `VariableDef`; None when it is outside `export_scope`."""
-        from weft_graph.variables.proto import variable_to_proto
-
-        return variable_to_proto(self, export_scope)
+        return to_message("VariableDef", self, export_scope)
 
     @staticmethod
     def from_proto(variable_def: Any, import_scope: str | None = None) -> Variable:
         """The variable that a `VariableDef` describes, over nodes already in the default graph."""
-        if variable_def.is_resource:
-            from weft_graph.variables.resource import ResourceVariable
-
-            return ResourceVariable(variable_def=variable_def, import_scope=import_scope)
-        from weft_graph.variables.reference import RefVariable
-
-        return RefVariable(variable_def=variable_def, import_scope=import_scope)
+        make = makers.lookup("resource" if variable_def.is_resource else "reference")
+        variable: Variable = make(variable_def=variable_def, import_scope=import_scope)
+        return variable
 
     def _set_save_slice_info(self, save_slice_info: _SliceInfo | None) -> None:
         self._save_slice_info = save_slice_info

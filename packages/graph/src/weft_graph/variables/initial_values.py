@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.ir.builder import out
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
-from weft_tensor import dtypes
 
 if TYPE_CHECKING:
     from weft_graph.ir.graph import Graph
@@ -30,19 +28,8 @@ _SAFE = (
 _CONTROL_FLOW = ("Switch", "RefSwitch", "Merge", "Enter", "RefEnter", "Exit", "NextIteration")
 
 
-def value_or_initial(variable: Variable) -> Output:
-    """The variable's value where it has one, else its initial value."""
-    initial = variable.initializer.inputs[1]  # guarded itself, unlike variable.initial_value
-    graph = variable.graph
-    with graph.as_default(), graph.control_dependencies(None):
-        handle = getattr(variable, "handle", None)
-        if isinstance(handle, Output) and handle.dtype is dtypes.resource:
-            return out("ResourceInitializedValue", [handle, initial])
-        return out("InitializedValue", [variable, initial])
-
-
 def guard_initial_value(graph: Graph, own: Node, value: Output) -> Output:
-    """`value` with its reads of other variables replaced by `value_or_initial`.
+    """`value` with its reads of other variables replaced by their `initialized_value`.
 
     A value that is computed with conditionals or loops is left as it is: it has been guarded by
     hand, or cannot be copied.
@@ -94,7 +81,7 @@ def _guard_node(
         variable = variables.get(holder)
         readable = node.type != "VarHandleOp"
         if variable is not None and readable:
-            copies[node.outputs[0]] = value_or_initial(variable)
+            copies[node.outputs[0]] = variable.initialized_value()
         return
     if not any(source in copies for source in node.inputs):
         return

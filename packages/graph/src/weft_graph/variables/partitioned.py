@@ -16,6 +16,7 @@ from typing import Any
 from weft_graph.ir import builder
 from weft_graph.ir.node import Node, Output
 from weft_graph.variables.base import SaveSliceInfo, Variable
+from weft_graph.variables.reference import variables_initializer
 from weft_graph.variables.store import VariableStore
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -130,8 +131,6 @@ class PartitionedVariable:
     @property
     def initializer(self) -> Node:
         """A node that initializes all parts."""
-        from weft_graph.variables.reference import variables_initializer
-
         return variables_initializer(self._parts)
 
     def _get_variable_list(self) -> list[Variable]:

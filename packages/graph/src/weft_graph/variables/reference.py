@@ -32,12 +32,12 @@ from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir import builder, stacks
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.forms import readers
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import check_scope_name
 from weft_graph.ops import state
-from weft_graph.variables.base import (
-    Variable,
-)
+from weft_graph.variables.base import Variable, makers
+from weft_graph.variables.initial_values import guard_initial_value
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, is_fully_defined
@@ -114,9 +114,7 @@ class RefVariable(Variable):
         shape: Any = None,
     ) -> None:
         if variable_def is not None:
-            from weft_graph.variables.proto import restore_ref_variable
-
-            restore_ref_variable(self, variable_def, import_scope)
+            readers.lookup("VariableDef")(self, variable_def, import_scope)
             return
         self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
         graph = self._graph = stacks.get_default_graph()
@@ -131,8 +129,6 @@ class RefVariable(Variable):
         self._collect(collections)
 
     def _build_rest(self, validate_shape: bool) -> None:
-        from weft_graph.variables.initial_values import guard_initial_value
-
         assert self._initial_value is not None
         value = guard_initial_value(self._graph, self.op, self._initial_value)
         self._initializer = state.assign(self._variable, value, validate_shape=validate_shape).node
@@ -196,6 +192,9 @@ class RefVariable(Variable):
         """Whether it has a value: bool, shape ()."""
         return state.is_variable_initialized(self._variable, name)
 
+    def _initialized(self, initial: Output) -> Output:
+        return builder.out("InitializedValue", [self, initial])
+
     def assign(
         self,
         value: Any,
@@ -230,6 +229,7 @@ class RefVariable(Variable):
         return ref if read_value else ref.node
 
 
+makers.register("reference", RefVariable)
 VariableV1 = Variable
 
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir import builder, stacks
+from weft_graph.ir.forms import readers
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import resource_state
-from weft_graph.variables.base import Variable
+from weft_graph.variables.base import Variable, makers
+from weft_graph.variables.initial_values import guard_initial_value
 from weft_graph.variables.reference import building, convert_initial_value, variable_dims
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
@@ -40,9 +42,7 @@ class ResourceVariable(Variable):
         shape: Any = None,
     ) -> None:
         if variable_def is not None:
-            from weft_graph.variables.proto import restore_resource_variable
-
-            restore_resource_variable(self, variable_def, import_scope)
+            readers.lookup("VariableDef")(self, variable_def, import_scope)
             return
         self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
         graph = self._graph = stacks.get_default_graph()
@@ -59,8 +59,6 @@ class ResourceVariable(Variable):
         self._collect(collections)
 
     def _build_rest(self, initial: Output) -> None:
-        from weft_graph.variables.initial_values import guard_initial_value
-
         graph, handle = self._graph, self._handle
         with graph.name_scope("IsInitialized"):
             self._is_initialized = resource_state.var_is_initialized_op(handle)
@@ -107,6 +105,9 @@ class ResourceVariable(Variable):
     def is_initialized(self, name: str | None = None) -> Output:
         """Whether it has a value: bool, shape ()."""
         return resource_state.var_is_initialized_op(self._handle, name)
+
+    def _initialized(self, initial: Output) -> Output:
+        return builder.out("ResourceInitializedValue", [self._handle, initial])
 
     def value(self) -> Output:
         """The value, read here; the cached one where there is a caching device."""
@@ -183,6 +184,9 @@ class ResourceVariable(Variable):
     ) -> Any:
         """Subtract `delta`; returns the variable after that, or the node."""
         return self._update("AssignSubVariableOp", delta, name, read_value)
+
+
+makers.register("resource", ResourceVariable)
 
 
 class UnreadVariable(ResourceVariable):

@@ -236,14 +236,18 @@ class _Stores:
         self.variables = VariableStore()
 
 
-def _stores_of(graph: Graph) -> _Stores:
-    attributes = vars(graph)
-    found: _Stores | None = attributes.get("_variable_stores")
-    return attributes.setdefault("_variable_stores", _Stores()) if found is None else found
+def stores_of(graph: Graph) -> _Stores:
+    """The stores of a graph, made when they are first asked for."""
+    if graph.variable_stores is None:
+        with graph._lock:
+            if graph.variable_stores is None:
+                graph.variable_stores = _Stores()
+    stores: _Stores = graph.variable_stores
+    return stores
 
 
 def _current_stores() -> _Stores:
-    return _stores_of(stacks.get_default_graph())
+    return stores_of(stacks.get_default_graph())
 
 
 def get_variable_scope() -> VariableScope:
@@ -454,7 +458,7 @@ def _graph_of(values: Any) -> Graph | None:
 
 
 def _unique_scope(graph: Graph, prefix: str) -> str:
-    store = _stores_of(graph).scopes
+    store = stores_of(graph).scopes
     full = f"{store.current.name}/{prefix}" if store.current.name else prefix
     if not store.counts.get(full):
         return prefix

@@ -7,6 +7,7 @@ from typing import Any
 
 from weft_graph.ir import stacks
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.variables import initializers
 from weft_graph.variables.base import Variable
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import as_dims, compatible_dims, format_dims, is_fully_defined
@@ -160,11 +161,9 @@ def _initial_value(
     if isinstance(initializer, type):
         initializer = initializer()
     if dims is not None and is_fully_defined(dims):
-        from weft_graph.variables.initializers import call_initializer
-
         base = dtypes.as_dtype(dtype).base_dtype
         sizes = [size for size in dims if size is not None]
-        return lambda: call_initializer(initializer, sizes, base, partition_info), base
+        return lambda: initializers.call_initializer(initializer, sizes, base, partition_info), base
     if shape is None and _takes_nothing(initializer):
         return initializer, None
     raise errors.InvalidArgumentError(
@@ -175,8 +174,6 @@ def _initial_value(
 
 
 def _default_initializer(name: str, dtype: Any) -> Any:
-    from weft_graph.variables import initializers
-
     base = dtypes.as_dtype(dtype).base_dtype
     if base.is_floating:
         return initializers.glorot_uniform_initializer()

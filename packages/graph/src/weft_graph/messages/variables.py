@@ -6,6 +6,7 @@ from typing import Any
 
 from weft_graph import proto
 from weft_graph.ir import stacks
+from weft_graph.ir.forms import readers, writers
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.variables.base import SaveSliceInfo, Variable, VariableAggregation
@@ -86,17 +87,27 @@ def _restore_common(variable: Variable, message: Any, import_scope: str | None) 
     return names
 
 
-def restore_ref_variable(variable: RefVariable, message: Any, import_scope: str | None) -> None:
-    """Fill in `variable` from a message whose nodes are in the default graph."""
+def variable_from_proto(variable: Variable, message: Any, import_scope: str | None) -> None:
+    """Fill in `variable` from a message whose nodes are in the default graph.
+
+    Raises:
+      InvalidTypeError: it is no `VariableDef`.
+      InvalidArgumentError: it is of the other kind of variables.
+    """
+    if isinstance(variable, ResourceVariable):
+        _restore_resource(variable, message, import_scope)
+    else:
+        assert isinstance(variable, RefVariable)
+        _restore_ref(variable, message, import_scope)
+
+
+def _restore_ref(variable: RefVariable, message: Any, import_scope: str | None) -> None:
     names = _restore_common(variable, message, import_scope)
     variable._variable = names.output(message.variable_name)
     variable._snapshot = names.output(message.snapshot_name)
 
 
-def restore_resource_variable(
-    variable: ResourceVariable, message: Any, import_scope: str | None
-) -> None:
-    """Fill in `variable` from a message whose nodes are in the default graph."""
+def _restore_resource(variable: ResourceVariable, message: Any, import_scope: str | None) -> None:
     if not message.is_resource:
         raise errors.InvalidArgumentError(
             f"{message.variable_name} is a reference variable, not a resource variable"
@@ -114,3 +125,7 @@ def restore_resource_variable(
     found = [node for node in handle.consumers() if node.type == "VarIsInitializedOp"]
     if found:
         variable._is_initialized = found[0].outputs[0]
+
+
+writers.register("VariableDef", variable_to_proto)
+readers.register("VariableDef", variable_from_proto)

@@ -1,0 +1,95 @@
+"""Creators: who is asked to make a variable, and which kind is made in the end."""
+
+from __future__ import annotations
+
+__all__ = [
+    "disable_resource_variables",
+    "enable_resource_variables",
+    "resource_variables_enabled",
+    "variable_creator_scope",
+]
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from weft_graph.ir import stacks
+from weft_graph.variables.base import Variable, makers
+from weft_graph.variables.reference import RefVariable
+from weft_graph.variables.resource import ResourceVariable
+from weft_graph.variables.scope import get_variable_scope
+
+_use_resource_by_default = False
+
+
+def enable_resource_variables() -> None:
+    """Make resource variables where `use_resource` is not given."""
+    global _use_resource_by_default
+    _use_resource_by_default = True
+
+
+def disable_resource_variables() -> None:
+    """Make reference variables where `use_resource` is not given, as it is at first."""
+    global _use_resource_by_default
+    _use_resource_by_default = False
+
+
+def resource_variables_enabled() -> bool:
+    """Whether resource variables are made where `use_resource` is not given."""
+    return _use_resource_by_default
+
+
+Creator = Callable[..., Any]
+
+
+@contextmanager
+def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
+    """Let `variable_creator(next_creator, **kwargs)` make the variables of the default graph.
+
+    Args:
+      variable_creator: calls `next_creator(**kwargs)` for the next outer one, or the real thing.
+    """
+    creators = stacks.get_default_graph().scopes.variable_creators
+    creators.append(variable_creator)
+    try:
+        yield
+    finally:
+        creators.remove(variable_creator)
+
+
+variable_creator_scope_v1 = variable_creator_scope
+
+
+def default_variable_creator(next_creator: Creator | None = None, **kwargs: Any) -> Variable:
+    """Make the variable itself: what creators end in.
+
+    Inside a loop or a branch it is made outside, where its initializer can run.
+    """
+    use_resource = kwargs.pop("use_resource", None)
+    if use_resource is None:
+        use_resource = _scope_use_resource()
+    with stacks.get_default_graph().scopes.lifted():
+        return ResourceVariable(**kwargs) if use_resource else RefVariable(**kwargs)
+
+
+def _scope_use_resource() -> bool:
+    found = get_variable_scope().use_resource
+    return _use_resource_by_default if found is None else found
+
+
+def _creating(outer: Creator, inner: Creator) -> Creator:
+    def create(**kwargs: Any) -> Any:
+        return outer(inner, **kwargs)
+
+    return create
+
+
+def _ask_creators(**kwargs: Any) -> Any:
+    """A variable from the innermost creator, which may ask those around it."""
+    creator: Creator = default_variable_creator
+    for outer in stacks.get_default_graph().scopes.variable_creators:
+        creator = _creating(outer, creator)
+    return creator(**kwargs)
+
+
+makers.register("any", _ask_creators)
