@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["convert_variables_to_constants"]
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weft_graph import proto
 from weft_graph.functions.state import CALLS
@@ -18,9 +18,6 @@ from weft_graph.messages.tensor_proto import array_to_proto
 from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.prune import prune
 from weft_tensor import dtypes, errors
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
 
 _REFERENCES: Final = frozenset({"Variable", "VariableV2"})
 _HANDLE: Final = "VarHandleOp"

@@ -5,14 +5,12 @@ from __future__ import annotations
 __all__ = ["extract_sub_graph", "remove_training_nodes", "tensor_shape_from_node_def_name"]
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from weft_graph import proto
+from weft_graph.ir.graph import Graph
 from weft_tensor import errors
 from weft_tensor.shape import TensorShape
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
 
 _TRANSPARENT: Final = frozenset({"CheckNumerics", "Identity"})
 

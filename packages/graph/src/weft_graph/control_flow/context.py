@@ -12,15 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from weft_graph.ir.builder import constant
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import Context, check_visible
 from weft_graph.ops import control_flow as primitives
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
 
 Recall = Callable[["ControlFlowContext", Output], "Output | None"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from weft_graph.control_flow.context import (
     CondContext,
@@ -20,12 +19,10 @@ from weft_graph.control_flow.context import (
     innermost,
     is_constant_enter,
 )
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
 from weft_tensor import errors
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
 
 LOOP, LOWER, UPPER = range(3)
 """Kinds of contexts: a loop, and the branches taken when False and when True."""

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph.functions.state import is_handle, origin
 from weft_graph.ir import builder, defaults
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.op_def import ArgDef, OpDef, lookup_op
 from weft_graph.ir.scopes import BuildScopes, ControlScope
 from weft_graph.variables.scope import stores_of
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
-
-if TYPE_CHECKING:
-    from weft_graph.ir.op_def import ArgDef, OpDef
 
 _OF_VARIABLES = frozenset(
     {

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph.functions import state
+from weft_graph.functions.body import FunctionGraph
 from weft_graph.ir.forms import to_message
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.node import Node, Output
@@ -15,9 +16,6 @@ from weft_graph.ir.step_graph import ordered, reachable
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
-
-if TYPE_CHECKING:
-    from weft_graph.functions.body import FunctionGraph
 
 
 def scope_name(function: str) -> str:

@@ -11,20 +11,18 @@ __all__ = ["constant", "convert_to_tensor", "register_tensor_conversion_function
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from weft_graph.ir import defaults, stacks
 from weft_graph.ir.constants import to_array
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import REQUIRED, ArgDef, NodeSpec, OpDef, _parsed, lookup_op
 from weft_graph.ir.scopes import check_scope_name
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
 
 _WEFT_PACKAGES = frozenset(
     f"weft{suffix}"

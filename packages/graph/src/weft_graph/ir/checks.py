@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weft_graph.ir.builder import _output_types
+from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import ArgDef, NodeSpec, OpDef
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
-
-if TYPE_CHECKING:
-    from weft_graph.ir.node import Output
 
 NODE_NAME: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 

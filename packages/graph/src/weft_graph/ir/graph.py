@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph.ir import defaults
 from weft_graph.ir.composite import CompositeTensor
@@ -21,6 +21,7 @@ from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.forms import to_message
 from weft_graph.ir.library import Library
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import OpDef
 from weft_graph.ir.scopes import (
     BuildScopes,
     Context,
@@ -31,9 +32,6 @@ from weft_graph.ir.scopes import (
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
-
-if TYPE_CHECKING:
-    from weft_graph.ir.op_def import OpDef
 
 DeviceRequest = str | DeviceSpec | Callable[[Node], Any] | None
 

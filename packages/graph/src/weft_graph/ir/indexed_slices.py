@@ -10,7 +10,7 @@ __all__ = [
     "convert_to_tensor_or_sparse_tensor",
 ]
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -23,13 +23,11 @@ from weft_graph.ir.builder import (
 )
 from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.constant_value import constant_value_as_dims
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape, compatible_dims, format_dims
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
 
 
 class IndexedSlicesValue(NamedTuple):

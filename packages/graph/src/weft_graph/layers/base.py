@@ -8,18 +8,16 @@ import inspect
 import re
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph.ir import nest, stacks
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.variables.scope import VariableScope, get_variable, variable_scope
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
 
 _numbers: weakref.WeakKeyDictionary[Graph, dict[str, int]] = weakref.WeakKeyDictionary()
 

@@ -8,7 +8,7 @@ the same inputs and outputs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph.control_flow.conditional import cond, switch_case
 from weft_graph.control_flow.loop import while_loop
@@ -17,14 +17,12 @@ from weft_graph.functions.call import add_call
 from weft_graph.functions.function import Function
 from weft_graph.functions.ordering import ends_of_effects
 from weft_graph.ir import defaults
+from weft_graph.ir.library import Library
 from weft_graph.ir.node import Output
 from weft_graph.ops import array, comparison, identity
 from weft_graph.ops.control_flow import common_dims
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
-
-if TYPE_CHECKING:
-    from weft_graph.ir.library import Library
 
 
 def lowered(library: Library, op: str, attrs: dict[str, Any]) -> Function:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weft_graph import proto
 from weft_graph.control_flow.records import records_of
 from weft_graph.functions.body import is_variable
+from weft_graph.functions.function import Function
 from weft_graph.ir.forms import writers
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import OpDef
 from weft_graph.messages.attr_value import attr_to_proto, kind_of, shape_to_proto
 from weft_graph.messages.graph_def import GRADIENT, fill_node_def
-
-if TYPE_CHECKING:
-    from weft_graph.functions.function import Function
 
 RESULTS: Final = "_results"
 """Attribute: how many of the outputs are the program's; what gradients need comes behind them."""

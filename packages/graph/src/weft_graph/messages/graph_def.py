@@ -4,16 +4,14 @@ from __future__ import annotations
 
 __all__ = ["GRAPH_DEF_VERSION", "GRAPH_DEF_VERSION_MIN_CONSUMER", "GRAPH_DEF_VERSION_MIN_PRODUCER"]
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from weft_graph import proto
 from weft_graph.ir.forms import writers
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node
 from weft_graph.messages.attr_value import attr_to_proto, declared_kind, shape_to_proto
 from weft_tensor import errors
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
-    from weft_graph.ir.node import Node
 
 GRAPH_DEF_VERSION: Final = 134
 """The version of the GraphDef format that is written: that of TensorFlow 1.15."""

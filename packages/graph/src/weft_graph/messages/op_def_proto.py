@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
 
 from weft_graph import proto
 from weft_graph.ir.op_def import REQUIRED, ArgDef, AttrDef, OpDef, lookup_op
 from weft_graph.messages.attr_value import attr_to_proto
 from weft_tensor import errors
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def op_def_to_proto(op_def: OpDef) -> proto.OpDef:

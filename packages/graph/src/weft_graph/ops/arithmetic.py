@@ -208,6 +208,12 @@ def _declare() -> None:
             traits=elementwise(function, **kind),
             doc=doc,
         )
+    _declare_of_one()
+    _declare_gradients()
+    _declare_of_many()
+
+
+def _declare_of_one() -> None:
     for op, kind, types, function, doc in (
         ("Neg", _CHEAP | {"involution": True}, _SIGNED, scalar.neg, "-x."),
         ("Abs", _CHEAP, _REALS, scalar.absolute, "The absolute value of a real number."),
@@ -232,6 +238,9 @@ def _declare() -> None:
             traits=elementwise(function, **kind),
             doc=doc,
         )
+
+
+def _declare_gradients() -> None:
     for op, function, doc in (
         ("SqrtGrad", _sqrt_grad, "dy * 0.5 / y, for y = sqrt(x)."),
         ("RsqrtGrad", _rsqrt_grad, "dy * -0.5 * y ** 3, for y = rsqrt(x)."),
@@ -247,7 +256,6 @@ def _declare() -> None:
             traits=elementwise(function),
             doc=doc,
         )
-    _declare_of_many()
 
 
 def _declare_of_many() -> None:

@@ -6,12 +6,15 @@ import io
 import struct
 import zlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from weft_graph.control_flow.records import records_of
 from weft_graph.ir.func_attr import NameAttrs, as_name_attrs
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node
+from weft_graph.ir.op_def import OpDef
 from weft_graph.messages.attr_value import kind_of, tensor_dtype
 from weft_graph.messages.tensor_proto import little_endian
 from weft_graph.schema import columns
@@ -27,11 +30,6 @@ from weft_graph.serialize.layout import (
 )
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
-    from weft_graph.ir.node import Node
-    from weft_graph.ir.op_def import OpDef
 
 _INLINE_ALIGNMENT = 8
 _DOUBLE = struct.Struct("<d")

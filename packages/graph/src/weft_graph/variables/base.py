@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weft_graph.ir import defaults
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.forms import to_message
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Operators, Output
 from weft_graph.ir.registry import Registry
 from weft_graph.ops import state
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
 
 
 class VariableSynchronization:

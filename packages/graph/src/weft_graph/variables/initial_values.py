@@ -6,14 +6,12 @@ that variable's own initial value where the variable has none yet.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
-    from weft_graph.variables.base import Variable
+from weft_graph.variables.base import Variable
 
 _HOLDERS = ("Variable", "VariableV2", "VarHandleOp")
 _SAFE = (

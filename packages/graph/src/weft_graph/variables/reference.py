@@ -28,11 +28,12 @@ __all__ = [
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph.ir import builder, stacks
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.forms import readers
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import check_scope_name
 from weft_graph.ops import state
@@ -41,10 +42,6 @@ from weft_graph.variables.initial_values import guard_initial_value
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, is_fully_defined
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
-
 
 # --------------------------------------------------------------------------- construction
 

@@ -21,15 +21,13 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from weft_graph.ir import builder, stacks
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
 from weft_graph.variables.store import VariableStore
 from weft_tensor import dtypes, errors
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
 
 
 class _ReuseMode:

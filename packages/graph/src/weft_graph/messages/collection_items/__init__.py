@@ -8,13 +8,10 @@ stored if they have a `to_proto`, and come back as bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.registry import Registry
-
-if TYPE_CHECKING:
-    from weft_graph.ir.graph import Graph
-
 
 FromProtos = Callable[[Sequence[Any], "str | None"], Sequence[Any]]
 OfGraph = Callable[["Graph"], Sequence[Any]]
