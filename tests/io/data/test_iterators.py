@@ -29,7 +29,7 @@ from weft_io.data.files_datasets import (
     TextLineDataset,
     TFRecordDataset,
 )
-from weft_io.records.python_io import TFRecordWriter
+from weft_io.records.tfrecord import TFRecordWriter
 from weft_io.saving.saver import Saver
 from weft_tensor import dtypes, errors
 

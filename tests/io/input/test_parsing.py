@@ -23,13 +23,15 @@ from weft_io.input.parsing import (
     FixedLenSequenceFeature,
     SparseFeature,
     VarLenFeature,
-    decode_compressed,
-    decode_csv,
-    decode_json_example,
     parse_example,
     parse_sequence_example,
     parse_single_example,
     parse_single_sequence_example,
+)
+from weft_io.ops.parsing import (
+    decode_compressed,
+    decode_csv,
+    decode_json_example,
     parse_tensor,
     serialize_tensor,
 )

@@ -24,7 +24,8 @@ from weft_io.input.readers import (
     WholeFileReader,
 )
 from weft_io.queues.queue import FIFOQueue
-from weft_io.records.python_io import TFRecordOptions, TFRecordWriter
+from weft_io.records.python_io import TFRecordOptions
+from weft_io.records.tfrecord import TFRecordWriter
 from weft_io.resources.queue import Queue
 from weft_io.resources.reader import ReaderResource
 from weft_tensor import dtypes, errors

@@ -14,9 +14,9 @@ import pytest
 
 from weft_io.records.fixed import FixedLengthSource
 from weft_io.records.lines import LineSource
-from weft_io.records.python_io import TFRecordWriter, tf_record_batches, tf_record_iterator
+from weft_io.records.python_io import tf_record_batches, tf_record_iterator
 from weft_io.records.streams import PIECE
-from weft_io.records.tfrecord import TFRecordSource, frame, masked_crc
+from weft_io.records.tfrecord import TFRecordSource, TFRecordWriter, frame, masked_crc
 from weft_tensor import errors
 
 SAMPLE, MANY = 400, 10_000

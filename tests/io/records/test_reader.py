@@ -13,9 +13,9 @@ import pytest
 from google_crc32c import value as crc32c
 from hypothesis import given, settings, strategies as st
 
-from weft_io.records.python_io import TFRecordWriter
 from weft_io.records.reader import Reader
 from weft_io.records.streams import PIECE
+from weft_io.records.tfrecord import TFRecordWriter
 from weft_tensor import errors
 
 Records = list[tuple[bytes, bytes]]

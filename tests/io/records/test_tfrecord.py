@@ -15,15 +15,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from weft_io.files import gfile
-from weft_io.records.python_io import (
-    TFRecordCompressionType,
-    TFRecordOptions,
-    TFRecordWriter,
-    tf_record_batches,
-    tf_record_iterator,
-)
+from weft_io.records.options import TFRecordCompressionType
+from weft_io.records.python_io import TFRecordOptions, tf_record_batches, tf_record_iterator
 from weft_io.records.streams import PIECE
-from weft_io.records.tfrecord import TFRecordSource, masked_crc
+from weft_io.records.tfrecord import TFRecordSource, TFRecordWriter, masked_crc
 from weft_tensor import errors
 
 KINDS = ("", "ZLIB", "GZIP")
