@@ -138,7 +138,7 @@ def test_keys_take_no_more_room_than_the_file_allows() -> None:
     first = entry(0, b"k" * 100_000, b"")
     more = b"".join(entry(100_000 + i, b"k", b"") for i in range(2000))
     data = table(first + more, limit=b"\xff")
-    with pytest.raises(errors.ResourceExhaustedError, match="8 times as much room"):
+    with pytest.raises(errors.ResourceExhaustedError, match="8 times as much memory"):
         read(data)
 
 

@@ -236,7 +236,7 @@ class TestFailures:
             assert state is not None
             training.saver.recover_last_checkpoints(state.all_model_checkpoint_paths)
             for path in (tmp_path / "b").iterdir():
-                os.utime(path, (time.time(), time.time() - 2 * remote_storage.PATIENCE))
+                os.utime(path, (time.time(), time.time() - 2 * remote_storage.ABANDONED_AFTER))
             training.save(step + 1)
             training.save(step + 1)
             training.save(step + 2)
@@ -253,7 +253,7 @@ def test_others_may_be_at_work(tmp_path: Path) -> None:
     note.write_bytes(b"weft checkpoint journal 1\n[]\n")
     write_checkpoint("objects://b/m", [Item("a", dtypes.int32, np.int32(2))])
     assert note.exists()
-    os.utime(note, (0, time.time() - 1.1 * remote_storage.PATIENCE))
+    os.utime(note, (0, time.time() - 1.1 * remote_storage.ABANDONED_AFTER))
     write_checkpoint("objects://b/m", [Item("a", dtypes.int32, np.int32(3))])
     assert not note.exists()
 

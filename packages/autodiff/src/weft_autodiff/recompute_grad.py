@@ -49,13 +49,13 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     """`f`, with a gradient that computes the intermediate values of `f` again.
 
     The copies start when the gradients of the results are there, and take the arguments and
-    whatever else `f` uses.  Kept beside these is what a second run could give otherwise: random
-    numbers, reads of variables, and what effects gave.  Gradients flow to the arguments, to
-    variables, and to all else that `f` uses, and may be differentiated again.
+    whatever else `f` uses.  Results that a second run could change are kept as well: random
+    numbers, reads of variables, and results of ops with effects.  Gradients flow to the arguments,
+    to variables, and to all else that `f` uses, and may be differentiated again.
 
     Args:
       f: takes tensors, or structures of them, and returns a tensor or a structure of tensors;
-        keyword arguments are handed on.
+        keyword arguments are passed on.
     Returns: a function like `f`, which is its `__wrapped__`.
     Raises: InvalidTypeError: `f` is not callable; (the function returned:) `f` returns what is no
       tensor.

@@ -87,7 +87,7 @@ NoGradient = NotDifferentiable
 def gradient_of(node: Node) -> Gradient:
     """The gradient that applies to a node, overrides considered.
 
-    Raises: NotFoundError: nobody declared one, not even that there is none on purpose.
+    Raises: NotFoundError: neither a gradient nor NotDifferentiable is registered.
     """
     override = node.attrs.get("_gradient_op_type")
     if override is None:
@@ -101,7 +101,7 @@ def gradient_of(node: Node) -> Gradient:
     if entry is None:
         raise errors.NotFoundError(
             f"no gradient is registered for {name!r}; register one with RegisterGradient, or "
-            f"declare with NotDifferentiable that there is none{_gradients.broken}",
+            f"declare that there is none with NotDifferentiable{_gradients.broken}",
             op=node.type,
             node=node.name,
             line=node.line,
@@ -129,7 +129,7 @@ def naming_calls(source: str) -> Iterator[None]:
 
 
 def gradient_source() -> str:
-    """What tells the call of `gradients` that is under way from all others in its graph.
+    """What identifies the current call of `gradients` among those of its graph.
 
     For gradient functions whose state outlives one node: a TensorArray keeps one gradient array
     for each of them.

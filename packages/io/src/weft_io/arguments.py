@@ -21,9 +21,10 @@ INT64_MAX: Final = 2**63 - 1
 
 
 def integer(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT64_MAX) -> int:
-    """A Python or NumPy integer as `int`; bool is none.
+    """A Python or NumPy integer as `int`.
 
-    Raises: InvalidTypeError: it is none; InvalidArgumentError: it is not in [least, most].
+    Raises: InvalidTypeError: `value` is not an integer, or is a bool; InvalidArgumentError: it is
+      not in [least, most].
     """
     try:
         found = operator.index(value)
@@ -39,9 +40,10 @@ def integer(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT6
 
 
 def number(value: Any, what: str, least: float = -math.inf) -> float:
-    """A real number as `float`; bool and NaN are none.
+    """A real number as `float`.
 
-    Raises: InvalidTypeError: it is none; InvalidArgumentError: it is NaN, or below `least`.
+    Raises: InvalidTypeError: `value` is not a number, or is a bool; InvalidArgumentError: it is
+      NaN, or below `least`.
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise errors.InvalidTypeError(f"{what} must be a number, got {value!r}")
@@ -52,16 +54,16 @@ def number(value: Any, what: str, least: float = -math.inf) -> float:
 
 
 def text(value: Any, what: str) -> str:
-    """A `str`. Raises: InvalidTypeError: it is none."""
+    """`value`, which must be a `str`. Raises: InvalidTypeError: it is not."""
     if not isinstance(value, str):
         raise errors.InvalidTypeError(f"{what} must be text, got {value!r}")
     return value
 
 
 def listed(values: Any, what: str) -> list[Any]:
-    """The items of a list, or of another iterable that is no text, no mapping and no tensor.
+    """The items of a list or another iterable.
 
-    Raises: InvalidTypeError: it is none.
+    Raises: InvalidTypeError: `values` cannot be iterated, or is a text, a mapping or a tensor.
     """
     odd = isinstance(values, str | bytes | Mapping | Output) or not isinstance(values, Iterable)
     if odd:
@@ -70,9 +72,11 @@ def listed(values: Any, what: str) -> list[Any]:
 
 
 def function(value: Any, what: str, count: int | None = None) -> Callable[..., Any]:
-    """Something that can be called, with `count` positional arguments where that can be told.
+    """`value`, which must be callable with `count` positional arguments.
 
-    Raises: InvalidTypeError: it cannot.
+    The number is not checked for built-in functions without a signature.
+
+    Raises: InvalidTypeError: it is not callable, or takes another number of arguments.
     """
     if not callable(value):
         raise errors.InvalidTypeError(f"`{what}` must be callable, got {value!r}")
@@ -100,10 +104,10 @@ def scalar(
 
     Args:
       value: a tensor, or what becomes one.
-      least: of a value that is known.
+      least: the smallest value, which is checked where the value is a constant.
       auto: a smaller value that is allowed, too.
-    Raises: InvalidTypeError: the element type is another; InvalidArgumentError: the shape is, or
-      the value is less.
+    Raises: InvalidTypeError: the element type is not `dtype`; InvalidArgumentError: the shape is
+      not (), or the value is below `least`.
     """
     try:
         tensor = convert_to_tensor(value, dtype)
@@ -116,22 +120,23 @@ def scalar(
         )
     known = None if least is None else known_integer(value, tensor)
     if known is not None and least is not None and known < least and known != auto:
-        beside = "" if auto is None else f", or {auto} for AUTOTUNE"
-        raise errors.InvalidArgumentError(f"{what} must be at least {least}{beside}, got {known}")
+        allowed = f"{least}" if auto is None else f"{least}, or {auto} for AUTOTUNE"
+        raise errors.InvalidArgumentError(f"{what} must be at least {allowed}, got {known}")
     return tensor
 
 
 def known_integer(value: Any, tensor: Output) -> int | None:
-    """The value that `tensor` was made of, if it was no tensor: one may be fed another."""
+    """The value of a constant that was made here; None for a given tensor, which may be fed."""
     if isinstance(value, Output) or tensor.node.type != "Const":
         return None
     return int(tensor.node.attrs["value"])
 
 
 def encoded_paths(value: Any) -> Any:
-    """Paths as bytes, lists of them too; what is no path is as it was.
+    """A path, or a list of paths, as what converts to a string tensor.
 
-    Names of files need not be UTF-8: Python has surrogates for their other bytes.
+    File names need not be UTF-8: Python has surrogates for other bytes, which become bytes again.
+    Whatever is not a path is returned unchanged.
     """
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
@@ -141,6 +146,6 @@ def encoded_paths(value: Any) -> Any:
 
 
 def _escaped(path: str) -> bool:
-    """Whether there are surrogates for bytes in it, and no others."""
+    """Whether a path has surrogates, and all of them stand for bytes."""
     codes = [ord(char) for char in path if "\ud800" <= char <= "\udfff"]
     return bool(codes) and all(0xDC80 <= code <= 0xDCFF for code in codes)

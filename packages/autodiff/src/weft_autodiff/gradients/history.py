@@ -1,6 +1,6 @@
 """What a loop keeps of its iterations for the loop of its gradient: values on stacks, and a count.
 
-The forward loop gets a counter and pushes, as new nodes beside the old ones, which are not touched.
+The forward loop gets a counter and pushes, as new nodes; the old ones are not changed.
 Pushes of one iteration come before those of the next, and before the count is known outside.
 """
 

@@ -82,7 +82,7 @@ class BackwardLoop:
     # ------------------------------------------------------------------ activity
 
     def _parameters(self, positions: Iterable[int]) -> list[Output]:
-        """What the body sees of loop variables; it may look at what the condition sees, too."""
+        """What the body sees of loop variables; it may use what the condition sees, too."""
         forward = self.forward
         return [
             output
@@ -239,7 +239,7 @@ class _Sum:
     """The gradient of something that does not change, summed over all iterations.
 
     Dense gradients are added up; slices are collected and joined after the loop; the stack of
-    gradients of a stack is handed on when all of them are there.
+    gradients of a stack is passed on when all of them are there.
 
     Attributes:
       around: what it is the gradient of, outside of the forward loop.

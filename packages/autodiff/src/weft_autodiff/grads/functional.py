@@ -1,8 +1,8 @@
 """Gradients of calls: calls of functions that compute them.
 
 The gradient of a call is another function of the library, built when it is first asked for. It
-takes the inputs of the call, gradients of its outputs, and the values that the call gives beside
-its results because no second run could give them again. It computes the rest of the body once more;
+takes the inputs of the call, gradients of its outputs, and further outputs of the call: the values
+that a second run could not compute again. It computes the rest of the body once more;
 where both are inlined, merging of common subexpressions leaves one of the two computations.
 """
 

@@ -129,7 +129,7 @@ def _backward(node: Node, *grads: Output | None) -> Grads:
     """
     from weft_autodiff.gradients.backprop import gradients
 
-    # Through identities, so that inputs that depend on each other are told apart.
+    # Through identities, so that inputs that depend on each other are distinct.
     inputs = [out("Identity", [source]) for source in node.inputs[:5]]
     outputs = _composed(node, inputs)
     pairs = [(y, g) for y, g in zip(outputs, grads[:3], strict=True) if g is not None]

@@ -130,7 +130,7 @@ class Optimizer:
           grad_loss: gradient to start from, shape of `loss`; ones by default.
         Returns: (gradient, variable) pairs; None for variables that the loss does not depend on.
         Raises:
-          InvalidArgumentError: no variables, or `gate_gradients` is none of the three.
+          InvalidArgumentError: no variables, or `gate_gradients` is not one of the three.
           InvalidTypeError: the loss or a variable is not floating.
 
         Examples:
@@ -193,7 +193,7 @@ class Optimizer:
         Returns: a node that makes one update when it runs.
         Raises:
           InvalidArgumentError: there are no pairs, or no gradient but None.
-          InvalidTypeError: a gradient is no tensor, or a variable is none.
+          InvalidTypeError: a gradient is not a tensor, or a variable is not one.
         """
         pairs = [(_as_gradient(grad, var), var) for grad, var in grads_and_vars]
         if not pairs:

@@ -66,7 +66,7 @@ def get_varint(data: bytes, position: int, end: int) -> tuple[int, int]:
 def get_varints(data: np.ndarray[Any, Any], number: int) -> tuple[np.ndarray[Any, Any], int]:
     """The `number` varints that an array of bytes begins with, and their length in bytes.
 
-    Raises: MalformedError: there are not so many, or one takes 2**63 or more.
+    Raises: MalformedError: there are fewer, or one is 2**63 or more.
     """
     ends = np.flatnonzero(data[: number * _LONGEST] < 0x80)[:number] + 1
     if len(ends) < number:

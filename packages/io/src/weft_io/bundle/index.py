@@ -28,7 +28,7 @@ VERSION: Final = 1
 
 _HEADER: Final = b""
 _SLICE: Final = b"\x00"  # what the keys of slices begin with, and no name
-_MOST_SHARDS: Final = 100_000  # so many a name has digits for
+_MOST_SHARDS: Final = 100_000  # the names of shards have five digits
 _LARGEST: Final = 2**63
 _MAX_RANK: Final = 64  # NumPy's
 
@@ -84,7 +84,7 @@ class BundleIndex:
 
     Attributes:
       path: its file, for messages.
-      save: tells it from others of the same name: a checksum of the file.
+      save: identifies the save that wrote it: a checksum of the file.
       shards: number of files with data.
       big_endian: whether the bytes of numbers come most significant first.
       tensors: by name.

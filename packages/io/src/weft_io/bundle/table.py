@@ -76,7 +76,7 @@ class TableReader:
         Raises:
           DataLossError: the bytes are damaged, or contradict themselves.
           UnimplementedError: a block is compressed.
-          ResourceExhaustedError: the keys take far more room than the file.
+          ResourceExhaustedError: the keys take far more memory than the file.
         """
         try:
             yield from self._items()
@@ -161,7 +161,7 @@ class TableReader:
             self._budget -= shared
             if self._budget < 0:
                 raise errors.ResourceExhaustedError(
-                    f"{self._path}: the keys up to byte {start} take {_RATIO} times as much room "
+                    f"{self._path}: the keys up to byte {start} take {_RATIO} times as much memory "
                     "as the file"
                 )
             key = key[:shared] + data[position : position + own]

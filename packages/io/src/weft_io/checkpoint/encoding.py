@@ -59,7 +59,7 @@ def stored_size(dtype: DType, shape: Shape) -> int | None:
 
 
 def stored_as(dtype: DType, shape: Shape, size: int) -> tuple[str, Shape]:
-    """What safetensors is told: its name for the type, and a shape."""
+    """The element type, by its name in safetensors, and the shape that the shard's header has."""
     name = _NAMES.get(dtype)
     return ("U8", (size,)) if name is None else (name, shape)
 
@@ -94,7 +94,7 @@ def _memory(flat: Any) -> memoryview:
 
 
 def allocate(dtype: DType, shape: Shape, size: int, empty: Empty) -> tuple[Array, memoryview]:
-    """Room for `size` stored bytes: an array, and its memory to read into."""
+    """Memory for `size` stored bytes: an array, and a view of its bytes to read into."""
     if dtype is dtypes.string:
         array: Array = np.empty(size, np.uint8)
         return array, _memory(array)

@@ -47,7 +47,7 @@ class CheckpointIndex(Protocol):
 
     @property
     def save(self) -> str:
-        """What tells the save that wrote it from others of the same prefix."""
+        """An identifier of the save that wrote it, unique among those of one prefix."""
 
     @property
     def tensors(self) -> Mapping[str, StoredTensor]:

@@ -41,7 +41,7 @@ def recognized(data: bytes, path: str) -> CheckpointFormat:
 
     Args:
       path: the file, for messages.
-    Raises: DataLossError: it is none that is known.
+    Raises: DataLossError: no format recognizes it.
     """
     if _WEFT.recognizes(data):  # without loading the others
         return _WEFT

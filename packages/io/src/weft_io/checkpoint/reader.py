@@ -1,4 +1,4 @@
-"""Reading checkpoints: nothing is handed out before everything asked for was verified."""
+"""Reading checkpoints: everything that is asked for is verified before anything is returned."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ def load_checkpoint(ckpt_dir_or_file: str) -> CheckpointReader:
 
 
 def latest_in(path: str) -> str:
-    """The prefix of the latest checkpoint of a directory; a path that is none is a prefix itself.
+    """The prefix of the latest checkpoint of a directory; the path itself if it is not a directory.
 
     Raises: NotFoundError, DataLossError: the directory has none, or its state file is damaged.
     """

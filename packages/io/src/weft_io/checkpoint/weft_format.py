@@ -18,7 +18,7 @@ from weft_tensor.os_errors import reported
 
 
 class WeftFormat:
-    """The format that a `Saver` writes unless it is told otherwise."""
+    """The format that a `Saver` writes by default."""
 
     def recognizes(self, data: bytes) -> bool:
         """Whether the bytes begin as such an index; a bundle's begins with a zero."""
@@ -108,7 +108,7 @@ class _Targets:
         self._empty = empty
 
     def fill(self, shard: ShardReader, name: str, part: Part) -> None:
-        """Read the part, to where it belongs if that is possible, and hand out what it has."""
+        """Read the part, in place where that is possible, and copy it to the other boxes."""
         first, *others = self._users
         value = shard.read(name, self._dtype, part, self._place(first, part))
         if part.region == self._boxes[first]:

@@ -77,7 +77,7 @@ class Output:
     def progress(self, title: str, total: int) -> Iterator[Step]:
         """Show how far something is, on a terminal.
 
-        Yields: a function that is told of so many more bytes.
+        Yields: a function to call with the number of further bytes.
         """
         if self._console is None:
             yield lambda _: None

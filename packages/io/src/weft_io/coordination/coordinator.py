@@ -21,7 +21,7 @@ _log = logging.getLogger("weft")
 ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.1
-"""Seconds between looks at threads that run, which cannot be waited for all at once."""
+"""Seconds between checks of the running threads, which cannot be waited for all at once."""
 
 
 class Coordinator:
@@ -116,7 +116,7 @@ class Coordinator:
             self.request_stop(sys.exc_info())  # type: ignore[arg-type]
 
     def register_thread(self, thread: threading.Thread) -> None:
-        """Let `join` wait for a thread. Raises: InvalidTypeError: it is none."""
+        """Let `join` wait for a thread. Raises: InvalidTypeError: it is not a thread."""
         _check_thread(thread)
         with self._lock:
             self._registered.add(thread)
@@ -133,7 +133,7 @@ class Coordinator:
         grace period.
 
         Args:
-          threads: beside those that were registered.
+          threads: in addition to those that were registered.
           stop_grace_period_secs: how long threads may take after a stop was requested.
           ignore_live_threads: log those that take longer, instead of raising.
         Raises:

@@ -183,7 +183,7 @@ class QueueRunner:
 
         Args:
           sess: the session.
-          coord: told what fails; without one it is raised in the thread and kept in
+          coord: gets what fails; without one it is raised in the thread and kept in
             `exceptions_raised`.
           daemon: whether the program may end while they run.
           start: start them; else the caller does.
@@ -291,7 +291,8 @@ class QueueRunner:
     def from_proto(queue_runner_def: Any, import_scope: str | None = None) -> QueueRunner:
         """The runner that a `QueueRunnerDef` describes, over nodes of the default graph.
 
-        Raises: InvalidTypeError: it is none; NotFoundError: the graph lacks a node that it names.
+        Raises: InvalidTypeError: it is not a QueueRunnerDef; NotFoundError: the graph lacks a node
+          that it names.
         """
         if queue_runner_def is None:
             raise errors.InvalidTypeError("queue_runner_def must be a QueueRunnerDef, got None")
@@ -316,7 +317,7 @@ def _check_coordinator(coord: Any) -> None:
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:
     """Put a runner into a collection of the default graph, for `start_queue_runners`.
 
-    Raises: InvalidTypeError: it is none.
+    Raises: InvalidTypeError: it is not a QueueRunner.
     """
     if not hasattr(qr, "create_threads"):
         raise errors.InvalidTypeError(f"a QueueRunner is required, got {qr!r}")
@@ -334,7 +335,7 @@ def start_queue_runners(
 
     Args:
       sess: the default session by default.
-      coord: stops them together, and is told what fails.
+      coord: stops them together, and gets what fails.
       daemon: whether the program may end while they run.
       start: start them; else the caller does.
       collection: which runners.

@@ -43,7 +43,7 @@ def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
 
     Args:
       iterator: an `Iterator`.
-    Raises: InvalidTypeError: it is none.
+    Raises: InvalidTypeError: it is not an Iterator.
     """
     if not isinstance(iterator, Iterator):
         raise errors.InvalidTypeError(f"an Iterator is required, got {iterator!r}")

@@ -18,7 +18,7 @@ _OURS: Final = "weft."
 
 
 class _Types:
-    """The pool in which text looks up what an `Any` holds: the names are TensorFlow's."""
+    """The descriptor pool for the messages that an `Any` in text format holds."""
 
     def FindMessageTypeByName(self, name: str) -> Any:  # noqa: N802 - protobuf's name
         from weft_graph import proto

@@ -2,8 +2,8 @@
 
 A store of objects replaces an object at once, when all of it has arrived; what has a move of its
 own (SFTP, HDFS, a directory that fsspec sees) is written aside and moved. There are no locks, so
-nothing tells whether the writer of a note is alive: this process knows its own, and what others
-began a day ago is taken for abandoned.
+whether the writer of a note is alive is not known: this process knows its own, and what others
+began a day ago counts as abandoned.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from weft_io.files.storage import SAVING, Bytes, saving_name
 from weft_io.files.systems import join, locate
 from weft_tensor import errors
 
-PATIENCE: Final = 24 * 3600.0
-"""Seconds after which what another process is writing is taken for abandoned."""
+ABANDONED_AFTER: Final = 24 * 3600.0
+"""Seconds after which what another process is writing counts as abandoned."""
 
 _RANGE: Final = 1 << 23
 _AT_ONCE: Final = 8
@@ -314,6 +314,6 @@ class RemoteStorage:
         if at_work is not None:
             return not at_work
         try:
-            return time.time() - self.written_at(path) > PATIENCE
+            return time.time() - self.written_at(path) > ABANDONED_AFTER
         except FileNotFoundError:
             return False

@@ -67,7 +67,7 @@ class FileSystem(Protocol):
         ...
 
     def link(self, source: str, target: str) -> None:
-        """Give a file another name, too, where there is none of it; a copy where that cannot be."""
+        """Link a file to another name, which must be free; copy it where there are no links."""
         ...
 
 
@@ -306,7 +306,7 @@ def _set(pattern: str, at: int) -> tuple[str, int]:
         re.compile(text)
     except re.error as cause:
         raise errors.InvalidArgumentError(
-            f"the pattern {pattern!r} has the set [{inner}], which is none: {cause}"
+            f"the pattern {pattern!r} has the malformed set [{inner}]: {cause}"
         ) from cause
     return text, end + 1
 

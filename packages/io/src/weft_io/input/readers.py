@@ -92,7 +92,8 @@ class ReaderBase:
 
         Args:
           state: string, shape () or (n,): of readers of the same kind and settings.
-        Raises (when it runs): InvalidArgumentError, DataLossError: it is none, or damaged.
+        Raises (when it runs): InvalidArgumentError, DataLossError: it is not a state of this
+            reader, or is damaged.
         """
         return ops.reader_restore_state(self._reader_ref, state, name)
 

@@ -40,12 +40,15 @@ def _save(node: Node, device: Device) -> KernelFunction:
 @kernel("HoldForSave")
 def _hold(node: Node, device: Device) -> KernelFunction:
     items_of = _items(node)
-    kept = [source.node.type in _SNAPSHOTS for source in node.inputs[2:]]
+    constant = [source.node.type in _SNAPSHOTS for source in node.inputs[2:]]
     last: list[str] = []
 
     def run(names: Any, specs: Any, *tensors: Any) -> Any:
         # What is fed, or shares memory with it, is the caller's again after the step.
-        own = [t if keep else np.array(t) for t, keep in zip(tensors, kept, strict=True)]
+        own = [
+            t if never_changes else np.array(t)
+            for t, never_changes in zip(tensors, constant, strict=True)
+        ]
         for name in last:  # that no one took
             held.drop(name)
         last[:] = [held.hold(items_of(names, specs, own))]

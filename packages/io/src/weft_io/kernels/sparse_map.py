@@ -32,36 +32,36 @@ def _map(node: Node, device: Device) -> Callable[[], SparseMap]:
 
 @kernel("AddSparseToTensorsMap")
 def _add(node: Node, device: Device) -> KernelFunction:
-    kept = _map(node, device)
+    tensors = _map(node, device)
     dtype = node.attrs["T"]
     keep = keeper(node, 0)
 
     def run(*inputs: Any) -> Any:
-        return np.int64(kept().add(dtype, SparseValue(*keep(inputs))))
+        return np.int64(tensors().add(dtype, SparseValue(*keep(inputs))))
 
     return run
 
 
 @kernel("AddManySparseToTensorsMap")
 def _add_many(node: Node, device: Device) -> KernelFunction:
-    kept = _map(node, device)
+    tensors = _map(node, device)
     dtype = node.attrs["T"]
 
     def run(*inputs: Any) -> Any:
         # The rows are copies of what is in the batch, whosever that is; only the shape is not.
         indices, values, shape = inputs
         rows = rows_of_sparse(SparseValue(indices, values, shape.copy()))
-        return np.array([kept().add(dtype, row) for row in rows], np.int64)
+        return np.array([tensors().add(dtype, row) for row in rows], np.int64)
 
     return run
 
 
 @kernel("TakeManySparseFromTensorsMap")
 def _take_many(node: Node, device: Device) -> KernelFunction:
-    kept = _map(node, device)
+    tensors = _map(node, device)
     dtype = node.attrs["dtype"]
 
     def run(numbers: Any) -> Any:
-        return tuple(kept().take(dtype, items_of(numbers, "the handles")))
+        return tuple(tensors().take(dtype, items_of(numbers, "the handles")))
 
     return run

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from weft_graph import proto
 from weft_graph.ir.op_def import REQUIRED, lookup_op
@@ -23,6 +23,13 @@ def copied(graph_def: proto.GraphDef) -> proto.GraphDef:
     copy = proto.GraphDef()
     copy.CopyFrom(graph_def)
     return copy
+
+
+def set_nodes(graph_def: proto.GraphDef, nodes: Iterable[proto.NodeDef]) -> None:
+    """Replace the nodes, perhaps by some of those that are there."""
+    made = proto.GraphDef(node=nodes)  # copies: a node that is removed may not be used any more
+    del graph_def.node[:]
+    graph_def.node.MergeFrom(made.node)
 
 
 def clear_devices(graph_def: proto.GraphDef) -> None:
@@ -67,8 +74,8 @@ def cut_scope(graph_def: proto.GraphDef, scope: str) -> list[str]:
     Returns: the inputs that come from outside, as they are called then, sorted.
     """
     unbound: set[str] = set()
-    kept = [node for node in graph_def.node if node.name.startswith(scope)]
-    for node in kept:
+    inside = [node for node in graph_def.node if node.name.startswith(scope)]
+    for node in inside:
         node.name = node.name.removeprefix(scope)
         node.input[:] = [_relative(name, scope, unbound) for name in node.input]
         if "_class" in node.attr:
@@ -76,15 +83,8 @@ def cut_scope(graph_def: proto.GraphDef, scope: str) -> list[str]:
         frame = node.attr["frame_name"].s if "frame_name" in node.attr else b""
         if frame.startswith(scope.encode()):
             node.attr["frame_name"].s = frame.removeprefix(scope.encode())
-    nodes = [copy for node in kept for copy in [proto.NodeDef.FromString(_bytes(node))]]
-    del graph_def.node[:]
-    graph_def.node.extend(nodes)
+    set_nodes(graph_def, inside)
     return sorted(unbound)
-
-
-def _bytes(message: Any) -> bytes:
-    data: bytes = message.SerializeToString()
-    return data
 
 
 def _relative(name: str, scope: str, unbound: set[str]) -> str:
@@ -106,11 +106,11 @@ def _cut_colocation(attr: proto.AttrValue, scope: str) -> None:
 # --------------------------------------------------------------------------- other savers
 
 
-def remove_savers(graph_def: proto.GraphDef, kept: proto.SaverDef | None) -> None:
+def remove_savers(graph_def: proto.GraphDef, remaining: proto.SaverDef | None) -> None:
     """Remove the nodes that save and restore, and all that serves only these.
 
     Args:
-      kept: the saver that stays, or None.
+      remaining: the saver that stays, or None.
     """
     nodes = {node.name: node for node in graph_def.node}
     inputs = {name: {_node_of(text) for text in node.input} for name, node in nodes.items()}
@@ -118,7 +118,7 @@ def remove_savers(graph_def: proto.GraphDef, kept: proto.SaverDef | None) -> Non
     for name, sources in inputs.items():
         for source in sources & nodes.keys():
             users[source].add(name)
-    roots = [] if kept is None else [kept.save_tensor_name, kept.restore_op_name]
+    roots = [] if remaining is None else [remaining.save_tensor_name, remaining.restore_op_name]
     needed = _reached([_node_of(name) for name in roots], inputs)
     begin = [name for name, node in nodes.items() if node.op in _SAVES | _RESTORES]
     doomed = _reached(begin, users) - needed
@@ -130,9 +130,7 @@ def remove_savers(graph_def: proto.GraphDef, kept: proto.SaverDef | None) -> Non
         if users[name] <= doomed:
             doomed.add(name)
             waiting += inputs[name]
-    stay = [proto.NodeDef.FromString(_bytes(n)) for n in graph_def.node if n.name not in doomed]
-    del graph_def.node[:]
-    graph_def.node.extend(stay)
+    set_nodes(graph_def, [node for node in graph_def.node if node.name not in doomed])
 
 
 def _node_of(text: str) -> str:

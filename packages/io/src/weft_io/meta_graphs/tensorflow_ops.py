@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from weft_graph import proto
+from weft_io.meta_graphs.graph_def_edits import set_nodes
 
 _DROPPED: Final = frozenset({"HoldForSave"})
 """Ops whose nodes matter to their own process alone; nothing takes their outputs."""
@@ -21,15 +22,8 @@ def use_tensorflow_ops(graph_def: proto.GraphDef) -> None:
         if node.op in _REPLACED:
             made += _Conditional(node, names).nodes()
         elif node.op not in _DROPPED:
-            made.append(_copy(node))
-    del graph_def.node[:]
-    graph_def.node.extend(made)
-
-
-def _copy(node: proto.NodeDef) -> proto.NodeDef:
-    copy = proto.NodeDef()
-    copy.CopyFrom(node)
-    return copy
+            made.append(node)
+    set_nodes(graph_def, made)
 
 
 class _Conditional:

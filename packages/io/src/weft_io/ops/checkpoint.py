@@ -143,7 +143,7 @@ def restore_v2(
       shape_and_slices: per tensor "", or which part of which whole is wanted.
       types: their element types.
     Raises (when it runs): NotFoundError, InvalidArgumentError, DataLossError: a tensor is missing,
-      has another type or shape, or is damaged; nothing was handed out.
+      has another type or shape, or is damaged; nothing is returned then.
     """
     inputs = [prefix, _strings(tensor_names), _strings(shape_and_slices)]
     wanted = tuple([dtypes.as_dtype(dtype).base_dtype for dtype in types])

@@ -336,7 +336,7 @@ def decode_csv(
         is required.
       field_delim: one byte.
       use_quote_delim: whether fields may be in double quotes.
-      na_value: what counts as missing, beside nothing at all.
+      na_value: what counts as missing, in addition to an empty field.
       select_cols: positions of the columns to return, ascending; all by default.
     Returns: a tensor per column, shape of `records`.
     Raises:
@@ -408,6 +408,7 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Out
     Args:
       serialized: string, shape ().
       out_type: its element type.
-    Raises (when it runs): InvalidArgumentError: it is none, or has another element type.
+    Raises (when it runs): InvalidArgumentError: it is not a serialized tensor, or has another
+      element type.
     """
     return out("ParseTensor", [serialized], {"out_type": dtypes.as_dtype(out_type)}, name)

@@ -96,8 +96,8 @@ register_op(
     doc="A queue whose elements leave lowest first; an int64 before the components says which.",
 )
 for _op, _doc in (
-    ("QueueEnqueueV2", "Put one element in; wait for room."),
-    ("QueueEnqueueManyV2", "Put the rows of a batch in; wait for room."),
+    ("QueueEnqueueV2", "Put one element in; wait for space."),
+    ("QueueEnqueueManyV2", "Put the rows of a batch in; wait for space."),
 ):
     register_op(
         _op,

@@ -52,7 +52,7 @@ _declare(
     attrs=_SOME,
     rule=fixed(),
     traits=WAITS,
-    doc="Put a tuple in; wait for room.",
+    doc="Put a tuple in; wait for space.",
 )
 _declare(
     "Unstage",
@@ -90,7 +90,7 @@ for _prefix in ("Map", "OrderedMap"):
         attrs=_LIMITS | {"dtypes": "list(type)", "fake_dtypes": "list(type) >= 1"} | _PLACE,
         rule=_map_stage_shape,
         traits=WAITS,
-        doc="Put components of a key in; wait for room.",
+        doc="Put components of a key in; wait for space.",
     )
     _declare(
         f"{_prefix}Unstage",
@@ -204,7 +204,7 @@ def map_stage(
 def map_unstage(
     op: str, key: Any, indices: Any, dtypes: Sequence[Any], area: AreaAttrs, name: str | None = None
 ) -> tuple[Output, ...]:
-    """Take components of a key out, or look at them.
+    """Take components of a key out, or read them.
 
     Args:
       op: MapUnstage, MapPeek, or the ordered ones.

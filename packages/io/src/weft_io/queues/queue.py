@@ -27,7 +27,7 @@ Components = Any
 class QueueBase(HasComponents):
     """What all queues share: elements of one or several components, in a bounded buffer.
 
-    Operations that cannot go on wait for the steps that let them: `enqueue` for room, `dequeue`
+    Operations that cannot go on wait for the steps that let them: `enqueue` for space, `dequeue`
     for elements. A waiting operation ends with its step: by a timeout, a failure elsewhere in the
     step, or the end of the session; no element is lost by that, or taken twice.
 

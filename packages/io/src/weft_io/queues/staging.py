@@ -124,7 +124,7 @@ class StagingArea(BaseStagingArea):
     """Tuples of tensors in the order they were put in; arguments as of `BaseStagingArea`."""
 
     def put(self, values: Any, name: str | None = None) -> Node:
-        """Put a tuple in; waits for room.
+        """Put a tuple in; waits for space.
 
         Args:
           values: a tensor, a list of a tensor per component, or a dict by name.
@@ -191,7 +191,7 @@ class MapStagingArea(BaseStagingArea):
     def put(
         self, key: Any, vals: Any, indices: Sequence[int] | None = None, name: str | None = None
     ) -> Node:
-        """Put components of a key in; waits for room.
+        """Put components of a key in; waits for space.
 
         Args:
           key: int64, shape ().

@@ -1,6 +1,6 @@
 """Formats of records: TFRecord, lines, records of a fixed length, whole files, CSV, Parquet.
 
-A source reads one file and hands out many records per call:
+A source reads one file and returns many records per call:
 
     source = TFRecordSource(path)
     while records := source.read_chunk():

@@ -165,7 +165,7 @@ def dense(
 
 
 _known: dict[bytes, int] = {}
-"""Varints that were met: a look into a table costs a tenth of what decoding does."""
+"""Varints that were decoded before: looking one up costs a tenth of decoding it."""
 _MOST_KNOWN: Final = 1 << 14
 
 

@@ -24,7 +24,7 @@ class CsvDecoder:
       delimiter: one byte.
       quotes: whether a field may be in double quotes, and then hold delimiters, ends of lines, and
         each double quote as two.
-      na_value: what counts as missing, beside nothing at all.
+      na_value: what counts as missing, in addition to an empty field.
       select: the positions of the wanted columns, ascending; all columns if empty.
     """
 

@@ -18,7 +18,7 @@ class LineSource:
       compression: "", "ZLIB" or "GZIP".
       offset: where to start: the beginning of a line, in the decompressed bytes.
     Attributes:
-      offset: of the first line that `read_chunk` has not handed out.
+      offset: of the first line that `read_chunk` has not returned.
     Raises: NotFoundError, PermissionDeniedError, ...
     """
 

@@ -254,7 +254,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def _stored_type(kind: Any) -> Any:
-    """The numeric type that values of a type are handed out in; None where there is none."""
+    """The numeric type that values of a type are returned in; None where there is none."""
     import pyarrow as pa
 
     t = pa.types
@@ -291,7 +291,7 @@ class ParquetSource:
       columns: names of those to read; all if empty.
       offset: the row to start with.
     Attributes:
-      offset: the first row that `read_chunk` has not handed out.
+      offset: the first row that `read_chunk` has not returned.
     Raises: as `ParquetFile`.
     """
 

@@ -28,7 +28,7 @@ class Source(Protocol):
     """The records of one file.
 
     Attributes:
-      offset: where the first record begins that was not handed out; what it counts is its own.
+      offset: where the first record begins that was not returned; what it counts is its own.
     """
 
     offset: int

@@ -78,7 +78,8 @@ def encode(state: ReaderState) -> bytes:
 def decode(data: bytes) -> ReaderState:
     """The state in `data`.
 
-    Raises: InvalidArgumentError: it is none, or of a newer version; DataLossError: it is damaged.
+    Raises: InvalidArgumentError: it is not a reader's state, or of a newer version; DataLossError:
+      it is damaged.
     """
     _SEAL.check(data)
     return _state_of(data[_SEAL.start : -4])

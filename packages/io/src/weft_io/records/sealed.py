@@ -41,8 +41,8 @@ class Seal:
     def check(self, data: bytes) -> None:
         """Check that the bytes are such a state, up to the content.
 
-        Raises: InvalidArgumentError: they are none, or of another version; DataLossError: they are
-          damaged.
+        Raises: InvalidArgumentError: they are not such a state, or of another version;
+          DataLossError: they are damaged.
         """
         if data[:8] != self._magic:
             raise errors.InvalidArgumentError(

@@ -50,7 +50,7 @@ class Stream(Protocol):
         ...
 
     def remaining(self) -> int | None:
-        """How many bytes can follow; None where only reading them tells."""
+        """The most bytes that can follow; None where that is not known before reading them."""
         ...
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ _MASK: Final = 0xA282EAD8
 _U32: Final = 0xFFFFFFFF
 _MOST_LENGTHS: Final = 1024
 OVERHEAD: Final = 16
-"""Bytes of a record beside its data."""
+"""Bytes of a record in addition to its data."""
 
 
 def masked_crc(data: bytes) -> int:
@@ -51,7 +51,7 @@ class TFRecordSource:
       compression: "", "ZLIB" or "GZIP".
       offset: where to start: that of a record, in the decompressed bytes.
     Attributes:
-      offset: of the first record that `read_chunk` has not handed out.
+      offset: of the first record that `read_chunk` has not returned.
     Raises: NotFoundError, PermissionDeniedError, ...
     """
 
@@ -59,7 +59,7 @@ class TFRecordSource:
         self.path = path
         self.offset = offset
         self._stream = open_stream(path, compression, offset)
-        self._rest = b""  # what was read and not handed out; begins with a record
+        self._rest = b""  # what was read and not returned; begins with a record
         self._error: errors.DataLossError | None = None
         self._ended = False
         self._lengths: dict[bytes, int] = {}  # by header, of those that were checked

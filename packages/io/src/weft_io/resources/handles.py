@@ -90,7 +90,7 @@ def resource_of(value: Any, cls: type[R]) -> R:
 
 
 def allocator(device: Device) -> Empty:
-    """What makes the arrays that a kernel on `device` hands out."""
+    """The function that allocates the results of a kernel on `device`."""
 
     def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         return np.empty(shape, dtype) if dtype.hasobject else new_array(device, shape, dtype)

@@ -48,7 +48,7 @@ class Store(Protocol):
 
 
 class _Waiting:
-    """The completion of an operation on a queue, which looks after the queue when it fails."""
+    """The completion of an operation on a queue, which lets the queue go on when it fails."""
 
     __slots__ = ("_done", "_queue")
 
@@ -147,7 +147,7 @@ class Queue(Resource):
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Put one element in as soon as there is room.
+        """Put one element in as soon as there is space.
 
         Args:
           values: one per component; the queue keeps them.
@@ -179,7 +179,7 @@ class Queue(Resource):
         cancellation: Cancellation | None = None,
         deadline: float | None = None,
     ) -> None:
-        """Put the rows of a batch in, as many at a time as there is room for.
+        """Put the rows of a batch in, as many at a time as fit.
 
         Cancelled in between, the rows that are in stay in.
 

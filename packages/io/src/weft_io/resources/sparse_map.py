@@ -30,12 +30,12 @@ class SparseMap(Resource):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._kept: dict[int, tuple[DType, SparseValue]] = {}
+        self._tensors: dict[int, tuple[DType, SparseValue]] = {}
         self._next = itertools.count()
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._tensors)
 
     def add(self, dtype: DType, value: SparseValue) -> int:
         """Keep one; returns its number.
@@ -45,7 +45,7 @@ class SparseMap(Resource):
         check_parts(value)
         with self._lock:
             number = next(self._next)
-            self._kept[number] = dtype, value
+            self._tensors[number] = dtype, value
         return number
 
     def take(self, dtype: DType, numbers: Sequence[int]) -> SparseValue:
@@ -60,27 +60,27 @@ class SparseMap(Resource):
                 raise errors.InvalidArgumentError(f"a number occurs twice among {list(numbers)}")
             joined = _joined(found, dtype)
             for number in numbers:
-                del self._kept[number]
+                del self._tensors[number]
         return joined
 
     def _found(self, dtype: DType, number: int) -> SparseValue:
-        kept = self._kept.get(number)
-        if kept is None:
+        found = self._tensors.get(number)
+        if found is None:
             raise errors.InvalidArgumentError(
                 f"{self.name!r} keeps no sparse tensor under the number {number}"
             )
-        if kept[0] != dtype:
+        if found[0] != dtype:
             raise errors.InvalidArgumentError(
-                f"the sparse tensor {number} of {self.name!r} is {kept[0].name}, "
+                f"the sparse tensor {number} of {self.name!r} is {found[0].name}, "
                 f"but {dtype.name} was wanted"
             )
-        return kept[1]
+        return found[1]
 
     def close(self) -> None:
         """Drop all."""
         super().close()
         with self._lock:
-            self._kept.clear()
+            self._tensors.clear()
 
 
 def check_parts(value: SparseValue) -> None:

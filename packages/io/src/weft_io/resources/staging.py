@@ -51,7 +51,7 @@ class _Area(Resource):
         self._came: set[int] = set()
 
     def pending(self) -> tuple[int, int]:
-        """How many wait to put in, and to look or take out."""
+        """How many wait to put in, and to read or take out."""
         with self._lock:
             particular = sum([len(line.waiters) for line in self._lines.values()])
             return len(self._puts), len(self._gets) + particular
@@ -181,7 +181,7 @@ class StagingArea(_Area):
         return len(self._tuples)
 
     def put(self, values: Values, done: Done, cancellation: Cancellation | None = None) -> None:
-        """Put a tuple in as soon as there is room.
+        """Put a tuple in as soon as there is space.
 
         Raises: ResourceExhaustedError: it is larger than the limit.
         """
@@ -278,7 +278,7 @@ class MapStagingArea(_Area):
         done: Done,
         cancellation: Cancellation | None = None,
     ) -> None:
-        """Put components in as soon as there is room.
+        """Put components in as soon as there is space.
 
         Args:
           indices: positions of the components.
@@ -332,7 +332,7 @@ class MapStagingArea(_Area):
         *,
         remove: bool = True,
     ) -> None:
-        """Take components of a tuple out, or look at them, as soon as it is complete.
+        """Take components of a tuple out, or read them, as soon as it is complete.
 
         The tuple is gone when its last component was taken.
 

@@ -55,7 +55,7 @@ class Retention:
         self._keep_next_after += (missed + 1) * self._seconds
         return True
 
-    def adopt(self, prefixes: Iterable[str]) -> None:
+    def add_existing(self, prefixes: Iterable[str]) -> None:
         """Add checkpoints that exist, where their age puts them."""
         for prefix in prefixes:
             if any(prefix == known for known, _ in self.last):

@@ -402,7 +402,7 @@ class Saver:
         prefix, directory = save.prefix, save.directory
         with reported("saving", prefix):
             paths.storage_of(directory).make_directory(directory)
-            self._retention.adopt(retention.recover(directory, list_name))
+            self._retention.add_existing(retention.recover(directory, list_name))
             note = retention.RetentionJournal(directory, list_name, prefix)
         before = self._retention.snapshot()
         try:
@@ -419,7 +419,7 @@ class Saver:
             )
         except BaseException:  # because the list has to go on saying what there is
             self._retention.rollback(before)
-            self._retention.adopt([prefix])  # if it is there
+            self._retention.add_existing([prefix])  # if it is there
             note.give_up()
             raise
         try:

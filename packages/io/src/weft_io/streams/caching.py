@@ -38,10 +38,10 @@ class _MemoryCacheStream(Stream):
     def __init__(self, source: MemoryCacheSource, root: Root) -> None:
         self._source = source
         self._root = root
-        self._elements: list[Element] = root.kept(source) or []
+        self._elements: list[Element] = root.cached(source) or []
         self._next = 0
         self._input: Stream | None = None
-        if root.kept(source) is None:
+        if root.cached(source) is None:
             self._input = source.input(root)
 
     def get(self) -> Element | None:
@@ -62,7 +62,7 @@ class _MemoryCacheStream(Stream):
         self._input.close()
         self._input = None
         self._next = len(self._elements)
-        self._root.keep(self._source, self._elements)
+        self._root.cache(self._source, self._elements)
 
     def save(self) -> Any:
         inner = None if self._input is None else saved(self._input)
@@ -75,9 +75,9 @@ class _MemoryCacheStream(Stream):
         if inner is not None:
             self._input = self._input or self._source.input(self._root)
             resume(self._input, inner)
-        elif self._input is not None or self._root.kept(self._source) is None:
+        elif self._input is not None or self._root.cached(self._source) is None:
             self._input = None
-            self._root.keep(self._source, self._elements)
+            self._root.cache(self._source, self._elements)
 
     def close(self) -> None:
         if self._input is not None:

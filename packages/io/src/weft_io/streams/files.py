@@ -12,7 +12,7 @@ class RecordFile(Protocol):
     """One file that is read in pieces; see `weft_io.records`.
 
     Attributes:
-      offset: of the first record that was not handed out.
+      offset: of the first record that was not returned.
     """
 
     offset: int

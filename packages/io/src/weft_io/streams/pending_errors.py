@@ -1,4 +1,4 @@
-"""Errors that wait in a pipeline until the element is asked for that they take the place of."""
+"""Errors in buffers of a pipeline: each is raised when its element would be returned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def saved_failure(error: BaseException | None) -> list[Any]:
 
 
 def failure_of(state: Any) -> errors.OpError | None:
-    """The error in a part of a state; None if it is none."""
+    """The error that a part of a state holds; None if it holds something else."""
     if not isinstance(state, list) or len(state) != 3 or state[0] != _MARK:
         return None
     _, code, message = state

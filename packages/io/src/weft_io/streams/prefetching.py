@@ -49,7 +49,7 @@ class _Buffer:
     """What the thread and those who take share; the thread refers to nothing else.
 
     Attributes:
-      changed: guards all but `stream`, and is told of each change.
+      changed: guards all but `stream`, and is notified of each change.
       pulling: held while the stream is used.
       items: elements, errors, and None at the end.
     """
@@ -205,12 +205,12 @@ class PrefetchStream(Stream):
         if thread is None or thread is threading.current_thread():
             self._stream.close()
             return
-        thread.join(_PATIENCE)
+        thread.join(_JOIN_TIMEOUT)
         if not thread.is_alive():
             self._stream.close()
 
 
-_PATIENCE: Final = 5.0
+_JOIN_TIMEOUT: Final = 5.0
 """Seconds that closing waits for a thread; what it waits for itself may never come."""
 
 

@@ -42,7 +42,7 @@ class Root:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._passes: WeakKeyDictionary[Source, int] = WeakKeyDictionary()
-        self._kept: WeakKeyDictionary[Source, Any] = WeakKeyDictionary()
+        self._cached: WeakKeyDictionary[Source, Any] = WeakKeyDictionary()
 
     def next_pass(self, source: Source) -> int:
         """The number of a new pass over a source, from 0 on."""
@@ -56,13 +56,13 @@ class Root:
         with self._lock:
             self._passes[source] = number + 1
 
-    def kept(self, source: Source) -> Any:
-        """What was kept for a source, or None."""
-        return self._kept.get(source)
+    def cached(self, source: Source) -> Any:
+        """What was cached for a source, or None."""
+        return self._cached.get(source)
 
-    def keep(self, source: Source, what: Any) -> None:
-        """Keep something for later passes over a source."""
-        self._kept[source] = what
+    def cache(self, source: Source, what: Any) -> None:
+        """Cache something for later passes over a source."""
+        self._cached[source] = what
 
 
 class Source:

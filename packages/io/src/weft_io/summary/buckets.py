@@ -54,18 +54,18 @@ def histogram_of(values: Array, where: str) -> proto.HistogramProto:
         low, high = float(flat[0]), float(flat[-1])
         _check_finite(low, high, where)
         counts = _count_sorted(flat)
-    # Of a run of empty buckets only the last is told.
-    told = counts > 0
-    told[:-1] |= counts[1:] > 0
-    told[-1] = True
+    # Of a run of empty buckets only the last is written.
+    written = counts > 0
+    written[:-1] |= counts[1:] > 0
+    written[-1] = True
     return proto.HistogramProto(
         min=low,
         max=high,
         num=flat.size,
         sum=flat.sum(),
         sum_squares=flat @ flat,
-        bucket_limit=bucket_limits()[told].tolist(),
-        bucket=counts[told].tolist(),
+        bucket_limit=bucket_limits()[written].tolist(),
+        bucket=counts[written].tolist(),
     )
 
 

@@ -50,7 +50,7 @@ class EventQueue:
 
     @property
     def full(self) -> bool:
-        """Whether the next record has to wait for room."""
+        """Whether the queue is full."""
         return 0 < self._limit <= len(self._records) and self._accepting
 
     @property
@@ -97,7 +97,7 @@ class EventQueue:
         self._closing = True
 
     def untold_error(self) -> errors.OpError | None:
-        """The error that stopped the writing, if nobody was told of it; it counts as told then."""
+        """The error that stopped the writing, unless it was taken before."""
         error = None if self._told or self._error is None else self._error.copy()
         self._told = True
         return error
@@ -133,7 +133,7 @@ class EventQueue:
         self.finished = work.close
 
     def failed(self, work: Work, error: errors.OpError) -> None:
-        """Note that this could not be done; what waits is dropped, and everybody told."""
+        """Note that this could not be done; what waits is dropped, and all who wait are woken."""
         self._records = []
         self._error = self._error or error
         self.finished = work.close

@@ -146,7 +146,7 @@ class _Worker:
         return self._forks == _forks
 
     # Of a fork's child all locks may be held by threads that it does not have, so each of these
-    # looks at the process before it takes one.
+    # checks the process before it takes one.
 
     def _check_process(self) -> None:
         if not self.ours:
@@ -178,7 +178,7 @@ class _Worker:
                 self._changed.notify_all()
 
     def abandon(self) -> None:
-        """Close without anybody who could be told of an error."""
+        """Close when there is no caller who could get an error."""
         self._abandoned = True
         self.ask_close()
 
@@ -190,7 +190,7 @@ class _Worker:
                     self._changed.wait()
 
     def report(self) -> None:
-        """Raise the error that nobody was told of, if there is one."""
+        """Raise the error that no caller got yet, if there is one."""
         if self.ours:
             with self._changed:
                 error = self._queue.untold_error()
@@ -235,9 +235,9 @@ class _Worker:
             with reported("writing events to", self.path):
                 self._carry_out(work)
         except errors.OpError as error:
-            told = type(error)(f"{error.message}; {_HOW_TO_GO_ON}")
-            told.__cause__ = error.__cause__
-            return told
+            raised = type(error)(f"{error.message}; {_HOW_TO_GO_ON}")
+            raised.__cause__ = error.__cause__
+            return raised
         except Exception as cause:  # because remote storage raises what it likes
             unknown = errors.UnknownError(
                 f"writing events to {self.path} failed: {cause!r}; {_HOW_TO_GO_ON}"

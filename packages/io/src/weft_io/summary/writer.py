@@ -225,7 +225,7 @@ def _parsed_summary(data: bytes) -> proto.Summary:
         return proto.Summary.FromString(data)
     except decode_error() as cause:
         raise errors.InvalidArgumentError(
-            f"a serialized Summary is required, got {len(data)} bytes that are none"
+            f"a serialized Summary is required, got {len(data)} other bytes"
         ) from cause
 
 

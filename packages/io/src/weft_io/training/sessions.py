@@ -1,4 +1,4 @@
-"""The layers of a monitored session: hooks around steps, threads beside, recovery around all."""
+"""The layers of a monitored session: hooks around steps, threads, and recovery around both."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class HookedSession:
 
 
 class CoordinatedSession:
-    """A hooked session and the threads that run beside it.
+    """A hooked session and the threads that work for it.
 
     Args:
       raw: the session, without hooks.

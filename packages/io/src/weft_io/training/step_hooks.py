@@ -23,7 +23,7 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 _PAUSE = 0.5
-"""Seconds between looks at the global step that another program counts."""
+"""Seconds between reads of the global step that another program counts."""
 
 
 class StopAtStepHook(SessionRunHook):

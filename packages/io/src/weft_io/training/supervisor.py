@@ -1,4 +1,4 @@
-"""Supervisor: a session for training with threads that save, summarize and count beside it."""
+"""Supervisor: a session for training, with threads that save, summarize and count steps."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class Supervisor:
         max_wait_secs: float = 7200,
         start_standard_services: bool = True,
     ) -> Session:
-        """A session with a model that is ready, and the threads beside it.
+        """A session with a model that is ready, and the threads that work for it.
 
         Args:
           master: a session target.
@@ -257,7 +257,7 @@ class Supervisor:
         return session
 
     def _start_threads(self, session: Session, services: bool) -> None:
-        """Write the graph, and start what runs beside a session."""
+        """Write the graph, and start the threads that work for a session."""
         if self._is_chief:
             self._write_graph()
             if services:
@@ -358,7 +358,7 @@ class Supervisor:
         """End the threads.
 
         Args:
-          threads: to wait for, beside those of the coordinator.
+          threads: to wait for, in addition to those of the coordinator.
           close_summary_writer: close the writer.
           ignore_live_threads: log those that take too long, instead of raising.
         Raises: what was reported first; FailedPreconditionError: threads still run.
