@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import weft_accelerator
 from weft_accelerator import Accelerator, Limits
-from weft_accelerator.kernels import cover
 from weft_testing.waiting import in_threads, traced, wait_until
 
 import weft as wf
@@ -169,9 +168,6 @@ def _refuse(node: Any, device: Any) -> Callable[..., Any]:
         return x * 1.0
 
     return run
-
-
-cover("TestAccelRefuse")
 
 
 def test_a_failing_kernel_ends_the_step_everywhere(

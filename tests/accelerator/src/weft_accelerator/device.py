@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft_accelerator.array import DeviceArray
 from weft_accelerator.hardware import Accelerator, accelerator
 from weft_accelerator.memory import stays
+from weft_accelerator.variables import DeviceVariable
 from weft_exec.config import SessionConfig
-from weft_exec.devices.device import Device, register_device
+from weft_exec.devices.device import Device, KernelFactory, KernelFunction, register_device
 from weft_exec.resources.resources import Done, ResourceManager
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
+from weft_tensor.dtypes import DType
+
+if TYPE_CHECKING:
+    from weft_graph.ir.node import Node
+    from weft_tensor.shape import Dims
 
 TYPE = "ACCEL"
+NUMBERS: Final = (
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128", "bool"),
+    *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)),
+)
 
 
 class AccelDevice(Device):
@@ -22,7 +33,6 @@ class AccelDevice(Device):
 
     Attributes:
       hardware: what it shares with the devices of other sessions.
-      core: the same as the CPU's kernels take it, for what they need of a device.
     """
 
     def __init__(
@@ -35,7 +45,18 @@ class AccelDevice(Device):
         super().__init__(spec, hardware.memory, resources, config)
         self.hardware = hardware
         self.memory_space = hardware.name
-        self.core = Device(spec, hardware.memory, resources, config)
+
+    def make_kernel(
+        self, factory: KernelFactory, node: Node, host: Collection[str]
+    ) -> KernelFunction:
+        """The function of a kernel over NumPy, run in the accelerator's stream."""
+        from weft_accelerator.launch import launching
+
+        return launching(self, factory(node, self), node)
+
+    def new_variable(self, name: str, dtype: DType, dims: Dims) -> DeviceVariable:
+        """A variable without a value, in the accelerator's memory."""
+        return DeviceVariable(name, dtype, dims, self.hardware.memory)
 
     def to_host(self, value: Any) -> Any:
         """A value in the host's memory, when the simulated time is over."""
@@ -81,4 +102,4 @@ def _make(resources: ResourceManager, config: SessionConfig, task: DeviceParts) 
     ]
 
 
-register_device(TYPE, _make, kernels="weft_accelerator.kernels")
+register_device(TYPE, _make, array_module="numpy", element_types=NUMBERS, asynchronous=True)

@@ -16,7 +16,7 @@ from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.linear import Slots
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.step import StepMachine, Token
-from weft_exec.kernels.registry import Kernel, find_kernel
+from weft_exec.kernels.registry import Kernel, require_kernel
 from weft_exec.resources.resources import Done
 from weft_graph.ir.node import Node
 from weft_graph.passes.partition import Part
@@ -195,14 +195,6 @@ def placing_on(device: Device, check: Callable[[Node], object] | None = None) ->
     def place(node: Node) -> tuple[Device, Kernel]:
         if check is not None:
             check(node)
-        found = find_kernel(node, device.type)
-        if found is None:
-            raise errors.UnimplementedError(
-                f"no kernel of {node.type} for {device.type}",
-                op=node.type,
-                node=node.name,
-                line=node.line or None,
-            )
-        return device, found
+        return device, require_kernel(node, device.type)
 
     return place

@@ -188,7 +188,7 @@ def _squeeze(node: Node, device: Device) -> KernelFunction:
 
 def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: np.dtype[Any]) -> Any:
     """A tensor of one value; a NumPy scalar for rank 0 where there are such."""
-    if not shape and dtype.kind != "O":
+    if not shape and dtype.kind != "O" and device.xp is np:
         return dtype.type(value)
     result = new_array(device, shape, dtype)
     result[...] = value

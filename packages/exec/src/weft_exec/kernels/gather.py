@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft_exec.kernels import rows, scatter
 from weft_exec.kernels.array import filled, sizes_of
 from weft_exec.kernels.common import LARGE, constant_input, new_array, widened
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.gather import check_bounds
 from weft_graph.ops.shape_rules import normal_axis
 from weft_tensor import errors
@@ -53,8 +56,14 @@ def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
     return params.take(indices, axis, out=device.empty(shape, params.dtype), mode="clip")
 
 
-@kernel("Gather", alias=True)
+def _taking(device: Device) -> Callable[[Any, Any, int, Device], Any]:
+    return take if device.xp is np else rows.take
+
+
+@kernel("Gather", device=ARRAY_DEVICE, alias=True)
 def _gather(node: Node, device: Device) -> KernelFunction:
+    take = _taking(device)
+
     def run(params: Any, indices: Any) -> Any:
         normal_axis(0, params.ndim)
         return take(params, indices, 0, device)
@@ -62,8 +71,9 @@ def _gather(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("GatherV2", alias=True)
+@kernel("GatherV2", device=ARRAY_DEVICE, host=("axis",), alias=True)
 def _gather_v2(node: Node, device: Device) -> KernelFunction:
+    take = _taking(device)
     batch: int = node.attrs["batch_dims"]
     known = constant_input(node, 2)
     if not batch and known is not None and node.inputs[0].dims is not None:
@@ -94,6 +104,8 @@ def _take_batched(params: Any, indices: Any, axis: int, batch: int, device: Devi
             f"params and indices must share the first {b} sizes, and axis {axis} must come after "
             f"them, got shapes {format_dims(params.shape)} and {format_dims(indices.shape)}"
         )
+    if device.xp is not np:
+        return rows.take_batched(params, indices, axis, b, device)
     checked(indices, params.shape[axis])
     grid = np.ogrid[tuple([slice(n) for n in indices.shape])]
     moved = np.moveaxis(params, axis, b)
@@ -123,8 +135,11 @@ def columns_of(indices: Any, shape: tuple[int, ...]) -> tuple[Any, ...]:
     return tuple(columns)
 
 
-@kernel("GatherNd")
+@kernel("GatherNd", device=ARRAY_DEVICE)
 def _gather_nd(node: Node, device: Device) -> KernelFunction:
+    if device.xp is not np:
+        return lambda params, indices: rows.take_points(params, indices, device)
+
     def run(params: Any, indices: Any) -> Any:
         columns = columns_of(indices, params.shape)
         if columns:
@@ -140,26 +155,32 @@ def _gather_nd(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------------- scatter
 
 
-def _flat(target: Array, indices: Any, updates: Any) -> tuple[Array, Array, Array]:
+def _rows_of(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
+    """The numbers of the slices that points address, and how many slices there are."""
+    if xp is not np:
+        found, count = rows.rows_of_points(xp, indices, shape)
+        return found.reshape(-1), count
+    columns, count = columns_of(indices, shape), 1
+    found = np.zeros(indices.shape[:-1], np.int64)
+    for column, size in zip(columns, shape, strict=False):
+        found = found * size + column
+        count *= size
+    return found.reshape(-1), count
+
+
+def _flat(xp: Any, target: Any, indices: Any, updates: Any) -> tuple[Any, Any, Any]:
     """Target and updates as rows, and the row of each update."""
-    columns = columns_of(indices, target.shape)
-    depth = len(columns)
-    wanted = (*indices.shape[:-1], *target.shape[depth:])
+    ids, count = _rows_of(xp, indices, target.shape)
+    rest = target.shape[indices.shape[-1] :]
+    wanted = (*indices.shape[:-1], *rest)
     if updates.shape != wanted:
         raise errors.InvalidArgumentError(
             f"updates must have shape {format_dims(wanted)}, got {format_dims(updates.shape)}"
         )
-    lead = target.shape[:depth]
-    count, inner = 1, 1
-    for n in lead:
-        count *= n
-    for n in target.shape[depth:]:
+    inner = 1
+    for n in rest:
         inner *= n
-    rows = np.zeros(wanted[: indices.ndim - 1], np.int64)
-    for column, size in zip(columns, lead, strict=True):
-        rows = rows * size + column
-    flat = rows.reshape(-1)
-    return target.reshape(count, inner), flat, np.asarray(updates).reshape(flat.size, inner)
+    return target.reshape(count, inner), ids, xp.asarray(updates).reshape(ids.size, inner)
 
 
 def combine(ufunc: Any, target: Array, ids: Array, rows: Array, last: Any = None) -> None:
@@ -179,17 +200,27 @@ def combine(ufunc: Any, target: Array, ids: Array, rows: Array, last: Any = None
     target[chosen] = (last or ufunc)(widened(target[chosen]), reduced)
 
 
-@kernel("ScatterNd")
+def _combining(xp: Any, reduce: Any, last: Any = None) -> Callable[[Any, Any, Any], None]:
+    """A function that combines rows with their updates; those of devices can only sum."""
+    if xp is np:
+        return lambda target, ids, updates: combine(reduce, target, ids, updates, last)
+    if last is np.subtract:
+        return lambda target, ids, updates: rows.add_rows(xp, target, ids, -updates)
+    return partial(rows.add_rows, xp)
+
+
+@kernel("ScatterNd", device=ARRAY_DEVICE, host=("shape",))
 def _scatter_nd(node: Node, device: Device) -> KernelFunction:
-    dtype = node.outputs[0].dtype.numpy
+    dtype, xp = node.outputs[0].dtype.numpy, device.xp
+    put = _combining(xp, np.logical_or if dtype.kind == "b" else np.add)
     zero = b"" if dtype.kind == "O" else dtype.type(0)
 
     def run(indices: Any, updates: Any, shape: Any) -> Any:
         sizes = sizes_of(shape)
         if any(size < 0 for size in sizes):
             raise errors.InvalidArgumentError(f"sizes must be at least 0, got {list(sizes)}")
-        result = np.asarray(filled(device, sizes, zero, dtype))
-        combine(np.logical_or if dtype.kind == "b" else np.add, *_flat(result, indices, updates))
+        result = xp.asarray(filled(device, sizes, zero, dtype))
+        put(*_flat(xp, result, indices, updates))
         return result
 
     return run
@@ -202,26 +233,29 @@ _COMBINE: dict[str, tuple[Any, Any]] = {
 }
 
 
-@kernel(*_COMBINE)
+@kernel(*_COMBINE, device=ARRAY_DEVICE)
 def _tensor_scatter(node: Node, device: Device) -> KernelFunction:
-    reduce, last = _COMBINE[node.type]
+    xp = device.xp
+    put = _combining(xp, *_COMBINE[node.type])
 
     def run(tensor: Any, indices: Any, updates: Any) -> Any:
         result = new_array(device, tensor.shape, tensor.dtype)
         result[...] = tensor
-        combine(reduce, *_flat(result, indices, updates), last)
+        put(*_flat(xp, result, indices, updates))
         return result
 
     return run
 
 
-@kernel("TensorScatterUpdate")
+@kernel("TensorScatterUpdate", device=ARRAY_DEVICE)
 def _tensor_scatter_update(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+    put = scatter.set_rows if xp is np else rows.writing(xp, "Update")
+
     def run(tensor: Any, indices: Any, updates: Any) -> Any:
         result = new_array(device, tensor.shape, tensor.dtype)
         result[...] = tensor
-        target, ids, rows = _flat(result, indices, updates)
-        target[ids] = rows
+        put(*_flat(xp, result, indices, updates))
         return result
 
     return run
@@ -245,16 +279,18 @@ def _dynamic_partition(node: Node, device: Device) -> KernelFunction:
         if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
             check_bounds(np.asarray(partitions), count, "partitions")
         order = np.argsort(numbers, kind="stable")
-        rows = np.asarray(data).reshape(numbers.size, *data.shape[rank:]).take(order, 0)
+        ordered = np.asarray(data).reshape(numbers.size, *data.shape[rank:]).take(order, 0)
         ends = np.cumsum(np.bincount(numbers, minlength=count)).tolist()
-        parts = [rows[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        parts = [ordered[start:end] for start, end in zip([0, *ends], ends, strict=False)]
         return tuple(parts) if count > 1 else parts[0]
 
     return run
 
 
-@kernel("DynamicStitch", "ParallelDynamicStitch")
+@kernel("DynamicStitch", "ParallelDynamicStitch", device=ARRAY_DEVICE)
 def _dynamic_stitch(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+    put = scatter.set_rows if xp is np else rows.writing(xp, "Update")
     count: int = node.attrs["N"]
     dtype = node.outputs[0].dtype.numpy
     zero = b"" if dtype.kind == "O" else dtype.type(0)
@@ -263,16 +299,16 @@ def _dynamic_stitch(node: Node, device: Device) -> KernelFunction:
         indices, data = inputs[:count], inputs[count:]
         size = 1 + max([int(which.max()) for which in indices if which.size], default=-1)
         inner = data[0].shape[indices[0].ndim :]
-        result = np.asarray(filled(device, (size, *inner), zero, dtype))
+        result = xp.asarray(filled(device, (size, *inner), zero, dtype))
         for which, part in zip(indices, data, strict=True):
             if part.shape != (*which.shape, *inner):
                 raise errors.InvalidArgumentError(
                     f"data must have shape {format_dims((*which.shape, *inner))} for indices of "
                     f"shape {format_dims(which.shape)}, got {format_dims(part.shape)}"
                 )
-            if which.size and which.min() < 0:
+            if xp is np and which.size and which.min() < 0:
                 check_bounds(np.asarray(which), size)
-            result[np.asarray(which).reshape(-1)] = np.asarray(part).reshape(which.size, *inner)
+            put(result, xp.asarray(which).reshape(-1), xp.asarray(part).reshape(which.size, *inner))
         return result
 
     return run

@@ -38,6 +38,7 @@ from weft_exec.devices.device import (
 )
 from weft_graph.ir.op_def import OpDef, lookup_op
 from weft_graph.ir.registry import Registry, load_package
+from weft_graph.ir.traits import State
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -100,10 +101,17 @@ class Kernel:
         return all(node.attrs.get(key) in allowed for key, allowed in self.dtypes.items())
 
     def make(self, node: Node, device: Device) -> KernelFunction:
-        """The function that computes a node on a device."""
-        if self.device_type == ANY_DEVICE:
+        """The function that computes a node on a device.
+
+        What hands values on, or only finds a resource, runs nothing on the device.
+        """
+        if self.device_type == ANY_DEVICE or _finds(self.op):
             return self.factory(node, device)
         return device.make_kernel(self.factory, node, self.host)
+
+
+def _finds(op: str) -> bool:
+    return lookup_op(op).traits.state is State.CREATES
 
 
 _registered: Registry[list[Kernel]] = Registry(
@@ -141,7 +149,7 @@ def kernel(
         the CPU and on all others that have one; `ANY_DEVICE` for those that are the same on all.
       dtypes: type attribute to allowed element types; several registrations may share an op.
       host, heavy, alias, asynchronous: see Kernel.
-    Raises: AlreadyExistsError: an equal registration exists.
+    Raises: AlreadyExistsError: a registration of the op exists that allows some of these types.
     """
     allowed = {key: frozenset(map(_as_dtype, types)) for key, types in (dtypes or {}).items()}
     frozen = MappingProxyType(allowed)
@@ -164,7 +172,7 @@ def _add(entry: Kernel) -> None:
     with _lock:
         known = _tables.get(key)
         table = [] if known is None else known
-        if any(other.dtypes == entry.dtypes for other in table):
+        if any(_overlap(other.dtypes, entry.dtypes) for other in table):
             raise errors.AlreadyExistsError(
                 f"a kernel of {entry.op} for {entry.device_type} is registered already"
             )
@@ -174,6 +182,11 @@ def _add(entry: Kernel) -> None:
         _found.clear()
     if known is None:
         _registered.register(key, table)
+
+
+def _overlap(some: Mapping[str, frozenset[DType]], others: Mapping[str, frozenset[DType]]) -> bool:
+    """Whether there may be a node whose element types both allow."""
+    return all(types & others[name] for name, types in some.items() if name in others)
 
 
 # ------------------------------------------------------------------------------- looking up
@@ -266,12 +279,13 @@ def _on(entry: Kernel, known: DeviceType) -> Kernel | None:
                 allowed[name] = chosen & known.dtypes & (attr.allowed or chosen)
     if not all(allowed.values()):
         return None
+    on_stream = known.asynchronous and not own and not _finds(entry.op)
     return replace(
         entry,
         device_type=known.name,
         dtypes=MappingProxyType(allowed),
         heavy=entry.heavy and known.name == "CPU",
-        asynchronous=entry.asynchronous or (known.asynchronous and not own),
+        asynchronous=entry.asynchronous or on_stream,
     )
 
 

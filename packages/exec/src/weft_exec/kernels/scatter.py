@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.kernels.common import widened
+from weft_exec.kernels.rows import rows_of_points
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -33,14 +34,14 @@ def _out_of_range(indices: Array, count: int) -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError(f"{name} = {indices[tuple(where)]} is not in [0, {count})")
 
 
-def row_updates(array: Array, indices: Any, updates: Any) -> tuple[Array, Any]:
+def row_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Array, Any]:
     """Row numbers, and updates as one row for each, or of rank 0.
 
     Raises: InvalidArgumentError: an index is out of range, or the shapes do not fit.
     """
     if array.ndim == 0:
         raise errors.InvalidArgumentError("a scatter needs a variable of rank at least 1, got []")
-    rows = checked_rows(indices, array.shape[0])
+    rows = checked_rows(indices, array.shape[0]) if xp is np else indices.reshape(-1)
     if updates.shape == ():
         return rows, updates
     wanted = (*indices.shape, *array.shape[1:])
@@ -52,7 +53,7 @@ def row_updates(array: Array, indices: Any, updates: Any) -> tuple[Array, Any]:
     return rows, updates.reshape(rows.shape + array.shape[1:])
 
 
-def slice_updates(array: Array, indices: Any, updates: Any) -> tuple[Array, Array, Array]:
+def slice_updates(xp: Any, array: Array, indices: Any, updates: Any) -> tuple[Array, Array, Array]:
     """An N-dimensional scatter as one over rows.
 
     Returns: a view of `array` whose rows are the slices, row numbers, and one update for each.
@@ -70,7 +71,15 @@ def slice_updates(array: Array, indices: Any, updates: Any) -> tuple[Array, Arra
             f"updates must have shape indices.shape[:-1] + ref.shape[{depth}:] = "
             f"{format_dims(wanted)}, got {format_dims(updates.shape)}"
         )
-    points = indices.reshape(-1, depth)
+    if xp is np:
+        rows, count = _rows_of_slices(indices.reshape(-1, depth), outer)
+    else:
+        rows, count = rows_of_points(xp, indices, array.shape)
+        rows = rows.reshape(-1)
+    return array.reshape(count, *inner), rows, updates.reshape(len(rows), *inner)
+
+
+def _rows_of_slices(points: Array, outer: tuple[int, ...]) -> tuple[Array, int]:
     if points.size and ((points < 0) | (points >= outer)).any():
         bad = points[((points < 0) | (points >= outer)).any(1)][0]
         raise errors.InvalidArgumentError(
@@ -81,7 +90,7 @@ def slice_updates(array: Array, indices: Any, updates: Any) -> tuple[Array, Arra
     for axis, size in enumerate(outer):
         rows *= size
         rows += points[:, axis]
-    return array.reshape(count, *inner), rows, updates.reshape(len(points), *inner)
+    return rows, count
 
 
 def set_rows(array: Array, rows: Array, updates: Any) -> None:

@@ -132,7 +132,7 @@ def _keep_array(key: Index) -> Index:
     return key if Ellipsis in key else (*key, Ellipsis)
 
 
-@kernel("StridedSliceGrad")
+@kernel("StridedSliceGrad", device=ARRAY_DEVICE, host=("shape", "begin", "end", "strides"))
 def _strided_slice_grad(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
     masks = masks_of(node.attrs)
@@ -164,7 +164,7 @@ def _store(target: Any, key: Index, value: Any) -> None:
         ) from None
 
 
-@kernel("TensorStridedSliceUpdate")
+@kernel("TensorStridedSliceUpdate", device=ARRAY_DEVICE, host=("begin", "end", "strides"))
 def _strided_slice_update(node: Node, device: Device) -> KernelFunction:
     masks = masks_of(node.attrs)
 
@@ -186,7 +186,7 @@ def _assigned(state: Any, key: Index, value: Any) -> None:
     state.update(write)
 
 
-@kernel("StridedSliceAssign")
+@kernel("StridedSliceAssign", device=ARRAY_DEVICE, host=("begin", "end", "strides"))
 def _strided_slice_assign(node: Node, device: Device) -> KernelFunction:
     masks = masks_of(node.attrs)
 
@@ -197,7 +197,7 @@ def _strided_slice_assign(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ResourceStridedSliceAssign")
+@kernel("ResourceStridedSliceAssign", device=ARRAY_DEVICE, host=("begin", "end", "strides"))
 def _resource_strided_slice_assign(node: Node, device: Device) -> KernelFunction:
     masks = masks_of(node.attrs)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels import scatter
+from weft_exec.kernels import rows, scatter
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.resources.resources import (
@@ -229,13 +229,13 @@ def _count(state: VariableState, limit: int) -> Any:
     return before[0]
 
 
-@kernel("CountUpTo")
+@kernel("CountUpTo", device=ARRAY_DEVICE)
 def _count_up_to(node: Node, device: Device) -> KernelFunction:
     limit = node.attrs["limit"]
     return lambda state: _count(state, limit)
 
 
-@kernel("ResourceCountUpTo")
+@kernel("ResourceCountUpTo", device=ARRAY_DEVICE)
 def _count_handle_up_to(node: Node, device: Device) -> KernelFunction:
     limit = node.attrs["limit"]
     return lambda handle: _count(handle.resource, limit)
@@ -248,7 +248,9 @@ def _divide(dtype: np.dtype[Any]) -> np.ufunc:
     return np.floor_divide if dtype.kind in "iu" else np.divide
 
 
-def _scatter_of(how: str, dtype: np.dtype[Any]) -> scatter.Scatter:
+def _scatter_of(how: str, dtype: np.dtype[Any], xp: Any) -> scatter.Scatter:
+    if xp is not np:
+        return rows.writing(xp, how)
     if how == "Update":
         return scatter.set_rows
     if how == "Div":
@@ -262,16 +264,15 @@ def _scatter_of(how: str, dtype: np.dtype[Any]) -> scatter.Scatter:
     }[how]
 
 
-def _scatters(node: Node) -> Callable[[VariableState, Any, Any], None]:
+def _scatters(node: Node, xp: Any) -> Callable[[VariableState, Any, Any], None]:
     how = node.type.removeprefix("Resource").removeprefix("Scatter")
-    put = _scatter_of(how.removeprefix("Nd"), node.inputs[2].dtype.numpy)
+    put = _scatter_of(how.removeprefix("Nd"), node.inputs[2].dtype.numpy, xp)
 
     def on_rows(array: Array, indices: Any, updates: Any) -> None:
-        rows, updates = scatter.row_updates(array, indices, updates)
-        put(array, rows, updates)
+        put(array, *scatter.row_updates(xp, array, indices, updates))
 
     def on_slices(array: Array, indices: Any, updates: Any) -> None:
-        put(*scatter.slice_updates(array, indices, updates))
+        put(*scatter.slice_updates(xp, array, indices, updates))
 
     work = on_slices if how.startswith("Nd") else on_rows
 
@@ -284,9 +285,9 @@ def _scatters(node: Node) -> Callable[[VariableState, Any, Any], None]:
 _HOWS = ("Update", "Add", "Sub", "Mul", "Div", "Min", "Max", "NdUpdate", "NdAdd", "NdSub")
 
 
-@kernel(*[f"Scatter{how}" for how in _HOWS])
+@kernel(*[f"Scatter{how}" for how in _HOWS], device=ARRAY_DEVICE)
 def _scatter(node: Node, device: Device) -> KernelFunction:
-    work = _scatters(node)
+    work = _scatters(node, device.xp)
 
     def run(state: VariableState, indices: Any, updates: Any) -> VariableState:
         work(state, indices, updates)
@@ -295,9 +296,9 @@ def _scatter(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel(*[f"ResourceScatter{how}" for how in _HOWS])
+@kernel(*[f"ResourceScatter{how}" for how in _HOWS], device=ARRAY_DEVICE)
 def _resource_scatter(node: Node, device: Device) -> KernelFunction:
-    work = _scatters(node)
+    work = _scatters(node, device.xp)
 
     def run(handle: ResourceHandle, indices: Any, updates: Any) -> None:
         work(handle.resource, indices, updates)
@@ -305,18 +306,22 @@ def _resource_scatter(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ResourceGather")
+@kernel("ResourceGather", device=ARRAY_DEVICE)
 def _resource_gather(node: Node, device: Device) -> KernelFunction:
     batch = node.attrs["batch_dims"]
+    if device.xp is not np:
+        return lambda handle, indices: rows.take_batched(
+            handle.resource.read(), indices, batch, batch, device
+        )
 
     def run(handle: ResourceHandle, indices: Any) -> Any:
         value = handle.resource.read()
         if batch:
             return _batch_gather(value, indices, batch)
-        rows = scatter.checked_rows(indices, value.shape[0])
+        chosen = scatter.checked_rows(indices, value.shape[0])
         result = new_array(device, (*indices.shape, *value.shape[1:]), value.dtype)
-        flat = result.reshape(rows.shape + value.shape[1:])
-        np.take(value, rows, axis=0, out=flat, mode="clip")
+        flat = result.reshape(chosen.shape + value.shape[1:])
+        np.take(value, chosen, axis=0, out=flat, mode="clip")
         return result if result.ndim else result[()]
 
     return run
@@ -324,15 +329,18 @@ def _resource_gather(node: Node, device: Device) -> KernelFunction:
 
 def _batch_gather(value: Array, indices: Any, batch: int) -> Array:
     scatter.checked_rows(indices, value.shape[batch])
-    rows = indices.reshape(-1, *indices.shape[batch:])
+    chosen = indices.reshape(-1, *indices.shape[batch:])
     tables = value.reshape(-1, *value.shape[batch:])
-    which = np.arange(len(tables)).reshape(-1, *(1,) * (rows.ndim - 1))
-    result: Array = tables[which, rows]
+    which = np.arange(len(tables)).reshape(-1, *(1,) * (chosen.ndim - 1))
+    result: Array = tables[which, chosen]
     return result.reshape(*indices.shape, *value.shape[batch + 1 :])
 
 
-@kernel("ResourceGatherNd")
+@kernel("ResourceGatherNd", device=ARRAY_DEVICE)
 def _resource_gather_nd(node: Node, device: Device) -> KernelFunction:
+    if device.xp is not np:
+        return lambda handle, indices: rows.take_points(handle.resource.read(), indices, device)
+
     def run(handle: ResourceHandle, indices: Any) -> Any:
         value = handle.resource.read()
         depth = indices.shape[-1]

@@ -11,10 +11,8 @@ from weft_exec.gpu.kernels.elementwise import computing
 from weft_exec.kernels.array import sizes_of
 from weft_exec.kernels.layout import _check_mirror, _margins, _same_margin
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.slicing import _fixed_key, _store, key_of
 from weft_graph.ops.layout import check_permutation
 from weft_graph.ops.shape_rules import normal_axis
-from weft_graph.ops.slicing import masks_of
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -69,48 +67,6 @@ def _broadcast_to(node: Node, device: Device) -> KernelFunction:
 
 
 # ------------------------------------------------------------------------ slices and joins
-
-
-@kernel(
-    "StridedSliceGrad",
-    device="GPU",
-    host=(
-        "shape",
-        "begin",
-        "end",
-        "strides",
-    ),
-)
-def _strided_slice_grad(node: Node, device: Device) -> KernelFunction:
-    xp, dtype, masks = device.xp, node.outputs[0].dtype.numpy, masks_of(node.attrs)
-    fixed = _fixed_key(node, 1)
-
-    def run(shape: Any, begin: Any, end: Any, strides: Any, dy: Any) -> Any:
-        result = xp.zeros(sizes_of(shape), dtype)
-        _store(result, fixed if fixed is not None else key_of(begin, end, strides, masks), dy)
-        return result
-
-    return run
-
-
-@kernel(
-    "TensorStridedSliceUpdate",
-    device="GPU",
-    host=(
-        "begin",
-        "end",
-        "strides",
-    ),
-)
-def _strided_slice_update(node: Node, device: Device) -> KernelFunction:
-    masks = masks_of(node.attrs)
-
-    def run(x: Any, begin: Any, end: Any, strides: Any, value: Any) -> Any:
-        result = x.copy()
-        _store(result, key_of(begin, end, strides, masks), value)
-        return result
-
-    return run
 
 
 def _concatenated(xp: Any, parts: tuple[Any, ...], axis: int) -> Any:

@@ -1,22 +1,74 @@
-"""Writing rows into an array of a GPU, with equal indices accumulating; wrong ones are dropped.
+"""Picking and writing rows over the array module, on devices whose memory the host cannot look at.
 
-Equal rows take their turns in the order of the updates, found by a stable sort; so results are the
-same on every run, which those of atomic additions are not. Sums of many equal rows go by atomic
-additions all the same, where CuPy has them: thousands of turns would be thousands of launches.
+What is out of range raises no error, as to find it would cost a wait for the device: picked
+elements are 0, and placed ones are dropped, as on the GPUs of TensorFlow. Updates of equal rows
+take their turns in the order of the updates, found by a stable sort; so results are the same on
+every run, which those of atomic additions are not. Sums of many equal rows go by atomic additions
+all the same: thousands of turns would be thousands of launches.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+
+_FUNCTIONS: Final = {
+    "Sub": "subtract",
+    "Mul": "multiply",
+    "Div": "true_divide",
+    "Min": "minimum",
+    "Max": "maximum",
+}
 _ATOMIC: Final = ("float32", "float64", "int32", "uint32", "uint64")
 _MANY: Final = 4096
 """Updates from which on sums are made by atomic additions."""
+
+
+def take(params: Any, indices: Any, axis: int, device: Device) -> Any:
+    """Slices of `params` along an axis; zeros for indices out of range."""
+    xp, size = device.xp, params.shape[axis]
+    shape = (*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :])
+    if not size or not indices.size:
+        return xp.zeros(shape, params.dtype)
+    inside = (indices >= 0) & (indices < size)
+    found = xp.take(params, xp.where(inside, indices, indices.dtype.type(0)), axis=axis)
+    around = (1,) * axis + indices.shape + (1,) * (params.ndim - axis - 1)
+    return xp.where(inside.reshape(around), found, xp.zeros((), params.dtype))
+
+
+def take_batched(params: Any, indices: Any, axis: int, batch: int, device: Device) -> Any:
+    """`take` along an axis within each of the batches."""
+    if not batch:
+        return take(params, indices, axis, device)
+    xp = device.xp
+    moved = xp.moveaxis(params, axis, batch)
+    lead = moved.shape[:batch]
+    count = int(np.prod(lead, dtype=np.int64))
+    size, rest = moved.shape[batch], moved.shape[batch + 1 :]
+    base = (xp.arange(count) * size).reshape(*lead, *(1,) * (indices.ndim - batch))
+    wide = indices.astype(np.int64)
+    at = xp.where((wide >= 0) & (wide < size), wide + base, -1)
+    picked = take(moved.reshape(count * size, *rest), at, 0, device)
+    middle, inner = axis - batch, indices.ndim - batch
+    order = [*range(batch), *range(batch + inner, batch + inner + middle)]
+    order += [*range(batch, batch + inner), *range(batch + inner + middle, picked.ndim)]
+    return xp.ascontiguousarray(picked.transpose(order)) if picked.ndim else picked
+
+
+def take_points(params: Any, indices: Any, device: Device) -> Any:
+    """Slices of `params` at points."""
+    rows, count = rows_of_points(device.xp, indices, params.shape)
+    depth = indices.shape[-1]
+    return take(params.reshape(count, *params.shape[depth:]), rows, 0, device)
 
 
 def rows_of_points(xp: Any, indices: Any, shape: tuple[int, ...]) -> tuple[Any, int]:
@@ -100,3 +152,17 @@ def turns(xp: Any, rows: Any) -> list[Any]:
     group = xp.cumsum(first.astype(np.int64)) - 1
     turn = xp.arange(rows.size) - starts[group]
     return [order[xp.nonzero(turn == i)[0]] for i in range(int(xp.max(turn)) + 1)]
+
+
+def writing(xp: Any, how: str) -> Callable[[Any, Any, Any], None]:
+    """A function that writes updates into rows of an array.
+
+    Args:
+      how: "Update", or what is done to a row with its update, such as "Add".
+    """
+    if how == "Update":
+        return partial(set_rows, xp)
+    if how == "Add":
+        return partial(add_rows, xp)
+    name = _FUNCTIONS[how]
+    return lambda array, rows, updates: combine_rows(xp, array, rows, updates, name)
