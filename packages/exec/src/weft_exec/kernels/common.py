@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_exec.devices.device import LARGE_BYTES, Device
-from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
+from weft_exec.kernels.registry import KernelFactory, KernelFunction
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import num_elements
@@ -173,15 +173,3 @@ def constant_input(node: Node, position: int) -> Array | None:
         return None
     value: Array = source.attrs["value"]
     return value
-
-
-def register_unary(table: dict[str, tuple[Function, Function | None]]) -> None:
-    """Register `unary` kernels: op type to (ufunc, scalar function)."""
-    for op, (function, scalar) in table.items():
-        kernel(op)(unary(function, scalar))
-
-
-def register_binary(table: dict[str, tuple[Function, Function | None]]) -> None:
-    """Register `binary` kernels: op type to (ufunc, scalar function)."""
-    for op, (function, scalar) in table.items():
-        kernel(op)(binary(function, scalar))

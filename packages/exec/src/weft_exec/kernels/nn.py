@@ -1,13 +1,12 @@
-"""Kernels of activations, biases, softmax and the fused losses."""
+"""Kernels of LeakyRelu, biases, softmax and the fused losses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import NARROW, new_array, widened
+from weft_exec.kernels.common import new_array, widened
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sliding import Array, column_sums, contiguous
 from weft_tensor import errors
@@ -16,141 +15,12 @@ if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
 
-Compute = Callable[..., None]
-
-_SELU_SCALE = 1.0507009873554804934193349852946
-_SELU_ALPHA = 1.6732632423543772848170429916717
-_SELU_SCALE_ALPHA = _SELU_SCALE * _SELU_ALPHA
-
-# ------------------------------------------------------------------------- activations
-
-
-def _register(op: str, compute: Compute) -> None:
-    """Register `compute(*inputs, out)` of equal shapes; narrow types compute in float32."""
-
-    def make(node: Node, device: Device) -> KernelFunction:
-        output = node.outputs[0]
-        exact = output.dtype.numpy
-        if output.dtype in NARROW:
-
-            def run_narrow(*inputs: Any) -> Any:
-                _same_shapes(op, inputs)
-                wide = [widened(value) for value in inputs]
-                target = new_array(device, wide[0].shape, np.dtype(np.float32))
-                compute(*wide, target)
-                return contiguous(target, exact, device)
-
-            return run_narrow
-
-        def run(*inputs: Any) -> Any:
-            _same_shapes(op, inputs)
-            target = new_array(device, inputs[0].shape, exact)
-            compute(*inputs, target)
-            return target
-
-        return run
-
-    kernel(op)(make)
-
-
-def _same_shapes(op: str, inputs: tuple[Any, ...]) -> None:
-    if len(inputs) == 2 and inputs[0].shape != inputs[1].shape:
-        raise errors.InvalidArgumentError(
-            f"{op} requires inputs of one shape, got {list(inputs[0].shape)} and "
-            f"{list(inputs[1].shape)}"
-        )
-
-
-def _relu(x: Any, out: Array) -> None:
-    np.maximum(x, out.dtype.type(0), out=out)
-
-
-def _relu6(x: Any, out: Array) -> None:
-    np.clip(x, out.dtype.type(0), out.dtype.type(6), out=out)
-
-
-def _elu(x: Any, out: Array) -> None:
-    np.minimum(x, 0, out=out)
-    np.expm1(out, out=out)
-    np.add(out, np.maximum(x, 0), out=out)
-
-
-def _selu(x: Any, out: Array) -> None:
-    np.minimum(x, 0, out=out)
-    np.expm1(out, out=out)
-    np.multiply(out, _SELU_ALPHA, out=out)
-    np.add(out, np.maximum(x, 0), out=out)
-    np.multiply(out, _SELU_SCALE, out=out)
-
-
-def _softplus(x: Any, out: Array) -> None:
-    np.abs(x, out=out)
-    np.negative(out, out=out)
-    np.exp(out, out=out)
-    np.log1p(out, out=out)
-    np.add(out, np.maximum(x, 0), out=out)
-
-
-def _softsign(x: Any, out: Array) -> None:
-    np.abs(x, out=out)
-    np.add(out, 1, out=out)
-    np.divide(x, out, out=out)
-
-
-def _relu_grad(grad: Any, x: Any, out: Array) -> None:
-    np.multiply(grad, x > 0, out=out)
-
-
-def _relu6_grad(grad: Any, x: Any, out: Array) -> None:
-    np.multiply(grad, (x > 0) & (x < 6), out=out)
-
-
-def _elu_grad(grad: Any, y: Any, out: Array) -> None:
-    np.minimum(y, 0, out=out)
-    np.add(out, 1, out=out)
-    np.multiply(out, grad, out=out)
-
-
-def _selu_grad(grad: Any, y: Any, out: Array) -> None:
-    np.add(y, _SELU_SCALE_ALPHA, out=out)
-    np.copyto(out, _SELU_SCALE, where=y >= 0)
-    np.multiply(out, grad, out=out)
-
-
-def _softplus_grad(grad: Any, x: Any, out: Array) -> None:
-    np.negative(x, out=out)
-    np.exp(out, out=out)
-    np.add(out, 1, out=out)
-    np.divide(grad, out, out=out)
-
-
-def _softsign_grad(grad: Any, x: Any, out: Array) -> None:
-    np.abs(x, out=out)
-    np.add(out, 1, out=out)
-    np.multiply(out, out, out=out)
-    np.divide(grad, out, out=out)
-
-
-_COMPUTES: dict[str, Compute] = {
-    "Relu": _relu,
-    "Relu6": _relu6,
-    "Elu": _elu,
-    "Selu": _selu,
-    "Softplus": _softplus,
-    "Softsign": _softsign,
-    "ReluGrad": _relu_grad,
-    "Relu6Grad": _relu6_grad,
-    "EluGrad": _elu_grad,
-    "SeluGrad": _selu_grad,
-    "SoftplusGrad": _softplus_grad,
-    "SoftsignGrad": _softsign_grad,
-}
-for _op, _compute in _COMPUTES.items():
-    _register(_op, _compute)
+# ------------------------------------------------------------------------------- slopes
 
 
 @kernel("LeakyRelu")
 def _make_leaky(node: Node, device: Device) -> KernelFunction:
+    # By a maximum: choosing by a mask, as what is derived does, takes ten times as long.
     alpha = node.attrs["alpha"]
     exact = node.outputs[0].dtype.numpy
     choose = np.maximum if alpha <= 1 else np.minimum
@@ -160,22 +30,6 @@ def _make_leaky(node: Node, device: Device) -> KernelFunction:
         target = new_array(device, x.shape, x.dtype)
         np.multiply(x, x.dtype.type(alpha), out=target)
         choose(x, target, out=target)
-        return contiguous(target, exact, device)
-
-    return run
-
-
-@kernel("LeakyReluGrad")
-def _make_leaky_grad(node: Node, device: Device) -> KernelFunction:
-    alpha = node.attrs["alpha"]
-    exact = node.outputs[0].dtype.numpy
-
-    def run(grad: Any, x: Any) -> Any:
-        _same_shapes("LeakyReluGrad", (grad, x))
-        grad = widened(grad)
-        target = new_array(device, grad.shape, grad.dtype)
-        np.multiply(grad, grad.dtype.type(alpha), out=target)
-        np.copyto(target, grad, where=x > 0)
         return contiguous(target, exact, device)
 
     return run

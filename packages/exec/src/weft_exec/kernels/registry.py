@@ -19,12 +19,16 @@ other side, is the device's: `Device.make_kernel` wraps what the factory makes. 
 for that is part of the registration, `host`. A type of devices has the kernels that are registered
 for it, and after those the ones that it shares, each for the element types that its devices compute
 with; so the order in which modules register does not matter.
+
+An elementwise op that has a scalar definition needs no kernel: a device type derives one where
+nobody has registered any (`deriving`).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -36,8 +40,9 @@ from weft_exec.devices.device import (
     device_type_of,
     device_types,
 )
-from weft_graph.ir.op_def import OpDef, lookup_op
+from weft_graph.ir.op_def import OpDef, declared_traits, lookup_op
 from weft_graph.ir.registry import Registry, load_package
+from weft_graph.ir.scalar import Definition
 from weft_graph.ir.traits import State
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -53,6 +58,7 @@ __all__ = [
     "Kernel",
     "KernelFactory",
     "KernelFunction",
+    "deriving",
     "find_kernel",
     "kernel",
     "kernels_of",
@@ -128,6 +134,8 @@ _found: dict[tuple[str, str], tuple[Kernel, ...]] = {}
 _lock: Final = threading.Lock()
 _count = 0
 """How many kernels are registered."""
+_rules: dict[str, Callable[[str, Definition], Kernel | None]] = {}
+"""What derives kernels for a device type."""
 _loaded: set[str] = set()
 """Packages of device types that have registered their kernels."""
 
@@ -189,6 +197,15 @@ def _overlap(some: Mapping[str, frozenset[DType]], others: Mapping[str, frozense
     return all(types & others[name] for name, types in some.items() if name in others)
 
 
+def deriving(device_type: str, rule: Callable[[str, Definition], Kernel | None]) -> None:
+    """Let a device type make kernels of scalar definitions, for ops without one of their own.
+
+    Args:
+      rule: from an op type and its definition to the kernel; None where it can not be computed.
+    """
+    _rules[device_type] = rule
+
+
 # ------------------------------------------------------------------------------- looking up
 
 
@@ -235,9 +252,12 @@ def kernels_of(op: str, device_type: str) -> tuple[Kernel, ...]:
 
 def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
     known = device_type_of(device_type)
-    keys = [f"{op} on {origin}" for origin in _origins(device_type, known)]
+    origins = _origins(device_type, known)
+    keys = [f"{op} on {origin}" for origin in origins]
     for key in keys:
         _registered.get(key)  # imports what may have it
+    if not any(key in _tables for key in keys):
+        _derive(op, origins)
     with _lock:
         count, entries = _count, [entry for key in keys for entry in _tables.get(key, ())]
     if known is not None:
@@ -246,6 +266,16 @@ def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
         if count == _count:
             _found[op, device_type] = tuple(entries)
     return tuple(entries)
+
+
+def _derive(op: str, origins: Sequence[str]) -> None:
+    traits = declared_traits().get(op)
+    rules = [_rules[origin] for origin in origins if origin in _rules]
+    if traits is not None and traits.scalar is not None and rules:
+        entry = rules[0](op, traits.scalar)
+        if entry is not None:
+            with suppress(errors.AlreadyExistsError):  # another thread was quicker
+                _add(entry)
 
 
 def _origins(device_type: str, known: DeviceType | None) -> list[str]:
@@ -315,7 +345,8 @@ def registered_kernels() -> list[tuple[str, str]]:
     for device_type in types:
         kernels_of("NoOp", device_type)  # imports the kernels of the type
     keys = [key.split(" on ") for key in _registered.keys()]  # noqa: SIM118 (it imports)
-    ops = sorted({op for op, _ in keys})
+    derivable = {op for op, traits in declared_traits().items() if traits.scalar is not None}
+    ops = sorted({op for op, _ in keys} | derivable)
     found = {(op, where) for op, where in keys if where == ANY_DEVICE}
     found |= {(op, where) for op in ops for where in types if kernels_of(op, where)}
     return sorted(found)

@@ -372,6 +372,11 @@ def lookup_op(name: str) -> OpDef:
     return op_def
 
 
+def declared_traits() -> dict[str, Traits]:
+    """The traits of the op types that are declared so far; reads no further declarations."""
+    return {name: raw[6] for name, raw in _raw.entries().items()}
+
+
 def registered_ops() -> list[str]:
     """The names of all declared op types, sorted."""
     return _raw.keys()

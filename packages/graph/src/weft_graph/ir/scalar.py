@@ -64,6 +64,7 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
     "reciprocal": Primitive(1, "ifc", "same", "1 / x; of integers rounded towards zero."),
     "minimum": Primitive(2, "if", "same", "The smaller one; NaN where either is."),
     "maximum": Primitive(2, "if", "same", "The larger one; NaN where either is."),
+    "clamp": Primitive(3, "if", "same", "minimum(maximum(x, y), z)."),
     "floor": Primitive(1, "f", "same", "The largest integer not above x."),
     "ceil": Primitive(1, "f", "same", "The smallest integer not below x."),
     "trunc": Primitive(1, "fc", "same", "x without its fraction; of complex numbers part by part."),
@@ -307,7 +308,7 @@ add, sub, mul, div = map(_function, ("add", "sub", "mul", "div"))
 floor_div, floor_mod, trunc_mod = map(_function, ("floor_div", "floor_mod", "trunc_mod"))
 power, neg, sign = map(_function, ("pow", "neg", "sign"))
 absolute, square, reciprocal = map(_function, ("abs", "square", "reciprocal"))
-minimum, maximum = map(_function, ("minimum", "maximum"))
+minimum, maximum, clamp = map(_function, ("minimum", "maximum", "clamp"))
 floor, ceil, rint = (_unless(name, "f") for name in ("floor", "ceil", "rint"))
 trunc = _unless("trunc", "fc")
 sqrt, exp, expm1, log, log1p = map(_function, ("sqrt", "exp", "expm1", "log", "log1p"))

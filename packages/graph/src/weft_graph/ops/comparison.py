@@ -72,7 +72,7 @@ def _approximate_equal(x: Scalar, y: Scalar) -> Scalar:
 
 
 def _places(x: Scalar, y: Scalar) -> Scalar:
-    return scalar.minimum(scalar.maximum(y, 0), x.dtype.size * 8 - 1)
+    return scalar.clamp(y, 0, x.dtype.size * 8 - 1)
 
 
 def _left_shift(x: Scalar, y: Scalar) -> Scalar:

@@ -30,6 +30,7 @@ from weft_graph.ir.scalar import (
     add,
     attribute,
     cast,
+    clamp,
     exp,
     expm1,
     log1p,
@@ -120,7 +121,7 @@ def _relu(x: Scalar) -> Scalar:
 
 
 def _relu6(x: Scalar) -> Scalar:
-    return minimum(maximum(x, 0), 6)
+    return clamp(x, 0, 6)
 
 
 def _elu(x: Scalar) -> Scalar:

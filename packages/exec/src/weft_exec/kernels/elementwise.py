@@ -1,0 +1,310 @@
+"""CPU kernels of elementwise ops, made of the scalar definitions in their declarations.
+
+A definition of one primitive is one ufunc, called in the cheapest way (`unary`, `binary`).  A
+longer one is a chain: of Python's operators on NumPy scalars, of ufuncs with new results on small
+arrays, and of ufuncs that work in place, over as few arrays as they can, on large ones.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import (
+    LARGE,
+    NARROW,
+    Array,
+    Function,
+    binary,
+    exact,
+    new_array,
+    unary,
+)
+from weft_exec.kernels.primitives import computation
+from weft_exec.kernels.registry import Kernel, KernelFactory, KernelFunction, deriving
+from weft_graph.ir import scalar
+from weft_graph.ir.scalar import Definition, Scalar
+from weft_tensor import errors
+from weft_tensor.shape import num_elements
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+
+def derived(definition: Definition) -> KernelFactory:
+    """A factory for what a definition computes."""
+
+    def make(node: Node, device: Device) -> KernelFunction:
+        inputs = [value.dtype.base_dtype for value in node.inputs]
+        expression = definition.expression(inputs, node.outputs[0].dtype)
+        parts = scalar.applications(expression)
+        if not parts:
+            return _same if _may_alias(definition) else _copied
+        if len(parts) == 1 and not definition.one_shape:
+            found = _single(parts[0], node, device)
+            if found is not None:
+                return found
+        return _Chain(node, device, parts, one_shape=definition.one_shape).function()
+
+    return make
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _copied(x: Any) -> Any:
+    return x.copy()
+
+
+def _may_alias(definition: Definition) -> bool:
+    """Whether a result may be the input itself, or a view of it."""
+    return definition.function in (scalar.identity, scalar.real, scalar.imag)
+
+
+# ------------------------------------------------------------------------ one primitive
+
+
+def _single(part: Scalar, node: Node, device: Device) -> KernelFunction | None:
+    """One primitive of the inputs in their order, or of one input and constants."""
+    found = computation(part, node.type)
+    args = [(arg.name, arg.value) for arg in part.args]
+    if any(arg.dtype.numpy.kind == "O" for arg in part.args):
+        return exact(found.array)(node, device)
+    if args == [("input", 0)]:
+        return unary(found.array, found.scalar)(node, device)
+    if args == [("input", 0), ("input", 1)]:
+        return binary(found.array, found.scalar)(node, device)
+    if len(args) == 2 and args[0] == ("input", 0) and args[1][0] != "input":
+        number = leaf(part.args[1], node)
+        return unary(_bound(found.array, number))(node, device)
+    return None
+
+
+def _bound(function: Function, number: Any) -> Function:
+    def run(x: Any, out: Array | None = None) -> Any:
+        return function(x, number, out=out)
+
+    return run
+
+
+def leaf(part: Scalar, node: Node) -> Any:
+    """The number that a constant or an attribute is, as a NumPy scalar."""
+    value = node.attrs[part.value] if part.name == "attribute" else part.value
+    return part.dtype.numpy.type(value)
+
+
+# ------------------------------------------------------------------- several primitives
+
+
+_Step = tuple[Function, int, int | None, int | None]
+"""One application: its function and the registers of its operands."""
+
+FEW = 1 << 10
+"""Elements from which on choices and bounds are quicker in place than with a new result."""
+
+
+class _Chain:
+    """The applications of a definition, one after another.
+
+    Registers are numbered: first the inputs, then the numbers, then what is computed.
+    """
+
+    def __init__(self, node: Node, device: Device, parts: list[Scalar], *, one_shape: bool) -> None:
+        self._node = node
+        self._device = device
+        self._one_shape = one_shape
+        operands, numbers, parts = _numbered(parts, node)
+        self._numbers = numbers
+        self._arrays = [np.array(number) for number in numbers]
+        fixed = len(node.inputs) + len(numbers)
+        types = [part.dtype.numpy for part in parts]
+        registers, self._types = _reused(operands, types, fixed)
+        found = [computation(part, node.type) for part in parts]
+        self._in_new = _steps([each.array for each in found], operands)
+        # On complex numbers Python's operators differ from NumPy's functions in the last bit.
+        self._of_scalars = self._in_new
+        if not any(arg.dtype.is_complex for part in parts for arg in part.args):
+            of_scalars = [each.scalar or each.array for each in found]
+            self._of_scalars = _steps(of_scalars, operands)
+        places = [[registers[number] for number in numbers] for numbers in operands]
+        self._in_place = _steps([each.into for each in found], places)
+        self._results = [registers[fixed + at] for at in range(len(parts))]
+        self._first = fixed
+        self._few = LARGE // types[-1].itemsize
+        if any(each.into is not each.array for each in found):
+            self._few = FEW
+
+    def function(self) -> KernelFunction:
+        """What computes the node: the general way, or one for sizes that are known."""
+        output = self._node.outputs[0]
+        few, in_new, arrays = self._few, self._in_new, self._arrays
+        of_scalars, numbers, in_place = self._of_scalars, self._numbers, self._filled
+        broadcast = self._broadcast
+        count = num_elements(output.dims)
+        if count is not None and all(value.dims == output.dims for value in self._node.inputs):
+            if output.dims == ():
+                return lambda *inputs: _computed(of_scalars, [*inputs, *numbers])
+            if count <= few:
+                return lambda *inputs: _computed(in_new, [*inputs, *arrays])
+
+        def run(*inputs: Any) -> Any:
+            first = inputs[0]
+            shape = first.shape
+            for other in inputs[1:]:
+                if other.shape != shape:
+                    return broadcast(inputs)
+            if not shape:
+                return _computed(of_scalars, [*inputs, *numbers])
+            if first.size <= few:
+                return _computed(in_new, [*inputs, *arrays])
+            return in_place(inputs, shape)
+
+        return run
+
+    def _filled(self, inputs: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+        new = [new_array(self._device, shape, dtype) for dtype in self._types]
+        values = [*inputs, *self._arrays, *new]
+        for (function, a, b, c), result in zip(self._in_place, self._results, strict=True):
+            if b is None:
+                function(values[a], out=values[result])
+            elif c is None:
+                function(values[a], values[b], out=values[result])
+            else:
+                function(values[a], values[b], values[c], out=values[result])
+        return new[0]
+
+    def _broadcast(self, inputs: tuple[Any, ...]) -> Any:
+        if self._one_shape:
+            shapes = " and ".join(str(list(value.shape)) for value in inputs)
+            raise errors.InvalidArgumentError(
+                f"{self._node.type} requires inputs of one shape, got {shapes}"
+            )
+        shape = np.broadcast_shapes(*[value.shape for value in inputs])
+        if prod(shape) <= self._few:
+            value = _computed(self._in_new, [*inputs, *self._arrays])
+        else:
+            value = self._spread(inputs, shape)
+        return value if value.shape == shape else np.broadcast_to(value, shape).copy()
+
+    def _spread(self, inputs: tuple[Any, ...], shape: tuple[int, ...]) -> Any:
+        """In place where a step's result has the whole shape, in new arrays where it has less."""
+        values = [*inputs, *self._arrays, *[None] * len(self._types)]
+        whole: dict[int, Array] = {}
+        steps = zip(self._in_place, self._in_new, self._results, strict=True)
+        for (into, *operands), (function, *_), result in steps:
+            args = [values[at] for at in operands if at is not None]
+            if np.broadcast_shapes(*[arg.shape for arg in args]) != shape:
+                values[result] = function(*args)
+                continue
+            if result not in whole:
+                dtype = self._types[result - self._first]
+                whole[result] = new_array(self._device, shape, dtype)
+            values[result] = whole[result]
+            into(*args, out=values[result])
+        return values[self._first]
+
+
+def _computed(steps: list[_Step], values: list[Any]) -> Any:
+    """The last of the results, which are appended to the values of the other registers."""
+    value = None
+    for function, a, b, c in steps:
+        if b is None:
+            value = function(values[a])
+        elif c is None:
+            value = function(values[a], values[b])
+        else:
+            value = function(values[a], values[b], values[c])
+        values.append(value)
+    return value
+
+
+def _numbered(parts: list[Scalar], node: Node) -> tuple[list[list[int]], list[Any], list[Scalar]]:
+    """Numbers for all that takes part: the inputs, the numbers of the definition, the parts.
+
+    Parts of numbers alone are numbers, too.  Conversions of bools that are only multiplied with are
+    left out, since ufuncs do those themselves.
+
+    Returns: the operands of each part that is left, the numbers, and those parts.
+    """
+    numbers: list[Any] = []
+    place: dict[int, int] = {}
+    inputs = len(node.inputs)
+
+    def number(part: Scalar, value: Any) -> None:
+        place[id(part)] = inputs + len(numbers)
+        numbers.append(value)
+
+    left: list[Scalar] = []
+    masks = _masks(parts)
+    for part in parts:
+        for arg in part.args:
+            if arg.name == "input":
+                place[id(arg)] = arg.value
+            elif not arg.args and id(arg) not in place:
+                number(arg, leaf(arg, node))
+        given = [place.get(id(arg), -1) - inputs for arg in part.args]
+        if min(given) >= 0:
+            number(part, computation(part, node.type).array(*[numbers[at] for at in given]))
+        elif id(part) not in masks:
+            left.append(part)
+    for at, part in enumerate(left):
+        place[id(part)] = inputs + len(numbers) + at
+    operands = [[place[id(masks.get(id(arg), arg))] for arg in part.args] for part in left]
+    return operands, numbers, left
+
+
+def _masks(parts: list[Scalar]) -> dict[int, Scalar]:
+    """The bools behind conversions that are only multiplied with, by identity of these."""
+    found: dict[int, Scalar] = {}
+    for part in parts:
+        if part.name == "cast" and part.args[0].dtype.is_bool and part.dtype not in NARROW:
+            users = [user for user in parts if any(arg is part for arg in user.args)]
+            if users and all(user.name == "mul" for user in users):
+                found[id(part)] = part.args[0]
+    return found
+
+
+def _reused(
+    operands: list[list[int]], types: list[np.dtype[Any]], fixed: int
+) -> tuple[dict[int, int], list[np.dtype[Any]]]:
+    """Few registers for the parts, so that they work in place.
+
+    Returns: the register of each number, and the types of those from `fixed` on; the first of them
+      is that of the result.
+    """
+    last = {number: at for at, numbers in enumerate(operands) for number in numbers}
+    registers = dict(enumerate(range(fixed)))
+    kinds, free = [types[-1]], {fixed}
+    for at, (numbers, wanted) in enumerate(zip(operands, types, strict=True)):
+        # A choice works in place of its last operand.
+        ended = [registers[n] for n in reversed(numbers) if n >= fixed and last[n] == at]
+        free.update(ended)
+        fitting = [each for each in (*ended, *sorted(free)) if kinds[each - fixed] == wanted]
+        chosen = fitting[0] if fitting else fixed + len(kinds)
+        if at == len(types) - 1:
+            chosen = fixed
+        elif not fitting:
+            kinds.append(wanted)
+        free.discard(chosen)
+        registers[fixed + at] = chosen
+    return registers, kinds
+
+
+def _steps(functions: list[Function], operands: list[list[int]]) -> list[_Step]:
+    steps = []
+    for function, numbers in zip(functions, operands, strict=True):
+        a, b, c = (*numbers, None, None)[:3]
+        assert a is not None
+        steps.append((function, a, b, c))
+    return steps
+
+
+def _rule(op: str, definition: Definition) -> Kernel:
+    return Kernel(op, "CPU", derived(definition), {}, alias=_may_alias(definition))
+
+
+deriving("CPU", _rule)
