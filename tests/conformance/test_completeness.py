@@ -13,16 +13,11 @@ import weft_graph.ops
 from weft_autodiff.registry import registered_gradients
 from weft_exec.kernels.registry import registered_kernels
 from weft_graph.ir.op_def import OpDef, lookup_op, registered_ops
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Traits
 from weft_tensor import dtypes
 
 OF_OTHERS = ("Attack", "Test", "Stranger", "_")
 """Prefixes of ops that tests declare, and of nodes that only executables contain."""
-
-ROUTED = dict.fromkeys(sorted(ROUTING), "the executor routes values itself; see tests/exec")
-
-NO_KERNEL: dict[str, str] = {**ROUTED}
-"""Op type to the reason why no device has a kernel for it."""
 
 NO_GRADIENT = {
     "IgammaGradA": "it is the derivative of Igamma for a; TensorFlow has no further one either",
@@ -36,7 +31,6 @@ NO_CASES = {
     "ControlTrigger": "no inputs and no outputs",
     "LoopCond": "it marks a value, inside a loop only",
     "PartitionedCall": "it calls a function of the library of its graph",
-    **ROUTED,
 }
 """Op type to the reason why a row of inputs and a reference value cannot show it."""
 
@@ -61,19 +55,27 @@ def has_state(op_def: OpDef) -> bool:
     return op_def.stateful or any(arg.is_ref or arg.dtype in handles for arg in args)
 
 
+def traits(op: str) -> Traits:
+    return lookup_op(op).traits
+
+
 def test_every_op_has_a_kernel() -> None:
     have = {op for op, _ in registered_kernels()}
-    assert [op for op in all_ops() if op not in have and op not in NO_KERNEL] == []
+    without = [op for op in all_ops() if op not in have]
+    assert [op for op in without if not traits(op).routes] == []  # the executor does these itself
 
 
 def test_every_op_has_a_gradient_or_none_on_purpose() -> None:
     have = set(registered_gradients())
-    assert [op for op in all_ops() if op not in have and op not in NO_GRADIENT] == []
+    assert [op for op in all_ops() if op in have and not traits(op).differentiable] == []
+    without = [op for op in all_ops() if op not in have and traits(op).differentiable]
+    assert sorted(without) == sorted(NO_GRADIENT)
 
 
 def test_every_op_without_state_has_cases() -> None:
     have = {case.op for cases in load_cases().values() for case in cases} | set(NO_CASES)
-    assert [op for op in all_ops() if op not in have and not has_state(lookup_op(op))] == []
+    without = [op for op in all_ops() if op not in have and not traits(op).routes]
+    assert [op for op in without if not has_state(lookup_op(op))] == []
 
 
 def test_every_op_has_a_shape_rule() -> None:
@@ -81,6 +83,6 @@ def test_every_op_has_a_shape_rule() -> None:
     assert [op for op in without if lookup_op(op).outputs and op not in NO_SHAPE_RULE] == []
 
 
-@pytest.mark.parametrize("table", [NO_KERNEL, NO_GRADIENT, NO_CASES, NO_SHAPE_RULE])
+@pytest.mark.parametrize("table", [NO_GRADIENT, NO_CASES, NO_SHAPE_RULE])
 def test_exceptions_are_ops(table: dict[str, str]) -> None:
     assert set(table) <= set(all_ops())

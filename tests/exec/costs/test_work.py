@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,12 +10,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 import weft as wf
-import weft_graph.ops
-from weft_exec.costs import CostModel, Work, register_work, work
-from weft_exec.costs.signature import UNLIKE
+from weft_exec.costs import CostModel
 from weft_graph.ir.builder import create
-from weft_graph.ir.op_def import lookup_op
-from weft_tensor import errors
+from weft_graph.ir.costs import Cost
+from weft_graph.ir.op_def import register_op
+from weft_graph.ir.traits import Traits
+from weft_graph.ops import cost_rules
 
 F, I = wf.float32, wf.int32  # noqa: E741 - short, as the table is long
 
@@ -181,7 +179,7 @@ def value(spec: Any) -> Any:
     return wf.placeholder(dtype, shape)
 
 
-def measured(row: Row) -> Work:
+def measured(row: Row) -> Cost:
     return CostModel().work(create(row.op, [value(spec) for spec in row.inputs], row.attrs))
 
 
@@ -232,26 +230,16 @@ def test_state_costs_what_is_touched() -> None:
     assert model.work(big.node) == (0, 0)
 
 
-def test_rules_are_for_ops_that_exist() -> None:
-    for module in pkgutil.iter_modules(weft_graph.ops.__path__):
-        importlib.import_module(f"weft_graph.ops.{module.name}")
-    # TensorFlow has no such updates, and nodes that only executables contain are not declared.
-    missing = {f"{p}SparseApply{m}" for p in ("", "Resource") for m in ("Adam", "GradientDescent")}
-    for op in {*work._FLOPS, *work._BYTES, *UNLIKE} - missing:
-        if not op.startswith("_"):
-            lookup_op(op)
+register_op(
+    "TestCosts",
+    ("x: float32",),
+    ("y: float32",),
+    traits=Traits(cost=cost_rules.takes(lambda sizes: 7 * sizes.elements_in, lambda sizes: 3)),
+)
 
 
-def test_other_packages_register_the_work_of_their_ops() -> None:
-    register_work("CostsTestOp", lambda sizes: 7 * sizes.elements_in, lambda sizes: 3)
-    try:
-        with pytest.raises(errors.AlreadyExistsError, match="CostsTestOp"):
-            register_work("CostsTestOp")
-        node = create("Identity", [wf.placeholder(F, (4, 5))])
-        node.type = "CostsTestOp"
-        assert CostModel().work(node) == (140, 3)
-    finally:
-        del work._FLOPS["CostsTestOp"], work._BYTES["CostsTestOp"]
+def test_a_declaration_tells_the_cost() -> None:
+    assert CostModel().work(create("TestCosts", [wf.placeholder(F, (4, 5))])) == (140, 3)
 
 
 SIZE = st.integers(1, 64)
@@ -259,7 +247,7 @@ SIZE = st.integers(1, 64)
 
 @given(st.lists(SIZE, min_size=4, max_size=4), st.integers(0, 3), st.integers(1, 8))
 def test_work_grows_with_every_size(sizes: list[int], which: int, more: int) -> None:
-    def works(b: int, m: int, k: int, n: int) -> list[Work]:
+    def works(b: int, m: int, k: int, n: int) -> list[Cost]:
         return [
             measured(Row(op, inputs, attrs, 0, 0))
             for op, inputs, attrs in (

@@ -38,11 +38,8 @@ from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.stacks import get_default_graph
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
-
-_GIVEN = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "_Arg"})
-"""Ops whose value comes from the caller of a step."""
 
 
 def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -215,12 +212,12 @@ class _Region:
     def _is_repeatable(self, node: Node, unit: Unit) -> bool:
         """Whether a second run of a node gives the same and changes nothing."""
         if node not in self._made:  # a number is as good again, if nobody wants its gradient
-            return node.type == "Const" and not is_trainable(node.outputs[0])
-        if node.type in _GIVEN:
+            return node.role is Role.CONSTANT and not is_trainable(node.outputs[0])
+        if node.role in (Role.PLACEHOLDER, Role.ARGUMENT):  # given by whoever calls
             return False
         if any(o.dtype.is_ref for o in (*node.outputs, *node.inputs)):
             return False
-        if node.type in ROUTING:
+        if node.traits.routes:
             return node is not unit
         if state.is_private(node):
             return all(state.origin(s).node in self._made for s in node.inputs if _is_handle(s))
@@ -291,7 +288,7 @@ class _RegionCopy(BodyCopy):
 
     def _constant(self, node: Node, inputs: Sequence[Output]) -> Sequence[Output] | None:
         """A constant that waits for nothing, so that it is merged with the one that is there."""
-        if node.type != "Const":
+        if node.role is not Role.CONSTANT:
             return None
         with self._graph.control_dependencies(None):
             return [builder.constant_of(node.attrs["value"], node.attrs["dtype"])]

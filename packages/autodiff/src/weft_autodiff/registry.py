@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from weft_graph.ir.op_def import loaded_traits
 from weft_graph.ir.registry import Registry
 from weft_tensor import errors
 
@@ -72,13 +73,22 @@ class RegisterGradient:
 
     def __call__(self, function: F) -> F:
         """Register `function`."""
+        if not loaded_traits(self._op_type).differentiable:
+            raise errors.AlreadyExistsError(
+                f"the declaration of {self._op_type!r} says that it is not differentiable; single "
+                "nodes can be given a gradient with Graph.gradient_override_map"
+            )
         _gradients.register(self._op_type, Gradient(function, *self._flags))
         return function
 
 
 def NotDifferentiable(op_type: str) -> None:  # noqa: N802 - TensorFlow's public name
-    """Declare that no gradient flows through an op type, on purpose."""
-    _gradients.register(op_type, Gradient(not_differentiable, True, True))
+    """Declare that no gradient flows through an op type, on purpose.
+
+    A declaration that says `Traits(differentiable=False)` needs none of this.
+    """
+    if loaded_traits(op_type).differentiable:
+        _gradients.register(op_type, Gradient(not_differentiable, True, True))
 
 
 NoGradient = NotDifferentiable
@@ -92,6 +102,8 @@ def gradient_of(node: Node) -> Gradient:
     override = node.attrs.get("_gradient_op_type")
     if override is None:
         name = node.type
+        if not node.traits.differentiable:
+            return _NONE
     else:
         name = override.decode() if isinstance(override, bytes) else override
         local: Gradient | None = node.graph.gradient_functions.get(name)
@@ -107,6 +119,10 @@ def gradient_of(node: Node) -> Gradient:
             line=node.line,
         )
     return entry
+
+
+_NONE = Gradient(not_differentiable, accepts_none=True, accepts_sparse=True)
+"""Of ops whose declaration says that they are not differentiable."""
 
 
 def register_in_graph(graph: Graph, name: str, entry: Gradient) -> None:

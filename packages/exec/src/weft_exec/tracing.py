@@ -9,6 +9,7 @@ from typing import Any
 
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.node import Node
+from weft_graph.ir.traits import Role
 
 
 class NodeRecord:
@@ -69,7 +70,10 @@ class StepTrace:
         """Note that an asynchronous node has completed, with a value or, having failed, None."""
         node, device, start = self._waiting.pop(token)
         end, thread, sizes = time.time_ns(), threading.get_ident(), _sizes(value)
-        computed = node.type != "_Recv" and parse(device).device_type not in ("CPU", None)
+        computed = node.role is not Role.RECEIVE and parse(device).device_type not in (
+            "CPU",
+            None,
+        )
         if computed:  # one after the other, in the stream of its device
             start = max(start, self._ended.get(device, 0))
             self._ended[device] = end

@@ -5,23 +5,20 @@ from __future__ import annotations
 __all__ = ["convert_variables_to_constants"]
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from weft_graph import proto
-from weft_graph.functions.state import CALLS
 from weft_graph.graph_util import empty_like, extract_sub_graph, source_of
 from weft_graph.ir.builder import create
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.op_def import lookup_op, traits_of
+from weft_graph.ir.traits import Role
 from weft_graph.messages.graph_def import graph_to_def
 from weft_graph.messages.import_graph_def import import_graph_def
 from weft_graph.messages.tensor_proto import array_to_proto
 from weft_graph.passes.inline import inline_calls
 from weft_graph.passes.prune import prune
 from weft_tensor import dtypes, errors
-
-_REFERENCES: Final = frozenset({"Variable", "VariableV2"})
-_HANDLE: Final = "VarHandleOp"
-_CARRIERS: Final = frozenset({"Enter", "Identity", "Switch"})
 
 
 def convert_variables_to_constants(
@@ -47,12 +44,12 @@ def convert_variables_to_constants(
       UnimplementedError: a node uses a variable's handle for more than its value.
     """
     part = extract_sub_graph(input_graph_def, output_node_names)
-    if any(node.op in CALLS for node in part.node):
+    if any(_role(node) is Role.CALL for node in part.node):
         part = _without_calls(part, output_node_names)
     frozen = _to_freeze(part, variable_names_whitelist, variable_names_blacklist)
     results = sess.run([_reader(sess.graph, node) for node in frozen.values()])
     values = dict(zip(frozen, results, strict=True))
-    handles = {name: n.attr["dtype"].type for name, n in frozen.items() if n.op == _HANDLE}
+    handles = {name: n.attr["dtype"].type for name, n in frozen.items() if not _is_reference(n)}
     carriers = _carriers(part, frozen)
     handles.update({name: handles[origin] for name, origin in carriers.items()})
     result = empty_like(part)
@@ -70,15 +67,25 @@ def convert_variables_to_constants(
     return result
 
 
+def _role(node: proto.NodeDef) -> Role | None:
+    return traits_of(node.op).role
+
+
+def _is_reference(variable: proto.NodeDef) -> bool:
+    """Whether a variable gives a reference rather than a handle."""
+    return lookup_op(variable.op).outputs[0].is_ref
+
+
 def _carriers(graph_def: proto.GraphDef, frozen: Mapping[str, proto.NodeDef]) -> dict[str, str]:
     """The nodes that bring a frozen variable's handle into a branch or a loop, and which it is."""
     users: dict[str, list[str]] = {}
     for node in graph_def.node:
-        if node.op in _CARRIERS and node.input:
+        traits = traits_of(node.op)
+        if (traits.identity or traits.routes) and node.input:
             users.setdefault(source_of(node.input[0]), []).append(node.name)
     found: dict[str, str] = {}
     for variable, definition in frozen.items():
-        following = [variable] if definition.op == _HANDLE else []
+        following = [] if _is_reference(definition) else [variable]
         while following:
             for name in users.get(following.pop(), ()):
                 if name not in found:
@@ -92,9 +99,9 @@ def _without_calls(graph_def: proto.GraphDef, names: Sequence[str]) -> proto.Gra
     with Graph().as_default() as graph:
         import_graph_def(graph_def, name="")
     wanted = {name: graph.get_operation_by_name(name) for name in names}
-    calls = {name: node for name, node in wanted.items() if node.type in CALLS}
+    calls = {name: node for name, node in wanted.items() if node.role is Role.CALL}
     results = [output for node in calls.values() for output in node.outputs]
-    step = prune([], results, [node for node in wanted.values() if node.type not in CALLS])
+    step = prune([], results, [node for node in wanted.values() if node.role is not Role.CALL])
     inline_calls(step)
     values = iter(step.fetches)
     with step.graph.as_default():
@@ -103,7 +110,7 @@ def _without_calls(graph_def: proto.GraphDef, names: Sequence[str]) -> proto.Gra
             if step.graph.find_node(name) is None:
                 create("IdentityN", [found], None, name)
     made = graph_to_def(step.graph)
-    if not any(node.op in CALLS for node in made.node):
+    if not any(_role(node) is Role.CALL for node in made.node):
         made.ClearField("library")
     return made
 
@@ -116,7 +123,7 @@ def _to_freeze(
     return {
         node.name: node
         for node in graph_def.node
-        if (node.op in _REFERENCES or node.op == _HANDLE)
+        if _role(node) is Role.VARIABLE
         and node.name not in left_out
         and (chosen is None or node.name in chosen)
     }
@@ -124,10 +131,10 @@ def _to_freeze(
 
 def _reader(graph: Graph, node: proto.NodeDef) -> str:
     """The tensor that has the variable's value."""
-    if node.op != _HANDLE:
+    if _is_reference(node):
         return f"{node.name}:0"
     for user in graph.get_tensor_by_name(f"{node.name}:0").consumers():
-        if user.type == "ReadVariableOp":
+        if user.role is Role.READ:
             return f"{user.name}:0"
     raise errors.NotFoundError(f"the graph has no node that reads the variable {node.name!r}")
 
@@ -144,7 +151,7 @@ def _use_of_constant(node: proto.NodeDef, handles: Mapping[str, int]) -> list[pr
     """What takes the place of a node that read a variable through its handle."""
     dtype = handles.get(source_of(node.input[0]), 0)
     new = proto.NodeDef(name=node.name, device=node.device, input=node.input)
-    if node.op == "ReadVariableOp":
+    if _role(node) is Role.READ:
         new.op = "Identity"
         new.attr["T"].type = dtype
         return [new]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.node import Output
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
@@ -127,7 +128,7 @@ def scalar(
 
 def known_integer(value: Any, tensor: Output) -> int | None:
     """The value of a constant that was made here; None for a given tensor, which may be fed."""
-    if isinstance(value, Output) or tensor.node.type != "Const":
+    if isinstance(value, Output) or tensor.node.role is not Role.CONSTANT:
         return None
     return int(tensor.node.attrs["value"])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.node import Node, Output
 
 
@@ -10,7 +10,3 @@ from weft_graph.ir.node import Node, Output
 def _hypot(node: Node, grad: Output) -> list[Output]:
     (x, y), z = node.inputs, node.outputs[0]
     return [grad * x / z, grad * y / z]
-
-
-NotDifferentiable("StrangerTallyAdd")
-NotDifferentiable("StrangerTallyAwait")

@@ -26,6 +26,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import reachable
+from weft_graph.ir.traits import Role
 from weft_graph.ops import identity
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -319,7 +320,7 @@ class _Builder:
         graph = self._graph
         changed = {graph.inputs[i] for i in self._function.updates}
         for node in made.nodes:
-            if node.type in state.CALLS and node.attrs["f"].name == made.name:
+            if node.role is Role.CALL and node.attrs["f"].name == made.name:
                 continue
             if state.has_effect(node) or (
                 state.gives_state(node)

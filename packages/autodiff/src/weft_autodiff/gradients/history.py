@@ -15,6 +15,7 @@ from weft_graph.control_flow.context import (
 from weft_graph.control_flow.loop import LoopBuilder
 from weft_graph.ir.builder import constant, constant_of
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 from weft_graph.ops import control_flow as primitives, stack
 from weft_tensor import dtypes
 
@@ -64,7 +65,7 @@ class History:
         node = output.node
         if home is self.loop and is_constant_enter(node):
             return context.capture(node.inputs[0])
-        if node.type == "Const":
+        if node.role is Role.CONSTANT:
             with context.open():
                 return constant_of(node.attrs["value"], node.attrs["dtype"], name=_last(node.name))
         handle = self._stack(output)

@@ -9,7 +9,7 @@ from weft_graph.control_flow.context import CondContext, WhileContext, context_o
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
-from weft_graph.ops.control_flow import MERGES
+from weft_graph.ir.traits import Role
 
 
 class Path:
@@ -47,7 +47,7 @@ class Path:
                 self._reached.add(unit)
                 self.units.append(unit)
         for unit in needed:
-            if isinstance(unit, Node) and unit.type in MERGES and unit not in self._reached:
+            if isinstance(unit, Node) and unit.role is Role.MERGE and unit not in self._reached:
                 self._check_back_edges(unit)
 
     def leads_to(self, output: Output) -> bool:

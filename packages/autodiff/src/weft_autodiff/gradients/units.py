@@ -11,7 +11,7 @@ from weft_graph.control_flow.context import (
     is_constant_enter,
 )
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops.control_flow import EXITS, MERGES, SWITCHES
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
 Unit = Node | WhileContext | Conditional
@@ -29,12 +29,12 @@ def unit_of(output: Output, level: Level) -> Unit:
         push = push_of(output)
         node = node if push is None else push
     elif node.context is None:
-        return conditional_of(node) or node if node.type in MERGES else node
+        return conditional_of(node) or node if node.role is Role.MERGE else node
     around = _shared(innermost(node), level)
-    if node.type in EXITS and node.context is not None and node.context.outer is around:
+    if node.role is Role.EXIT and node.context is not None and node.context.outer is around:
         assert isinstance(node.context, WhileContext)
         return node.context
-    if node.type in MERGES and node.context is around:
+    if node.role is Role.MERGE and node.context is around:
         return conditional_of(node) or node
     inner = node.context
     while inner is not None and inner.outer is not around:
@@ -85,7 +85,7 @@ def captured(branch: CondContext) -> dict[Output, Output]:
     return {
         inside.node.inputs[0]: inside
         for inside in branch.captures.values()
-        if inside.node.context is branch and inside.node.type in SWITCHES
+        if inside.node.context is branch and inside.node.role is Role.SWITCH
     }
 
 
@@ -99,7 +99,7 @@ def push_of(handle: Output) -> Node | None:
                 return user
             if is_constant_enter(user):
                 stack.append(user.outputs[0])
-            elif user.type in SWITCHES:
+            elif user.role is Role.SWITCH:
                 stack.extend(user.outputs)
     return None
 

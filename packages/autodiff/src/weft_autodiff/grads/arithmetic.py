@@ -7,14 +7,12 @@ the derivative of a holomorphic function enters conjugated.
 from __future__ import annotations
 
 from weft_autodiff.grads.common import conj, scalar_like, sum_to_shape, sum_to_shapes
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 
 Pair = list[Output | None]
-
-for _op in ("FloorDiv", "TruncateDiv", "Floor", "Ceil", "Rint", "Round"):
-    NotDifferentiable(_op)
 
 
 def _neg(x: Output) -> Output:
@@ -84,7 +82,7 @@ def _pow(node: Node, grad: Output) -> Pair:
     cx, cy = conj(x), conj(y)
     power = out("Pow", [cx, out("Sub", [cy, scalar_like(1, y)])])
     to_x = _mul(grad, _mul(cy, power))
-    if y.node.type == "Const":
+    if y.node.role is Role.CONSTANT:
         return sum_to_shapes(node, to_x, None)
     # log(x) is undefined for x <= 0, where the power does not depend smoothly on y either.
     zero = scalar_like(0, x)

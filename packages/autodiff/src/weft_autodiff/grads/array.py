@@ -3,25 +3,10 @@
 from __future__ import annotations
 
 from weft_autodiff.grads.common import like_shape, sum_to_shape
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.array import rank
-
-for _op in (
-    "Const",
-    "Placeholder",
-    "PlaceholderV2",
-    "Shape",
-    "ShapeN",
-    "Size",
-    "Rank",
-    "ZerosLike",
-    "OnesLike",
-    "BroadcastArgs",
-    "BroadcastGradientArgs",
-):
-    NotDifferentiable(_op)
 
 
 @RegisterGradient("PlaceholderWithDefault")

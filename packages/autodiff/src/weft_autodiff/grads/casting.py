@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from weft_autodiff.grads.common import scalar_like, sum_to_shapes
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
-
-NotDifferentiable("Bitcast")
 
 
 @RegisterGradient("Cast")

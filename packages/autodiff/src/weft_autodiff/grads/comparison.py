@@ -3,30 +3,9 @@
 from __future__ import annotations
 
 from weft_autodiff.grads.common import scalar_like, sum_to_shape, zeros_like
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
-
-for _op in (
-    "Equal",
-    "NotEqual",
-    "Less",
-    "LessEqual",
-    "Greater",
-    "GreaterEqual",
-    "ApproximateEqual",
-    "LogicalAnd",
-    "LogicalOr",
-    "LogicalNot",
-    "BitwiseAnd",
-    "BitwiseOr",
-    "BitwiseXor",
-    "Invert",
-    "LeftShift",
-    "RightShift",
-    "PopulationCount",
-):
-    NotDifferentiable(_op)
 
 
 @RegisterGradient("Select")

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.node import Node
-
-for _op in ("NoOp", "Assert", "PrintV2", "Timestamp", "PyFunc", "PyFuncStateless"):
-    NotDifferentiable(_op)
 
 
 @RegisterGradient("RefIdentity", accepts_sparse=True)

@@ -11,12 +11,9 @@ from typing import Any
 
 from weft_autodiff.gradients.units import made_by_hand
 from weft_autodiff.gradients.values import zeros_for
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.node import Node
 from weft_graph.ops import control_flow as primitives
-
-for _op in ("LoopCond", "ControlTrigger", "Abort"):
-    NotDifferentiable(_op)
 
 
 @RegisterGradient("Switch", accepts_none=True)

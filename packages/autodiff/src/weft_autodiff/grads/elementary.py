@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 
 from weft_autodiff.grads.common import conj, scalar_like, sum_to_shapes
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes
 
 Pair = list[Output | None]
-
-for _op in ("IsNan", "IsInf", "IsFinite"):
-    NotDifferentiable(_op)
 
 
 def _mul(x: Output, y: Output) -> Output:

@@ -9,14 +9,12 @@ import numpy as np
 
 from weft_autodiff.grads.array import all_axes
 from weft_autodiff.grads.common import ints, like_shape, shape_of
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, create, out
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.shape_rules import constant_int
 from weft_tensor import dtypes
-
-NotDifferentiable("Where")
 
 
 def _flat(value: Output) -> Output:

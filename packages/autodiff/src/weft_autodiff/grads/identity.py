@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
-
-for _op in ("StopGradient", "GuaranteeConst"):
-    NotDifferentiable(_op)
 
 
 def _same(op: Node, grad: Any) -> Any:

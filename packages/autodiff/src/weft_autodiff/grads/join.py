@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from weft_autodiff.grads.common import ints, like_shape
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, create, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.shape_rules import constant_array, constant_int
 from weft_tensor import dtypes
-
-NotDifferentiable("ConcatOffset")
 
 
 def _cut(grad: Output, parts: Sequence[Output], axis: Output) -> list[Output]:

@@ -6,12 +6,10 @@ import numpy as np
 
 from weft_autodiff.grads.array import all_axes
 from weft_autodiff.grads.common import ints, shape_of
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.shape_rules import constant_array
-
-NotDifferentiable("InvertPermutation")
 
 
 def _inner(op: Node, grad: Output) -> Output:

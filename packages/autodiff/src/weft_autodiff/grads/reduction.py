@@ -5,16 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from weft_autodiff.grads.common import conj, ints, scalar_like, shape_of, static_axes
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, create, out
 from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes
 from weft_tensor.shape import num_elements
 
 Pair = list[Output | None]
-
-for _op in ("All", "Any", "ArgMax", "ArgMin"):
-    NotDifferentiable(_op)
 
 
 def _kept(node: Node, value: Output) -> Output:

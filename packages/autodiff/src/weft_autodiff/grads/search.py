@@ -3,21 +3,9 @@
 from __future__ import annotations
 
 from weft_autodiff.grads.common import ints, shape_of
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
-
-for _op in (
-    "Unique",
-    "UniqueWithCounts",
-    "ListDiff",
-    "InTopK",
-    "InTopKV2",
-    "LowerBound",
-    "UpperBound",
-    "UnravelIndex",
-):
-    NotDifferentiable(_op)
 
 
 def _scattered(op: Node, grad: Output) -> Output:

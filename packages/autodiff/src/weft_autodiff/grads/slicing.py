@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from weft_autodiff.grads.common import sum_to_shape
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.shape_rules import constant_array
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
-
-for _op in ("StridedSliceAssign", "ResourceStridedSliceAssign"):
-    NotDifferentiable(_op)
 
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.node import Node
 from weft_tensor import errors
-
-for _op in ("StackV2", "StackPopV2", "StackCloseV2"):
-    NotDifferentiable(_op)
 
 
 @RegisterGradient("StackCopy")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient
+from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
@@ -72,32 +72,3 @@ def _resource_gather_nd(op: Node, grad: Output | None) -> list[Any]:
 @RegisterGradient("ResourceInitializedValue")
 def _initialized_value(op: Node, grad: Any) -> list[Any]:
     return [grad, None]
-
-
-for _op in (
-    "Assign",
-    "AssignAdd",
-    "AssignSub",
-    "CountUpTo",
-    "IsVariableInitialized",
-    "MutexAcquire",
-    "MutexLock",
-    "MutexV2",
-    "ResourceCountUpTo",
-    "VarHandleOp",
-    "VarIsInitializedOp",
-    "Variable",
-    "VariableShape",
-    "VariableV2",
-    "AssignVariableOp",
-    "AssignAddVariableOp",
-    "AssignSubVariableOp",
-    "ConsumeMutexLock",
-    "DestroyResourceOp",
-    "DisableCopyOnRead",
-    "MutexRelease",
-):
-    NotDifferentiable(_op)
-for _how in ("Update", "Add", "Sub", "Mul", "Div", "Min", "Max", "NdUpdate", "NdAdd", "NdSub"):
-    NotDifferentiable(f"Scatter{_how}")
-    NotDifferentiable(f"ResourceScatter{_how}")

@@ -9,13 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from weft_autodiff.registry import NotDifferentiable, RegisterGradient, gradient_source
+from weft_autodiff.registry import RegisterGradient, gradient_source
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import tensor_array as ops
-
-NotDifferentiable("TensorArrayV3")
-NotDifferentiable("TensorArraySizeV3")
-NotDifferentiable("TensorArrayCloseV3")
 
 
 def _gradient_array(op: Node, flow: Output) -> tuple[Output, Output]:

@@ -12,6 +12,7 @@ from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.stacks import get_default_graph
+from weft_graph.ir.traits import Role
 from weft_graph.ops import control, state
 from weft_graph.variables.base import Variable
 from weft_graph.variables.reference import moving_average_variables, trainable_variables
@@ -172,7 +173,7 @@ class ExponentialMovingAverage:
         if isinstance(var, Variable):
             var.graph.add_to_collection(GraphKeys.MOVING_AVERAGE_VARIABLES, var)
             return slot_creator.create_slot(var, var.initialized_value(), self._name)
-        holds = var.op.type in ("Variable", "VariableV2", "VarHandleOp")
+        holds = var.op.role is Role.VARIABLE
         shadow = slot_creator.create_zeros_slot(var, self._name, colocate_with_primary=holds)
         if self._zero_debias:
             debias.add(id(shadow))

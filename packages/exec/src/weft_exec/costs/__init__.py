@@ -1,6 +1,6 @@
 """What steps cost: the estimates that placement simulates with (paper, section 3.2.1).
 
-`CostModel` combines what static shapes say (`work.py` and the tables beside it) and devices
+`CostModel` combines what static shapes say by the rules of ops (`work.py`) and devices
 tell of themselves with what traced steps took (`measurements.py`), and keeps the latter in a file
 (`storage.py`).
 """

@@ -22,19 +22,19 @@ from weft_exec.costs.signature import (
     resolved_signature,
     signature_of,
 )
-from weft_exec.costs.work import Work
 from weft_exec.devices.description import DeviceDescription, link_between
 from weft_exec.devices.performance import DevicePerformance, default_performance
 from weft_exec.tracing import NodeRecord
 from weft_graph.functions.function import Function
-from weft_graph.functions.state import CALLS, callee
+from weft_graph.functions.state import callee
+from weft_graph.ir.costs import Cost
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 
 ASSUMED_SIZE: Final = 32
 """What a size that is not known statically is taken for, until some have been measured."""
 
-_VARIABLES: Final = frozenset({"Variable", "VariableV2", "VarHandleOp"})
 _MOST_PROFILES: Final = 1 << 16
 _LARGEST_LOGARITHM: Final = 40.0
 
@@ -112,7 +112,7 @@ class CostModel:
         ratio = found.ratios.get(kind)
         if ratio is not None:
             estimate *= self._factor(kind, ratio)
-        if node.type in CALLS:
+        if node.role is Role.CALL:
             estimate += self._body_seconds(node, device)
         if exact.shared:
             mean = found.ops.get((kind, exact.text))
@@ -156,13 +156,13 @@ class CostModel:
 
     def persistent_bytes(self, node: Node) -> int:
         """Estimated bytes that a node keeps between steps: a variable's value, else 0."""
-        if node.type not in _VARIABLES:
+        if node.role is not Role.VARIABLE:
             return 0
         dims = filled(node.attrs["shape"], self._assumed())
         size: int = node.attrs["dtype"].size
         return prod(dims) * size
 
-    def work(self, node: Node) -> Work:
+    def work(self, node: Node) -> Cost:
         """What one execution of a node computes and moves; for a call, without the body's."""
         return self._entry(node).exact.work
 

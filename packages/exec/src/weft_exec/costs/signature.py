@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from weft_exec.costs.sizes import words
-from weft_exec.costs.work import Work, work_of
-from weft_graph.functions.state import CALLS
+from weft_exec.costs.work import cost_of
+from weft_graph.ir.costs import Cost
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, format_dims
 
@@ -19,47 +19,16 @@ Signature: TypeAlias = tuple[Any, ...]
 _LONGEST: Final = 512
 """Characters of a signature's text; of longer ones a digest stands for the end."""
 
-_WINDOWS = ("ksize", "strides", "padding", "data_format")
-_CONVOLUTION = ("strides", "padding", "dilations", "data_format")
-_ATTRS: Final[dict[str, tuple[str, ...]]] = {
-    "MatMul": ("transpose_a", "transpose_b"),
-    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2"), ("adj_x", "adj_y")),
-    "SparseTensorDenseMatMul": ("adjoint_a", "adjoint_b"),
-    **dict.fromkeys(
-        words(
-            "Conv2D Conv2DBackpropInput Conv2DBackpropFilter Conv3D Conv3DBackpropInputV2 "
-            "Conv3DBackpropFilterV2 DepthwiseConv2dNative DepthwiseConv2dNativeBackpropInput "
-            "DepthwiseConv2dNativeBackpropFilter"
-        ),
-        _CONVOLUTION,
-    ),
-    **dict.fromkeys(
-        words(
-            "AvgPool AvgPoolGrad AvgPool3D AvgPool3DGrad MaxPool MaxPoolGrad MaxPoolGradGrad "
-            "MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolWithArgmax MaxPoolGradWithArgmax"
-        ),
-        _WINDOWS,
-    ),
-    **dict.fromkeys(("LRN", "LRNGrad"), ("depth_radius",)),
-    **dict.fromkeys(("Svd", "Qr"), ("compute_uv", "full_matrices")),
-    "SelfAdjointEigV2": ("compute_v",),
-    **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"), ("is_training",)),
-}
-"""Attributes that change the cost and cannot be seen from the shapes."""
-
-UNLIKE: Final = frozenset({*CALLS, "PyFunc", "PyFuncStateless", "PythonGeneratorDataset"})
-"""Ops of which equal shapes say little: what one node took says nothing of another."""
-
 
 def signature_of(node: Node) -> Signature:
     """The signature of a node; hashable."""
-    attrs = _ATTRS.get(node.type)
+    attrs = node.traits.cost_attrs
     # A type's number stands for it, since a type's own hash is a Python function.
     return (
         node.type,
         tuple([(o.dtype.as_datatype_enum, o.dims) for o in node.inputs]),
         tuple([(o.dtype.as_datatype_enum, o.dims) for o in node.outputs]),
-        None if attrs is None else tuple([node.attrs.get(name) for name in attrs]),
+        tuple([node.attrs.get(name) for name in attrs]) if attrs else None,
     )
 
 
@@ -83,7 +52,8 @@ class Profile:
       signature: the signature.
       text: the signature, as it is kept in files.
       known: whether all sizes are known.
-      shared: whether what one of the nodes took says something of another one.
+      shared: whether what one of the nodes took says something of another one; of calls and of
+        Python functions, equal shapes say little.
       outputs: the shapes of the outputs; empty unless all sizes are known.
       work: what they compute and move; nothing unless all sizes are known.
     """
@@ -96,9 +66,9 @@ class Profile:
         self._dims = [*inputs, *outputs]
         self.text = _text(signature)
         self.known = all(is_known(dims) for dims in (*inputs, *outputs))
-        self.shared = node.type not in UNLIKE
+        self.shared = not (node.traits.host_code or node.role is Role.CALL)
         self.outputs = tuple(outputs) if self.known else ()
-        self.work = work_of(node, inputs, outputs) if self.known else Work(0.0, 0.0)
+        self.work = cost_of(node, inputs, outputs) if self.known else Cost(0.0, 0.0)
 
     def fits(self, node: Node) -> bool:
         """Whether the shapes of a node whose profile this was are still those."""

@@ -17,6 +17,7 @@ from weft_exec.executor.priority import updates, variable_of
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
 Placement = Callable[[Node], tuple[Device, Kernel]]
@@ -96,9 +97,9 @@ class Derivation:
         return len(self.template) - 1
 
     def _node(self, node: Node) -> None:
-        if node.type == "Const":
+        if node.role is Role.CONSTANT:
             self._constant(node)
-        elif node.type != "_Arg":
+        elif node.role is not Role.ARGUMENT:
             self._kernel(node)
 
     def _fetch(self, slot: int, shared: bool, output: Output) -> Fetch:
@@ -135,7 +136,7 @@ class Derivation:
         self.devices[node] = device.name
         try:
             function = kernel.make(node, device)
-            if node.type in ("Variable", "VariableV2"):
+            if node.role is Role.VARIABLE and node.outputs[0].dtype.is_ref:
                 self.slots[node.outputs[0]] = self.slot(node, function())
                 self._stand_for(node)
                 return

@@ -34,7 +34,7 @@ from weft_exec.executor.regions import Regions
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph, is_back_edge
-from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, ROUTING, SWITCHES
+from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, Frame, exclusive
 from weft_graph.passes.structure import Structurer
 from weft_tensor import errors
@@ -76,7 +76,7 @@ class FlowDerivation(Derivation):
         return self._finish(nodes)
 
     def _kernel_of(self, node: Node) -> Kernel | None:
-        if node.type in ROUTING or node.type in ("Const", "_Arg", "LoopCond"):
+        if node.traits.routes or node.type in ("Const", "_Arg", "LoopCond"):
             return None
         return self.place(node)[1]
 
@@ -92,11 +92,11 @@ class FlowDerivation(Derivation):
 
     def _around(self, node: Node) -> Frame:
         """The frame in which a node runs: for an Enter that around the one entered."""
-        if node.type in ENTERS:
+        if node.role is Role.ENTER:
             parent = self.flow.frame[node].parent
             assert parent is not None
             return parent
-        if node.type in EXITS:
+        if node.role is Role.EXIT:
             return self.flow.frame[node.inputs[0].node]
         return self.flow.frame[node]
 
@@ -127,7 +127,7 @@ class FlowDerivation(Derivation):
         return found
 
     def _item(self, node: Node, device: str, heavy: bool, asynchronous: bool) -> Item:
-        kind = TRIGGER if node.type == "ControlTrigger" else WORK
+        kind = TRIGGER if node.role is Role.TRIGGER else WORK
         return self._new_item(node, kind, device, heavy, asynchronous)
 
     def _new_item(
@@ -143,7 +143,7 @@ class FlowDerivation(Derivation):
 
     def _source(self, output: Output) -> set[Need]:
         anchors = self._anchors(output.node)
-        if output.node.type in SWITCHES and not self._is_flat(self.flow.frame[output.node]):
+        if output.node.role is Role.SWITCH and not self._is_flat(self.flow.frame[output.node]):
             return {(item, output.index) for item, _ in anchors}
         return anchors
 
@@ -154,7 +154,10 @@ class FlowDerivation(Derivation):
 
     def _slot_at(self, source: Output, home: Frame) -> int:
         """Where an output is in a frame; a constant without one is in each that uses it."""
-        if source.node.type != "Const" or self._home(self.flow.frame[source.node]) is home:
+        if (
+            source.node.role is not Role.CONSTANT
+            or self._home(self.flow.frame[source.node]) is home
+        ):
             return self.slots[source]
         found = self.copies.get((source, home))
         if found is None:
@@ -182,19 +185,19 @@ class FlowDerivation(Derivation):
 
     def _node(self, node: Node) -> None:
         flat = self._is_flat(self._around(node))
-        if node.type in ENTERS:
+        if node.role is Role.ENTER:
             self._enter(node)
-        elif node.type in EXITS:
+        elif node.role is Role.EXIT:
             self._exit(node, flat)
-        elif node.type in SWITCHES:
+        elif node.role is Role.SWITCH:
             self._switch(node, flat)
-        elif node.type in MERGES:
+        elif node.role is Role.MERGE:
             self._merge(node, flat)
-        elif node.type in NEXT_ITERATIONS:
+        elif node.role is Role.NEXT_ITERATION:
             self._next(node, flat)
-        elif node.type == "LoopCond":
+        elif node.role is Role.LOOP_COND:
             self._same(node, node.inputs[0])
-        elif node.type == "ControlTrigger" and flat:
+        elif node.role is Role.TRIGGER and flat:
             self._stand_for(node)
         else:
             super()._node(node)
@@ -389,10 +392,10 @@ class FlowDerivation(Derivation):
         """Say where the inputs of a Merge come from."""
         for source in item.node.inputs:
             anchors = self._source(source)
-            if is_back_edge(item.node, source) or source.node.type in ENTERS:
+            if is_back_edge(item.node, source) or source.node.role is Role.ENTER:
                 (need,) = anchors
                 item.choices.append((need, need[0].source))
-            elif len(anchors) == 1 and source.node.type != "Const":
+            elif len(anchors) == 1 and source.node.role is not Role.CONSTANT:
                 (need,) = anchors
                 item.choices.append((need, self.slots[source]))
             else:

@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Role, State
 from weft_graph.passes.flow import ordered_by
-
-_VARIABLES = frozenset({"Variable", "VariableV2", "VarHandleOp"})
-_ONLY_LOOKS = frozenset(
-    {
-        "InitializedValue",
-        "IsVariableInitialized",
-        "ReadVariableOp",
-        "RefIdentity",
-        "ResourceGather",
-        "ResourceGatherNd",
-        "ResourceInitializedValue",
-        "VarIsInitializedOp",
-        "VariableShape",
-        "_Send",
-    }
-)
-"""Ops that take a variable's reference or handle and leave its value alone."""
 
 
 def by_priority(nodes: Sequence[Node]) -> list[Node]:
@@ -39,13 +22,16 @@ def by_priority(nodes: Sequence[Node]) -> list[Node]:
 
 def updates(node: Node) -> bool:
     """Whether a node changes a variable it is given, or has only effects."""
-    if not node.inputs or node.type in _ONLY_LOOKS or node.type in ROUTING:
+    traits = node.traits
+    if not node.inputs or traits.routes or traits.identity or traits.role is Role.SEND:
+        return False
+    if traits.state is State.READS:
         return False
     if any(arg.is_ref for arg in node.op_def.inputs):
         return True
     if node.attrs.get("_only_looks"):
         return False
-    return node.op_def.stateful and (
+    return traits.stateful and (
         not node.outputs or any(variable_of(source) is not None for source in node.inputs)
     )
 
@@ -54,7 +40,7 @@ def variable_of(output: Output) -> Node | None:
     """The node of the variable whose reference or handle an output is, or None."""
     while output.dtype.is_ref or output.dtype.name == "resource":
         node = output.node
-        if node.type in _VARIABLES:
+        if node.role is Role.VARIABLE:
             return node
         through = [i for i in node.inputs if i.dtype.is_ref or i.dtype.name == "resource"]
         if not through:

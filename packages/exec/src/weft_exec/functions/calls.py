@@ -19,9 +19,8 @@ from weft_exec.functions.body import FunctionBody
 from weft_exec.kernels.random_counters import in_call
 from weft_exec.kernels.registry import Kernel, KernelFunction, find_kernel, kernel
 from weft_graph.functions.function import Function
-from weft_graph.functions.state import CALLS
 from weft_graph.ir.graph import Graph
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Role
 from weft_graph.passes.inline import function_of
 from weft_tensor import errors
 
@@ -180,7 +179,7 @@ def _not_in_line(
     waiting = [
         f"{node.name!r} ({node.type})"
         for node in nodes
-        if node.type not in ROUTING and node.type not in CALLS and _waits(node, device)
+        if not node.traits.routes and node.role is not Role.CALL and _waits(node, device)
     ]
     why = (
         f"{', '.join(waiting[:5])} may wait for something"

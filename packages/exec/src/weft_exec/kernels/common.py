@@ -15,6 +15,7 @@ import numpy as np
 
 from weft_exec.devices.device import LARGE_BYTES, Device
 from weft_exec.kernels.registry import KernelFactory, KernelFunction
+from weft_graph.ir.traits import Role
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import num_elements
@@ -169,7 +170,7 @@ _BFLOAT16 = dtypes.bfloat16.numpy
 def constant_input(node: Node, position: int) -> Array | None:
     """The value of an input where it is a constant, so that it can be baked in."""
     source = node.inputs[position].node
-    if source.type != "Const":
+    if source.role is not Role.CONSTANT:
         return None
     value: Array = source.attrs["value"]
     return value

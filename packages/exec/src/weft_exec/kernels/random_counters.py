@@ -14,8 +14,9 @@ from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
-from weft_graph.functions.state import CALLS, draws
+from weft_graph.functions.state import draws
 from weft_graph.ir.node import Node
+from weft_graph.ir.traits import Role
 
 _MASK = 2**64 - 1
 _STRIDE = 0x9E3779B97F4A7C15
@@ -42,7 +43,7 @@ current = _Current()
 
 def needs_counters(node: Node) -> bool:
     """Whether a node draws random numbers, or may run what does."""
-    return node.type in CALLS or draws(node)
+    return node.role is Role.CALL or draws(node)
 
 
 def next_counter(stream: Any) -> tuple[int, int]:

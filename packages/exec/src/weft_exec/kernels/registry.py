@@ -331,12 +331,8 @@ def _computes_with_arrays(entry: Kernel, op_def: OpDef) -> bool:
 
 
 def may_wait(node: Node) -> bool:
-    """Whether a node may wait for others than its inputs, and not only for its device.
-
-    Devices with streams of their own have asynchronous kernels for all ops; those of the CPU tell.
-    """
-    found = find_kernel(node, "CPU")
-    return found is not None and found.asynchronous
+    """Whether a node may wait for others than its inputs, and not only for its device."""
+    return node.traits.asynchronous
 
 
 def registered_kernels() -> list[tuple[str, str]]:

@@ -7,28 +7,17 @@ import numpy as np
 from weft_exec.devices.device import Device
 from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.registry import find_kernel
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import StepGraph
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Role, State
 from weft_tensor.dtypes import string
 from weft_tensor.shape import num_elements
 
 LARGEST_FOLDED = 10 << 20
 """Bytes; larger results are computed each time rather than kept."""
-
-_SOURCES = frozenset({"_Arg", "ReadVariableOp", "VarHandleOp", "Variable", "VariableV2"})
-_NEVER = frozenset(
-    {
-        "Assert",
-        "CheckNumerics",
-        "PartitionedCall",  # a recursion may take long
-        "Placeholder",
-        "PlaceholderWithDefault",
-        "Print",
-    }
-)
 
 
 def fold_constants(step: StepGraph, device: Device) -> int:
@@ -57,7 +46,9 @@ def fold_constants(step: StepGraph, device: Device) -> int:
             continue
         waits = [control for source in node.inputs for control in source.node.control_inputs]
         if node in routed:
-            waits += [source.node for source in node.inputs if source.node.type != "Const"]
+            waits += [
+                source.node for source in node.inputs if source.node.role is not Role.CONSTANT
+            ]
         step.graph.become_constant(node, const, value, reason="fold")
         if waits:
             step.graph.set_control_inputs(node, waits, reason="fold")
@@ -68,47 +59,46 @@ def fold_constants(step: StepGraph, device: Device) -> int:
 
 def _is_routed(node: Node, routed: set[Node]) -> bool:
     """Whether a node may be in a branch or a loop."""
-    if node.type in ROUTING or not routed.isdisjoint(node.control_inputs):
+    if node.traits.routes or not routed.isdisjoint(node.control_inputs):
         return True
     return bool(routed) and not routed.isdisjoint([source.node for source in node.inputs])
 
 
 def _has_effects(node: Node) -> bool:
     """Whether leaving a node out could be noticed."""
-    return bool(node.control_inputs) or (node.op_def.stateful and node.type not in _SOURCES)
+    if node.control_inputs:
+        return True
+    traits = node.traits
+    return traits.stateful and traits.state not in (State.CREATES, State.READS)
 
 
 def _foldable(node: Node, effects: set[Node], device: Device) -> bool:
     if len(node.outputs) != 1 or node.control_inputs or node.op_def.stateful:
         return False
-    if node.type in ("Const", "_Arg") or node.type in _NEVER:
+    if node.role is not None:  # a recursion may take long, and a value may be fed
         return False
     if node.device and not DeviceSpec.from_string(node.device).matches(device.spec):
         return False
-    output = node.outputs[0]
-    if node.type in ("Shape", "Size", "Rank") and _static(node) is not None:
+    if _by_shape(node) is not None:
         return node.inputs[0].node not in effects
-    if not node.inputs or any([source.node.type != "Const" for source in node.inputs]):
+    if not node.inputs or any([s.node.role is not Role.CONSTANT for s in node.inputs]):
         return False
+    output = node.outputs[0]
     count = num_elements(output.dims)
     return count is None or count * max(1, output.dtype.size) <= LARGEST_FOLDED
 
 
-def _static(node: Node) -> np.ndarray | None:
-    dims = node.inputs[0].dims
-    if dims is None or (None in dims and node.type != "Rank"):
+def _by_shape(node: Node) -> np.ndarray | None:
+    """The value of a node that looks at nothing but the static shape of its one input."""
+    if len(node.inputs) != 1 or not node.traits.tells_shape:
         return None
-    dtype = node.outputs[0].dtype.numpy
-    if node.type == "Shape":
-        return np.array(dims, dtype)
-    return np.array(len(dims) if node.type == "Rank" else num_elements(dims), dtype)
+    return constant_value(node.outputs[0])
 
 
 def _evaluate(node: Node, device: Device) -> np.ndarray | None:
-    if node.type in ("Shape", "Size", "Rank"):
-        found = _static(node)
-        if found is not None:
-            return found
+    found = _by_shape(node)
+    if found is not None:
+        return found
     kernel = find_kernel(node, device.type)
     if kernel is None or kernel.asynchronous:
         return None

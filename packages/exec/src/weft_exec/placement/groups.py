@@ -8,18 +8,12 @@ from collections.abc import Iterable, Sequence
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
 from weft_exec.kernels.description import kernels_on, runs_on
-from weft_graph.functions.state import CALLS
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Role
 from weft_tensor import dtypes, errors
 
 _log = logging.getLogger("weft")
-
-_PASSING = ROUTING | CALLS
-"""Nodes that pass handles on, and do nothing with what is behind them."""
-
-_ROUTED = ROUTING | {"LoopCond"}
 
 
 class Group:
@@ -210,7 +204,7 @@ class Groups:
 
 
 def _runs_on(device: DeviceDescription, node: Node) -> bool:
-    return node.type in _ROUTED or runs_on(device, node)
+    return node.traits.routes or node.role is Role.LOOP_COND or runs_on(device, node)
 
 
 def _first_alike(devices: Sequence[DeviceDescription]) -> list[int]:
@@ -229,10 +223,15 @@ def _used(source: Output, node: Node) -> Node | None:
     """
     holder = source.node
     if source.dtype is not dtypes.resource:
-        return holder if source.dtype.is_ref and node.type == "Identity" else None
-    while holder.type in ROUTING and holder.inputs:
+        return holder if source.dtype.is_ref and node.traits.identity else None
+    while holder.traits.routes and holder.inputs:
         holder = holder.inputs[0].node
-    return None if node.type in _PASSING or holder.type in _PASSING else holder
+    return None if _passes_on(node) or _passes_on(holder) else holder
+
+
+def _passes_on(node: Node) -> bool:
+    """Whether a node passes handles on, and does nothing with what is behind them."""
+    return node.traits.routes or node.role is Role.CALL
 
 
 def _is_handle(output: Output) -> bool:

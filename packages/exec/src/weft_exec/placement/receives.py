@@ -14,7 +14,7 @@ from typing import Final
 
 from weft_exec.placement.simulation import Crossing
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow
 from weft_graph.passes.waiting import MayWait, Waiting
 
@@ -22,8 +22,6 @@ _AHEAD: Final = 3
 """How many nodes before a value's first user its Receive may begin where there is little room."""
 _LEAST_BYTES: Final = 1 << 16
 """Smaller values may lie about."""
-_NO_END: Final = frozenset({"Const", *ROUTING})
-"""Ops whose nodes are in several parts, or have no place of their own."""
 _SLACK: Final = 2
 """A Receive begins so many times its estimated duration before its value is needed."""
 
@@ -54,7 +52,7 @@ def delays(
     plain = {node for node in nodes if flow.frame[node] is flow.root and not flow.guard(node)}
     ends: dict[str, list[tuple[float, int, Node]]] = {}
     for i, node in enumerate(nodes):
-        if node in places and node in plain and node.type not in _NO_END:
+        if node in places and node in plain and _has_end(node):
             ends.setdefault(places[node], []).append((times[node][1], i, node))
     for each in ends.values():
         each.sort(key=lambda end: end[:2])
@@ -111,9 +109,14 @@ def in_turn(
                 behind = waiting.behind(before[0])
                 if all([waiting.may_follow(user, behind) for user in source.consumers()]):
                     found[key] = before[0]
-        if node.type not in _NO_END:
+        if _has_end(node):
             before.append(node)
     return found
+
+
+def _has_end(node: Node) -> bool:
+    """Whether a node has a place of its own, and is in one part."""
+    return not node.traits.routes and node.role is not Role.CONSTANT
 
 
 def _may_be_late(value: Output, flow: Flow, places: Mapping[Node, str]) -> bool:
@@ -121,7 +124,7 @@ def _may_be_late(value: Output, flow: Flow, places: Mapping[Node, str]) -> bool:
     if flow.frame[value.node] is not flow.root:
         return False
     users = [user for user in value.consumers() if user in flow.frame]
-    return all([user in places and user.type not in ROUTING for user in users])
+    return all([user in places and not user.traits.routes for user in users])
 
 
 def _first_uses(

@@ -25,7 +25,7 @@ from weft_exec.placement.groups import Group, Groups
 from weft_exec.placement.report import NodePlacement, PlacementReport
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
-from weft_graph.ops.control_flow import ENTERS, EXITS
+from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import needs_of
 from weft_graph.passes.partition import goes_along, is_anywhere
 from weft_tensor import errors
@@ -417,9 +417,9 @@ class Simulation:
                 other = inside.get(need)
                 if other is not None and len(other) > len(around):
                     around = other
-            if node.type in ENTERS:
+            if node.role is Role.ENTER:
                 around = (*around, node.attrs["frame_name"])
-            elif node.type in EXITS:
+            elif node.role is Role.EXIT:
                 around = around[:-1]
             if around:
                 inside[node] = around

@@ -17,12 +17,12 @@ from typing import cast
 from weft_graph.ir.builder import constant
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import traits_of
 from weft_graph.ir.scopes import Context, check_visible
+from weft_graph.ir.traits import Role
 from weft_graph.ops import control_flow as primitives
 
 Recall = Callable[["ControlFlowContext", Output], "Output | None"]
-
-_ONLY_SHAPE = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 
 
 class ControlFlowContext(Context):
@@ -111,7 +111,7 @@ class ControlFlowContext(Context):
         The shape of a value of a forward context is taken there: it is smaller than the value, for
         which it would have to be kept.
         """
-        if op in _ONLY_SHAPE and self.loop is not None:
+        if self.loop is not None and traits_of(op).tells_shape:
             home = context_of(inputs[0])
             if home is not None and _is_forward_of(home, self):
                 return inputs, (), home
@@ -294,7 +294,7 @@ class WhileContext(ControlFlowContext):
 
     def home_of(self, node: Node) -> ControlFlowContext | None:
         """For an Exit of the loop the context around it."""
-        leaves = node.type in primitives.EXITS and node in self.exits
+        leaves = node.role is Role.EXIT and node in self.exits
         return self.outer if leaves else self
 
     @property
@@ -371,7 +371,7 @@ def is_constant_enter(node: Node) -> bool:
     Loops made by hand, or imported, inside of a context have no context of their own.
     """
     return (
-        node.type in primitives.ENTERS
+        node.role is Role.ENTER
         and node.attrs["is_constant"]
         and (node.context is None or node.context.name == node.attrs["frame_name"])
     )
@@ -379,7 +379,7 @@ def is_constant_enter(node: Node) -> bool:
 
 def _brings_in(node: Node) -> bool:
     """Whether a node of a branch is the Switch that brings a value in."""
-    return node.type in primitives.SWITCHES
+    return node.role is Role.SWITCH
 
 
 def _is_forward_of(home: ControlFlowContext, context: ControlFlowContext) -> bool:

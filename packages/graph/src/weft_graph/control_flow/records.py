@@ -21,7 +21,7 @@ from weft_graph.control_flow.context import (
 )
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, NEXT_ITERATIONS, SWITCHES
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
 LOOP, LOWER, UPPER = range(3)
@@ -233,25 +233,25 @@ def _filling(
 
 def _loop_variable(record: ContextRecord, merge: Node) -> tuple[Node, Node, Node]:
     """The Switch, the Exit and the NextIteration of a loop variable."""
-    if merge.type in MERGES and len(merge.inputs) == 2:
+    if merge.role is Role.MERGE and len(merge.inputs) == 2:
         start, following = merge.inputs
         switches = [
             user
             for user in merge.outputs[0].consumers()
-            if user.type in SWITCHES and user.inputs[1].node.type == "LoopCond"
+            if user.role is Role.SWITCH and user.inputs[1].node.role is Role.LOOP_COND
         ]
         exits = [
             user
             for switch in switches
             for user in switch.outputs[0].consumers()
-            if user.type in EXITS
+            if user.role is Role.EXIT
         ]
         if (
             switches
             and exits
-            and start.node.type in ENTERS
+            and start.node.role is Role.ENTER
             and start.node.attrs["frame_name"] == record.name
-            and following.node.type in NEXT_ITERATIONS
+            and following.node.role is Role.NEXT_ITERATION
         ):
             return switches[0], exits[0], following.node
     raise _wrong(record, f"has {merge.name!r} as a variable, which is not one of a loop")
@@ -261,7 +261,7 @@ def _capture(context: ControlFlowContext, node: Node) -> None:
     """Note what a member brings in from outside."""
     if isinstance(context, WhileContext) and is_constant_enter(node):
         context._captured[node.inputs[0]] = node.outputs[0]
-    elif isinstance(context, CondContext) and node.type in SWITCHES:
+    elif isinstance(context, CondContext) and node.role is Role.SWITCH:
         context._captured[node.inputs[0]] = node.outputs[context.taken]
 
 

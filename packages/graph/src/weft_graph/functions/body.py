@@ -13,6 +13,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import ArgDef, OpDef, lookup_op
 from weft_graph.ir.scopes import BuildScopes, ControlScope
+from weft_graph.ir.traits import Role
 from weft_graph.variables.scope import stores_of
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -27,20 +28,6 @@ _OF_VARIABLES = frozenset(
         GraphKeys.GLOBAL_STEP,
     }
 )
-
-_OF_VARIABLE_HANDLES = frozenset(
-    {
-        "AssignAddVariableOp",
-        "AssignSubVariableOp",
-        "AssignVariableOp",
-        "ReadVariableOp",
-        "ResourceGather",
-    }
-)
-"""Ops whose first input is the handle of a variable of their attribute `dtype`."""
-
-_READERS = frozenset({"Identity"})
-"""Ops that may take a reference as a value inside a body; others get what an Identity reads."""
 
 
 class _BodyScopes(BuildScopes):
@@ -125,7 +112,7 @@ class FunctionGraph(Graph):
     def add_input_like(self, value: Output, name: str) -> Output:
         """A new argument of the kind of `value`: variables keep what is known of them."""
         source = origin(value).node
-        if is_handle(value) and source.type in ("VarHandleOp", "VariableV2", "Variable"):
+        if is_handle(value) and source.role is Role.VARIABLE:
             attrs = {key: source.attrs[key] for key in source.op_def.attrs}
             attrs["shared_name"] = attrs["shared_name"] or source.name
             return self._argument(source.type, attrs, name, value.dims)
@@ -153,13 +140,13 @@ class FunctionGraph(Graph):
         unknown = {
             value: None
             for value in self.inputs
-            if value.dtype is dtypes.resource and value.node.type == "Placeholder"
+            if value.dtype is dtypes.resource and value.node.role is Role.PLACEHOLDER
         }
         if not unknown:
             return
         for node in self.nodes:
-            dtype = node.attrs.get("dtype")
-            if node.type not in _OF_VARIABLE_HANDLES or not isinstance(dtype, DType):
+            dtype = node.attrs.get(node.traits.variable_type)
+            if not isinstance(dtype, DType):
                 continue
             argument = origin(node.inputs[0])
             if argument in unknown:
@@ -266,7 +253,7 @@ class FunctionGraph(Graph):
         if output is None:
             return value
         inside = self.capture(output)
-        if inside.dtype.is_ref and not arg.is_ref and op_def.name not in _READERS:
+        if inside.dtype.is_ref and not arg.is_ref and not op_def.traits.identity:
             return builder.out("Identity", [inside])
         return inside
 
@@ -333,9 +320,9 @@ def _is_snapshot(output: Output) -> bool:
     """Whether an output is the value of a reference variable as its readers share it."""
     node = output.node
     return (
-        node.type == "Identity"
+        node.traits.identity
         and node.inputs[0].dtype.is_ref
-        and node.inputs[0].node.type in ("Variable", "VariableV2")
+        and node.inputs[0].node.role is Role.VARIABLE
         and not node.control_inputs
         and node.context is None
     )
@@ -355,5 +342,5 @@ def _whose(graph: Graph) -> str:
 def is_variable(output: Output) -> bool:
     """Whether an argument stands for a variable."""
     return output.dtype.is_ref or (
-        output.dtype is dtypes.resource and output.node.type == "VarHandleOp"
+        output.dtype is dtypes.resource and output.node.role is Role.VARIABLE
     )

@@ -17,6 +17,7 @@ from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import check_visible
+from weft_graph.ir.traits import Role
 from weft_graph.ops import identity
 from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims
@@ -163,7 +164,7 @@ def _captured(function: Function, graph: Graph, count: int) -> list[Output]:
         captured = list(function.captured)
         return [graph.capture(value) for value in captured] if defaults.tracing() else captured
     for node in reversed(graph.nodes):
-        if node.type in state.CALLS and node.attrs["f"].name == function.name:
+        if node.role is Role.CALL and node.attrs["f"].name == function.name:
             return list(node.inputs[-count:])
     raise errors.InvalidArgumentError(
         f"the function {function.name!r} captured {count} values, which are not known here: pass "

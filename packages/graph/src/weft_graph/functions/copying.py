@@ -16,7 +16,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import Context
 from weft_graph.ir.step_graph import ordered
-from weft_graph.ops.control_flow import MERGES
+from weft_graph.ir.traits import Role
 
 Stand = Callable[[Node, Sequence[Output]], "Sequence[Output] | None"]
 """From a node and its inputs in the copy: what stands for its outputs there, or None for a copy."""
@@ -119,7 +119,7 @@ class BodyCopy:
 
     def _inputs(self, node: Node) -> tuple[Output, ...]:
         """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
-        if node.type not in MERGES:
+        if node.role is not Role.MERGE:
             return tuple([self.outputs[source] for source in node.inputs])
         there = next(self.outputs[source] for source in node.inputs if source in self.outputs)
         return tuple([self.outputs.get(source, there) for source in node.inputs])
@@ -208,7 +208,7 @@ class BodyCopy:
 
     def _connect(self, node: Node, twin: Node) -> None:
         graph = self._graph
-        if node.type in MERGES:
+        if node.role is Role.MERGE:
             for i, source in enumerate(node.inputs):
                 if twin.inputs[i] is not self.outputs[source]:
                     graph.replace_input(twin, i, self.outputs[source], reason="copy")

@@ -13,6 +13,7 @@ from weft_graph.ir.forms import to_message
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import ordered, reachable
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
@@ -166,14 +167,14 @@ class Function:
         """Whether what it has to do with state is to look at it."""
         return all(
             not state.has_effect(node)
-            and (not state.gives_state(node) or state.looks(node) or node.type in state.CALLS)
+            and (not state.gives_state(node) or state.looks(node) or node.role is Role.CALL)
             for each in {self, *self.callees()}
             for node in each.nodes
         )
 
     def calls(self) -> Iterator[Node]:
         """The calls in its body."""
-        return (node for node in self.nodes if node.type in state.CALLS)
+        return (node for node in self.nodes if node.role is Role.CALL)
 
     def called_names(self) -> list[str]:
         """The names of all functions that nodes of its body refer to."""

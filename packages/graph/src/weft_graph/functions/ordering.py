@@ -13,6 +13,7 @@ from weft_graph.control_flow.context import CondContext, ControlFlowContext, Whi
 from weft_graph.functions import state
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node
+from weft_graph.ir.traits import Role
 from weft_graph.ops import control_flow as primitives
 
 _WORLD = "world"
@@ -32,7 +33,7 @@ def ends_of_effects(graph: Graph) -> list[Node]:
 
 
 def _calls(node: Node, name: str) -> bool:
-    return node.type in state.CALLS and node.attrs["f"].name == name
+    return node.role is Role.CALL and node.attrs["f"].name == name
 
 
 def order_effects(graph: Graph) -> None:
@@ -62,7 +63,7 @@ def order_effects(graph: Graph) -> None:
 def _touched(node: Node) -> tuple[list[Hashable], list[Hashable]]:
     """The resources that a node changes, and those it only looks at."""
     if state.looks(node):
-        return [], list(state.resources(node))
+        return [], list(state.resources(node)) or [_WORLD]
     if not state.has_effect(node):
         return [], []
     function = state.callee(node)

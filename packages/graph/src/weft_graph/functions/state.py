@@ -6,55 +6,15 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Role, State
 from weft_tensor import dtypes
 
-CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-
 _HANDLES = (dtypes.resource, dtypes.variant)
-
-_LOOKS = frozenset(
-    {
-        "InitializedValue",
-        "IsVariableInitialized",
-        "QueueIsClosedV2",
-        "QueueSizeV2",
-        "ReadVariableOp",
-        "ResourceGather",
-        "ResourceGatherNd",
-        "ResourceInitializedValue",
-        "VarIsInitializedOp",
-    }
-)
-"""Ops that look at a resource and leave it as it is."""
-
-_DRAWS = frozenset(
-    {
-        "AllCandidateSampler",
-        "FixedUnigramCandidateSampler",
-        "LearnedUnigramCandidateSampler",
-        "LogUniformCandidateSampler",
-        "Multinomial",
-        "RandomGamma",
-        "RandomPoisson",
-        "RandomPoissonV2",
-        "RandomShuffle",
-        "RandomStandardNormal",
-        "RandomUniform",
-        "RandomUniformInt",
-        "ThreadUnsafeUnigramCandidateSampler",
-        "TruncatedNormal",
-        "UniformCandidateSampler",
-    }
-)
-"""Ops that draw random numbers; nobody notices one that is left out."""
-
-_PASSES = ("Identity", "RefIdentity", *sorted(ROUTING))
 
 
 def callee(node: Node) -> Any:
     """The `Function` that a node calls; None for other nodes, and if it is not in the library."""
-    if node.type not in CALLS:
+    if node.role is not Role.CALL:
         return None
     library = node.graph.functions
     name = node.attrs["f"].name
@@ -67,7 +27,8 @@ def origin(output: Output) -> Output:
     """Where a handle or a reference comes from, through control flow."""
     for _ in range(256):
         node = output.node
-        if node.type not in _PASSES or not node.inputs:
+        traits = node.traits
+        if not (traits.identity or traits.routes) or not node.inputs:
             break
         output = node.inputs[0]
     return output
@@ -80,40 +41,31 @@ def is_handle(output: Output) -> bool:
 
 def gives_handle(node: Node) -> bool:
     """Whether a node gives the handle of something that it makes or finds by its name."""
-    return (
-        node.op_def.stateful
-        and bool(node.outputs)
-        and all(is_handle(output) for output in node.outputs[:1])
-        and not any(is_handle(source) for source in node.inputs)
-        and node.type not in CALLS
-    )
+    return node.traits.state is State.CREATES
 
 
 def is_private(node: Node) -> bool:
     """Whether a node uses a TensorArray or a stack, which a step makes anew and its flow orders."""
-    return node.type.startswith(("Stack", "TensorArray")) and node.op_def.stateful
+    return node.traits.state is State.STEP
 
 
 def draws(node: Node) -> bool:
     """Whether a node draws random numbers."""
-    return node.type in _DRAWS
+    return node.traits.random
 
 
 def looks(node: Node) -> bool:
     """Whether a node looks at state, and leaves it as it is."""
-    if node.type in _LOOKS:
+    traits = node.traits
+    if traits.state is State.READS:
         return True
-    return node.type == "Identity" and node.inputs[0].dtype.is_ref
+    return traits.identity and node.inputs[0].dtype.is_ref and not node.outputs[0].dtype.is_ref
 
 
 def has_effect(node: Node) -> bool:
     """Whether somebody could notice that a node was left out."""
-    if node.type in CALLS:
-        function = callee(node)
-        return node.op_def.stateful if function is None else bool(function.effects)
-    if not node.op_def.stateful or node.type in ROUTING:
-        return False
-    return not (looks(node) or draws(node) or gives_handle(node) or is_private(node))
+    function = callee(node)
+    return node.traits.state is State.WRITES if function is None else bool(function.effects)
 
 
 class Effects:
@@ -142,17 +94,18 @@ class Effects:
 
 def gives_state(node: Node) -> bool:
     """Whether a second run of a node could give other values than the first."""
-    if not any(not is_handle(output) for output in node.outputs) or node.type in ROUTING:
+    if not any(not is_handle(output) for output in node.outputs):
         return False
-    if looks(node):
-        return True
-    return node.op_def.stateful and not (gives_handle(node) or is_private(node))
+    traits = node.traits
+    return looks(node) or traits.random or traits.state is State.WRITES
 
 
 def is_repeatable(node: Node) -> bool:
     """Whether a node that gives state may be run again, nothing else having changed meanwhile."""
     function = callee(node)
-    return looks(node) if function is None else function.only_looks
+    if function is None:
+        return looks(node) and bool(resources(node))  # of a file nobody knows what changes it
+    return bool(function.only_looks)
 
 
 def saved_outputs(node: Node) -> list[Output]:

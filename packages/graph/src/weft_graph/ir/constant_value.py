@@ -17,6 +17,7 @@ import numpy as np
 
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import Array, ValueRule, Values
+from weft_graph.ir.traits import Role
 from weft_graph.ir.value_rules import MAX_ELEMENTS, has_unknown
 from weft_tensor.shape import Dims, num_elements
 
@@ -72,7 +73,7 @@ def constant_value_as_shape(tensor: Output) -> Any:
 
 def partial_value(tensor: Output) -> Array | None:
     """What is known of a value: an array, of objects with None where an integer is not known."""
-    if tensor.node.type == "Const":
+    if tensor.node.role is Role.CONSTANT:
         value: Array = tensor.node.attrs["value"]
         _guard(tensor)
         return value
@@ -128,7 +129,7 @@ def _walk(root: Output) -> Array | None:
         known[top] = value = _unknown(top) if value is None else value
         if lasting:
             final.add(top)
-            if top.node.type != "Const":
+            if top.node.role is not Role.CONSTANT:
                 _cache[top] = value
             if value is not None and not _is_all_unknown(value):
                 _guard(top)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.graph import Graph
     from weft_graph.ir.op_def import OpDef
     from weft_graph.ir.scopes import Context
+    from weft_graph.ir.traits import Role, Traits
 
 
 class Node:
@@ -90,6 +91,16 @@ class Node:
         if self._code is None:
             return ""
         return f"{self._code.co_filename}:{self._line} in {self._code.co_qualname}"
+
+    @property
+    def traits(self) -> Traits:
+        """What is known of its op without running it."""
+        return self.op_def.traits
+
+    @property
+    def role(self) -> Role | None:
+        """What the system itself does with it, beside running a kernel."""
+        return self.op_def.traits.role
 
     @property
     def control_outputs(self) -> list[Node]:

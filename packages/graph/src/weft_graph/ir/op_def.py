@@ -377,6 +377,20 @@ def declared_traits() -> dict[str, Traits]:
     return {name: raw[6] for name, raw in _raw.entries().items()}
 
 
+def traits_of(name: str) -> Traits:
+    """The traits of an op type; those of a plain op where nobody declares it."""
+    try:
+        return lookup_op(name).traits
+    except errors.NotFoundError:
+        return PLAIN
+
+
+def loaded_traits(name: str) -> Traits:
+    """The same for what is declared already; looks into no other package."""
+    raw = _raw.loaded(name)
+    return PLAIN if raw is None else raw[6]
+
+
 def registered_ops() -> list[str]:
     """The names of all declared op types, sorted."""
     return _raw.keys()

@@ -67,6 +67,10 @@ class Registry(Generic[V]):
             value = self._load_until(key)
         return value
 
+    def loaded(self, key: str) -> V | None:
+        """The entry of `key` if it is there already, without loading anything."""
+        return self._table.get(key)
+
     def lookup(self, key: str) -> V:
         """The entry of `key`.
 

@@ -148,8 +148,7 @@ def place_new_nodes(
 
 def is_back_edge(node: Node, source: Output) -> bool:
     """Whether an input of a node comes from the iteration before."""
-    came = source.node.op_def.traits.role is Role.NEXT_ITERATION
-    return came and node.op_def.traits.role is Role.MERGE
+    return source.node.role is Role.NEXT_ITERATION and node.role is Role.MERGE
 
 
 def reachable(

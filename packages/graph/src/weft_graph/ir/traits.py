@@ -91,6 +91,8 @@ class Traits:
         element if it is elementwise, inputs read and outputs written once for all others.
       cost_attrs: attributes that change its cost and cannot be seen from the shapes.
       scratch: bytes that its kernel takes from the device while it runs, and gives back.
+      variable_type: the attribute with the element type of the variable whose handle is its first
+        input.
       allows_uninitialized: it may be given a variable that has no value yet.
       reads_files, writes_files: it touches the file system.
       host_code: it runs code of the program's process, as `py_func` does.
@@ -119,6 +121,7 @@ class Traits:
     cost: CostRule | None = None
     cost_attrs: tuple[str, ...] = ()
     scratch: Rule | None = None
+    variable_type: str = ""
     allows_uninitialized: bool = False
     reads_files: bool = False
     writes_files: bool = False
@@ -132,6 +135,11 @@ class Traits:
     def __post_init__(self) -> None:
         object.__setattr__(self, "routes", self.role in _ROUTING)
         object.__setattr__(self, "stateful", self.random or self.state is not State.NONE)
+
+    @property
+    def tells_shape(self) -> bool:
+        """Whether its outputs are nothing but the shapes of its inputs, as a rank is."""
+        return bool(self.shape_only) and self.cost is free
 
     @property
     def cost_rule(self) -> CostRule:

@@ -14,10 +14,10 @@ from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph, device_string
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import REQUIRED, OpDef, lookup_op
+from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import attr_from_proto
 from weft_graph.messages.graph_def import SHAPES_ATTR
 from weft_graph.messages.tensor_proto import Budget
-from weft_graph.ops.control_flow import ENTERS
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims, merge_dims
 
@@ -292,10 +292,10 @@ class Importer:
 
     def _rename_frames(self) -> None:
         """Give the frames of loops names that no loop of the graph has."""
-        own = [parsed for parsed in self.order if parsed.op_def.name in ENTERS]
+        own = [parsed for parsed in self.order if parsed.op_def.traits.role is Role.ENTER]
         if not own:
             return
-        there = [node for node in self.graph.nodes if node.type in ENTERS]
+        there = [node for node in self.graph.nodes if node.role is Role.ENTER]
         taken = {node.attrs["frame_name"] for node in there} | self.graph.contexts.keys()
         renamed: dict[str, str] = {}
         for frame in dict.fromkeys(parsed.attrs["frame_name"] for parsed in own):

@@ -18,14 +18,6 @@ from weft_graph.ir.traits import WRITES, Role, Traits
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
 
-SWITCHES = frozenset({"Switch", "RefSwitch"})
-MERGES = frozenset({"Merge", "RefMerge"})
-ENTERS = frozenset({"Enter", "RefEnter"})
-EXITS = frozenset({"Exit", "RefExit"})
-NEXT_ITERATIONS = frozenset({"NextIteration", "RefNextIteration"})
-ROUTING = SWITCHES | MERGES | ENTERS | EXITS | NEXT_ITERATIONS
-"""Op types that the executor carries out itself."""
-
 
 def _one(node: NodeSpec) -> Sequence[Dims]:
     return [node.inputs[0].dims]

@@ -24,7 +24,7 @@ from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
-from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Role, Traits
 from weft_graph.ir.value_rules import arrays, value_rule
 from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import constant_array, constant_int, normal_axis
@@ -86,7 +86,7 @@ def _gathered(params: Output, indices: Output, axis: int, batch: int) -> Dims:
     if batch > at:
         raise errors.InvalidArgumentError(f"axis must be at least batch_dims {batch}, got {at}")
     size = dims[at]
-    if size is not None and indices.node.type == "Const":
+    if size is not None and indices.node.role is Role.CONSTANT:
         check_bounds(indices.node.attrs["value"], size)
     if not compatible_dims(dims[:batch], which[:batch]):
         raise errors.InvalidArgumentError(

@@ -248,7 +248,7 @@ register_op(
     ("value: dtype",),
     {"dtype": "type"},
     _read_shape,
-    traits=Traits(view=0, state=State.READS, role=Role.READ),
+    traits=Traits(view=0, variable_type="dtype", state=State.READS, role=Role.READ),
     doc="The variable's value at the time of reading.",
 )
 register_op(
@@ -257,7 +257,7 @@ register_op(
     ("value: dtype",),
     {"dtype": "type"},
     _initialized_shape,
-    traits=Traits(state=State.READS, allows_uninitialized=True),
+    traits=Traits(variable_type="dtype", state=State.READS, allows_uninitialized=True),
     doc="The variable's value, or `initial` where it has none yet.",
 )
 register_op(
@@ -266,7 +266,9 @@ register_op(
     (),
     {"dtype": "type"},
     _assign_handle_shape,
-    traits=Traits(state=State.WRITES, differentiable=False, cost=cost_rules.assigns),
+    traits=Traits(
+        variable_type="dtype", state=State.WRITES, differentiable=False, cost=cost_rules.assigns
+    ),
     doc="Replaces the variable's value.",
 )
 for _op in ("AssignAddVariableOp", "AssignSubVariableOp"):
@@ -276,7 +278,12 @@ for _op in ("AssignAddVariableOp", "AssignSubVariableOp"):
         (),
         {"dtype": "{numbertype}"},
         _assign_handle_shape,
-        traits=Traits(state=State.WRITES, differentiable=False, cost=cost_rules.sums_into_state),
+        traits=Traits(
+            variable_type="dtype",
+            state=State.WRITES,
+            differentiable=False,
+            cost=cost_rules.sums_into_state,
+        ),
         doc="Adds to the variable." if "Add" in _op else "Subtracts from the variable.",
     )
 register_op(
@@ -290,7 +297,7 @@ register_op(
         "Tindices": "{index_type}",
     },
     _gather_shape,
-    traits=Traits(state=State.READS, cost=cost_rules.gathered),
+    traits=Traits(variable_type="dtype", state=State.READS, cost=cost_rules.gathered),
     doc="Rows of a variable, without reading it whole.",
 )
 register_op(
@@ -299,7 +306,7 @@ register_op(
     ("output: dtype",),
     {"dtype": "type", "Tindices": "{index_type}"},
     _gather_nd_shape,
-    traits=Traits(state=State.READS, cost=cost_rules.gathered),
+    traits=Traits(variable_type="dtype", state=State.READS, cost=cost_rules.gathered),
     doc="Slices of a variable, without reading it whole.",
 )
 register_op(

@@ -14,6 +14,7 @@ import numpy as np
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, ShapeRule
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
 
@@ -200,7 +201,7 @@ def normal_axes(axes: Iterable[int], rank: int) -> list[int]:
 
 def constant_array(value: Output) -> Array | None:
     """The value of an output where it is known while the graph is built, else None."""
-    if value.node.type == "Const":
+    if value.node.role is Role.CONSTANT:
         array: Array = value.node.attrs["value"]
         return array
     return constant_value(value)

@@ -8,6 +8,7 @@ import numpy as np
 
 from weft_graph.ir.node import Node
 from weft_graph.ir.step_graph import StepGraph
+from weft_graph.ir.traits import Role
 
 _LARGEST_COMPARED = 1 << 16
 
@@ -49,7 +50,7 @@ def _touches_reference(node: Node) -> bool:
 
 def _key(node: Node) -> Any:
     attrs = node.attrs
-    if node.type == "Const":
+    if node.role is Role.CONSTANT:
         value = attrs["value"]
         return ("Const", attrs["dtype"], _array_key(value), node.device, node.control_inputs)
     parts = tuple([(name, _hashable(attrs[name])) for name in sorted(attrs)])

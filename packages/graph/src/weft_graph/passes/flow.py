@@ -14,14 +14,7 @@ from typing import Any
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
-from weft_graph.ops.control_flow import (
-    ENTERS,
-    EXITS,
-    MERGES,
-    NEXT_ITERATIONS,
-    ROUTING,
-    SWITCHES,
-)
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
 Atom = tuple[Any, int]
@@ -105,9 +98,9 @@ class Flow:
         """When an output is alive."""
         node = output.node
         guard = self._guard.get(node, ALWAYS)
-        if node.type in SWITCHES:
+        if node.role is Role.SWITCH:
             return guard | {(predicate(node), output.index)}
-        if node.type in ENTERS:
+        if node.role is Role.ENTER:
             return ALWAYS
         return guard
 
@@ -134,10 +127,10 @@ class Flow:
     def _place(self, node: Node) -> None:
         around = self._frame_around(node)
         guard = self._common_guard(node)
-        if node.type in ENTERS:
+        if node.role is Role.ENTER:
             self._enter(node, around, guard)
             return
-        if node.type in EXITS:
+        if node.role is Role.EXIT:
             if around.parent is None:
                 raise errors.InvalidArgumentError(
                     f"Exit {node.name!r} is not in any frame: nothing that it needs comes from an "
@@ -151,15 +144,15 @@ class Flow:
         self.frame[node] = around
         if GUARD in node.attrs:
             guard |= {(node.attrs[GUARD], -1)}
-        if node.type in MERGES:
+        if node.role is Role.MERGE:
             guard = self._merged(node, around)
-        elif node.type == "LoopCond":
+        elif node.role is Role.LOOP_COND:
             if around.cond is not None or around.parent is None:
                 around.problem = around.problem or f"{node.name!r} is not its only LoopCond"
             around.cond = node
-        elif node.type in NEXT_ITERATIONS:
+        elif node.role is Role.NEXT_ITERATION:
             around.following.append(node)
-        elif node.type == "ControlTrigger" and node.control_inputs:
+        elif node.role is Role.TRIGGER and node.control_inputs:
             guard = frozenset.intersection(*map(self._control_guard, node.control_inputs))
         self._guard[node] = guard
 
@@ -189,7 +182,7 @@ class Flow:
         return guard
 
     def _control_guard(self, node: Node) -> Guard:
-        return ALWAYS if node.type in ENTERS else self._guard.get(node, ALWAYS)
+        return ALWAYS if node.role is Role.ENTER else self._guard.get(node, ALWAYS)
 
     def _enter(self, node: Node, around: Frame, guard: Guard) -> None:
         name = node.attrs["frame_name"]
@@ -209,7 +202,7 @@ class Flow:
         self.frame[node] = frame.parent
         self._guard[node] = frame.guard
         source = node.inputs[0]
-        from_variable = source.node.type in SWITCHES and source.index == 0
+        from_variable = source.node.role is Role.SWITCH and source.index == 0
         if not from_variable or source.node.inputs[0].node not in frame.merges:
             frame.problem = frame.problem or f"{node.name!r} does not leave with a loop variable"
         if guard != {(frame.cond and frame.cond.outputs[0], 0)}:
@@ -222,7 +215,7 @@ class Flow:
         rest = frozenset().union(*controls) if controls else ALWAYS
         if back:
             frame.merges.append(node)
-            plain = len(back) == len(ahead) == 1 and ahead[0].node.type in ENTERS
+            plain = len(back) == len(ahead) == 1 and ahead[0].node.role is Role.ENTER
             if (
                 not plain
                 or rest
@@ -278,7 +271,7 @@ def _mixed(
 
 def needs_of(node: Node) -> list[Node]:
     """The nodes that a node waits for, back edges of loops left out."""
-    if node.type in MERGES:
+    if node.role is Role.MERGE:
         needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
     else:
         needs = [source.node for source in node.inputs]
@@ -339,9 +332,9 @@ def predicate(switch: Node) -> Output:
 
 def has_control_flow(nodes: Iterable[Node]) -> bool:
     """Whether any of the nodes is a control-flow primitive, or receives what may be dead."""
-    return any([node.type in ROUTING or GUARD in node.attrs for node in nodes])
+    return any([node.traits.routes or GUARD in node.attrs for node in nodes])
 
 
 def is_free(node: Node) -> bool:
     """Whether a node is the same in every frame: a constant that waits for nothing."""
-    return node.type == "Const" and not node.control_inputs
+    return node.role is Role.CONSTANT and not node.control_inputs

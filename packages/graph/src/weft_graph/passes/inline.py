@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft_graph.functions.function import Function
-from weft_graph.functions.state import CALLS, is_private
+from weft_graph.functions.state import is_private
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import StepGraph, ordered, reachable
-from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, SWITCHES
+from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow, has_control_flow, is_free
 from weft_graph.passes.keeping import Keeping, Waits
 from weft_tensor import errors
@@ -38,7 +38,7 @@ def inline_calls(step: StepGraph, waits: Waits | None = None) -> int:
       NotFoundError: a function is not in the library.
       InvalidArgumentError: a call does not fit its function.
     """
-    calls = [node for node in step.graph.nodes if node.type in CALLS]
+    calls = [node for node in step.graph.nodes if node.role is Role.CALL]
     if not calls:
         return 0
     keeping = Keeping([function_of(call) for call in calls], waits or (lambda _: False))
@@ -119,7 +119,7 @@ class _Part:
     ) -> None:
         self.nodes = nodes
         self.flow = Flow([*arguments, *nodes]) if has_control_flow(nodes) else None
-        self.used: dict[Node, set[int]] = {node: set() for node in nodes if node.type in CALLS}
+        self.used: dict[Node, set[int]] = {node: set() for node in nodes if node.role is Role.CALL}
         self.waited: set[Node] = set()
         for output in (*results, *[source for node in nodes for source in node.inputs]):
             if output.node in self.used:
@@ -133,7 +133,7 @@ class _Part:
         if flow is None:
             return True
         frame = flow.frame[node]
-        if node.type in ENTERS:
+        if node.role is Role.ENTER:
             assert frame.parent is not None
             frame = frame.parent
         return frame is flow.root and not flow.guard(node)
@@ -179,12 +179,12 @@ class _Inliner:
     def _emit(self, part: _Part, scope: _Scope) -> None:
         """Copy nodes, with bodies for the calls among them."""
         for node in part.nodes:
-            if node.type in CALLS:
+            if node.role is Role.CALL:
                 self._call(node, part, scope)
             else:
                 self._copy(node, part, scope)
         for node in part.nodes:
-            if node.type in MERGES:
+            if node.role is Role.MERGE:
                 self._close_loops(node, scope)
 
     def _close_loops(self, node: Node, scope: _Scope) -> None:
@@ -250,10 +250,10 @@ class _Inliner:
         top = part.is_at_the_top(node)
         if scope.waits and _is_tied(node, top, part.is_in_frame(node)):
             ties += scope.waits
-        if scope.anchor is None or not top or (node.type == "Const" and not controls):
+        if scope.anchor is None or not top or (node.role is Role.CONSTANT and not controls):
             return ties
         scope.full.update(node.outputs)
-        if node.type not in MERGES and node.type not in EXITS:
+        if node.role is not Role.MERGE and node.role is not Role.EXIT:
             tied = any(source in scope.full for source in inputs)
             tied = tied or any(not scope.full.isdisjoint(c.outputs) for c in controls)
             if not tied:
@@ -355,7 +355,7 @@ class _Inliner:
         if ties:
             return ties[0]
         for value in full:
-            if value.node.type not in SWITCHES:
+            if value.node.role is not Role.SWITCH:
                 return value.node
         if full:
             return self._identity(call, name, full[0], ()).node
@@ -404,7 +404,7 @@ class _Inliner:
         waits: list[Node] = [*effects, *inner.waits]
         for i in sorted(used):
             value = scope.values[call.outputs[i]]
-            if value.node.type in SWITCHES or value.node.type in ENTERS:
+            if value.node.role is Role.SWITCH or value.node.role is Role.ENTER:
                 value = self._identity(call, f"{inner.prefix}output_{i}", value, ())
             waits.append(value.node)
         if inner.anchor is not None:
@@ -423,7 +423,7 @@ class _Inliner:
 def _inputs(node: Node, scope: _Scope) -> tuple[Output, ...]:
     """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
     values = scope.values
-    if node.type not in MERGES:
+    if node.role is not Role.MERGE:
         return tuple([values[source] for source in node.inputs])
     there = next(values[source] for source in node.inputs if source in values)
     return tuple([values.get(source, there) for source in node.inputs])
@@ -431,12 +431,12 @@ def _inputs(node: Node, scope: _Scope) -> tuple[Output, ...]:
 
 def _is_tied(node: Node, top: bool, in_frame: bool) -> bool:
     """Whether a node itself waits for what its call waits for; results do in any case."""
-    if node.type in ENTERS:
+    if node.role is Role.ENTER:
         return top
     if in_frame:
         return False
     if top and not node.inputs and not node.control_inputs:
-        return node.type != "Const"
+        return node.role is not Role.CONSTANT
     if node.op_def.stateful:
         return not is_private(node)
     return any(source.dtype.is_ref for source in node.inputs)
@@ -472,7 +472,7 @@ def _colocation(node: Node, scope: _Scope) -> tuple[str, ...]:
         given = None if other is None or not other.outputs else scope.values.get(other.outputs[0])
         if given is None:
             found.append(scope.prefix + name)
-        elif given.node.type != "_Arg":  # what is fed is nowhere yet
+        elif given.node.role is not Role.ARGUMENT:  # what is fed is nowhere yet
             found.append(given.node.name)
     return tuple(found)
 

@@ -12,46 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from weft_graph.ir.costs import Sizes
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import EACH, Role
 from weft_tensor import dtypes
 
 BytesOf = Callable[[Output], int]
 """The size of an output's value."""
-
-_ELSEWHERE = frozenset({"Const", "ReadVariableOp", "_Arg"})
-"""Ops whose values are there before the step."""
-
-_CONVOLUTIONS = frozenset(
-    f"{kind}{way}"
-    for kind in ("Conv2D", "Conv3D", "DepthwiseConv2dNative")
-    for way in ("", "BackpropFilter", "BackpropFilterV2", "BackpropInput", "BackpropInputV2")
-)
-
-_COLUMNS = 1 << 21
-"""Bytes that a convolution's kernel works on at a time, at most."""
-
-_SHOWS_FIRST = frozenset(
-    {
-        "Bitcast",
-        "BroadcastTo",
-        "CheckNumerics",
-        "ConjugateTranspose",
-        "EnsureShape",
-        "ExpandDims",
-        "Identity",
-        "PreventGradient",
-        "Reshape",
-        "Slice",
-        "Snapshot",
-        "SplitV",
-        "Squeeze",
-        "StopGradient",
-        "StridedSlice",
-        "Transpose",
-        "Unpack",
-    }
-)
-"""Ops whose outputs are views of their first input."""
 
 
 class MemoryEstimate(NamedTuple):
@@ -148,27 +115,33 @@ def shown(output: Output) -> Output:
     """The value whose memory an output shows: itself, or what it is a view of."""
     while True:
         node = output.node
-        if node.type == "IdentityN":
-            source = node.inputs[output.index]
-        elif node.type == "Split":
-            source = node.inputs[1]
-        elif node.type in _SHOWS_FIRST and node.inputs and not _moves(node):
-            source = node.inputs[0]
-        else:
+        view = node.traits.view
+        if view is None or not node.inputs or _moves(node):
+            return output
+        source = node.inputs[output.index if view == EACH else view]
+        if source.dtype is dtypes.resource:
             return output
         output = source
 
 
 def _moves(node: Node) -> bool:
     """Whether a node takes its value to another device, or tells when it is taken there."""
-    if node.type != "Identity" or not node.device:
+    if not node.traits.identity or not node.device:
         return False
     return bool(node.control_inputs) or node.device != node.inputs[0].node.device
 
 
 def takes_memory(output: Output) -> bool:
     """Whether the value of an output is there because of the step alone."""
-    return not (_stays(output) or output.node.type in _ELSEWHERE)
+    return not (_stays(output) or _is_kept(output.node))
+
+
+def _is_kept(node: Node) -> bool:
+    """Whether what a node gives is there before the step: given, fed, or a variable's value."""
+    view = node.traits.view
+    if view is not None and view != EACH:
+        return node.inputs[view].dtype is dtypes.resource
+    return node.role is Role.CONSTANT or node.role is Role.ARGUMENT
 
 
 def _stays(output: Output) -> bool:
@@ -178,13 +151,26 @@ def _stays(output: Output) -> bool:
 
 
 def scratch_bytes(node: Node, bytes_of: BytesOf) -> int:
-    """What a kernel takes from its device's pool while it runs: the columns of a convolution."""
-    if node.type not in _CONVOLUTIONS:
-        return 0
-    filters = node.outputs[0] if "BackpropFilter" in node.type else node.inputs[1]
-    taps = math.prod([size or 1 for size in (filters.dims or ())[:-2]])
-    images = max(map(bytes_of, (*node.inputs, *node.outputs)))
-    return min(_COLUMNS, taps * images)
+    """What a kernel takes from its device's pool while it runs, and gives back."""
+    rule = node.traits.scratch
+    return 0 if rule is None else round(rule(sizes_of(node, bytes_of)))
+
+
+def sizes_of(node: Node, bytes_of: BytesOf = static_bytes) -> Sizes:
+    """The sizes that a node's rules look at; what is unknown counts as 1."""
+    return Sizes(
+        node.attrs,
+        tuple(map(_shape, node.inputs)),
+        tuple(map(_shape, node.outputs)),
+        tuple([value.dtype for value in node.inputs]),
+        tuple([value.dtype for value in node.outputs]),
+        tuple(map(bytes_of, node.inputs)),
+        tuple(map(bytes_of, node.outputs)),
+    )
+
+
+def _shape(output: Output) -> tuple[int, ...]:
+    return tuple([size or 1 for size in output.dims or ()])
 
 
 class Values:

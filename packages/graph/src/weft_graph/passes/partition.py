@@ -21,7 +21,6 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op, register_op
 from weft_graph.ir.step_graph import StepGraph, is_back_edge
 from weft_graph.ir.traits import Role, State, Traits
-from weft_graph.ops.control_flow import ENTERS, EXITS, MERGES, ROUTING
 from weft_graph.passes.compression import EXTEND, TRUNCATE, Lossy, nothing_is_lossy
 from weft_graph.passes.flow import GUARD, Flow, Frame, Guard, is_free, needs_of, ordered_by
 from weft_tensor import dtypes, errors
@@ -57,8 +56,6 @@ DEPTH = "_depth"
 
 And of an Exit: how many come before it, within its loop too.
 """
-
-_ROUTES = ROUTING | {"LoopCond"}
 
 DeviceOf = Callable[[Node], str]
 
@@ -169,7 +166,7 @@ class Assignment:
     def crosses(self, need: Node, node: Node) -> bool:
         """Whether a node may have to wait for a transfer of what it needs."""
         if is_anywhere(need):
-            return need.type == "_Arg" and bool(self.away) and self._may_be_away(node)
+            return need.role is Role.ARGUMENT and bool(self.away) and self._may_be_away(node)
         return is_anywhere(node) or self.of(need) != self.of(node)
 
     def _may_be_away(self, node: Node) -> bool:
@@ -183,9 +180,9 @@ class Assignment:
 
 def goes_along(node: Node) -> bool:
     """Whether a node is where its input is: it routes it, or hands it on and asks for no device."""
-    return node.type in _ROUTES or (
-        node.type == "Identity" and not node.device and "_class" not in node.attrs
-    )
+    if node.traits.routes or node.role is Role.LOOP_COND:
+        return True
+    return node.traits.identity and not node.device and "_class" not in node.attrs
 
 
 def depths(
@@ -215,11 +212,11 @@ def depths(
             for delay in _delays_of(node, devices, delays):
                 depth = max(depth, found.get(delay, 0) + 1)
             frame = flow.frame[node]
-            if node.type in ENTERS:
+            if node.role is Role.ENTER:
                 begins[frame] = max(begins.get(frame, 0), depth + 1)
             elif node in frame.merges:
                 depth = max(depth, begins.get(frame, 0))
-            elif node.type in EXITS:
+            elif node.role is Role.EXIT:
                 depth = max(depth, ends.get(flow.frame[node.inputs[0].node], 0))
             if depth > most:
                 raise errors.InternalError(f"what {node.name!r} waits for waits for it")
@@ -249,8 +246,10 @@ def is_anywhere(node: Node) -> bool:
 
     References stay with their variable.
     """
-    kind = node.type
-    return kind == "_Arg" or kind == "Enter" or (kind == "Const" and not node.control_inputs)
+    role = node.role
+    if role is Role.ENTER:
+        return not node.outputs[0].dtype.is_ref
+    return role is Role.ARGUMENT or (role is Role.CONSTANT and not node.control_inputs)
 
 
 def is_movable(dtype: DType) -> bool:
@@ -334,7 +333,7 @@ class _Partitioner:
             if not is_anywhere(node):
                 self._copy(node, self._parts[self._devices.of(node)])
         for node in nodes:
-            if node.type in MERGES:
+            if node.role is Role.MERGE:
                 self._close_loops(node, self._parts[self._devices.of(node)])
         while self._waiting:  # small loops wait for predicates in their turn
             receive, frame, part = self._waiting.pop()
@@ -388,11 +387,11 @@ class _Partitioner:
         return twin
 
     def _attrs(self, node: Node) -> dict[str, Any]:
-        return {**node.attrs, DEPTH: self._depths[node]} if node.type in EXITS else node.attrs
+        return {**node.attrs, DEPTH: self._depths[node]} if node.role is Role.EXIT else node.attrs
 
     def _inputs(self, node: Node, part: _Part) -> tuple[Output, ...]:
         """What a copy takes; for back edges, whose sources are not there yet, other inputs."""
-        if node.type not in MERGES:
+        if node.role is not Role.MERGE:
             return tuple([self._value(source, part) for source in node.inputs])
         ahead = [s for s in node.inputs if not is_back_edge(node, s)]
         there = self._value(ahead[0], part)
@@ -439,7 +438,7 @@ class _Partitioner:
     def _end(self, node: Node, part: _Part) -> Node | None:
         """What is over in a part when a node is; None where there is nothing to wait for."""
         if is_anywhere(node):
-            return self._value(node.outputs[0], part).node if node.type == "Enter" else None
+            return self._value(node.outputs[0], part).node if node.role is Role.ENTER else None
         source = self._parts[self._devices.of(node)]
         if source is part:
             return part.nodes[node]

@@ -9,7 +9,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import StepGraph, ordered, reachable
-from weft_graph.ops.control_flow import MERGES
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
 
@@ -48,7 +48,7 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
         for mine, other in zip(node.outputs, twin.outputs, strict=True):
             outputs.setdefault(mine, other)
     for node in nodes:
-        if node.type in MERGES:
+        if node.role is Role.MERGE:
             _close_loops(node, twins[node], outputs)
     return StepGraph(copy, args, [outputs[f] for f in fetches], [twins[t] for t in targets])
 
@@ -75,7 +75,7 @@ def _close_loops(node: Node, twin: Node, outputs: dict[Output, Output]) -> None:
 
 def _sources(node: Node, outputs: dict[Output, Output]) -> tuple[Output, ...]:
     """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
-    if node.type not in MERGES:
+    if node.role is not Role.MERGE:
         return tuple([outputs[source] for source in node.inputs])
     there = next(outputs[source] for source in node.inputs if source in outputs)
     return tuple([outputs.get(source, there) for source in node.inputs])

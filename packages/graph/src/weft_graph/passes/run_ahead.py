@@ -16,7 +16,7 @@ from operator import or_
 from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.memory import BytesOf, Room, Values, static_bytes
 from weft_graph.passes.partition import Assignment
@@ -139,7 +139,7 @@ class _Queue:
         return self._rank[i] + 1 if self._mine[i] and over >= self._rank[i] else over
 
     def _is_plain(self, node: Node) -> bool:
-        return node.type not in ROUTING and node.type != "LoopCond" and self._is_there(node)
+        return not node.traits.routes and node.role is not Role.LOOP_COND and self._is_there(node)
 
     def _is_there(self, node: Node) -> bool:
         """Whether a node is over once in each step, and alive."""

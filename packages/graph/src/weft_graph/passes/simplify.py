@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ir.transfers import LOSSY
@@ -16,10 +14,7 @@ def simplify(step: StepGraph) -> int:
     """
     replaced: list[Node] = []
     for node in step.graph.nodes:
-        rule = _RULES.get(node.type)
-        if rule is None or node.control_inputs:
-            continue
-        replacement = rule(node)
+        replacement = None if node.control_inputs else _same_as(node)
         if replacement is None or any(
             source.node.control_inputs for source in node.inputs if source is not replacement
         ):
@@ -29,6 +24,18 @@ def simplify(step: StepGraph) -> int:
             replaced.append(node)
     step.drop_unused(replaced)
     return len(replaced)
+
+
+def _same_as(node: Node) -> Output | None:
+    """A value that the one output of a node always equals, or None."""
+    traits = node.traits
+    if traits.identity:
+        return _identity(node)
+    if traits.involution:
+        return _involution(node)
+    if traits.reshapes:
+        return _reshape(node)
+    return _cast(node) if traits.casts else None
 
 
 def _identity(node: Node) -> Output | None:
@@ -54,17 +61,3 @@ def _reshape(node: Node) -> Output | None:
 def _cast(node: Node) -> Output | None:
     source = node.inputs[0]
     return source if source.dtype is node.outputs[0].dtype else None
-
-
-_RULES: dict[str, Callable[[Node], Output | None]] = {
-    "Identity": _identity,
-    "StopGradient": _identity,
-    "PreventGradient": _identity,
-    "Neg": _involution,
-    "LogicalNot": _involution,
-    "Invert": _involution,
-    "Conj": _involution,
-    "Reshape": _reshape,
-    "BroadcastTo": _reshape,
-    "Cast": _cast,
-}

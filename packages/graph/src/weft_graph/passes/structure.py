@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
-from weft_graph.ops.control_flow import ENTERS, EXITS, NEXT_ITERATIONS
+from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Atom, Flow, Frame, is_free, needs_of
 
 Path = tuple[Atom, ...]
@@ -100,9 +100,9 @@ class Structurer:
 
     def _element(self, node: Node) -> Element | None:
         """What is arranged for a node: itself, or the loop that it begins; else None."""
-        if node.type in ENTERS:
+        if node.role is Role.ENTER:
             return self._flow.frame[node]
-        if node.type in EXITS or node.type in NEXT_ITERATIONS:
+        if node.role is Role.EXIT or node.role is Role.NEXT_ITERATION:
             return None
         frame = self._flow.frame[node]
         if frame.parent is not None and any(is_back_edge(node, s) for s in node.inputs):
@@ -112,10 +112,10 @@ class Structurer:
     def _connect(self, need: Node, node: Node) -> None:
         """Let what `node` is part of wait for what `need` is part of, in the frame of `need`."""
         target = self._element(node)
-        if target is None or need.type in ENTERS or is_free(need):
+        if target is None or need.role is Role.ENTER or is_free(need):
             return
         source: Element | None = need
-        if need.type in EXITS:
+        if need.role is Role.EXIT:
             source = self._flow.frame[need.inputs[0].node]
         elif self._element(need) is None:
             return

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.max_tree import MaxTree
 from weft_graph.passes.memory import BytesOf, Room, Values, shown, static_bytes, takes_memory
@@ -133,7 +133,7 @@ class _Swapping:
         return found
 
     def _is_plain(self, node: Node) -> bool:
-        if node.type in ROUTING or node.type == "LoopCond":
+        if node.traits.routes or node.role is Role.LOOP_COND:
             return False
         flow = self._flow
         return flow.frame[node] is flow.root and flow.guard(node) == ALWAYS
@@ -206,7 +206,7 @@ class _Swapping:
         """The longest wait on a device of each value that a node makes."""
         node = self._nodes[i]
         mine = self._device[i] == device
-        if not mine and (self._device[i] != self._host or node.type == "Const"):
+        if not mine and (self._device[i] != self._host or node.role is Role.CONSTANT):
             return []
         if not self._is_plain(node):
             return []

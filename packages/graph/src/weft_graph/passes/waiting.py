@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from weft_graph.functions.state import has_effect, origin
 from weft_graph.ir.node import Node
+from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import needs_of
 from weft_tensor import dtypes
 
@@ -66,4 +67,4 @@ def _may_help(node: Node) -> bool:
     if not has_effect(node) or any([arg.is_ref for arg in node.op_def.inputs]):
         return False
     handles = [source for source in node.inputs if source.dtype is dtypes.resource]
-    return not any([origin(handle).node.type == "VarHandleOp" for handle in handles])
+    return not any([origin(handle).node.role is Role.VARIABLE for handle in handles])

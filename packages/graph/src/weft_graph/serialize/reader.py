@@ -17,8 +17,8 @@ from weft_graph.ir.graph import Graph, _wait
 from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import OpDef, lookup_op
+from weft_graph.ir.traits import Role
 from weft_graph.messages.function_reader import function_from_def
-from weft_graph.ops.control_flow import ENTERS, MERGES, NEXT_ITERATIONS
 from weft_graph.schema.columns import Columns
 from weft_graph.serialize.layout import (
     HEADER_SIZE,
@@ -331,7 +331,10 @@ class _Segment:
 
     def _is_loop(self, source: int, user: int) -> bool:
         nodes, first = self._nodes, self._first
-        return nodes[user - first].type in MERGES and nodes[source - first].type in NEXT_ITERATIONS
+        return (
+            nodes[user - first].role is Role.MERGE
+            and nodes[source - first].role is Role.NEXT_ITERATION
+        )
 
     def _check_acyclic(self, sources: list[int], users: list[int]) -> None:
         first = self._first
@@ -466,7 +469,7 @@ class _Segment:
             graph._by_name.update((node.name, node) for node in self._nodes)
             for node in self._nodes:
                 graph._names.setdefault(node.name.lower(), 1)
-                if node.type in ENTERS:
+                if node.role is Role.ENTER:
                     graph.reserve_name(node.attrs["frame_name"])
 
 

@@ -11,19 +11,9 @@ from typing import Any
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 from weft_graph.variables.base import Variable
-
-_HOLDERS = ("Variable", "VariableV2", "VarHandleOp")
-_SAFE = (
-    "InitializedValue",
-    "IsVariableInitialized",
-    "ResourceInitializedValue",
-    "VarIsInitializedOp",
-)
-"""Reads of a variable that do not mind whether it has a value."""
-
-
-_CONTROL_FLOW = ("Switch", "RefSwitch", "Merge", "Enter", "RefEnter", "Exit", "NextIteration")
+from weft_tensor import dtypes
 
 
 def guard_initial_value(graph: Graph, own: Node, value: Output) -> Output:
@@ -33,9 +23,9 @@ def guard_initial_value(graph: Graph, own: Node, value: Output) -> Output:
     hand, or cannot be copied.
     """
     ancestors = _ancestors(value.node)
-    if not any(node.type in _HOLDERS for node in ancestors):
+    if not any(node.role is Role.VARIABLE for node in ancestors):
         return value
-    if any(node.type in _CONTROL_FLOW for node in ancestors):
+    if any(node.traits.routes for node in ancestors):
         return value
     variables = {
         variable.op: variable
@@ -55,7 +45,7 @@ def _ancestors(node: Node) -> set[Node]:
     pending = [node]
     while pending:
         here = pending.pop()
-        if here.type in _SAFE:
+        if here.traits.allows_uninitialized:
             continue
         for source in here.inputs:
             if source.node not in found:
@@ -72,12 +62,12 @@ def _guard_node(
     suffix: str,
 ) -> None:
     """Note in `copies` what replaces the outputs of `node`, if anything does."""
-    if node.type in _SAFE:
+    if node.traits.allows_uninitialized:
         return
-    holder = node.inputs[0].node if node.type == "ReadVariableOp" else node
-    if holder.type in _HOLDERS:
+    holder = node.inputs[0].node if node.role is Role.READ else node
+    if holder.role is Role.VARIABLE:
         variable = variables.get(holder)
-        readable = node.type != "VarHandleOp"
+        readable = node.outputs[0].dtype is not dtypes.resource
         if variable is not None and readable:
             copies[node.outputs[0]] = variable.initialized_value()
         return

@@ -1,1 +1,1 @@
-"""Gradients of weftml-io's ops."""
+"""Gradients of weftml-io's ops: none is differentiable, as their declarations say."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft_exec.kernels.registry import kernels_of
 from weft_exec.resources.resources import Done
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.dtypes import DType, string
 from weft_tensor.shape import format_dims
@@ -110,7 +111,7 @@ def _may_be_borrowed(output: Output) -> bool:
     pending = [output.node]
     while pending:
         node = pending.pop()
-        if node.type == "_Arg":
+        if node.role is Role.ARGUMENT:
             return True
         if not any([kernel.alias for kernel in kernels_of(node.type, "CPU")]):
             continue

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir.node import Output
+from weft_graph.ir.traits import Role
 from weft_io.files import gfile
 from weft_io.files.message_files import pack, unpack
 from weft_io.saved_model import constants
@@ -68,7 +69,7 @@ class AssetFiles:
 def _path(tensor: Any) -> str:
     if not isinstance(tensor, Output):
         raise errors.InvalidTypeError(f"an asset must be a tensor with its path, got {tensor!r}")
-    value = tensor.node.attrs.get("value") if tensor.node.type == "Const" else None
+    value = tensor.node.attrs.get("value") if tensor.node.role is Role.CONSTANT else None
     if value is None or tensor.dtype is not dtypes.string or value.size != 1:
         raise errors.InvalidTypeError(
             f"an asset must be a string constant of one element with its path, got {tensor!r} of "

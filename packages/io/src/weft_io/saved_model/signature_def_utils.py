@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 from weft_graph.messages.tensor_proto import make_tensor_proto
 from weft_io.saved_model import signature_constants as names
 from weft_io.saved_model.utils import (
@@ -58,7 +59,7 @@ def build_signature_def(
 def _constant(name: str, value: Any) -> Any:
     if not isinstance(value, Output):
         return value
-    if value.node.type != "Const":
+    if value.node.role is not Role.CONSTANT:
         raise errors.InvalidArgumentError(
             f"the default of {name!r} must be a constant, got {value!r} of a {value.node.type}"
         )

@@ -25,8 +25,8 @@ from weft_graph.ir import stacks
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 from weft_graph.messages.collection_items import register_collection
-from weft_graph.ops.control_flow import MERGES
 from weft_tensor import errors
 
 # --------------------------------------------------------------------------- to messages
@@ -238,7 +238,7 @@ def _merge_of(left: Node) -> Node:
     """The Merge of the loop variable that an Exit gives."""
     switch = left.inputs[0].node if left.inputs else left
     merge = switch.inputs[0].node if switch.inputs else switch
-    if merge.type not in MERGES:
+    if merge.role is not Role.MERGE:
         raise errors.InvalidArgumentError(f"{left.name!r} is not the Exit of a loop variable")
     return merge
 
@@ -248,7 +248,7 @@ def _fill_results(graph: Graph, names: Iterable[str]) -> None:
     made = [c for c in map(graph.contexts.get, names) if isinstance(c, CondContext)]
     results: dict[ControlFlowContext | None, list[Output]] = {context: [] for context in made}
     for merge in graph.nodes if made else ():
-        if merge.type in MERGES and len(merge.inputs) == 2:
+        if merge.role is Role.MERGE and len(merge.inputs) == 2:
             lower, upper = [context_of(source) for source in merge.inputs]
             branches = lower.conditional.branches if isinstance(lower, CondContext) else []
             if lower in results and branches == [lower, upper]:

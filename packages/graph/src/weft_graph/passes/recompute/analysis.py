@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import RunOrder, StepGraph
-from weft_graph.ops.control_flow import ROUTING
+from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import ALWAYS, Flow, has_control_flow, needs_of
-from weft_graph.passes.memory import BytesOf, Room, Values, on_devices, peaks
+from weft_graph.passes.memory import BytesOf, Room, Values, on_devices, peaks, sizes_of
 
 HINT = "_recompute_hint"
 """Attribute of nodes that the program wants to be computed again."""
@@ -20,8 +20,6 @@ _SMALL = 4096
 
 _FARTHEST = 256
 """Nodes between the first gradient of a group and what tells that it is near, at most."""
-
-_GIVEN = frozenset({"_Arg", "Const", "Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 
 
 class Group(NamedTuple):
@@ -109,13 +107,13 @@ class Analysis:
             found = found or any([self.backward[j] for j in needs])
             self.backward.append(found)
             before = max([self.latest[j] for j in needs], default=-1)
-            self.latest.append(before if found or node.type in _GIVEN else i)
+            self.latest.append(before if found or _is_given(node) else i)
 
     def _is_movable(self, node: Node) -> bool:
         place = self.place[node]
         if self._places[place] not in self._tight and not is_hinted(node):
             return False
-        if self.backward[place] or node.type in _GIVEN or node.type in ROUTING:
+        if self.backward[place] or _is_given(node) or node.traits.routes:
             return False
         if node.op_def.stateful or not node.outputs or not self.is_plain(node):
             return False
@@ -130,8 +128,8 @@ class Analysis:
         if flow is None:
             return True
         return (
-            node.type not in ROUTING
-            and node.type != "LoopCond"
+            not node.traits.routes
+            and node.role is not Role.LOOP_COND
             and flow.frame[node] is flow.root
             and flow.guard(node) == ALWAYS
         )
@@ -258,24 +256,16 @@ def _is_in(name: str, scope: str) -> bool:
     return bool(scope) and (name.startswith(scope) or f"/{scope}" in name)
 
 
+def _is_given(node: Node) -> bool:
+    """Whether the value of a node comes from outside of the step."""
+    return node.role in (Role.CONSTANT, Role.ARGUMENT, Role.PLACEHOLDER)
+
+
 def work_of(node: Node) -> int:
-    """About how many multiplications or the like a node takes; unknown sizes count as 1."""
-    made: int = sum([_elements(output) for output in node.outputs])
-    if node.type in ("MatMul", "BatchMatMul", "BatchMatMulV2"):
-        dims: tuple[int | None, ...] = node.inputs[0].dims or (1,)
-        flipped = node.attrs.get("transpose_a") or node.attrs.get("adj_x")
-        inner = dims[-2] if flipped and len(dims) > 1 else dims[-1]
-        return made * (inner or 1)
-    if "BackpropFilter" in node.type and len(node.inputs) == 3 and node.outputs[0].dims:
-        return _elements(node.inputs[2]) * _product(node.outputs[0].dims[:-1])
-    if "Conv" in node.type and len(node.inputs) > 1 and node.inputs[1].dims:
-        return made * _product(node.inputs[1].dims[:-1])
-    return max([made, *[_elements(source) for source in node.inputs]])
+    """About how many multiplications or the like a node takes; unknown sizes count as 1.
 
-
-def _elements(output: Output) -> int:
-    return _product(output.dims or ())
-
-
-def _product(sizes: Sequence[int | None]) -> int:
-    return math.prod([size or 1 for size in sizes])
+    A multiplication goes with an addition, and no node takes less than to go over its values once.
+    """
+    sizes = sizes_of(node)
+    made = sum(map(math.prod, sizes.outputs))
+    return max(made, sizes.elements_in, round(node.traits.cost_rule(sizes).flops / 2))

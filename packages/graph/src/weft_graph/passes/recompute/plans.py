@@ -12,59 +12,6 @@ from weft_graph.passes.recompute.analysis import Analysis, Group, Plan, is_hinte
 _LONGEST_RUN = 8
 """Cheap nodes one after the other; a longer run would be as dear as what it starts from."""
 
-_CHEAP = frozenset(
-    {
-        "Abs",
-        "Add",
-        "AddN",
-        "AddV2",
-        "BiasAdd",
-        "BroadcastTo",
-        "Cast",
-        "Cos",
-        "Div",
-        "Elu",
-        "Exp",
-        "ExpandDims",
-        "Fill",
-        "FloorDiv",
-        "FloorMod",
-        "FusedBatchNorm",
-        "FusedBatchNormV2",
-        "FusedBatchNormV3",
-        "Identity",
-        "LeakyRelu",
-        "Log",
-        "Log1p",
-        "Maximum",
-        "Minimum",
-        "Mul",
-        "Neg",
-        "OnesLike",
-        "RealDiv",
-        "Reciprocal",
-        "Relu",
-        "Relu6",
-        "Reshape",
-        "Rsqrt",
-        "Selu",
-        "Sigmoid",
-        "Sin",
-        "Softplus",
-        "Softsign",
-        "Sqrt",
-        "Square",
-        "SquaredDifference",
-        "Squeeze",
-        "Sub",
-        "Tanh",
-        "Tile",
-        "Transpose",
-        "ZerosLike",
-    }
-)
-"""Ops that do little for each element, and so are worth doing again before others."""
-
 
 class Recompute(Enum):
     """What may be computed again, each with what comes before it."""
@@ -117,7 +64,7 @@ def _movable(analysis: Analysis) -> list[int]:
 
 def _cheap_plans(analysis: Analysis, hinted: Sequence[int], crossing: Sequence[int]) -> list[Plan]:
     """Plans that copy cheap nodes and those with a hint, in longer and shorter runs."""
-    allowed = {i for i in _movable(analysis) if analysis.nodes[i].type in _CHEAP}
+    allowed = {i for i in _movable(analysis) if analysis.nodes[i].traits.cheap}
     allowed.update(hinted)
     plans: list[Plan] = []
     for number in (1, 8, 64, 512):
