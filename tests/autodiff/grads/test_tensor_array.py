@@ -16,7 +16,7 @@ from weft_autodiff.gradients.backprop import gradients
 from weft_exec.session.session import Session
 from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.ir.builder import out
-from weft_graph.ir.framework import control_dependencies
+from weft_graph.ir.default_graph import control_dependencies
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.ops import tensor_array as ops

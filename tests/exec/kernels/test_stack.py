@@ -19,7 +19,7 @@ from weft_exec.kernels.stack import WORTH_SWAPPING
 from weft_exec.resources.tensor_arrays import BoundedStack, Stack
 from weft_exec.session.session import Session
 from weft_graph.ir.builder import convert_to_tensor, out
-from weft_graph.ir.framework import control_dependencies
+from weft_graph.ir.default_graph import control_dependencies
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.ops import resource_state

@@ -15,7 +15,7 @@ from weft_exec.resources.cancellation import Cancellation
 from weft_exec.session.session import Session
 from weft_graph import proto
 from weft_graph.ir.builder import constant, create
-from weft_graph.ir.framework import control_dependencies
+from weft_graph.ir.default_graph import control_dependencies
 from weft_graph.ir.graph import Graph
 from weft_graph.ops.array import placeholder, reshape
 from weft_graph.ops.control import no_op

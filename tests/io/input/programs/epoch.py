@@ -15,7 +15,7 @@ import numpy as np
 
 from weft_exec import Session
 from weft_graph.ir.builder import constant
-from weft_graph.ir.framework import control_dependencies
+from weft_graph.ir.default_graph import control_dependencies
 from weft_graph.ir.graph import Graph
 from weft_graph.ops import join
 from weft_graph.variables.reference import Variable, global_variables_initializer

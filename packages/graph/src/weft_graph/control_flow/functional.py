@@ -12,7 +12,7 @@ from weft_graph.control_flow.loop import while_loop
 from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.ir import nest
 from weft_graph.ir.builder import constant, convert_to_tensor
-from weft_graph.ir.framework import name_scope
+from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ops import array

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from typing import Any
 
 
-class CompositeTensor(ABC):
+class CompositeTensor:
     """A value that is several outputs; `nest` looks into it where it is asked to.
 
     Its class takes the parts, in their order, to make another one.
@@ -15,11 +14,11 @@ class CompositeTensor(ABC):
     __slots__ = ()
 
     @property
-    @abstractmethod
     def parts(self) -> tuple[Any, ...]:
         """The outputs that it is made of."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def op(self) -> Any:
         """The node that makes the values."""
+        raise NotImplementedError

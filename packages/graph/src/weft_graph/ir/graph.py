@@ -16,6 +16,7 @@ from types import CodeType
 from typing import Any
 
 from weft_graph.ir import defaults
+from weft_graph.ir.collections import Collections
 from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.forms import to_message
@@ -36,7 +37,7 @@ from weft_tensor.shape import Dims
 DeviceRequest = str | DeviceSpec | Callable[[Node], Any] | None
 
 
-class Graph:
+class Graph(Collections):
     """A dataflow graph.
 
     Attributes:
@@ -61,6 +62,7 @@ class Graph:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.nodes: list[Node] = []
         self.scopes = BuildScopes()
         self.seed: int | None = None
@@ -69,7 +71,6 @@ class Graph:
         self.variable_stores: Any = None
         self._by_name: dict[str, Node] = {}
         self._names: dict[str, int] = {}
-        self._collections: dict[Any, list[Any]] = {}
         self._unfeedable: set[Output] = set()
         self._lock = threading.RLock()
         self._finalized = False
@@ -444,45 +445,6 @@ class Graph:
     def container(self, container_name: str) -> AbstractContextManager[None]:
         """Keep the resources of nodes made inside in the container of that name."""
         return self.scopes.in_container(container_name)
-
-    # ------------------------------------------------------------ collections
-
-    def add_to_collection(self, name: Any, value: Any) -> None:
-        """Append `value` to the collection."""
-        self._collections.setdefault(name, []).append(value)
-
-    def add_to_collections(self, names: Any, value: Any) -> None:
-        """Append `value` to each of the collections, once."""
-        names = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
-        for name in names:
-            self.add_to_collection(name, value)
-
-    def get_collection(self, name: Any, scope: str | None = None) -> list[Any]:
-        """A copy of the collection; with `scope`, the items whose name matches that regex."""
-        items = self._collections.get(name, [])
-        if scope is None:
-            return list(items)
-        import re
-
-        pattern = re.compile(scope)
-        return [i for i in items if hasattr(i, "name") and pattern.match(i.name)]
-
-    def get_collection_ref(self, name: Any) -> list[Any]:
-        """The collection itself: changes to the list change the graph."""
-        return self._collections.setdefault(name, [])
-
-    @property
-    def collections(self) -> list[Any]:
-        """The names of the collections."""
-        return list(self._collections)
-
-    def get_all_collection_keys(self) -> list[Any]:
-        """The names of the collections that are not empty."""
-        return [key for key, items in self._collections.items() if items]
-
-    def clear_collection(self, name: Any) -> None:
-        """Empty the collection."""
-        self._collections.pop(name, None)
 
     # ------------------------------------------------------------ other forms
 

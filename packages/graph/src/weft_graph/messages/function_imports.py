@@ -8,7 +8,6 @@ from typing import Any
 from weft_graph import proto
 from weft_graph.ir.library import Library
 from weft_graph.messages.attr_value import attr_from_proto
-from weft_graph.messages.function_lowering import lowered
 from weft_graph.messages.tensor_proto import Budget
 from weft_tensor import errors
 
@@ -78,6 +77,8 @@ def _lower(node: proto.NodeDef, library: Library) -> None:
             for key, kind in kinds.items()
             if key in node.attr
         }
+        from weft_graph.messages.function_lowering import lowered  # few graphs need it
+
         function = lowered(library, node.op, attrs)
     except errors.OpError as error:
         raise error.with_context(op=node.op, node=node.name) from error.__cause__

@@ -13,9 +13,9 @@ from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
 from weft_graph.messages.function_imports import prepared
-from weft_graph.messages.function_reader import lazy_functions
 from weft_graph.messages.graph_def import GRAPH_DEF_VERSION
 from weft_graph.messages.node_reader import Importer, as_text, tensor_name
 from weft_tensor import errors
@@ -62,7 +62,7 @@ def import_graph_def(
         )
     _check_versions(graph_def.versions)
     graph = stacks.get_default_graph()
-    functions = lazy_functions(graph_def.library)
+    functions = _functions(graph_def)
     with _scope(graph, name) as scope, graph.functions.joining(functions):
         values = _mapped_inputs(input_map or {}, scope)
         graph_def = prepared(graph_def, graph.functions)
@@ -71,6 +71,14 @@ def import_graph_def(
             importer.parse()
             importer.add_nodes()
     return None if return_elements is None else [importer.element(e) for e in return_elements]
+
+
+def _functions(graph_def: proto.GraphDef) -> dict[str, LazyFunction]:
+    if not (graph_def.library.function or graph_def.library.gradient):
+        return {}
+    from weft_graph.messages.function_reader import lazy_functions  # few graphs need it
+
+    return lazy_functions(graph_def.library)
 
 
 def _check_versions(versions: proto.VersionDef) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from weft_graph.ir import nest, stacks
-from weft_graph.ir.framework import colocate_with, control_dependencies, name_scope
+from weft_graph.ir.default_graph import colocate_with, control_dependencies, name_scope
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import control, identity, resource_state
 from weft_tensor import dtypes, errors

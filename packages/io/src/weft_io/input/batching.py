@@ -19,7 +19,7 @@ from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.constant_value import constant_value
-from weft_graph.ir.framework import name_scope
+from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
 from weft_io.arguments import integer, listed

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from weft_graph.ir.builder import constant, convert_to_tensor
-from weft_graph.ir.framework import name_scope
+from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import casting, comparison, control, reduction
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner

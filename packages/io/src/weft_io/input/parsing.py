@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, create
-from weft_graph.ir.framework import name_scope
+from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ops.array import expand_dims, reshape, squeeze

@@ -16,7 +16,7 @@ from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.ir.framework import control_dependencies, name_scope
+from weft_graph.ir.default_graph import control_dependencies, name_scope
 from weft_graph.ir.indexed_slices import convert_to_tensor_or_indexed_slices
 from weft_graph.ir.node import Output
 from weft_graph.ops import array, casting, gather, identity, random, sequence

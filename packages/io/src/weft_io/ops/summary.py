@@ -25,7 +25,7 @@ import numpy as np
 from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.ir.framework import name_scope
+from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import lookup_op, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor
-from weft_graph.ir.framework import name_scope
+from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.random_seed import get_seed
 from weft_graph.ops.gather import gather

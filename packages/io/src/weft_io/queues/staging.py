@@ -9,7 +9,7 @@ from typing import Any
 
 from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor
-from weft_graph.ir.framework import name_scope
+from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Node, Output
 from weft_io.ops import staging as ops
 from weft_io.queues.components import HasComponents

@@ -1,4 +1,4 @@
-"""The switches between the behaviours of TensorFlow 1 and 2."""
+"""Functions over the default graph."""
 
 from __future__ import annotations
 
@@ -6,21 +6,6 @@ import pytest
 
 import weft as wf
 from weft_tensor.errors import InvalidTypeError
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["control_flow_v2", "eager_execution", "tensor_equality", "v2_behavior", "v2_tensorshape"],
-)
-def test_the_behaviour_is_that_of_1(name: str) -> None:
-    getattr(wf, f"disable_{name}")()
-    with pytest.raises(wf.errors.UnimplementedError):
-        getattr(wf, f"enable_{name}")()
-
-
-def test_what_is_switched_on() -> None:
-    assert not wf.executing_eagerly()
-    assert not wf.control_flow_v2_enabled()
 
 
 def test_scopes_and_collections_of_a_graph() -> None:

@@ -1,4 +1,4 @@
-"""Functions over the default graph: scopes, collections, and the switches of later TensorFlows."""
+"""Functions over the default graph: scopes for the nodes that are made in it, and collections."""
 
 from __future__ import annotations
 
@@ -8,19 +8,7 @@ __all__ = [
     "colocate_with",
     "container",
     "control_dependencies",
-    "control_flow_v2_enabled",
     "device",
-    "disable_control_flow_v2",
-    "disable_eager_execution",
-    "disable_tensor_equality",
-    "disable_v2_behavior",
-    "disable_v2_tensorshape",
-    "enable_control_flow_v2",
-    "enable_eager_execution",
-    "enable_tensor_equality",
-    "enable_v2_behavior",
-    "enable_v2_tensorshape",
-    "executing_eagerly",
     "get_collection",
     "get_collection_ref",
     "init_scope",
@@ -30,7 +18,7 @@ __all__ = [
     "op_scope",
 ]
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -207,48 +195,3 @@ def is_tensor(x: Any) -> bool:
 
 
 is_symbolic_tensor = is_tensor
-
-
-def executing_eagerly() -> bool:
-    """False: weft always builds graphs."""
-    return False
-
-
-def control_flow_v2_enabled() -> bool:
-    """False: loops and conditionals are nodes of the graph they are built in."""
-    return False
-
-
-def _already_so() -> None:
-    """Nothing: weft behaves so already."""
-
-
-disable_eager_execution: Callable[[], None] = _already_so
-disable_v2_behavior: Callable[[], None] = _already_so
-disable_v2_tensorshape: Callable[[], None] = _already_so
-disable_tensor_equality: Callable[[], None] = _already_so
-disable_control_flow_v2: Callable[[], None] = _already_so
-
-
-def enable_eager_execution(*_: Any, **__: Any) -> None:
-    """Refuse.
-
-    Raises: UnimplementedError: weft builds graphs only.
-    """
-    raise errors.UnimplementedError("weft builds graphs and runs them in sessions only")
-
-
-def _only_as_in_1() -> None:
-    """Refuse.
-
-    Raises: UnimplementedError: weft behaves as TensorFlow 1 does.
-    """
-    raise errors.UnimplementedError(
-        "weft behaves as TensorFlow 1 does; what TensorFlow 2 changed cannot be switched on"
-    )
-
-
-enable_v2_behavior: Callable[[], None] = _only_as_in_1
-enable_v2_tensorshape: Callable[[], None] = _only_as_in_1
-enable_tensor_equality: Callable[[], None] = _only_as_in_1
-enable_control_flow_v2: Callable[[], None] = _only_as_in_1

@@ -1,0 +1,22 @@
+"""The switches between the behaviours of TensorFlow 1 and 2."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft as wf
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["control_flow_v2", "eager_execution", "tensor_equality", "v2_behavior", "v2_tensorshape"],
+)
+def test_the_behaviour_is_that_of_1(name: str) -> None:
+    getattr(wf, f"disable_{name}")()
+    with pytest.raises(wf.errors.UnimplementedError):
+        getattr(wf, f"enable_{name}")()
+
+
+def test_what_is_switched_on() -> None:
+    assert not wf.executing_eagerly()
+    assert not wf.control_flow_v2_enabled()
