@@ -40,14 +40,14 @@ KINDS = {"plain": (), "asynchronous": ("asynchronous",), "bundles": ("bundles",)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 class TestDeath:
     def test_at_every_boundary(self, directory: Path, kind: tuple[str, ...]) -> None:
-        run("boundaries", directory, 6 if kind else 2, *kind)
+        run("boundaries", directory, 6, *kind)
 
     @pytest.mark.long
     def test_at_every_boundary_of_any_save(self, directory: Path, kind: tuple[str, ...]) -> None:
         run("boundaries", directory, 1, *kind)
 
     def test_killed_at_seeded_moments(self, directory: Path, kind: tuple[str, ...]) -> None:
-        run("kill", directory, 20, 1, *kind)
+        run("kill", directory, 10, 1, *kind)
 
     @pytest.mark.long
     def test_killed_at_many_moments(self, directory: Path, kind: tuple[str, ...]) -> None:
