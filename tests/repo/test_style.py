@@ -93,3 +93,11 @@ def test_copies_are_equal(name: str) -> None:
     copies = [*ROOT.glob(f"packages/*/{name}"), *ROOT.glob(name)]
     assert len(copies) >= len(PACKAGES) - 1
     assert len({path.read_bytes() for path in copies}) == 1
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_tests_lie_where_the_sources_do(package: Path) -> None:
+    sources, tests = package / "src" / module(package.name), ROOT / "tests" / package.name
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    assert folders, f"{package.name} has no tests"
+    assert [folder for folder in sorted(folders) if not (sources / folder).is_dir()] == []

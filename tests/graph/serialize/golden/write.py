@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-sys.path.insert(0, str(FOLDER.parents[1] / "support"))
+sys.path.insert(0, str(FOLDER.parents[2] / "support"))
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import weft as wf
 from weft_graph import serialize
 from weft_graph.ir.graph import Graph
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent / "golden"
 
 
 def _read(name: str) -> Graph:
