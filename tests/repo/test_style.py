@@ -16,7 +16,7 @@ SOURCES = sorted(
     if not path.name.endswith(("_pb2.py", "_generated.py"))
 )
 
-MODULE_LINES = 700
+MODULE_LINES = 600  # docstrings apart, which hold arguments and examples
 FUNCTION_LINES = 80
 UNSAFE_MODULES = {"cloudpickle", "dill", "marshal", "pickle", "shelve"}
 UNSAFE_CALLS = {"eval", "exec"}
@@ -55,18 +55,38 @@ def test_no_pickle_eval_or_exec() -> None:
     assert not [where(path, node.lineno) for path, node in nodes() if unsafe(node)]
 
 
+def doc_lines(node: ast.AST) -> int:
+    """How many lines a function's, class's or module's own docstring has."""
+    match node:
+        case (
+            ast.Module(body=[ast.Expr(value=ast.Constant(value=str())) as text, *_])
+            | ast.ClassDef(body=[ast.Expr(value=ast.Constant(value=str())) as text, *_])
+            | ast.FunctionDef(body=[ast.Expr(value=ast.Constant(value=str())) as text, *_])
+            | ast.AsyncFunctionDef(body=[ast.Expr(value=ast.Constant(value=str())) as text, *_])
+        ):
+            return (text.end_lineno or text.lineno) - text.lineno + 1
+    return 0
+
+
 def test_modules_are_short() -> None:
-    sizes = {path.relative_to(ROOT): len(path.read_text("utf-8").splitlines()) for path in SOURCES}
+    sizes = dict.fromkeys(SOURCES, 0)
+    for path in SOURCES:
+        sizes[path] = len(path.read_text("utf-8").splitlines())
+    for path, node in nodes():
+        sizes[path] -= doc_lines(node)
     assert not {path: size for path, size in sizes.items() if size > MODULE_LINES}
 
 
 def test_functions_are_short() -> None:
-    assert not [
-        f"{where(path, node.lineno)} {node.name}: {node.end_lineno - node.lineno + 1} lines"
+    sizes = {
+        f"{where(path, node.lineno)} {node.name}": (node.end_lineno or 0)
+        - node.lineno
+        + 1
+        - doc_lines(node)
         for path, node in nodes()
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (node.end_lineno or node.lineno) - node.lineno >= FUNCTION_LINES
-    ]
+    }
+    assert not {name: size for name, size in sizes.items() if size > FUNCTION_LINES}
 
 
 def test_nothing_is_left_unfinished() -> None:
