@@ -53,7 +53,7 @@ class Driver:
         self._on_pool: dict[Token, Task] = {}
         self._handed: list[tuple[Token, Any]] = []
         self._executions: Executions = {}
-        self._abroad = 0  # Receives that wait for other memory spaces, or for the way from there
+        self._pending_receives = 0  # of those that come by mail
 
     def run(self) -> None:
         """Run the step to its end.
@@ -99,9 +99,10 @@ class Driver:
             if self._trace is not None:
                 self._trace.waiting(token, _node(entry), entry.device, time.time_ns())
             done: Done = HandedOver(token, self._hand, self._mailbox.put)
-            if entry.move is not None:
-                self._abroad += 1
+            if self._comes_by_mail(entry):
+                self._pending_receives += 1
                 done = Completion(token, self._mailbox.put)
+            if entry.move is not None:
                 done = Arrival(entry.move, done, self._context.cancellation)
             self._context.rendezvous.receive(key_of(entry, iteration), done)
         elif entry.kernel is not None:
@@ -119,6 +120,10 @@ class Driver:
         else:
             self._completed(token, self._run_entry(token))
 
+    def _comes_by_mail(self, receive: Entry) -> bool:
+        """Whether a received value comes from another thread: of a device, or of another part."""
+        return receive.move is not None or not self._context.owns_rendezvous
+
     def _worth_a_thread(self, entry: Entry, pool: ThreadPool) -> bool:
         """Whether something else of weight runs or can run meanwhile, and a thread is free.
 
@@ -126,7 +131,7 @@ class Driver:
         starts at once.  A device with memory of its own has to be served meanwhile.
         """
         busy = len(self._on_pool)
-        beside = self._machine.heavy_ready or self._abroad
+        beside = self._machine.heavy_ready or self._pending_receives
         if busy >= (pool.size - 1 if beside else pool.size) or not (beside or busy):
             return False
         return not entry.cost or entry.cost >= WORTH_A_THREAD
@@ -225,7 +230,7 @@ class Driver:
 
         While something else may come in, only what no thread is there for.
         """
-        several = self._abroad or len(self._on_pool) > 1
+        several = self._pending_receives or len(self._on_pool) > 1
         if several and self._pool is not None and self._pool.has_room:
             self._receive(block=True)
             return
@@ -260,8 +265,8 @@ class Driver:
 
     def _handle(self, token: Token, value: Any, error: BaseException | None) -> None:
         entry, iteration = token
-        if entry.move is not None:
-            self._abroad -= 1
+        if entry.kind == RECEIVE and self._comes_by_mail(entry):
+            self._pending_receives -= 1
         if entry.kernel is None:
             self._on_pool.pop(token, None)
             if error is not None and not isinstance(error, errors.OpError):

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from weft_exec.executor.linear import Gather, Instruction, Segment, Slots, slot_range
 from weft_exec.kernels.registry import may_wait
 from weft_graph.ir.node import Node
+from weft_graph.ops.step import DEPTH
 from weft_graph.passes.flow import ALWAYS, Frame, Guard
-from weft_graph.passes.partition import DEPTH
 from weft_tensor import errors
 
 if TYPE_CHECKING:

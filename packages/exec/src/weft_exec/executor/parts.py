@@ -10,7 +10,7 @@ from weft_exec.devices.description import HOST
 from weft_exec.devices.device import Device
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.derive import derive
-from weft_exec.executor.entries import RECEIVE, Entry
+from weft_exec.executor.entries import RECEIVE
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.linear import Slots
@@ -19,7 +19,7 @@ from weft_exec.executor.step import StepMachine, Token
 from weft_exec.kernels.registry import Kernel, require_kernel
 from weft_exec.resources.resources import Done
 from weft_graph.ir.node import Node
-from weft_graph.passes.partition import Part
+from weft_graph.ir.step_graph import Part
 from weft_tensor import errors
 
 
@@ -114,11 +114,6 @@ class PartedExecutable(Executable):
             for entry in executable.plan.entries:
                 entry.part = i
 
-    def receives(self) -> list[Entry]:
-        """The entries that take what other parts send."""
-        plans = [executable.plan for _, executable in self._parts]
-        return [e for plan in plans if plan for e in plan.entries if e.kind == RECEIVE]
-
     def machine(self, slots: Slots) -> Any:
         """The ready queues of a step."""
         own = []
@@ -160,25 +155,47 @@ def derive_parts(
       feeds, fetches: how many the whole step has.
     Raises: OpError: as `derive`.
     """
-    derived = []
-    for name, part in parts.items():
-        device = devices[name]
-        bring_in = None if device.memory_space == HOST else device.from_host
-        executable = derive(part.step, placing_on(device), overlap, part.nodes, bring_in)
-        derived.append((part, executable))
-    parted = PartedExecutable(derived, feeds, fetches)
-    for entry in parted.receives():
-        assert entry.node is not None
-        source = devices[entry.node.attrs["send_device"].decode()]
-        target = devices[entry.node.attrs["recv_device"].decode()]
-        if source.memory_space != target.memory_space and not _is_signal(entry.node):
-            entry.move = partial(_receive, target, source)
-    return parted
+    derived = [
+        (part, derive_part(part, devices[name], overlap, devices)) for name, part in parts.items()
+    ]
+    return PartedExecutable(derived, feeds, fetches)
+
+
+def derive_part(
+    part: Part, device: Device, overlap: Overlap, neighbours: Mapping[str, Device] | None = None
+) -> Executable:
+    """The executable of one part, which needs no other part and no device but its own.
+
+    It takes the values of the part's feeds and gives those of its fetches, each in their order, and
+    meets the others in the rendezvous of its step.
+
+    Args:
+      device: what the part is for.
+      neighbours: devices of this process, by name. What they send is handed over as it is; what
+        other devices send is in the host's memory when it arrives.
+    Raises: OpError: as `derive`.
+    """
+    away = device.memory_space != HOST
+    bring_in = device.from_host if away else None
+    executable = derive(part.step, placing_on(device), overlap, part.nodes, bring_in)
+    for entry in executable.plan.entries if executable.plan is not None else ():
+        if entry.kind != RECEIVE or entry.node is None or _is_signal(entry.node):
+            continue
+        source = (neighbours or {}).get(entry.node.attrs["send_device"])
+        if source is None and away:
+            entry.move = partial(_bring_in, device)
+        elif source is not None and source.memory_space != device.memory_space:
+            entry.move = partial(_receive, device, source)
+    return executable
 
 
 def _is_signal(receive: Node) -> bool:
     """Whether only that something is over is received, and no value that anybody looks at."""
-    return bool(receive.attrs["tensor_name"].startswith(b"^"))
+    return bool(receive.attrs["tensor_name"].startswith("^"))
+
+
+def _bring_in(target: Device, value: Any, done: Done) -> None:
+    done(target.from_host(value))
 
 
 def _receive(target: Device, source: Device, value: Any, done: Done) -> None:

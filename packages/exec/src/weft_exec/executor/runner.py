@@ -11,6 +11,7 @@ from weft_exec.executor.pool import ThreadPool
 from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.random_counters import in_new_step
+from weft_exec.resources.rendezvous import Rendezvous
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -52,15 +53,17 @@ class Runner:
         slots: Slots,
         deadline: float | None = None,
         trace: StepTrace | None = None,
+        rendezvous: Rendezvous | None = None,
     ) -> list[Any]:
         """Run one step that can be cancelled at each node; returns what it fetches.
 
         Args:
           deadline: in `time.monotonic()`.
           trace: notes when each node ran.
+          rendezvous: where the executable of one part meets the others.
         Raises: OpError: as `run`, or the deadline has passed.
         """
-        context = StepContext(deadline, self._container)
+        context = StepContext(deadline, self._container, rendezvous)
         self._running.add(context)
         try:
             if self._closed:

@@ -125,7 +125,7 @@ def key_of(transfer: Entry, iteration: Iteration) -> str:
         assert transfer.node is not None
         attrs = transfer.node.attrs
         names = (attrs["send_device"], attrs["recv_device"], attrs["tensor_name"])
-        transfer.key = ";".join([name.decode() for name in names])
+        transfer.key = ";".join(names)
     if iteration.frame.parent is None:
         return transfer.key
     parts = [transfer.key]

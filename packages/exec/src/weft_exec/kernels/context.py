@@ -21,6 +21,11 @@ class StepContext:
       cancellation: thrown when the step fails, times out or is cancelled.
       deadline: in `time.monotonic()`, or None.
       container: where resources without a container go.
+      owns_rendezvous: whether one thread runs all parts of the step.
+
+    Args:
+      rendezvous: where the parts of the step meet, when other processes or threads run some of
+        them; it is for whoever gave it to end. One of the step's own by default.
     """
 
     __slots__ = (
@@ -31,15 +36,21 @@ class StepContext:
         "cancellation",
         "container",
         "deadline",
+        "owns_rendezvous",
         "step_id",
     )
 
-    def __init__(self, deadline: float | None, container: str) -> None:
+    def __init__(
+        self, deadline: float | None, container: str, rendezvous: Rendezvous | None = None
+    ) -> None:
         self.step_id = next(_step_ids)
         self.cancellation = Cancellation()
         self.deadline = deadline
         self.container = container
-        self._rendezvous: Rendezvous | None = None
+        self._rendezvous = rendezvous
+        self.owns_rendezvous = rendezvous is None
+        if rendezvous is not None:
+            self.cancellation.register(rendezvous.abort)
         self._at_end: dict[int, Callable[[], None]] = {}
         self._tokens = itertools.count(1)
         self._ended = False
@@ -74,7 +85,7 @@ class StepContext:
     def end(self) -> None:
         """Note that nothing of the step runs any more; its driver calls this."""
         self._ended = True
-        if self._rendezvous is not None:
+        if self._rendezvous is not None and self.owns_rendezvous:
             self._rendezvous.abort(errors.CancelledError("the step has ended"))
         for token in list(self._at_end):
             self._call(token)

@@ -1,4 +1,4 @@
-"""Send and Receive: the executor hands their values over itself (`executor/rendezvous.py`).
+"""Send and Receive: the executor hands their values over itself (`executor/transfers.py`).
 
 The halves of float32 values that are sent where bits may be lost (paper, section 5.5).
 """

@@ -10,8 +10,7 @@ from typing import Any
 from weft_exec.placement import PlacementReport
 from weft_exec.placement.picture import timeline
 from weft_graph.ir.node import Node
-from weft_graph.ir.step_graph import StepGraph
-from weft_graph.passes.partition import Part
+from weft_graph.ir.step_graph import Part, StepGraph
 
 
 class StepReport:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft_exec.config import SessionConfig
+from weft_exec.devices.description import HOST
 from weft_exec.devices.device import Device
 from weft_exec.executor.derive import derive
 from weft_exec.executor.executable import Executable
@@ -18,9 +19,10 @@ from weft_exec.kernels.registry import may_wait
 from weft_exec.passes.prepare import Watch, prepare
 from weft_exec.placement import Assigned, Placer
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.step_graph import StepGraph
-from weft_graph.passes.compression import EXTEND, TRUNCATE, lossy_where_asked
-from weft_graph.passes.partition import Part, partition
+from weft_graph.ir.step_graph import Part, StepGraph
+from weft_graph.ops.step import EXTEND, TRUNCATE
+from weft_graph.passes.compression import lossy_where_asked
+from weft_graph.passes.partition import partition
 
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
@@ -86,19 +88,38 @@ class Planner:
           size: what unknown sizes are about in the steps that it is for; 0 where nobody knows.
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
+        parts = self.parts(feeds, outputs, targets, size)
+        name, part = next(iter(parts.items()))
+        device = self._devices[name]
+        if len(parts) == 1 and device.memory_space == HOST:
+            check = self._placer.place if len(self._devices) == 1 else None
+            return derive(part.step, placing_on(device, check), self._overlap, part.nodes)
+        return derive_parts(parts, self._devices, self._overlap, len(feeds), len(outputs))
+
+    def parts(
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        size: int = 0,
+    ) -> dict[str, Part]:
+        """What each device does of a step, by its name, before any of it is derived.
+
+        Arguments as of `plan`. One part where a single device has it all.
+        """
         self._assume(size)
         step = self._prepare(feeds, outputs, targets, _ignore)
+        name = self._host.name
         if len(self._devices) == 1:
             self._limit_run_ahead(step, None)
             nodes = by_priority(step.live_nodes())
-            place = placing_on(self._host, self._placer.place)
-            return derive(step, place, self._overlap, nodes)
-        nodes, assigned = self._assign(step)
-        parts = self._parts(step, nodes, assigned)
-        if parts is None:
-            device = self._devices[next(iter(assigned.places.values()), self._host.name)]
-            return derive(step, placing_on(device), self._overlap, nodes)
-        return derive_parts(parts, self._devices, self._overlap, len(step.feeds), len(step.fetches))
+        else:
+            nodes, assigned = self._assign(step)
+            cut = self._cut(step, nodes, assigned)
+            if cut is not None:
+                return cut
+            name = next(iter(assigned.places.values()), name)
+        return {name: Part(step, nodes, range(len(step.feeds)), range(len(step.fetches)))}
 
     def explain(
         self,
@@ -115,7 +136,7 @@ class Planner:
         step = self._prepare(feeds, outputs, targets, report.add_stage)
         nodes, assigned = self._assign(step)
         report.placement = assigned.report()
-        for name, part in (self._parts(step, nodes, assigned) or {}).items():
+        for name, part in (self._cut(step, nodes, assigned) or {}).items():
             report.add_part(name, part)
         return report
 
@@ -236,7 +257,7 @@ class Planner:
             may_wait=may_wait,
         )
 
-    def _parts(
+    def _cut(
         self, step: StepGraph, nodes: Sequence[Node], assigned: Assigned
     ) -> dict[str, Part] | None:
         """The parts by device; None where one device has it all."""

@@ -13,6 +13,7 @@ from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
+_INTERNAL_NAME: Final = re.compile(r"_[A-Za-z0-9_.\\/>-]*")
 NODE_NAME: Final = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")
 
 MAX_OUTPUTS: Final = 1_000_000
@@ -122,12 +123,14 @@ def _check_types(name: str, values: tuple[Any, ...]) -> None:
             )
 
 
-def check_name(name: str) -> None:
+def check_name(name: str, internal: bool = False) -> None:
     """Refuse what cannot be the name of a node.
 
+    Args:
+      internal: whether it may start with the underscore of what planning adds, too.
     Raises: InvalidArgumentError: it cannot.
     """
-    if NODE_NAME.fullmatch(name) is None:
+    if NODE_NAME.fullmatch(name) is None and not (internal and _INTERNAL_NAME.fullmatch(name)):
         raise errors.InvalidArgumentError(
             f"{name!r} is not a valid name of a node: it must start with a letter, digit or dot "
             "and go on with letters, digits and _ . / > -"

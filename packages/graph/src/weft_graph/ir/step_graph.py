@@ -124,6 +124,28 @@ class StepGraph:
         return ordered(reachable(roots))
 
 
+class Part:
+    """What one device does of a step.
+
+    Attributes:
+      step: its graph.
+      nodes: those of the graph, in the order that the whole has.
+      feeds, fetches: which of the feeds and fetches of the whole are its own, by position.
+    """
+
+    def __init__(
+        self,
+        step: StepGraph,
+        nodes: Sequence[Node],
+        feeds: Sequence[int],
+        fetches: Sequence[int],
+    ) -> None:
+        self.step = step
+        self.nodes = tuple(nodes)
+        self.feeds = tuple(feeds)
+        self.fetches = tuple(fetches)
+
+
 RunOrder = Callable[[Sequence[Node]], Sequence[Node]]
 """From live nodes to the order in which they will run."""
 
@@ -144,6 +166,45 @@ def place_new_nodes(
     live = set(order)
     rest = [node for node in step.graph.nodes if node not in live]
     step.graph.reorder([*rest, *order], reason="run order")
+
+
+def copy_nodes(
+    nodes: Sequence[Node], graph: Graph, outputs: dict[Output, Output]
+) -> dict[Node, Node]:
+    """Append copies of nodes to a graph.
+
+    Control inputs and forward nodes that are not copied are left out.
+
+    Args:
+      nodes: inputs before users, back edges of loops left out.
+      outputs: what stands for outputs already; the copies' outputs are added to it.
+    Returns: the copies.
+    """
+    twins: dict[Node, Node] = {}
+    for node in nodes:
+        twin = graph.add_copy(node, node.name, _sources(node, outputs))
+        twin.device = node.device
+        if node.forward is not None:
+            twin.forward = twins.get(node.forward)
+        controls = [twins[control] for control in node.control_inputs if control in twins]
+        if controls:
+            graph.set_control_inputs(twin, controls, reason="copy")
+        twins[node] = twin
+        for mine, other in zip(node.outputs, twin.outputs, strict=True):
+            outputs.setdefault(mine, other)
+    for node in nodes:
+        for i, source in enumerate(node.inputs if node.role is Role.MERGE else ()):
+            if twins[node].inputs[i] is not outputs[source]:
+                graph.replace_input(twins[node], i, outputs[source], reason="copy")
+    return twins
+
+
+def _sources(node: Node, outputs: dict[Output, Output]) -> tuple[Output, ...]:
+    """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
+    if node.role is not Role.MERGE:
+        return tuple([outputs[source] for source in node.inputs])
+    there = next(outputs[source] for source in node.inputs if source in outputs)
+    return tuple([outputs.get(source, there) for source in node.inputs])
 
 
 def is_back_edge(node: Node, source: Output) -> bool:

@@ -1,4 +1,4 @@
-"""Which values are sent with half of their bits, and the ops that take and give them back."""
+"""Which values are sent with half of their bits."""
 
 from __future__ import annotations
 
@@ -6,28 +6,8 @@ from collections.abc import Callable
 
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import register_op
 from weft_graph.ir.transfers import LOSSY
 from weft_tensor import dtypes
-
-TRUNCATE = "_TruncateMantissa"
-EXTEND = "_ExtendMantissa"
-
-register_op(
-    TRUNCATE,
-    inputs=("x: float32",),
-    outputs=("y: bfloat16",),
-    shape=lambda node: [node.inputs[0].dims],
-    doc="The upper halves of float32 values; NaNs stay NaNs.",
-)
-
-register_op(
-    EXTEND,
-    inputs=("x: bfloat16",),
-    outputs=("y: float32",),
-    shape=lambda node: [node.inputs[0].dims],
-    doc="float32 values with the given upper halves and zeros below.",
-)
 
 Lossy = Callable[[Output, str, str], bool]
 """Whether a value may lose bits on the way from one device to another."""

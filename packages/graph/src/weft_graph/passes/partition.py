@@ -15,71 +15,19 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.ir.costs import free
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import lookup_op, register_op
-from weft_graph.ir.step_graph import StepGraph, is_back_edge
-from weft_graph.ir.traits import Role, State, Traits
-from weft_graph.passes.compression import EXTEND, TRUNCATE, Lossy, nothing_is_lossy
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.step_graph import Part, StepGraph, is_back_edge
+from weft_graph.ir.traits import Role
+from weft_graph.ops.step import DEPTH, EXTEND, RECEIVE, SEND, TRUNCATE
+from weft_graph.passes.compression import Lossy, nothing_is_lossy
 from weft_graph.passes.flow import GUARD, Flow, Frame, Guard, is_free, needs_of, ordered_by
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
-_TRANSFER = {
-    "tensor_name": "string",
-    "send_device": "string",
-    "recv_device": "string",
-}
-
-register_op(
-    "_Send",
-    inputs=("tensor: T",),
-    attrs={"T": "type", **_TRANSFER},
-    shape=lambda node: [],
-    traits=Traits(state=State.WRITES, role=Role.SEND, cost=free),
-    doc="Hands a value to the device that receives it under the same name.",
-)
-
-register_op(
-    "_Recv",
-    outputs=("tensor: tensor_type",),
-    attrs={"tensor_type": "type", **_TRANSFER},
-    shape=lambda node: [None],
-    traits=Traits(state=State.WRITES, role=Role.RECEIVE, cost=free),
-    doc="The value of the Send of the same name; dead if that was.",
-)
-
-DEPTH = "_depth"
-"""Attribute of a Receive: how many transfers come one after the other, with it as the last.
-
-And of an Exit: how many come before it, within its loop too.
-"""
-
 DeviceOf = Callable[[Node], str]
-
-
-class Part:
-    """What one device does of a step.
-
-    Attributes:
-      step: its graph.
-      nodes: those of the graph, in the order that the whole has.
-      feeds, fetches: which of the feeds and fetches of the whole are its own, by position.
-    """
-
-    def __init__(
-        self,
-        step: StepGraph,
-        nodes: Sequence[Node],
-        feeds: Sequence[int],
-        fetches: Sequence[int],
-    ) -> None:
-        self.step = step
-        self.nodes = tuple(nodes)
-        self.feeds = tuple(feeds)
-        self.fetches = tuple(fetches)
 
 
 def partition(
@@ -481,18 +429,16 @@ class _Partitioner:
         node = value.node
         frame = self._flow.frame[origin]
         attrs = {
-            "tensor_name": name.encode(),
-            "send_device": source.device.encode(),
-            "recv_device": part.device.encode(),
+            "tensor_name": name,
+            "send_device": source.device,
+            "recv_device": part.device,
         }
         dtype = value.dtype.base_dtype
-        send = source.add(
-            "_Send", f"{node.name}/send", [value], {"T": dtype, **attrs}, [], [], node
-        )
+        send = source.add(SEND, f"{node.name}/send", [value], {"T": dtype, **attrs}, [], [], node)
         send.device = source.device
         source.sends.append(send)
         receive = part.add(
-            "_Recv",
+            RECEIVE,
             f"{node.name}/recv",
             (),
             {

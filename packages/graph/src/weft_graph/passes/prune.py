@@ -8,8 +8,7 @@ from weft_graph.control_flow.context import context_of
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
-from weft_graph.ir.step_graph import StepGraph, ordered, reachable
-from weft_graph.ir.traits import Role
+from weft_graph.ir.step_graph import StepGraph, copy_nodes, ordered, reachable
 from weft_tensor import errors
 
 
@@ -41,15 +40,7 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
         arg = copy.add_derived(feed.node, arg_def, name, (), attrs, [dtype], [feed.dims])
         outputs[feed] = arg.outputs[0]
         args.append(arg.outputs[0])
-    twins: dict[Node, Node] = {}
-    for node in nodes:
-        twin = _copy(node, copy, outputs, twins)
-        twins[node] = twin
-        for mine, other in zip(node.outputs, twin.outputs, strict=True):
-            outputs.setdefault(mine, other)
-    for node in nodes:
-        if node.role is Role.MERGE:
-            _close_loops(node, twins[node], outputs)
+    twins = copy_nodes(nodes, copy, outputs)
     return StepGraph(copy, args, [outputs[f] for f in fetches], [twins[t] for t in targets])
 
 
@@ -64,29 +55,3 @@ def _check_feed(feed: Output) -> None:
             node=feed.node.name,
             line=feed.node.line or None,
         )
-
-
-def _close_loops(node: Node, twin: Node, outputs: dict[Output, Output]) -> None:
-    """Give the copy of a Merge its back edges, for which others stood in."""
-    for i, source in enumerate(node.inputs):
-        if twin.inputs[i] is not outputs[source]:
-            twin.graph.replace_input(twin, i, outputs[source], reason="copy")
-
-
-def _sources(node: Node, outputs: dict[Output, Output]) -> tuple[Output, ...]:
-    """The copies of a node's inputs; for back edges, whose copies are not there yet, others."""
-    if node.role is not Role.MERGE:
-        return tuple([outputs[source] for source in node.inputs])
-    there = next(outputs[source] for source in node.inputs if source in outputs)
-    return tuple([outputs.get(source, there) for source in node.inputs])
-
-
-def _copy(node: Node, graph: Graph, outputs: dict[Output, Output], twins: dict[Node, Node]) -> Node:
-    twin = graph.add_copy(node, node.name, _sources(node, outputs))
-    twin.device = node.device
-    if node.forward is not None:
-        twin.forward = twins.get(node.forward)
-    if node.control_inputs:
-        controls = [twins[c] for c in node.control_inputs if c in twins]
-        graph.set_control_inputs(twin, controls, reason="copy")
-    return twin

@@ -5,7 +5,15 @@ The format is described in `weft_graph/schema/graph.fbs`.
 
 from __future__ import annotations
 
+from weft_graph.serialize.part import part_from_bytes, part_to_bytes
 from weft_graph.serialize.reader import graph_from_bytes, read_graph
 from weft_graph.serialize.writer import graph_to_bytes, write_graph
 
-__all__ = ["graph_from_bytes", "graph_to_bytes", "read_graph", "write_graph"]
+__all__ = [
+    "graph_from_bytes",
+    "graph_to_bytes",
+    "part_from_bytes",
+    "part_to_bytes",
+    "read_graph",
+    "write_graph",
+]

@@ -62,6 +62,7 @@ def read_graph(
     max_bytes: int | None = None,
     max_nodes: int | None = None,
     check_shapes: bool = True,
+    internal_names: bool = False,
 ) -> Graph:
     """Read all segments of a graph.
 
@@ -75,6 +76,7 @@ def read_graph(
       max_bytes: refuse longer sources.
       max_nodes: refuse graphs with more nodes.
       check_shapes: run the ops' shape rules over the static shapes of the file.
+      internal_names: let names of nodes start with an underscore, as in graphs that were planned.
     Returns: `into`, or the new graph.
     Raises:
       DataLossError: the source is cut or damaged, or no graph; the message says where.
@@ -94,7 +96,7 @@ def read_graph(
         while header.size:
             with paused_gc():
                 segment = _read_segment(graph, stream, header.tobytes(), max_nodes)
-                segment.add(check_shapes)
+                segment.add(check_shapes, internal_names)
             header = stream.take(HEADER_SIZE, "a header", at_end=True)
         whole = True
     finally:
@@ -159,10 +161,10 @@ class _Segment:
         self._outputs: list[Output] = []
         self._signatures: list[Signature] = []
 
-    def add(self, check_shapes: bool) -> None:
+    def add(self, check_shapes: bool, internal_names: bool) -> None:
         """Make the nodes; the graph is changed only after everything is checked."""
         self._check_columns()
-        self._make_nodes()
+        self._make_nodes(internal_names)
         self._check_ports()
         self._check_cycles()
         self._connect()
@@ -206,11 +208,11 @@ class _Segment:
 
     # -------------------------------------------------------------------------- nodes
 
-    def _make_nodes(self) -> None:
+    def _make_nodes(self, internal_names: bool) -> None:
         columns, strings, shapes = self._columns, self._tables.strings, self._tables.shapes
         graph = self._graph
         names = [strings[i] for i in columns["node_name"].tolist()]
-        self._check_names(names)
+        self._check_names(names, internal_names)
         kinds, kind_ids = self._kinds(names)
         self._signatures = [kinds[i].signature for i in kind_ids]
         devices = self._devices()
@@ -253,11 +255,11 @@ class _Segment:
             f"outputs of types {got}, where the op has {want}", op=node.type, node=node.name
         )
 
-    def _check_names(self, names: Sequence[str]) -> None:
+    def _check_names(self, names: Sequence[str], internal: bool) -> None:
         seen: set[str] = set()
         taken = self._graph._by_name
         for index, name in enumerate(names):
-            check_name(name)
+            check_name(name, internal)
             if name in seen or name in taken:
                 self._columns.refuse("node_name", f"the name {name!r} is not unique", index)
             seen.add(name)

@@ -1,0 +1,70 @@
+"""Ops that planning adds to the graphs of steps; no program makes them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft_graph.ir.costs import free
+from weft_graph.ir.op_def import register_op
+from weft_graph.ir.traits import Role, State, Traits
+
+SEND: Final = "_Send"
+RECEIVE: Final = "_Recv"
+TRUNCATE: Final = "_TruncateMantissa"
+EXTEND: Final = "_ExtendMantissa"
+FETCH: Final = "_Fetch"
+
+_TRANSFER = {
+    "tensor_name": "string",
+    "send_device": "string",
+    "recv_device": "string",
+}
+
+register_op(
+    SEND,
+    inputs=("tensor: T",),
+    attrs={"T": "type", **_TRANSFER},
+    shape=lambda node: [],
+    traits=Traits(state=State.WRITES, role=Role.SEND, cost=free),
+    doc="Hands a value to the device that receives it under the same name.",
+)
+
+register_op(
+    RECEIVE,
+    outputs=("tensor: tensor_type",),
+    attrs={"tensor_type": "type", **_TRANSFER},
+    shape=lambda node: [None],
+    traits=Traits(state=State.WRITES, role=Role.RECEIVE, cost=free),
+    doc="The value of the Send of the same name; dead if that was.",
+)
+
+register_op(
+    TRUNCATE,
+    inputs=("x: float32",),
+    outputs=("y: bfloat16",),
+    shape=lambda node: [node.inputs[0].dims],
+    doc="The upper halves of float32 values; NaNs stay NaNs.",
+)
+
+register_op(
+    EXTEND,
+    inputs=("x: bfloat16",),
+    outputs=("y: float32",),
+    shape=lambda node: [node.inputs[0].dims],
+    doc="float32 values with the given upper halves and zeros below.",
+)
+
+register_op(
+    FETCH,
+    inputs=("value: T",),
+    attrs={"T": "type", "index": "int >= 0"},
+    shape=lambda node: [],
+    traits=Traits(state=State.WRITES, cost=free),
+    doc="In the durable form of a part: what is returned at a position of the signature.",
+)
+
+DEPTH: Final = "_depth"
+"""Attribute of a Receive: how many transfers come one after the other, with it as the last.
+
+And of an Exit: how many come before it, within its loop too.
+"""
