@@ -195,7 +195,7 @@ def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: np.dtype[A
     return result
 
 
-@kernel("Fill")
+@kernel("Fill", device=ARRAY_DEVICE, host=("dims",))
 def _fill(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
@@ -208,7 +208,7 @@ def _fill(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ZerosLike", "OnesLike")
+@kernel("ZerosLike", "OnesLike", device=ARRAY_DEVICE)
 def _like(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
     number: Any = 1 if node.type == "OnesLike" else 0
@@ -223,18 +223,21 @@ def _like(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------- broadcasting
 
 
-@kernel("BroadcastTo", alias=True)
+@kernel("BroadcastTo", device=ARRAY_DEVICE, host=("shape",), alias=True)
 def _broadcast_to(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+
     def run(x: Any, shape: Any) -> Any:
         target = sizes_of(shape)
         if x.shape == target:
             return x
         try:
-            return np.broadcast_to(x, target)
+            found = xp.broadcast_to(x, target)
         except ValueError:
             raise errors.InvalidArgumentError(
                 f"shape {format_dims(x.shape)} cannot be broadcast to {format_dims(target)}"
             ) from None
+        return found if xp is np else found.copy()
 
     return run
 

@@ -40,12 +40,12 @@ def static_bytes(output: Output) -> int | None:
 
 
 def pooled(value: Any, device: Device) -> Any:
-    """A copy of a large temporary in the device's pool; a small value itself.
+    """A copy of a large temporary in the CPU's pool; any other value itself.
 
     For kernels whose NumPy function takes no `out`: later steps reuse the block, and the
     device's statistics see it.
     """
-    if value.nbytes <= LARGE:
+    if value.nbytes <= LARGE or device.xp is not np:
         return value
     result = device.empty(value.shape, value.dtype)
     np.copyto(result, value)
@@ -146,6 +146,8 @@ def as_exact(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
     """`value` in `dtype`, in the pool when it is large."""
     if isinstance(value, np.ndarray | np.generic) and value.nbytes <= LARGE:
         return value if value.dtype == dtype else value.astype(dtype)
+    if device.xp is not np:  # it has its arrays from its pool, and makes the type exact by itself
+        return value
     array = np.asarray(value)
     result = new_array(device, array.shape, dtype)
     np.copyto(result, array, casting="unsafe")
@@ -165,6 +167,12 @@ def widened(value: Any) -> Any:
 
 
 _BFLOAT16 = dtypes.bfloat16.numpy
+
+
+def adjoint(xp: Any, x: Any) -> Any:
+    """The conjugate transpose over the last two axes."""
+    swapped = x.swapaxes(-1, -2)
+    return xp.conjugate(swapped) if x.dtype.kind == "c" else swapped
 
 
 def constant_input(node: Node, position: int) -> Array | None:

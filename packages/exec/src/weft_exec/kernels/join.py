@@ -30,8 +30,8 @@ def _concatenate(parts: tuple[Any, ...], axis: int, device: Device) -> Any:
     if len(parts) == 1:
         return first
     try:
-        if sum([part.nbytes for part in parts]) <= LARGE:
-            return np.concatenate(parts, at)
+        if sum([part.nbytes for part in parts]) <= LARGE or device.xp is not np:
+            return device.xp.concatenate(parts, at)
         shape = list(first.shape)
         shape[at] = sum([part.shape[at] for part in parts])
         result = new_array(device, tuple(shape), first.dtype)
@@ -43,7 +43,7 @@ def _concatenate(parts: tuple[Any, ...], axis: int, device: Device) -> Any:
         ) from None
 
 
-@kernel("ConcatV2", alias=True)
+@kernel("ConcatV2", device=ARRAY_DEVICE, host=("axis",), alias=True)
 def _concat_v2(node: Node, device: Device) -> KernelFunction:
     known = constant_input(node, len(node.inputs) - 1)
     if known is not None:
@@ -60,7 +60,7 @@ def _concat_v2(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Concat", alias=True)
+@kernel("Concat", device=ARRAY_DEVICE, host=("concat_dim",), alias=True)
 def _concat(node: Node, device: Device) -> KernelFunction:
     def run(axis: Any, *parts: Any) -> Any:
         return _concatenate(parts, int(axis), device)
@@ -92,12 +92,13 @@ def _concat_offset(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Pack")
+@kernel("Pack", device=ARRAY_DEVICE)
 def _pack(node: Node, device: Device) -> KernelFunction:
     axis: int = node.attrs["axis"]
     dtype = node.outputs[0].dtype.numpy
-    count = len(node.inputs)
-    if node.outputs[0].dims is not None and len(node.outputs[0].dims) == 1 and dtype.kind != "O":
+    count, xp = len(node.inputs), device.xp
+    of_scalars = node.outputs[0].dims is not None and len(node.outputs[0].dims) == 1
+    if of_scalars and dtype.kind != "O" and xp is np:
 
         def run_scalars(*values: Any) -> Any:
             return np.array(values, dtype)
@@ -113,6 +114,8 @@ def _pack(node: Node, device: Device) -> KernelFunction:
                     f"{format_dims(value.shape)}"
                 )
         at = normal_axis(axis, len(shape) + 1)
+        if xp is not np:
+            return xp.stack(values, at)
         result = new_array(device, (*shape[:at], count, *shape[at:]), dtype)
         lead: tuple[Any, ...] = (slice(None),) * at
         for i, value in enumerate(values):
@@ -122,7 +125,7 @@ def _pack(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Tile")
+@kernel("Tile", device=ARRAY_DEVICE, host=("multiples",))
 def _tile(node: Node, device: Device) -> KernelFunction:
     def run(x: Any, multiples: Any) -> Any:
         counts = tuple(multiples.tolist())

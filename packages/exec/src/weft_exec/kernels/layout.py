@@ -31,7 +31,7 @@ def _margins(paddings: Any, rank: int) -> list[tuple[int, int]]:
     return [(int(before), int(after)) for before, after in paddings.tolist()]
 
 
-@kernel("Pad", "PadV2")
+@kernel("Pad", "PadV2", device=ARRAY_DEVICE, host=("paddings",))
 def _pad(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
     zero: Any = b"" if dtype.kind == "O" else dtype.type(0)
@@ -41,6 +41,9 @@ def _pad(node: Node, device: Device) -> KernelFunction:
         shape = tuple([n + b + a for n, (b, a) in zip(x.shape, margins, strict=True)])
         result = new_array(device, shape, dtype)
         inner = tuple([slice(b, b + n) for n, (b, _) in zip(x.shape, margins, strict=True)])
+        if device.xp is not np:
+            result[...] = value  # one launch, where slabs would be two for each axis
+            margins = []
         for axis, (before, after) in enumerate(margins):
             # Slabs of the axes before are filled already, so each element is written once.
             lead = inner[:axis]
@@ -62,8 +65,9 @@ def _check_mirror(shape: tuple[int, ...], margins: list[tuple[int, int]], edge: 
             )
 
 
-@kernel("MirrorPad")
+@kernel("MirrorPad", device=ARRAY_DEVICE, host=("paddings",))
 def _mirror_pad(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
     edge = 1 if node.attrs["mode"] == "REFLECT" else 0
     dtype = node.outputs[0].dtype.numpy
 
@@ -77,7 +81,7 @@ def _mirror_pad(node: Node, device: Device) -> KernelFunction:
         for axis, (n, (b, a)) in enumerate(zip(x.shape, margins, strict=True)):
             # Axes before this one are complete, those behind still lack their margins.
             part = result[(slice(None),) * (axis + 1) + inner[axis + 1 :]]
-            moved = np.moveaxis(part, axis, 0)
+            moved = xp.moveaxis(part, axis, 0)
             if b:
                 moved[:b] = moved[b + edge : 2 * b + edge][::-1]
             if a:
@@ -88,13 +92,14 @@ def _mirror_pad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("MirrorPadGrad")
+@kernel("MirrorPadGrad", device=ARRAY_DEVICE, host=("paddings",))
 def _mirror_pad_grad(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
     edge = 1 if node.attrs["mode"] == "REFLECT" else 0
 
     def run(grad: Any, paddings: Any) -> Any:
         margins = _margins(paddings, grad.ndim)
-        total = np.array(grad)
+        total = xp.array(grad)
         sizes = tuple([n - b - a for n, (b, a) in zip(grad.shape, margins, strict=True)])
         if any(size < 0 for size in sizes):
             raise errors.InvalidArgumentError(
@@ -102,13 +107,13 @@ def _mirror_pad_grad(node: Node, device: Device) -> KernelFunction:
             )
         _check_mirror(sizes, margins, edge)
         for axis, (n, (b, a)) in enumerate(zip(sizes, margins, strict=True)):
-            moved = np.moveaxis(total, axis, 0)
+            moved = xp.moveaxis(total, axis, 0)
             inner = moved[b : b + n]
             if b:
                 inner[edge : b + edge] += moved[:b][::-1]
             if a:
                 inner[n - edge - a : n - edge] += moved[b + n :][::-1]
-            total = np.moveaxis(inner, 0, axis)
+            total = xp.moveaxis(inner, 0, axis)
         return pooled(total, device)
 
     return run
@@ -117,8 +122,9 @@ def _mirror_pad_grad(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------- orders of axes
 
 
-@kernel("Transpose", "ConjugateTranspose", alias=True)
+@kernel("Transpose", "ConjugateTranspose", device=ARRAY_DEVICE, host=("perm",), alias=True)
 def _transpose(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
     conjugate = node.type == "ConjugateTranspose" and node.inputs[0].dtype.is_complex
     known = constant_input(node, 1)
     if known is not None and node.inputs[0].dims is not None:
@@ -126,7 +132,7 @@ def _transpose(node: Node, device: Device) -> KernelFunction:
 
         def run_static(x: Any, perm: Any) -> Any:
             moved = x.transpose(order)
-            return np.conj(moved) if conjugate else moved
+            return xp.conjugate(moved) if conjugate else moved
 
         return run_static
 
@@ -134,13 +140,16 @@ def _transpose(node: Node, device: Device) -> KernelFunction:
         order = sizes_of(perm)
         check_permutation(order, x.ndim)
         moved = x.transpose(order)
-        return np.conj(moved) if conjugate else moved
+        return xp.conjugate(moved) if conjugate else moved
 
     return run
 
 
-@kernel("InvertPermutation")
+@kernel("InvertPermutation", device=ARRAY_DEVICE)
 def _invert_permutation(node: Node, device: Device) -> KernelFunction:
+    if device.xp is not np:  # to check it would be to wait for the device
+        return lambda x: device.xp.argsort(x)
+
     def run(x: Any) -> Any:
         if x.ndim != 1:
             raise errors.InvalidArgumentError(
@@ -203,8 +212,10 @@ def _reverse_sequence(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Roll")
+@kernel("Roll", device=ARRAY_DEVICE, host=("shift", "axis"))
 def _roll(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+
     def run(x: Any, shift: Any, axis: Any) -> Any:
         shifts, axes = shift.reshape(-1).tolist(), axis.reshape(-1).tolist()
         if len(shifts) != len(axes):
@@ -213,7 +224,7 @@ def _roll(node: Node, device: Device) -> KernelFunction:
             )
         for at in axes:
             normal_axis(at, x.ndim)
-        return pooled(np.roll(x, shifts, axes), device)
+        return pooled(xp.roll(x, tuple(shifts), tuple(axes)), device) if axes else x
 
     return run
 
@@ -221,15 +232,16 @@ def _roll(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------------- blocks
 
 
-@kernel("SpaceToBatchND")
+@kernel("SpaceToBatchND", device=ARRAY_DEVICE, host=("block_shape", "paddings"))
 def _space_to_batch(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
     zero: Any = b"" if node.outputs[0].dtype.numpy.kind == "O" else 0
 
     def run(x: Any, block_shape: Any, paddings: Any) -> Any:
         blocks = _block_sizes(block_shape, x)
         count = len(blocks)
         margins = [(0, 0), *_margins(paddings, count), *[(0, 0)] * (x.ndim - count - 1)]
-        padded = np.pad(x, margins, constant_values=zero) if any(map(any, margins)) else x
+        padded = xp.pad(x, margins, constant_values=zero) if any(map(any, margins)) else x
         inner = padded.shape[1 : count + 1]
         for axis, (size, block) in enumerate(zip(inner, blocks, strict=True)):
             if size % block:
@@ -290,13 +302,14 @@ def _batch_to_space(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("SpaceToDepth")
+@kernel("SpaceToDepth", device=ARRAY_DEVICE)
 def _space_to_depth(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
     b: int = node.attrs["block_size"]
     first = node.attrs["data_format"] == "NCHW"
 
     def run(x: Any) -> Any:
-        images = np.moveaxis(x, 1, 3) if first else x
+        images = xp.moveaxis(x, 1, 3) if first else x
         n, h, w, c = images.shape
         if h % b or w % b:
             raise errors.InvalidArgumentError(
@@ -304,18 +317,19 @@ def _space_to_depth(node: Node, device: Device) -> KernelFunction:
             )
         apart = images.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)
         result = apart.reshape(n, h // b, w // b, c * b * b)
-        return pooled(np.moveaxis(result, 3, 1) if first else result, device)
+        return pooled(xp.moveaxis(result, 3, 1) if first else result, device)
 
     return run
 
 
-@kernel("DepthToSpace")
+@kernel("DepthToSpace", device=ARRAY_DEVICE)
 def _depth_to_space(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
     b: int = node.attrs["block_size"]
     first = node.attrs["data_format"] == "NCHW"
 
     def run(x: Any) -> Any:
-        images = np.moveaxis(x, 1, 3) if first else x
+        images = xp.moveaxis(x, 1, 3) if first else x
         n, h, w, c = images.shape
         if c % (b * b):
             raise errors.InvalidArgumentError(
@@ -323,7 +337,7 @@ def _depth_to_space(node: Node, device: Device) -> KernelFunction:
             )
         apart = images.reshape(n, h, w, b, b, c // (b * b)).transpose(0, 1, 3, 2, 4, 5)
         result = apart.reshape(n, h * b, w * b, c // (b * b))
-        return pooled(np.moveaxis(result, 3, 1) if first else result, device)
+        return pooled(xp.moveaxis(result, 3, 1) if first else result, device)
 
     return run
 

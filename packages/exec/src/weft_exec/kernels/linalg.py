@@ -1,13 +1,14 @@
-"""CPU kernels of linear algebra: LAPACK through NumPy."""
+"""Kernels of linear algebra: LAPACK through NumPy, cuSOLVER and cuBLAS through CuPy."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import Array, Function, as_exact, new_array
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.common import Array, Function, adjoint, as_exact, new_array
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -16,12 +17,6 @@ if TYPE_CHECKING:
 
 _BLOCK = 48
 """Rows that substitution takes at a time; the rest of the work is matrix products."""
-
-
-def adjoint(x: Any) -> Any:
-    """The conjugate transpose over the last two axes."""
-    swapped = x.swapaxes(-1, -2)
-    return np.conj(swapped) if x.dtype.kind == "c" else swapped
 
 
 def _square(x: Any) -> None:
@@ -33,57 +28,70 @@ def _not_invertible() -> errors.InvalidArgumentError:
     return errors.InvalidArgumentError("a matrix is singular, it has no inverse")
 
 
-@kernel("MatrixInverse", heavy=True)
+def _finite(xp: Any, found: Any, error: Callable[[], errors.OpError]) -> Any:
+    """CuPy's solvers do not say that a matrix is singular, but give what is not finite."""
+    if xp is not np and not bool(xp.all(xp.isfinite(found))):
+        raise error()
+    return found
+
+
+@kernel("MatrixInverse", device=ARRAY_DEVICE, heavy=True)
 def _inverse(node: Node, device: Device) -> KernelFunction:
     transposed, dtype = node.attrs["adjoint"], node.outputs[0].dtype.numpy
+    xp = device.xp
 
     def run(x: Any) -> Any:
         _square(x)
         try:
-            result = np.linalg.inv(adjoint(x) if transposed else x)
+            result = xp.linalg.inv(adjoint(xp, x) if transposed else x)
         except np.linalg.LinAlgError as cause:
             raise _not_invertible() from cause
-        return as_exact(result, dtype, device)
+        return as_exact(_finite(xp, result, _not_invertible), dtype, device)
 
     return run
 
 
-@kernel("MatrixDeterminant", heavy=True)
+@kernel("MatrixDeterminant", device=ARRAY_DEVICE, heavy=True)
 def _determinant(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(x: Any) -> Any:
         _square(x)
-        return as_exact(np.linalg.det(x), dtype, device)
+        return as_exact(device.xp.linalg.det(x), dtype, device)
 
     return run
 
 
-@kernel("LogMatrixDeterminant", heavy=True)
+@kernel("LogMatrixDeterminant", device=ARRAY_DEVICE, heavy=True)
 def _log_determinant(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(x: Any) -> Any:
         _square(x)
-        sign, log_abs = np.linalg.slogdet(x)
+        sign, log_abs = device.xp.linalg.slogdet(x)
         return as_exact(sign, dtype, device), as_exact(log_abs, dtype, device)
 
     return run
 
 
-@kernel("Cholesky", heavy=True)
+def _not_definite() -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(
+        "the Cholesky decomposition was not successful: a matrix is not self-adjoint positive "
+        "definite"
+    )
+
+
+@kernel("Cholesky", device=ARRAY_DEVICE, heavy=True)
 def _cholesky(node: Node, device: Device) -> KernelFunction:
-    dtype = node.outputs[0].dtype.numpy
+    xp, dtype = device.xp, node.outputs[0].dtype.numpy
 
     def run(x: Any) -> Any:
         _square(x)
         try:
-            return as_exact(np.linalg.cholesky(x), dtype, device)
+            result = xp.linalg.cholesky(x)
         except np.linalg.LinAlgError as cause:
-            raise errors.InvalidArgumentError(
-                "the Cholesky decomposition was not successful: a matrix is not self-adjoint "
-                "positive definite"
-            ) from cause
+            raise _not_definite() from cause
+        return as_exact(_finite(xp, result, _not_definite), dtype, device)
 
     return run
 
@@ -97,32 +105,41 @@ def _check_system(matrix: Any, rhs: Any) -> None:
         )
 
 
-@kernel("MatrixSolve", heavy=True)
+@kernel("MatrixSolve", device=ARRAY_DEVICE, heavy=True)
 def _solve(node: Node, device: Device) -> KernelFunction:
     transposed, dtype = node.attrs["adjoint"], node.outputs[0].dtype.numpy
+    xp = device.xp
 
     def run(matrix: Any, rhs: Any) -> Any:
         _check_system(matrix, rhs)
-        try:
-            result = np.linalg.solve(adjoint(matrix) if transposed else matrix, rhs)
-        except np.linalg.LinAlgError as cause:
-            raise _not_invertible() from cause
+        result = _solved(xp, adjoint(xp, matrix) if transposed else matrix, rhs)
         return as_exact(result, dtype, device)
 
     return run
 
 
-@kernel("MatrixTriangularSolve", heavy=True)
+def _solved(xp: Any, matrix: Any, rhs: Any) -> Any:
+    try:
+        result = xp.linalg.solve(matrix, rhs)
+    except np.linalg.LinAlgError as cause:
+        raise _not_invertible() from cause
+    return _finite(xp, result, _not_invertible)
+
+
+@kernel("MatrixTriangularSolve", device=ARRAY_DEVICE, heavy=True)
 def _triangular_solve(node: Node, device: Device) -> KernelFunction:
     transposed, lower = node.attrs["adjoint"], node.attrs["lower"]
-    dtype = node.outputs[0].dtype.numpy
+    xp, dtype = device.xp, node.outputs[0].dtype.numpy
 
     def run(matrix: Any, rhs: Any) -> Any:
         _check_system(matrix, rhs)
+        if xp is not np:
+            matrix = xp.tril(matrix) if lower else xp.triu(matrix)
+            return _solved(xp, adjoint(xp, matrix) if transposed else matrix, rhs)
         if not np.diagonal(matrix, axis1=-2, axis2=-1).all():
             raise _not_invertible()
         result = new_array(device, rhs.shape, dtype)
-        _substitute(adjoint(matrix) if transposed else matrix, rhs, lower != transposed, result)
+        _substitute(adjoint(xp, matrix) if transposed else matrix, rhs, lower != transposed, result)
         return result
 
     return run
@@ -168,8 +185,8 @@ def _normal_equations(a: Array, b: Array, regularizer: float) -> Any:
     m, n = a.shape[-2:]
     unit = np.eye(min(m, n), dtype=a.dtype) * np.asarray(regularizer, a.dtype)
     if m >= n:
-        return np.linalg.solve(adjoint(a) @ a + unit, adjoint(a) @ b)
-    return adjoint(a) @ np.linalg.solve(a @ adjoint(a) + unit, b)
+        return np.linalg.solve(adjoint(np, a) @ a + unit, adjoint(np, a) @ b)
+    return adjoint(np, a) @ np.linalg.solve(a @ adjoint(np, a) + unit, b)
 
 
 @kernel("MatrixExponential", heavy=True)
@@ -217,42 +234,43 @@ def _expm(a: Array) -> Any:
 # --------------------------------------------------------------------------- factorisations
 
 
-@kernel("SelfAdjointEigV2", heavy=True)
+@kernel("SelfAdjointEigV2", device=ARRAY_DEVICE, heavy=True)
 def _eigh(node: Node, device: Device) -> KernelFunction:
     dtype, vectors = node.outputs[0].dtype.numpy, node.attrs["compute_v"]
+    xp = device.xp
 
     def run(x: Any) -> Any:
         _square(x)
         if not vectors:
-            return as_exact(np.linalg.eigvalsh(x), dtype, device), np.empty(0, dtype)
-        e, v = np.linalg.eigh(x)
+            return as_exact(xp.linalg.eigvalsh(x), dtype, device), xp.empty(0, dtype)
+        e, v = xp.linalg.eigh(x)
         return as_exact(e, dtype, device), as_exact(v, dtype, device)
 
     return run
 
 
-@kernel("Svd", heavy=True)
+@kernel("Svd", device=ARRAY_DEVICE, heavy=True)
 def _svd(node: Node, device: Device) -> KernelFunction:
-    dtype = node.outputs[0].dtype.numpy
+    xp, dtype = device.xp, node.outputs[0].dtype.numpy
     vectors, full = node.attrs["compute_uv"], node.attrs["full_matrices"]
 
     def run(x: Any) -> Any:
         if not vectors:
-            s = np.linalg.svd(x, compute_uv=False)
-            return as_exact(s, dtype, device), np.empty(0, dtype), np.empty(0, dtype)
-        u, s, vh = np.linalg.svd(x, full_matrices=full)
-        return tuple(as_exact(part, dtype, device) for part in (s, u, adjoint(vh)))
+            s = xp.linalg.svd(x, compute_uv=False)
+            return as_exact(s, dtype, device), xp.empty(0, dtype), xp.empty(0, dtype)
+        u, s, vh = xp.linalg.svd(x, full_matrices=full)
+        return tuple(as_exact(part, dtype, device) for part in (s, u, adjoint(xp, vh)))
 
     return run
 
 
-@kernel("Qr", heavy=True)
+@kernel("Qr", device=ARRAY_DEVICE, heavy=True)
 def _qr(node: Node, device: Device) -> KernelFunction:
-    dtype = node.outputs[0].dtype.numpy
+    xp, dtype = device.xp, node.outputs[0].dtype.numpy
     mode: Any = "complete" if node.attrs["full_matrices"] else "reduced"
 
     def run(x: Any) -> Any:
-        q, r = np.linalg.qr(x, mode=mode)
+        q, r = xp.linalg.qr(x, mode=mode)
         return as_exact(q, dtype, device), as_exact(r, dtype, device)
 
     return run

@@ -1,4 +1,4 @@
-"""CPU kernels of products of matrices."""
+"""Kernels of products of matrices."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import LARGE, NARROW, as_exact, exact, new_array, static_bytes
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.common import (
+    LARGE,
+    NARROW,
+    adjoint,
+    as_exact,
+    exact,
+    new_array,
+    static_bytes,
+)
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -15,7 +23,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-@kernel("MatMul", heavy=True)
+@kernel("MatMul", device=ARRAY_DEVICE, heavy=True)
 def _matmul(node: Node, device: Device) -> KernelFunction:
     ta, tb = node.attrs["transpose_a"], node.attrs["transpose_b"]
     dtype = node.outputs[0].dtype
@@ -25,7 +33,7 @@ def _matmul(node: Node, device: Device) -> KernelFunction:
     small = size is not None and size <= LARGE
     empty, element = device.empty, dtype.numpy
     limit = LARGE // element.itemsize
-    matmul: Any = np.matmul
+    matmul: Any = device.xp.matmul
 
     def run(a: Any, b: Any) -> Any:
         if ta:
@@ -57,39 +65,34 @@ def _narrow_matmul(node: Node, device: Device) -> KernelFunction:
 
     def run(a: Any, b: Any) -> Any:
         x, y = a.astype(np.float32), b.astype(np.float32)
-        return as_exact(np.matmul(x.T if ta else x, y.T if tb else y), dtype, device)
+        return as_exact(device.xp.matmul(x.T if ta else x, y.T if tb else y), dtype, device)
 
     return run
 
 
-@kernel("BatchMatMul", "BatchMatMulV2", heavy=True)
+@kernel("BatchMatMul", "BatchMatMulV2", device=ARRAY_DEVICE, heavy=True)
 def _batch_matmul(node: Node, device: Device) -> KernelFunction:
     adj_x, adj_y = node.attrs["adj_x"], node.attrs["adj_y"]
     dtype = node.outputs[0].dtype
-    narrow, conjugate = dtype in NARROW, dtype.is_complex
-    element = dtype.numpy
+    xp, narrow = device.xp, dtype in NARROW
+    element, matmul = dtype.numpy, xp.matmul
 
     def run(x: Any, y: Any) -> Any:
         if narrow:
             x, y = x.astype(np.float32), y.astype(np.float32)
         if adj_x:
-            x = _adjoint(x, conjugate)
+            x = adjoint(xp, x)
         if adj_y:
-            y = _adjoint(y, conjugate)
+            y = adjoint(xp, y)
         if narrow:
-            return as_exact(np.matmul(x, y), element, device)
+            return as_exact(matmul(x, y), element, device)
         lead = x.shape[:-2]
         if lead != y.shape[:-2]:
             lead = np.broadcast_shapes(lead, y.shape[:-2])
         result = new_array(device, (*lead, x.shape[-2], y.shape[-1]), element)
-        return np.matmul(x, y, out=result)
+        return matmul(x, y, out=result)
 
     return run
-
-
-def _adjoint(x: Any, conjugate: bool) -> Any:
-    swapped = x.swapaxes(-1, -2)
-    return np.conj(swapped) if conjugate else swapped
 
 
 def _cross(a: Any, b: Any) -> Any:

@@ -191,8 +191,9 @@ def _euclidean_norm(node: Node, device: Device) -> KernelFunction:
 
 
 @kernel("ArgMax", "ArgMin")
-def _position(node: Node, device: Device) -> KernelFunction:
-    find: Any = np.argmax if node.type == "ArgMax" else np.argmin
+def positions(node: Node, device: Device) -> KernelFunction:
+    """A kernel of the positions of extremes, over the array module."""
+    find: Any = device.xp.argmax if node.type == "ArgMax" else device.xp.argmin
     dtype = node.outputs[0].dtype.numpy
 
     def run(x: Any, axis: Any) -> Any:

@@ -1,4 +1,4 @@
-"""GPU kernels of reductions, positions of extremes, running sums, and products of matrices."""
+"""GPU kernels of reductions, positions of extremes and running sums."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.gpu.element_types import INEXACT, INTEGERS, REAL
+from weft_exec.kernels.reduction import positions
 from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
 from weft_graph.ops.shape_rules import normal_axes, normal_axis
-from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -116,20 +116,7 @@ kernel("EuclideanNorm", device="GPU", host=("reduction_indices",), dtypes=_NUMER
 )
 
 
-@kernel("ArgMax", "ArgMin", device="GPU", host=("dimension",), dtypes=_ORDERED)
-def _position(node: Node, device: Device) -> KernelFunction:
-    find = device.xp.argmax if node.type == "ArgMax" else device.xp.argmin
-
-    def run(x: Any, axis: Any) -> Any:
-        position = normal_axis(int(axis), x.ndim, "dimension")
-        if x.shape[position] == 0:
-            raise errors.InvalidArgumentError(
-                f"{node.type} requires a reduced axis with elements, got shape {list(x.shape)} "
-                f"and axis {position}"
-            )
-        return find(x, axis=position)
-
-    return run
+kernel("ArgMax", "ArgMin", device="GPU", host=("dimension",), dtypes=_ORDERED)(positions)
 
 
 @kernel("Cumsum", "Cumprod", device="GPU", host=("axis",), dtypes=_NUMERIC)
@@ -150,41 +137,5 @@ def _scan(node: Node, device: Device) -> KernelFunction:
         if reverse:
             result = result[::-1]
         return xp.ascontiguousarray(xp.moveaxis(result, 0, normal_axis(int(axis), x.ndim)))
-
-    return run
-
-
-# --------------------------------------------------------------------- products of matrices
-
-
-@kernel("MatMul", device="GPU", dtypes=_NUMERIC)
-def _matmul(node: Node, device: Device) -> KernelFunction:
-    ta, tb = node.attrs["transpose_a"], node.attrs["transpose_b"]
-    xp = device.xp
-
-    def run(a: Any, b: Any) -> Any:
-        x, y = widened(a), widened(b)
-        x, y = x.T if ta else x, y.T if tb else y
-        if a.ndim != 2 or b.ndim != 2 or x.shape[1] != y.shape[0]:
-            raise errors.InvalidArgumentError(
-                "MatMul requires two matrices with equal inner sizes, got shapes "
-                f"{list(x.shape)} and {list(y.shape)}"
-            )
-        return xp.matmul(x, y)
-
-    return run
-
-
-@kernel("BatchMatMul", "BatchMatMulV2", device="GPU", dtypes=_NUMERIC)
-def _batch_matmul(node: Node, device: Device) -> KernelFunction:
-    adj_x, adj_y, xp = node.attrs["adj_x"], node.attrs["adj_y"], device.xp
-
-    def adjoint(x: Any) -> Any:
-        swapped = x.swapaxes(-1, -2)
-        return xp.conjugate(swapped) if x.dtype.kind == "c" else swapped
-
-    def run(x: Any, y: Any) -> Any:
-        x, y = widened(x), widened(y)
-        return xp.matmul(adjoint(x) if adj_x else x, adjoint(y) if adj_y else y)
 
     return run
