@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from weft_autodiff.optimizers import slot_creator
+from weft_autodiff.optimizers.update_rule import cast
 from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
@@ -44,7 +45,7 @@ def assign_moving_average(
         graph.colocate_with(variable.op),
     ):
         dtype = variable.dtype.base_dtype
-        rest = _cast(1.0 - builder.convert_to_tensor(decay, name="decay"), dtype)
+        rest = cast(1.0 - builder.convert_to_tensor(decay, name="decay"), dtype)
         given = _value(value, dtype)
         if zero_debias:
             step = _debiased_step(variable, given, rest)
@@ -183,9 +184,9 @@ class ExponentialMovingAverage:
         decay = builder.convert_to_tensor(self._decay, name="decay")
         if self._num_updates is None:
             return decay
-        count = _cast(builder.convert_to_tensor(self._num_updates), dtypes.float32)
+        count = cast(builder.convert_to_tensor(self._num_updates), dtypes.float32)
         grown = (count + 1.0) / (count + 10.0)
-        return builder.out("Minimum", [decay, _cast(grown, decay.dtype.base_dtype)])
+        return builder.out("Minimum", [decay, cast(grown, decay.dtype.base_dtype)])
 
     def average(self, var: Any) -> Any:
         """The shadow variable of `var`, or None when `apply` was not called with it."""
@@ -232,9 +233,3 @@ def _value(var: Any, dtype: DType | None = None) -> Output:
     So an average under `control_dependencies([train_op])` sees what that update left.
     """
     return var.read_value() if isinstance(var, Variable) else builder.convert_to_tensor(var, dtype)
-
-
-def _cast(value: Output, dtype: DType) -> Output:
-    if value.dtype.base_dtype is dtype:
-        return value
-    return builder.out("Cast", [value], {"DstT": dtype})

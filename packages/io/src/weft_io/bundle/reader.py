@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -15,13 +15,13 @@ from weft_io.bundle.checksum import crc32c, masked
 from weft_io.bundle.coding import MalformedError
 from weft_io.bundle.index import BundleIndex, Entry, Piece, shard_path
 from weft_io.bundle.strings import decode_strings
+from weft_io.checkpoint.assembly import assembled
 from weft_io.checkpoint.encoding import Array, Empty
 from weft_io.checkpoint.regions import Region, count
 from weft_io.files import paths
 from weft_io.files.storage import Reading
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
-from weft_tensor.os_errors import reported
 
 _CHUNK: Final = 1 << 20  # stays in the cache between being read and being summed
 _MUCH: Final = 1 << 24  # bytes that are worth more than one thread
@@ -31,23 +31,16 @@ _THREADS: Final = 4
 def read_boxes(
     prefix: str, index: BundleIndex, wanted: Sequence[tuple[str, Region]], empty: Empty
 ) -> list[Array]:
-    """Boxes of the tensors of a bundle, all of them verified.
-
-    Args:
-      wanted: names, which the index has, and boxes within the tensors.
-      empty: `empty(shape, numpy dtype)`, where the memory comes from.
-    Raises:
-      NotFoundError: a file is missing, or slices are that a box needs.
-      UnimplementedError: weft has not the type of a tensor.
-      DataLossError: a file is damaged; tensor, file and place are named.
-    """
+    """Boxes of tensors; arguments, results and errors as of `CheckpointFormat.read`."""
     parts = [_parts(prefix, name, index.tensors[name], box) for name, box in wanted]
     sizes = [sum(part.end - part.begin for part in own) for own in parts]
-    needs = list(zip(wanted, parts, strict=True))
     groups = _groups(sizes, min(_THREADS, os.cpu_count() or 1) if sum(sizes) > _MUCH else 1)
 
+    def open_shard(number: int, names: Sequence[str]) -> AbstractContextManager[_Shard]:
+        return _opened(prefix, index, number, names)
+
     def read(group: Sequence[int]) -> list[Array]:
-        return _read_group(prefix, index, [needs[i] for i in group], empty)
+        return assembled(prefix, index.tensors, [wanted[i] for i in group], open_shard, empty)
 
     if len(groups) == 1:
         return read(groups[0])
@@ -68,33 +61,6 @@ def _groups(sizes: Sequence[int], number: int) -> list[range]:
     return groups or [range(0)]
 
 
-def _read_group(
-    prefix: str,
-    index: BundleIndex,
-    needs: Sequence[tuple[tuple[str, Region], list[Piece]]],
-    empty: Empty,
-) -> list[Array]:
-    """What `read_boxes` returns of some boxes, each of which comes with its parts."""
-    by_shard: dict[int, list[tuple[int, Piece]]] = {}
-    for i, (_, own) in enumerate(needs):
-        for part in own:
-            by_shard.setdefault(part.shard, []).append((i, part))
-    results: list[Any] = [None] * len(needs)
-    for number, parts in sorted(by_shard.items()):
-        with (
-            reported("reading", prefix),
-            _opened(prefix, index, number, [needs[i][0][0] for i, _ in parts]) as shard,
-        ):
-            for i, part in sorted(parts, key=lambda need: need[1].begin):
-                name, box = needs[i][0]
-                dtype = index.tensors[name].dtype
-                results[i] = _add(shard, name, dtype, part, box, results[i], empty)
-    return [
-        empty(box.shape, index.tensors[name].dtype.numpy) if result is None else result
-        for result, ((name, box), _) in zip(results, needs, strict=True)
-    ]
-
-
 def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
     """The parts of a tensor that make up a box of it."""
     if not isinstance(entry.dtype, DType) or not entry.dtype.is_numpy_compatible:
@@ -111,29 +77,6 @@ def _parts(prefix: str, name: str, entry: Entry, box: Region) -> list[Piece]:
             f"{list(box.start)} and has shape {list(box.shape)}"
         )
     return [part for part, _ in found]
-
-
-def _add(
-    shard: _Shard, name: str, dtype: DType, part: Piece, box: Region, result: Any, empty: Empty
-) -> Any:
-    """`result` with what a part holds of the box; the first part may be the result itself."""
-    if part.region == box:
-        return shard.read(name, dtype, part, empty)
-    if result is None:
-        result = empty(box.shape, dtype.numpy)
-    shared = part.region.overlap(box)
-    if shared is not None:
-        inside = shared.slices(box.start)
-
-        def place(shape: Any, kind: Any) -> Any:
-            # Slices along the first axis are read to where they belong.
-            direct = shared == part.region and result[inside].flags.c_contiguous
-            return result[inside] if direct else np.empty(shape, kind)
-
-        value = shard.read(name, dtype, part, place)
-        if not np.may_share_memory(value, result):
-            result[inside] = value[shared.slices(part.region.start)]
-    return result
 
 
 class _Shard:

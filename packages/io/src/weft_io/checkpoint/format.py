@@ -11,7 +11,15 @@ from weft_tensor import errors
 
 
 class StoredPart(Protocol):
-    """A stored box of a tensor: where its bytes are in their file."""
+    """A stored box of a tensor: where its bytes are."""
+
+    @property
+    def region(self) -> Region:
+        """The box."""
+
+    @property
+    def shard(self) -> int:
+        """The number of its file."""
 
     @property
     def begin(self) -> int:

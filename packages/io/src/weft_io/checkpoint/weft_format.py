@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
 
 import numpy as np
 
+from weft_io.checkpoint.assembly import assembled
 from weft_io.checkpoint.encoding import Array, Empty
 from weft_io.checkpoint.format import Checked
-from weft_io.checkpoint.index import Index, Part, shard_suffixes
+from weft_io.checkpoint.index import Index, shard_suffixes
 from weft_io.checkpoint.regions import Region
 from weft_io.checkpoint.shards import ShardReader, opened
 from weft_tensor import errors
-from weft_tensor.dtypes import DType
 from weft_tensor.os_errors import reported
 
 
@@ -35,29 +35,12 @@ class WeftFormat:
     def read(
         self, prefix: str, index: Index, wanted: Sequence[tuple[str, Region]], empty: Empty
     ) -> list[Array]:
-        """Boxes of tensors; each stored part is read once, whoever needs it."""
-        needs: dict[int, dict[Part, list[int]]] = {}
-        for i, (name, box) in enumerate(wanted):
-            parts = index.tensors[name].parts
-            for part in parts:
-                if len(parts) == 1 or part.region.overlap(box) is not None:
-                    needs.setdefault(part.shard, {}).setdefault(part, []).append(i)
-        results: list[Any] = [None] * len(wanted)
-        boxes = [box for _, box in wanted]
-        for number, of_shard in sorted(needs.items()):
-            names = list(dict.fromkeys(wanted[users[0]][0] for users in of_shard.values()))
-            with (
-                reported("reading", prefix),
-                opened(prefix, index.shards[number], names) as shard,
-            ):
-                for part, users in of_shard.items():
-                    name = wanted[users[0]][0]
-                    targets = _Targets(results, users, boxes, index.tensors[name].dtype, empty)
-                    targets.fill(shard, name, part)
-        return [
-            empty(box.shape, index.tensors[name].dtype.numpy) if result is None else result
-            for result, (name, box) in zip(results, wanted, strict=True)
-        ]
+        """Boxes of tensors."""
+
+        def open_shard(number: int, names: Sequence[str]) -> AbstractContextManager[ShardReader]:
+            return opened(prefix, index.shards[number], names)
+
+        return assembled(prefix, index.tensors, wanted, open_shard, empty)
 
     def checks(self, prefix: str, index: Index) -> Iterator[Checked]:
         """Read everything, shard by shard, and compare the checksums."""
@@ -88,53 +71,3 @@ class WeftFormat:
                     yield Checked(name, part.end - part.begin, error)
                 if not names:
                     yield Checked("", 0, error)
-
-
-class _Targets:
-    """The boxes of one tensor that a stored part has something of: the part is read once."""
-
-    def __init__(
-        self,
-        results: list[Any],
-        users: Sequence[int],
-        boxes: Sequence[Region],
-        dtype: DType,
-        empty: Empty,
-    ) -> None:
-        self._results = results
-        self._users = users
-        self._boxes = boxes
-        self._dtype = dtype
-        self._empty = empty
-
-    def fill(self, shard: ShardReader, name: str, part: Part) -> None:
-        """Read the part, in place where that is possible, and copy it to the other boxes."""
-        first, *others = self._users
-        value = shard.read(name, self._dtype, part, self._place(first, part))
-        if part.region == self._boxes[first]:
-            self._results[first] = value
-        else:
-            self._copy(first, part, value)
-        for user in others:
-            self._copy(user, part, value)
-
-    def _place(self, user: int, part: Part) -> Empty:
-        box = self._boxes[user]
-        if part.region == box:
-            return self._empty
-        if part.region.overlap(box) != part.region or self._dtype.numpy.hasobject:
-            return np.empty
-        inside = self._target(user)[part.region.slices(box.start)]
-        return (lambda shape, dtype: inside) if inside.flags.c_contiguous else np.empty
-
-    def _target(self, user: int) -> Any:
-        if self._results[user] is None:
-            self._results[user] = self._empty(self._boxes[user].shape, self._dtype.numpy)
-        return self._results[user]
-
-    def _copy(self, user: int, part: Part, value: Any) -> None:
-        shared = part.region.overlap(self._boxes[user])
-        target = self._target(user)
-        if shared is None or np.may_share_memory(value, target):
-            return
-        target[shared.slices(self._boxes[user].start)] = value[shared.slices(part.region.start)]

@@ -13,6 +13,7 @@ from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.node import Output
 from weft_graph.ir.random_seed import get_seed
 from weft_graph.ops.control import hold_function
+from weft_graph.ops.control_flow import common_dims
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.functions import Traced, traced
@@ -20,7 +21,6 @@ from weft_io.data.iterator import Iterator, initializable, one_shot
 from weft_io.data.padding import padded_form, padding_values_for
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
-from weft_tensor.shape import Dims
 
 
 class Dataset(specs.DatasetBase):
@@ -223,7 +223,7 @@ class Dataset(specs.DatasetBase):
                     "Two datasets to concatenate have different types "
                     f"{self.output_types!r} and {dataset.output_types!r}"
                 )
-        form = nest.map_structure(lambda a, b: a.with_dims(_common(a.dims, b.dims)), mine, its)
+        form = nest.map_structure(lambda a, b: a.with_dims(common_dims(a.dims, b.dims)), mine, its)
         return self._through("ConcatenateDataset", dataset._variant_tensor, element=form)
 
     def repeat(self, count: Any = None) -> Dataset:
@@ -505,12 +505,6 @@ def _check_rows(form: Any) -> None:
                 f"from_tensor_slices requires first axes of one size, got {size} and {rows}"
             )
         size = rows if size is None else size
-
-
-def _common(a: Dims, b: Dims) -> Dims:
-    if a is None or b is None or len(a) != len(b):
-        return None
-    return tuple([m if m == n else None for m, n in zip(a, b, strict=True)])
 
 
 def _static_rows(batch_size: Any, drop_remainder: Any) -> int | None:

@@ -1,0 +1,103 @@
+"""Boxes of tensors, put together from the parts that are stored; each part is read once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+
+from weft_io.checkpoint.encoding import Array, Empty
+from weft_io.checkpoint.format import StoredPart, StoredTensor
+from weft_io.checkpoint.regions import Region
+from weft_tensor.dtypes import DType
+from weft_tensor.os_errors import reported
+
+
+class OpenShard(Protocol):
+    """An open file of a checkpoint."""
+
+    def read(self, name: str, dtype: DType, part: Any, empty: Empty) -> Array:
+        """A stored part, verified, in memory from `empty`."""
+
+
+OpenFile = Callable[[int, Sequence[str]], AbstractContextManager[OpenShard]]
+"""Opens a file by its number, for these tensors."""
+
+
+def assembled(
+    prefix: str,
+    tensors: Mapping[str, StoredTensor],
+    wanted: Sequence[tuple[str, Region]],
+    open_file: OpenFile,
+    empty: Empty,
+) -> list[Array]:
+    """Boxes of tensors; arguments, results and errors as of `CheckpointFormat.read`."""
+    needs: dict[int, dict[tuple[str, StoredPart], list[int]]] = {}
+    for i, (name, box) in enumerate(wanted):
+        parts = tensors[name].parts
+        for part in parts:
+            if len(parts) == 1 or part.region.overlap(box) is not None:
+                needs.setdefault(part.shard, {}).setdefault((name, part), []).append(i)
+    results: list[Any] = [None] * len(wanted)
+    boxes = [box for _, box in wanted]
+    for number, of_file in sorted(needs.items()):
+        names = list(dict.fromkeys(name for name, _ in of_file))
+        with reported("reading", prefix), open_file(number, names) as shard:
+            for (name, part), users in sorted(of_file.items(), key=lambda need: need[0][1].begin):
+                _Targets(results, users, boxes, tensors[name].dtype, empty).fill(shard, name, part)
+    return [
+        empty(box.shape, tensors[name].dtype.numpy) if result is None else result
+        for result, (name, box) in zip(results, wanted, strict=True)
+    ]
+
+
+class _Targets:
+    """The boxes of one tensor that overlap with a stored part."""
+
+    def __init__(
+        self,
+        results: list[Any],
+        users: Sequence[int],
+        boxes: Sequence[Region],
+        dtype: DType,
+        empty: Empty,
+    ) -> None:
+        self._results = results
+        self._users = users
+        self._boxes = boxes
+        self._dtype = dtype
+        self._empty = empty
+
+    def fill(self, shard: OpenShard, name: str, part: StoredPart) -> None:
+        """Read the part, in place where that is possible, and copy it to the other boxes."""
+        first, *others = self._users
+        value = shard.read(name, self._dtype, part, self._place(first, part))
+        if part.region == self._boxes[first]:
+            self._results[first] = value
+        else:
+            self._copy(first, part, value)
+        for user in others:
+            self._copy(user, part, value)
+
+    def _place(self, user: int, part: StoredPart) -> Empty:
+        box = self._boxes[user]
+        if part.region == box:
+            return self._empty
+        if part.region.overlap(box) != part.region or self._dtype.numpy.hasobject:
+            return np.empty
+        inside = self._target(user)[part.region.slices(box.start)]
+        return (lambda shape, dtype: inside) if inside.flags.c_contiguous else np.empty
+
+    def _target(self, user: int) -> Any:
+        if self._results[user] is None:
+            self._results[user] = self._empty(self._boxes[user].shape, self._dtype.numpy)
+        return self._results[user]
+
+    def _copy(self, user: int, part: StoredPart, value: Any) -> None:
+        shared = part.region.overlap(self._boxes[user])
+        target = self._target(user)
+        if shared is None or np.may_share_memory(value, target):
+            return
+        target[shared.slices(self._boxes[user].start)] = value[shared.slices(part.region.start)]
