@@ -142,6 +142,6 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The clock of timers, waits and hooks."""
     found = Clock()
-    for module in ("hook_timers", "training.session_manager", "training.step_hooks"):
+    for module in ("training.timers", "training.session_manager", "training.step_hooks"):
         monkeypatch.setattr(f"weft_io.{module}.time", found)
     return found

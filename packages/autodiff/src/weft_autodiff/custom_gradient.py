@@ -11,6 +11,7 @@ from typing import Any
 
 from weft_autodiff.registry import Gradient, register_in_graph
 from weft_graph.ir import builder
+from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.stacks import get_default_graph
@@ -124,8 +125,6 @@ def _variables_read(nodes: Sequence[Node], graph: Any) -> list[Any]:
 
     Those that the nodes made are among them: their initializers use them.
     """
-    from weft_graph.ir.collections_keys import GraphKeys
-
     owners = {}
     for key in (GraphKeys.GLOBAL_VARIABLES, GraphKeys.LOCAL_VARIABLES):
         for variable in graph.get_collection(key):

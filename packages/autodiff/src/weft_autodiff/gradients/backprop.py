@@ -25,6 +25,7 @@ from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output, check_same_graph
 from weft_graph.ir.scopes import check_visible
 from weft_graph.ir.stacks import get_default_graph
+from weft_graph.ops import array
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims
 
@@ -149,8 +150,6 @@ def _check(targets: Iterable[Output]) -> None:
 
 def _start(y: Output, grad: Any) -> Grad:
     if grad is None:
-        from weft_graph.ops import array
-
         return array.ones_like(y, optimize=True)
     if isinstance(grad, IndexedSlices):
         return grad

@@ -17,7 +17,7 @@ from weft_autodiff.gradients.values import Grad, as_dense, is_trainable, shape_f
 from weft_autodiff.gradients.walk import Pushed, Walk
 from weft_graph.control_flow.context import ControlFlowContext, WhileContext, current_context
 from weft_graph.control_flow.loop import LoopBuilder, fits
-from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.control_flow.tensor_array import TensorArray, rebuild
 from weft_graph.ir.builder import out
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
@@ -312,8 +312,6 @@ def _runs_again(forward: WhileContext, context: ControlFlowContext | None) -> bo
 
 
 def _with_flow(array: TensorArray, flow: Output) -> TensorArray:
-    from weft_graph.control_flow.tensor_array import rebuild
-
     return rebuild(array, flow)
 
 

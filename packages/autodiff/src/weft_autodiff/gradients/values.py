@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir import builder
+from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output
-from weft_graph.ops import control
+from weft_graph.ops import array, control, join
+from weft_graph.ops.resource_state import handle_dims, handle_source
 from weft_tensor import dtypes
 from weft_tensor.shape import is_fully_defined
 
@@ -32,8 +34,6 @@ def needs_zeros(output: Output) -> bool:
 
 def zeros_like(output: Output) -> Output:
     """Zeros of the shape of an output."""
-    from weft_graph.ops import array
-
     return array.zeros_like(output, optimize=False)
 
 
@@ -49,8 +49,6 @@ _warned: set[str] = set()
 
 
 def _warn_dense(grad: Any) -> None:
-    from weft_graph.ir.constant_value import constant_value_as_dims
-
     dims = None if grad.dense_shape is None else constant_value_as_dims(grad.dense_shape)
     size = 1
     for d in dims or ():
@@ -70,8 +68,6 @@ def add_all(grads: Sequence[Grad]) -> Grad:
 
 
 def _concatenate(grads: Sequence[IndexedSlices]) -> IndexedSlices:
-    from weft_graph.ops import join
-
     return IndexedSlices(
         join.concat([grad.values for grad in grads], 0),
         join.concat([grad.indices for grad in grads], 0),
@@ -81,8 +77,6 @@ def _concatenate(grads: Sequence[IndexedSlices]) -> IndexedSlices:
 
 def zeros_for(output: Output) -> Output:
     """Zeros of the shape of an output, whose value need not be kept, or of a handle's variable."""
-    from weft_graph.ops import array
-
     if output.dtype is dtypes.resource:
         return _zeros_for_handle(output)
     dtype = output.dtype.base_dtype
@@ -94,9 +88,6 @@ def zeros_for(output: Output) -> Output:
 
 
 def _zeros_for_handle(handle: Output) -> Output:
-    from weft_graph.ops import array
-    from weft_graph.ops.resource_state import handle_source
-
     node = handle_source(handle)
     dtype = dtypes.float32 if node is None else node.attrs["dtype"]
     dims = None if node is None else node.attrs["shape"]
@@ -107,9 +98,6 @@ def _zeros_for_handle(handle: Output) -> Output:
 
 def shape_for(output: Output) -> Output:
     """The shape of an output, or of the variable behind a handle, as a tensor: int32, rank 1."""
-    from weft_graph.ops import array
-    from weft_graph.ops.resource_state import handle_dims
-
     if output.dtype is not dtypes.resource:
         return array.shape(output)
     dims = handle_dims(output)
@@ -120,8 +108,6 @@ def shape_for(output: Output) -> Output:
 
 def empty_slices(output: Output, like: IndexedSlices) -> IndexedSlices:
     """No slices of an output, with the element types of others."""
-    from weft_graph.ops import array, join
-
     values = like.values
     inner = None if values.dims is None else values.dims[1:]
     if is_fully_defined(inner):

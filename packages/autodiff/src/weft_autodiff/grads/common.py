@@ -8,6 +8,7 @@ import numpy as np
 
 from weft_graph.ir.builder import constant_of, create, out
 from weft_graph.ir.node import Node, Output
+from weft_graph.ops import layout
 from weft_graph.ops.shape_rules import constant_array, normal_axes
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -138,7 +139,5 @@ def static_axes(axes: Output, rank: int | None) -> list[int] | None:
 
 def matrix_transpose(value: Output, conjugate: bool = False) -> Output:
     """The last two axes exchanged, and for `conjugate` the complex conjugate taken."""
-    from weft_graph.ops import layout
-
     swapped: Output = layout.matrix_transpose(value)
     return conj(swapped) if conjugate else swapped

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from weft_autodiff.gradients.backprop import gradients
 from weft_autodiff.grads.common import ints, scalar_like
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import create, out
@@ -127,8 +128,6 @@ def _backward(node: Node, *grads: Output | None) -> Grads:
 
     The statistics in the reserved inputs count as functions of x in training, as they are.
     """
-    from weft_autodiff.gradients.backprop import gradients
-
     # Through identities, so that inputs that depend on each other are distinct.
     inputs = [out("Identity", [source]) for source in node.inputs[:5]]
     outputs = _composed(node, inputs)
@@ -187,8 +186,6 @@ def _lrn(node: Node, grad: Output) -> Output:
 @RegisterGradient("LRNGrad")
 def _lrn_grad(node: Node, grad: Output) -> Grads:
     """The gradient's gradient, from its formula written as a composition."""
-    from weft_autodiff.gradients.backprop import gradients
-
     # Through identities, since y depends on x.
     upstream, x, y = sources = [out("Identity", [source]) for source in node.inputs]
     attrs = node.attrs

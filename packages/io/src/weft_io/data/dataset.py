@@ -10,15 +10,20 @@ from typing import Any
 
 from weft_graph.ir import nest, stacks
 from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.ir.random_seed import get_seed
-from weft_graph.ops.control import hold_function
+from weft_graph.ops.array import size
+from weft_graph.ops.comparison import greater
+from weft_graph.ops.control import Assert, hold_function
 from weft_graph.ops.control_flow import common_dims
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.functions import Traced, traced
 from weft_io.data.iterator import Iterator, initializable, one_shot
 from weft_io.data.padding import padded_form, padding_values_for
+from weft_io.ops.files import matching_files
+from weft_io.streams.generators import GeneratorFunction
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
 
@@ -137,8 +142,6 @@ class Dataset(specs.DatasetBase):
           args: tensors whose values `generator` is called with.
         Raises: InvalidTypeError: `generator` cannot be called with `args`.
         """
-        from weft_io.streams.generators import GeneratorFunction
-
         given = [] if args is None else arguments.listed(args, "args")
         arguments.function(generator, "generator", len(given))
         form = specs.form_from(output_types, output_shapes)
@@ -163,11 +166,6 @@ class Dataset(specs.DatasetBase):
           seed: of the order.
         Raises (when it is iterated): InvalidArgumentError: nothing matches.
         """
-        from weft_graph.ops.array import size
-        from weft_graph.ops.comparison import greater
-        from weft_graph.ops.control import Assert
-        from weft_io.ops.files import matching_files
-
         pattern = convert_to_tensor(arguments.encoded_paths(file_pattern), dtypes.string)
         found = matching_files(pattern)
         some = greater(size(found), 0)
@@ -509,8 +507,6 @@ def _check_rows(form: Any) -> None:
 
 def _static_rows(batch_size: Any, drop_remainder: Any) -> int | None:
     """The size of every batch, where it is known."""
-    from weft_graph.ir.constant_value import constant_value
-
     size, drop = (
         constant_value(each) if isinstance(each, Output) else each
         for each in (batch_size, drop_remainder)

@@ -10,6 +10,7 @@ from typing import Any
 
 from weft_graph.ir.builder import constant, convert_to_tensor
 from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import casting, comparison, control, reduction
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
@@ -157,8 +158,6 @@ def _checked_sizes(batch_size: Any, num_buckets: int) -> list[Any]:
 
 def _component_shapes(example: Sequence[Any], shapes: Any) -> list[TensorShape]:
     """The shape of each component; sparse tensors go through the queues as numbers."""
-    from weft_graph.ir.indexed_slices import SparseTensor
-
     if shapes is not None:
         return [TensorShape(shape) for shape in shapes]
     return [TensorShape([]) if isinstance(t, SparseTensor) else t.shape for t in example]

@@ -9,6 +9,7 @@ from functools import reduce
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.random_seed import get_seed
@@ -458,7 +459,5 @@ def _outputs_in(vals: Components) -> list[Output]:
 
 
 def _static_int(value: Output) -> int | None:
-    from weft_graph.ir.constant_value import constant_value
-
     known = constant_value(value)
     return None if known is None else int(known)

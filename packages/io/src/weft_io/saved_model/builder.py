@@ -9,12 +9,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir import stacks
+from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
+from weft_io.bundle.table import is_table
+from weft_io.checkpoint.index import index_path
 from weft_io.files import gfile, paths
 from weft_io.files.message_files import write_message
-from weft_io.saved_model import constants
+from weft_io.saved_model import constants, signature_constants, tag_constants
 from weft_io.saved_model.assets import AssetFiles
 from weft_io.saved_model.files import saved_model_path, variables_prefix
+from weft_io.saved_model.signature_def_utils import predict_signature_def
+from weft_io.saving.bundle_saver_builder import BundleSaverBuilder
+from weft_io.saving.saver import Saver
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -195,9 +201,6 @@ class SavedModelBuilder:
         self._message.meta_graphs.append(message)
 
     def _check_format(self, prefix: str) -> None:
-        from weft_io.bundle.table import is_table
-        from weft_io.checkpoint.index import index_path
-
         path = index_path(prefix)
         if gfile.exists(path):
             with gfile.GFile(path, "rb") as file:
@@ -213,9 +216,6 @@ def _first(main_op: Node | None, legacy_init_op: Node | None) -> Node | None:
 
 
 def _bundle_saver() -> Any:
-    from weft_io.saving.bundle_saver_builder import BundleSaverBuilder
-    from weft_io.saving.saver import Saver
-
     return Saver(sharded=True, allow_empty=True, builder=BundleSaverBuilder())
 
 
@@ -262,10 +262,6 @@ def simple_save(
       >>> wf.saved_model.contains_saved_model("./exported")
       True
     """
-    from weft_graph.ir.collections_keys import GraphKeys
-    from weft_io.saved_model import signature_constants, tag_constants
-    from weft_io.saved_model.signature_def_utils import predict_signature_def
-
     signatures = {
         signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY: predict_signature_def(
             inputs, outputs

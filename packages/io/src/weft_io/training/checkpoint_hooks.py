@@ -15,6 +15,7 @@ from weft_io.arguments import listed, text
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.files.systems import PathLike, as_path
 from weft_io.meta_graphs.graph_io import write_graph
+from weft_io.summary.writer_cache import FileWriterCache
 from weft_io.training.hook import (
     SessionRunArgs,
     SessionRunContext,
@@ -84,8 +85,6 @@ class CheckpointSaverHook(SessionRunHook):
 
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: there is none."""
-        from weft_io.summary.writer_cache import FileWriterCache
-
         self._global_step = global_step_for(self)
         self._writer = FileWriterCache.get(self._directory)
         for listener in self._listeners:

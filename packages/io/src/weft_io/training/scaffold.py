@@ -14,6 +14,8 @@ from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops.control import group
 from weft_graph.variables import reference as variables
 from weft_io.arguments import function
+from weft_io.ops.summary import merge_all
+from weft_io.saving.saver import Saver
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -190,15 +192,7 @@ def _default_ready_for_local_init_op() -> Output:
     return variables.report_uninitialized_variables(variables.global_variables())
 
 
-def _default_summary_op() -> Output | None:
-    from weft_io.ops.summary import merge_all
-
-    return merge_all()
-
-
 def _default_saver() -> Any:
-    from weft_io.saving.saver import Saver
-
     return Saver(sharded=True, allow_empty=True)
 
 
@@ -210,5 +204,5 @@ _DEFAULTS: dict[str, tuple[str, Callable[[], Any]]] = {
         _default_ready_for_local_init_op,
     ),
     "local_init_op": (GraphKeys.LOCAL_INIT_OP, Scaffold.default_local_init_op),
-    "summary_op": (GraphKeys.SUMMARY_OP, _default_summary_op),
+    "summary_op": (GraphKeys.SUMMARY_OP, merge_all),
 }

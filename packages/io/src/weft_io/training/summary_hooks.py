@@ -8,6 +8,7 @@ import logging
 from typing import Any
 
 from weft_io.files.systems import PathLike
+from weft_io.summary.writer_cache import FileWriterCache
 from weft_io.training.hook import (
     SessionRunArgs,
     SessionRunContext,
@@ -26,8 +27,6 @@ _STILL = 20
 def _writer_of(summary_writer: Any, output_dir: PathLike | None) -> Any:
     if summary_writer is not None or not output_dir:
         return summary_writer
-    from weft_io.summary.writer_cache import FileWriterCache
-
     return FileWriterCache.get(output_dir)
 
 

@@ -19,10 +19,12 @@ from weft_graph.ir.stacks import get_default_graph
 from weft_io.arguments import number, text
 from weft_io.coordination.coordinator import Coordinator, LooperThread
 from weft_io.files.systems import PathLike, as_path
+from weft_io.meta_graphs.export import export_meta_graph
 from weft_io.meta_graphs.graph_io import write_graph
+from weft_io.summary.writer import FileWriter
 from weft_io.training.services import CheckpointThread, StepCounterThread, SummaryThread
 from weft_io.training.session_manager import SessionManager
-from weft_io.training.supervised import SupervisedNodes
+from weft_io.training.supervisor_nodes import SupervisedNodes
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -131,8 +133,6 @@ class Supervisor:
             return given
         if self._logdir is None:
             return None
-        from weft_io.summary.writer import FileWriter
-
         return FileWriter(self._logdir)
 
     # ------------------------------------------------------------- what it has
@@ -420,8 +420,6 @@ class Supervisor:
             message = self._graph.as_graph_def(add_shapes=True)
             write_graph(message, self._logdir, "graph.pbtxt")
         if self._writer is not None and not self._graph_is_written:
-            from weft_io.meta_graphs.export import export_meta_graph
-
             saver = self.saver
             saver_def = None if saver is None else saver.as_saver_def()
             self._writer.add_graph(self._graph)

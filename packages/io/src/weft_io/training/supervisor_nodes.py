@@ -9,8 +9,10 @@ from typing import Any, NamedTuple
 from weft_autodiff.optimizers.training_util import get_global_step
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.stacks import get_default_graph
-from weft_graph.ops.control import group
 from weft_graph.variables import reference as variables
+from weft_io.ops.summary import merge_all
+from weft_io.saving.saver import Saver
+from weft_io.training.scaffold import Scaffold
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -59,20 +61,8 @@ def _nothing() -> None:
     return None
 
 
-def _local_init_op() -> Any:
-    return group(variables.local_variables_initializer(), variables.tables_initializer())
-
-
 def _saver() -> Any:
-    from weft_io.saving.saver import Saver
-
     return Saver() if variables.global_variables() else None
-
-
-def _summary_op() -> Any:
-    from weft_io.ops.summary import merge_all
-
-    return merge_all()
 
 
 def _global_step() -> Any:
@@ -87,8 +77,8 @@ _DEFAULTS: dict[str, tuple[str, Callable[[], Any]]] = {
     "ready_op": (GraphKeys.READY_OP, variables.report_uninitialized_variables),
     "ready_for_local_init_op": (GraphKeys.READY_FOR_LOCAL_INIT_OP, _nothing),
     "init_op": (GraphKeys.INIT_OP, variables.global_variables_initializer),
-    "local_init_op": (GraphKeys.LOCAL_INIT_OP, _local_init_op),
+    "local_init_op": (GraphKeys.LOCAL_INIT_OP, Scaffold.default_local_init_op),
     "saver": (GraphKeys.SAVERS, _saver),
-    "summary_op": (GraphKeys.SUMMARY_OP, _summary_op),
+    "summary_op": (GraphKeys.SUMMARY_OP, merge_all),
     "global_step": (GraphKeys.GLOBAL_STEP, _global_step),
 }
