@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from weft_exec.config import SessionConfig
 from weft_exec.devices.device import Device
+from weft_exec.devices.performance import default_performance
 from weft_exec.kernels.registry import find_kernel
 from weft_exec.resources.resources import ResourceManager
 from weft_graph.ir.node import Node, Output
@@ -25,9 +27,11 @@ class HostDevice(Device):
     type = "CPU"
     name = "/job:localhost/replica:0/task:0/device:CPU:0"
     xp = np
+    performance = default_performance("CPU")
+    memory_limit = 0
 
     def __init__(self) -> None:
-        self.config: Any = None
+        self.config = SessionConfig()
         self.pooled = 0
         self.resources = ResourceManager()
         self.empty = self._patterned
