@@ -14,7 +14,7 @@ import weft as wf
 from weft_exec.executor.priority import by_priority
 from weft_graph.ir.step_graph import reachable
 from weft_graph.passes import StepGraph, eliminate_common_subexpressions, prune, simplify
-from weft_graph.passes.memory import Room, estimate_memory
+from weft_graph.passes.memory import MemoryLimits, estimate_memory
 from weft_graph.passes.recompute import HINT, SUFFIX, Recompute, recompute, work_of
 from weft_tensor.allocator import cpu_allocator
 
@@ -80,7 +80,7 @@ def test_with_a_limit_no_more_is_done_than_it_needs() -> None:
 
     def planned(limit: int | None) -> tuple[int, int]:
         step = prune([x], [loss, *grads], [])
-        count = recompute(step, room=None if limit is None else Room({"": limit}))
+        count = recompute(step, memory=None if limit is None else MemoryLimits({"": limit}))
         return estimate_memory(step.live_nodes(), step.fetches).largest, count
 
     full, none = planned(1 << 40)
@@ -210,7 +210,7 @@ def same_numbers(fetches: Any, feeds: Any, executor: str = "") -> list[int]:
         lambda step: 0,
         lambda step: recompute(step, Recompute.CHEAP),
         lambda step: recompute(step),
-        lambda step: recompute(step, room=Room({"": 1}), run_order=by_priority),
+        lambda step: recompute(step, memory=MemoryLimits({"": 1}), run_order=by_priority),
     ]
     results, counts = [], []
     for edit in edits:

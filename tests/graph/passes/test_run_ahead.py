@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import weft as wf
 from weft_graph.passes import prune
 from weft_graph.passes.flow import needs_of
-from weft_graph.passes.memory import Room, Values, static_bytes
+from weft_graph.passes.memory import MemoryLimits, Values, static_bytes
 from weft_graph.passes.run_ahead import _first_places, limit_run_ahead
 
 KB = 1024
@@ -76,7 +76,7 @@ def test_what_runs_ahead_fits(room: int) -> None:
     free = prune([x], [y], [])
     assert worst_peak(free.live_nodes(), free.fetches, prefers) >= 30 * KB
     step = prune([x], [y], [])
-    held = limit_run_ahead(step, Room({"": room * KB}))
+    held = limit_run_ahead(step, MemoryLimits({"": room * KB}))
     step.graph.check_integrity()
     assert worst_peak(step.live_nodes(), step.fetches, prefers) <= room * KB
     assert 0 < held < len(free.live_nodes())
@@ -87,7 +87,7 @@ def test_with_room_for_all_nobody_waits() -> None:
         x, y = noisy(30)
     step = prune([x], [y], [])
     before = len(step.live_nodes())
-    assert limit_run_ahead(step, Room({"": 1 << 20})) == 0
+    assert limit_run_ahead(step, MemoryLimits({"": 1 << 20})) == 0
     assert len(step.live_nodes()) == before
 
 
@@ -105,7 +105,7 @@ def test_graphs_by_chance(seed: int, room: int) -> None:
     step = prune([values[0]], fetches, [])
     nodes = step.live_nodes()
     in_order = worst_peak(nodes, step.fetches, lambda node: -nodes.index(node))
-    limit_run_ahead(step, Room({"": room * KB}))
+    limit_run_ahead(step, MemoryLimits({"": room * KB}))
     step.graph.check_integrity()
     nodes = step.live_nodes()
     chance = {node: rng.random() for node in nodes}

@@ -16,7 +16,7 @@ from weft_graph.ir.step_graph import reachable
 from weft_graph.passes import StepGraph, prune
 from weft_graph.passes.flow import needs_of
 from weft_graph.passes.max_tree import MaxTree
-from weft_graph.passes.memory import Room, estimate_memory
+from weft_graph.passes.memory import MemoryLimits, estimate_memory
 from weft_graph.passes.swap import swap_to_host
 
 HOST, DEVICE = "/device:CPU:0", "/device:CPU:1"
@@ -44,8 +44,8 @@ def where(node: Any) -> str:
     return node.device or HOST
 
 
-def room(limit: int) -> Room:
-    return Room({DEVICE: limit}, where)
+def room(limit: int) -> MemoryLimits:
+    return MemoryLimits({DEVICE: limit}, where)
 
 
 def on_device(step: StepGraph) -> int:
@@ -128,14 +128,14 @@ def test_kernels_wait_for_copies_that_have_to_clear_their_room(room_for: int) ->
 def test_nothing_leaves_the_host_itself() -> None:
     x, fetches = network(8)
     step = prune([x], fetches, [])
-    assert swap_to_host(step, Room({HOST: 0}, lambda node: HOST), HOST) == 0
+    assert swap_to_host(step, MemoryLimits({HOST: 0}, lambda node: HOST), HOST) == 0
     assert swap_to_host(prune([x], [x], []), room(0), HOST) == 0
 
 
 def swapped(sessions: list[EditedSession], limit: int, step: StepGraph) -> int:
     """Swap in a step of the last session."""
     host, device = [device.name for device in sessions[-1].list_devices()]
-    room = Room({device: limit}, sessions[-1].places(step))
+    room = MemoryLimits({device: limit}, sessions[-1].places(step))
     return swap_to_host(step, room, host, run_order=by_priority)
 
 

@@ -218,14 +218,14 @@ class Planner:
         """Let nodes wait for earlier ones where a device might have too little room for them."""
         if not self.limited or (assigned is None and self._overlap is Overlap.NOTHING):
             return 0
-        from weft_graph.passes.memory import Room
+        from weft_graph.passes.memory import MemoryLimits
         from weft_graph.passes.run_ahead import limit_run_ahead
 
         options = self._memory_options(None if assigned is None else assigned.places)
-        room = Room(options.limits, options.device_of, options.spaces)
+        memory = MemoryLimits(options.limits, options.device_of, options.spaces)
         return limit_run_ahead(
             step,
-            room,
+            memory,
             options.host,
             bytes_of=options.bytes_of,
             run_order=by_priority,
@@ -236,21 +236,21 @@ class Planner:
         """Let values wait on the host that do not fit into the memory of the device they are on."""
         if not any(self._known[name].memory_limit for name in self._away):
             return 0
-        from weft_graph.passes.memory import Room
+        from weft_graph.passes.memory import MemoryLimits
         from weft_graph.passes.swap import swap_to_host
 
         options = self._memory_options(assigned.places)
         if not options.swaps:
             return 0
-        limits = {n: room - room // _ON_ITS_WAY for n, room in options.limits.items()}
-        room = Room(
+        limits = {n: most - most // _ON_ITS_WAY for n, most in options.limits.items()}
+        memory = MemoryLimits(
             {name: limits[name] for name in self._away if name in limits},
             options.device_of,
             options.spaces,
         )
         return swap_to_host(
             step,
-            room,
+            memory,
             options.host,
             bytes_of=options.bytes_of,
             run_order=by_priority,

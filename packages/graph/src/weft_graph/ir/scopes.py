@@ -149,7 +149,7 @@ class BuildScopes(threading.local):
             self.context, self.controls = before
 
     @contextmanager
-    def beside(self, node: Node) -> Iterator[None]:
+    def in_context_of(self, node: Node) -> Iterator[None]:
         """Go into the branch or the loop that a node is in, out of control inputs."""
         before = self.context, self.controls
         self.context, self.controls = node.context, []

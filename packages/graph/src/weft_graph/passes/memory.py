@@ -43,7 +43,7 @@ class MemoryEstimate(NamedTuple):
         return sum(self.peak.values())
 
 
-class Room(NamedTuple):
+class MemoryLimits(NamedTuple):
     """The memory that a step may take.
 
     Attributes:
@@ -94,10 +94,10 @@ def estimate_memory(
       nodes: in the order in which they run.
       fetches: what the step returns.
       bytes_of: sizes; those of static shapes by default.
-      device_of, spaces: as of a `Room`.
+      device_of, spaces: as of a `MemoryLimits`.
     """
     values = Values(nodes, fetches, bytes_of or static_bytes)
-    numbers, found = Room({}, device_of, spaces or {}).spread(nodes, values)
+    numbers, found = MemoryLimits({}, device_of, spaces or {}).spread(nodes, values)
     return _by_name(found.peaks(), nodes, list(numbers))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from weft_graph.ir.node import Node
 from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.passes.flow import Flow
-from weft_graph.passes.memory import BytesOf, Room, estimate_memory, static_bytes
+from weft_graph.passes.memory import BytesOf, MemoryLimits, estimate_memory, static_bytes
 from weft_graph.passes.memory_order import ordered_for_memory
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.recompute import Recompute, recompute
@@ -104,19 +104,21 @@ def _reorder(step: StepGraph, options: MemoryOptions) -> int:
 def _recompute(step: StepGraph, options: MemoryOptions) -> int:
     """Follow hints in any case, and do more where it is wanted or a limit is passed."""
     what = Recompute.HINTS if options.mode == "MANUAL" else Recompute.CHEAP
-    room = None
+    memory = None
     if options.limits and what is not Recompute.HINTS:
         nodes = list(options.run_order(step.live_nodes()))
-        room = Room(options.limits, _devices(nodes, options), options.spaces)
-        found = estimate_memory(nodes, step.fetches, options.bytes_of, room.device_of, room.spaces)
-        if room.excess(found.peak) <= 0:
+        memory = MemoryLimits(options.limits, _devices(nodes, options), options.spaces)
+        found = estimate_memory(
+            nodes, step.fetches, options.bytes_of, memory.device_of, memory.spaces
+        )
+        if memory.excess(found.peak) <= 0:
             return 0
         what = Recompute.ALL
     return recompute(
         step,
         what,
         scope=options.scope,
-        room=room,
+        memory=memory,
         bytes_of=options.bytes_of,
         run_order=options.run_order,
     )

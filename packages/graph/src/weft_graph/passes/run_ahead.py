@@ -18,14 +18,14 @@ from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
-from weft_graph.passes.memory import BytesOf, Room, Values, static_bytes
+from weft_graph.passes.memory import BytesOf, MemoryLimits, Values, static_bytes
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.waiting import MayWait, Waiting, never
 
 
 def limit_run_ahead(
     step: StepGraph,
-    room: Room,
+    memory: MemoryLimits,
     host: str = "",
     *,
     bytes_of: BytesOf | None = None,
@@ -35,7 +35,7 @@ def limit_run_ahead(
     """Let nodes wait for earlier ones where too much could be there otherwise.
 
     Args:
-      room: the limits, and the device of a node that has a kernel; None where there is one.
+      memory: the limits, and the device of a node that has a kernel; None where there is one.
       host: the device of what comes from nowhere.
       bytes_of: sizes of values; those of static shapes by default.
       run_order: puts live nodes into the order in which they should run.
@@ -46,14 +46,16 @@ def limit_run_ahead(
     waiting = Waiting(nodes, may_wait)
     nodes = waiting.first(nodes)
     flow = Flow(nodes)
-    if room.device_of is not None:
-        room = Room(room.limits, Assignment(nodes, flow, room.device_of, host).of, room.spaces)
-    numbers, values = room.spread(nodes, Values(nodes, step.fetches, bytes_of or static_bytes))
+    if memory.device_of is not None:
+        memory = MemoryLimits(
+            memory.limits, Assignment(nodes, flow, memory.device_of, host).of, memory.spaces
+        )
+    numbers, values = memory.spread(nodes, Values(nodes, step.fetches, bytes_of or static_bytes))
     count = 0
     before: dict[Node, list[Node]] = {}
-    for name, limit in room.limits.items():
+    for name, limit in memory.limits.items():
         if name in numbers:
-            mine = [room.device_of is None or room.device_of(node) == name for node in nodes]
+            mine = [memory.device_of is None or memory.device_of(node) == name for node in nodes]
             live, new = values.live(numbers[name]), values.made_on(numbers[name])
             queue = _Queue(step, nodes, mine, flow, name, before, waiting)
             queue.hold(_first_places(live, new, limit), new)

@@ -23,7 +23,14 @@ from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.max_tree import MaxTree
-from weft_graph.passes.memory import BytesOf, Room, Values, shown, static_bytes, takes_memory
+from weft_graph.passes.memory import (
+    BytesOf,
+    MemoryLimits,
+    Values,
+    shown,
+    static_bytes,
+    takes_memory,
+)
 from weft_graph.passes.partition import Assignment
 from weft_graph.passes.waiting import MayWait, Waiting, never
 
@@ -36,7 +43,7 @@ _FARTHEST = 64
 
 def swap_to_host(
     step: StepGraph,
-    room: Room,
+    memory: MemoryLimits,
     host: str,
     *,
     ahead: int = 8,
@@ -51,7 +58,7 @@ def swap_to_host(
     again when it is needed again.  What is fetched, or used in a branch or a loop, stays.
 
     Args:
-      room: the limits of devices other than the host, and the device of a node that has a kernel.
+      memory: the limits of devices other than the host, and the device of a node that has a kernel.
       host: the name of the device that values wait on.
       ahead: how many nodes before its next use a value is called back.
       bytes_of: sizes of values; those of static shapes by default.
@@ -60,12 +67,12 @@ def swap_to_host(
     Returns: the number of values that wait on the host.
     """
     nodes = list(run_order(step.live_nodes()))
-    if not nodes or room.device_of is None:
+    if not nodes or memory.device_of is None:
         return 0
     waiting = Waiting(nodes, may_wait)
-    swapping = _Swapping(step, nodes, room, host, bytes_of or static_bytes, ahead, waiting)
+    swapping = _Swapping(step, nodes, memory, host, bytes_of or static_bytes, ahead, waiting)
     count = 0
-    for device, limit in room.limits.items():
+    for device, limit in memory.limits.items():
         if device != host and device in swapping.devices:
             count += swapping.fit(device, limit)
     if count:
@@ -101,7 +108,7 @@ class _Swapping:
         self,
         step: StepGraph,
         nodes: Sequence[Node],
-        room: Room,
+        memory: MemoryLimits,
         host: str,
         bytes_of: BytesOf,
         ahead: int,
@@ -114,11 +121,11 @@ class _Swapping:
         self._bytes_of = bytes_of
         self._place = {node: i for i, node in enumerate(nodes)}
         self._flow = Flow(nodes)
-        assert room.device_of is not None
-        devices = Assignment(nodes, self._flow, room.device_of, host)
+        assert memory.device_of is not None
+        devices = Assignment(nodes, self._flow, memory.device_of, host)
         self._device = [devices.of(node) for node in nodes]
         self._values = Values(nodes, step.fetches, bytes_of)
-        placed = Room(room.limits, devices.of, room.spaces)
+        placed = MemoryLimits(memory.limits, devices.of, memory.spaces)
         self.devices, self._spread = placed.spread(nodes, self._values)
         self._depth = self._depths()
         self._host = host

@@ -68,8 +68,8 @@ def convert_initial_value(graph: Graph, full_name: str, initial_value: Any, dtyp
         if initial_value is None:
             raise errors.InvalidArgumentError("a variable needs an initial_value")
         return builder.convert_to_tensor(initial_value, dtype, name="initial_value")
-    beside = {"_class": (f"loc:@{full_name}",)}
-    with graph.scopes.with_attrs(beside), graph.name_scope("Initializer"), graph.device(None):
+    colocated = {"_class": (f"loc:@{full_name}",)}
+    with graph.scopes.with_attrs(colocated), graph.name_scope("Initializer"), graph.device(None):
         return builder.convert_to_tensor(initial_value(), dtype, name="initial_value")
 
 

@@ -10,7 +10,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import RunOrder, StepGraph
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import ALWAYS, Flow, has_control_flow, needs_of
-from weft_graph.passes.memory import BytesOf, Room, Values, on_devices, peaks, sizes_of
+from weft_graph.passes.memory import BytesOf, MemoryLimits, Values, on_devices, peaks, sizes_of
 
 HINT = "_recompute_hint"
 """Attribute of nodes that the program wants to be computed again."""
@@ -64,10 +64,15 @@ class Analysis:
     """
 
     def __init__(
-        self, step: StepGraph, scope: str, bytes_of: BytesOf, room: Room, run_order: RunOrder
+        self,
+        step: StepGraph,
+        scope: str,
+        bytes_of: BytesOf,
+        memory: MemoryLimits,
+        run_order: RunOrder,
     ) -> None:
         self.nodes = list(run_order(step.live_nodes()))
-        self._find_devices(room)
+        self._find_devices(memory)
         self.fetches = step.fetches
         self.place = {node: i for i, node in enumerate(self.nodes)}
         self.values = Values(self.nodes, self.fetches, bytes_of)
@@ -80,7 +85,7 @@ class Analysis:
         self._tight = {
             self._numbers[name]
             for name, peak in peaks.items()
-            if peak > room.limits.get(name, peak)
+            if peak > memory.limits.get(name, peak)
         }
         targets = set(step.targets)
         self.movable = [node not in targets and self._is_movable(node) for node in self.nodes]
@@ -91,14 +96,14 @@ class Analysis:
         self.last_forward, self.wanted = self._uses_of_values()
         self.saved = self._savings()
 
-    def _find_devices(self, room: Room) -> None:
+    def _find_devices(self, memory: MemoryLimits) -> None:
         """The number of the device of each node, and what is known of each device."""
-        device_of = room.device_of
+        device_of = memory.device_of
         names = ["" if device_of is None else device_of(node) for node in self.nodes]
         self._numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        self._spaces = [room.spaces.get(name, name) for name in self._numbers]
+        self._spaces = [memory.spaces.get(name, name) for name in self._numbers]
         self._places = [self._numbers[name] for name in names]
-        self._room = room
+        self._memory = memory
 
     def _find_backward(self, scope: str) -> None:
         for i, node in enumerate(self.nodes):
@@ -211,7 +216,7 @@ class Analysis:
         return Plan(list(groups), self._excess(groups), work)
 
     def _excess(self, groups: Sequence[Group]) -> int:
-        return self._room.excess(self._peaks(groups))
+        return self._memory.excess(self._peaks(groups))
 
     def _peaks(self, groups: Sequence[Group]) -> dict[str, int]:
         """The most bytes at a time, by device."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import RunOrder, StepGraph, place_new_nodes
-from weft_graph.passes.memory import BytesOf, Room, static_bytes
+from weft_graph.passes.memory import BytesOf, MemoryLimits, static_bytes
 from weft_graph.passes.recompute.analysis import Analysis, Group, Plan
 from weft_graph.passes.recompute.plans import Recompute, chosen
 
@@ -29,7 +29,7 @@ def recompute(
     what: Recompute = Recompute.ALL,
     *,
     scope: str = "gradients/",
-    room: Room | None = None,
+    memory: MemoryLimits | None = None,
     bytes_of: BytesOf | None = None,
     run_order: RunOrder = list,
 ) -> int:
@@ -42,17 +42,17 @@ def recompute(
     Args:
       what: what may be computed again.
       scope: name scope of gradient nodes that are not marked as such.
-      room: what the step should need at most; then of the plans that do the one with the least work
-        is chosen. None for as little memory as possible.
+      memory: what the step should need at most; then of the plans that do the one with the least
+        work is chosen. None for as little memory as possible.
       bytes_of: sizes of values; those of static shapes by default.
       run_order: puts live nodes into the order in which they will run; as they are by default.
     Returns: the number of nodes copied.
     """
-    least = Room({"": 0})
-    analysis = Analysis(step, scope, bytes_of or static_bytes, room or least, run_order)
+    least = MemoryLimits({"": 0})
+    analysis = Analysis(step, scope, bytes_of or static_bytes, memory or least, run_order)
     if not analysis.has_gradients:
         return 0
-    plan = chosen(analysis, what, room is not None)
+    plan = chosen(analysis, what, memory is not None)
     if plan is None:
         return 0
     return _Rewriter(step, analysis, plan).run()
