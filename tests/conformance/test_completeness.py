@@ -78,6 +78,12 @@ def test_every_op_without_state_has_cases() -> None:
     assert [op for op in without if not has_state(lookup_op(op))] == []
 
 
+def test_every_elementwise_op_has_a_scalar_definition() -> None:
+    elementwise = [op for op in all_ops() if lookup_op(op).traits.elementwise]
+    assert len(elementwise) > 110
+    assert [op for op in elementwise if lookup_op(op).traits.scalar is None] == []
+
+
 def test_every_op_has_a_shape_rule() -> None:
     without = [op for op in all_ops() if lookup_op(op).shape_rule is None]
     assert [op for op in without if lookup_op(op).outputs and op not in NO_SHAPE_RULE] == []
