@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from weft_exec.gpu.generated import Source
-from weft_exec.gpu.kernels import random
+from weft_exec.gpu.kernels import derived, random
 from weft_graph.ir.registry import load_package
 
 
@@ -77,7 +77,8 @@ def _installed(request: pytest.FixtureRequest) -> None:
 
 def _texts() -> list[Any]:
     load_package("weft_exec.gpu.kernels")
-    made = [pytest.param(text, id=label) for s in Source.every for label, text in s.texts()]
+    sources = [pair for source in Source.every for pair in source.texts()]
+    made = [pytest.param(text, id=label) for label, text in (*sources, *derived.texts())]
     return [pytest.param(random.SOURCE, id="philox"), *made]
 
 

@@ -27,7 +27,7 @@ _LARGE: Final = 1 << 30
 """Numbers from which on positions are of 64 bits."""
 _ROW_BLOCKS: Final = 1 << 20
 _INCLUDE: Final = re.compile(r'^#include "(\w+\.cuh)"$', re.MULTILINE)
-_NAMES: Final = {
+NAMES: Final = {
     "float16": "__half",
     "float32": "float",
     "float64": "double",
@@ -45,9 +45,10 @@ _INDICES: Final = ("int32", "int64")
 
 
 @cache
-def _text(file: str) -> str:
+def text_of(file: str) -> str:
+    """A source of `cuda/` with what it includes."""
     text = (_FOLDER / file).read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda found: _text(found[1]), text)
+    return _INCLUDE.sub(lambda found: text_of(found[1]), text)
 
 
 def _wide(types: Sequence[str]) -> str:
@@ -77,10 +78,10 @@ class Source:
     def text(self, types: Mapping[str, str], index: str) -> str:
         """The source for some types, and for positions of type `index`."""
         named = {**types, "W": _wide(list(types.values())), "I": index}
-        lines = [f"typedef {_NAMES[dtype]} {name};" for name, dtype in named.items()]
+        lines = [f"typedef {NAMES[dtype]} {name};" for name, dtype in named.items()]
         if "float16" in types.values():
             lines.insert(0, "#include <cuda_fp16.h>\n#define WEFT_HALF")
-        return "\n".join([*lines, _text(f"{self.file}.cu")])
+        return "\n".join([*lines, text_of(f"{self.file}.cu")])
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """A label and the text for each choice of types."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
+from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -35,7 +35,3 @@ def _bitcast(node: Node, device: Device) -> KernelFunction:
         return array.reshape(-1).view(dtype).reshape(array.shape[:-1])
 
     return run
-
-
-kernel("Real", device=ARRAY_DEVICE, alias=True)(lambda node, device: lambda x: x.real)
-kernel("Imag", device=ARRAY_DEVICE, alias=True)(lambda node, device: lambda x: x.imag)

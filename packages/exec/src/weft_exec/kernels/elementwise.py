@@ -42,7 +42,7 @@ def derived(definition: Definition) -> KernelFactory:
         expression = definition.expression(inputs, node.outputs[0].dtype)
         parts = scalar.applications(expression)
         if not parts:
-            return _same if _may_alias(definition) else _copied
+            return same if may_alias(definition) else copied
         if len(parts) == 1 and not definition.one_shape:
             found = _single(parts[0], node, device)
             if found is not None:
@@ -52,15 +52,17 @@ def derived(definition: Definition) -> KernelFactory:
     return make
 
 
-def _same(x: Any) -> Any:
+def same(x: Any) -> Any:
+    """The value itself."""
     return x
 
 
-def _copied(x: Any) -> Any:
+def copied(x: Any) -> Any:
+    """A copy of the value."""
     return x.copy()
 
 
-def _may_alias(definition: Definition) -> bool:
+def may_alias(definition: Definition) -> bool:
     """Whether a result may be the input itself, or a view of it."""
     return definition.function in (scalar.identity, scalar.real, scalar.imag)
 
@@ -304,7 +306,7 @@ def _steps(functions: list[Function], operands: list[list[int]]) -> list[_Step]:
 
 
 def _rule(op: str, definition: Definition) -> Kernel:
-    return Kernel(op, "CPU", derived(definition), {}, alias=_may_alias(definition))
+    return Kernel(op, "CPU", derived(definition), {}, alias=may_alias(definition))
 
 
 deriving("CPU", _rule)

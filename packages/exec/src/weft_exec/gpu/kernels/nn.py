@@ -1,4 +1,4 @@
-"""GPU kernels of activations, biases, softmax and the fused losses."""
+"""GPU kernels of biases, softmax and the fused losses."""
 
 from __future__ import annotations
 
@@ -10,68 +10,14 @@ import numpy as np
 from weft_exec.gpu.element_types import INEXACT, INTEGERS, REAL
 from weft_exec.gpu.generated import Source
 from weft_exec.gpu.kernels.reduction import widened
-from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
+from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
 
-_ANY: Final = Source("relu", T=(*REAL, *INTEGERS))
-_INEXACT: Final = Source("activation", T=REAL)
 _FLOATING: Final = {"T": REAL}
-_OF_INTEGERS: Final = {
-    "Relu": "relu",
-    "Relu6": "relu6",
-    "ReluGrad": "relu_grad",
-    "Relu6Grad": "relu6_grad",
-}
-_OF_REALS: Final = {
-    "Elu": "elu",
-    "Selu": "selu",
-    "Softplus": "softplus",
-    "Softsign": "softsign",
-    "Sigmoid": "sigmoid",
-    "SigmoidGrad": "sigmoid_grad",
-    "TanhGrad": "tanh_grad",
-    "EluGrad": "elu_grad",
-    "SeluGrad": "selu_grad",
-    "SoftplusGrad": "softplus_grad",
-    "SoftsignGrad": "softsign_grad",
-}
-_OF_SLOPES: Final = {"LeakyRelu": "leaky_relu", "LeakyReluGrad": "leaky_relu_grad"}
-
-
-def _activation(source: Source, names: dict[str, str]) -> KernelFactory:
-    """A factory of kernels over elements; `alpha` is a number of those that have it."""
-
-    def make(node: Node, device: Device) -> KernelFunction:
-        op, xp, name = node.type, device.xp, names[node.type]
-        program = source.program(xp, T=node.attrs["T"].numpy)
-        numbers = [float(node.attrs["alpha"])] if "alpha" in node.attrs else []
-
-        def run(*inputs: Any) -> Any:
-            if len(inputs) == 2 and inputs[0].shape != inputs[1].shape:
-                raise errors.InvalidArgumentError(
-                    f"{op} requires inputs of one shape, got {list(inputs[0].shape)} and "
-                    f"{list(inputs[1].shape)}"
-                )
-            whole = [xp.ascontiguousarray(value) for value in inputs]
-            result = xp.empty(inputs[0].shape, inputs[0].dtype)
-            program.over(name, result.size, *whole, result, *numbers)
-            return result
-
-        return run
-
-    return make
-
-
-kernel(*_OF_INTEGERS, device="GPU", dtypes={"T": (*REAL, *INTEGERS)})(
-    _activation(_ANY, _OF_INTEGERS)
-)
-kernel(*_OF_REALS, device="GPU", dtypes=_FLOATING)(_activation(_INEXACT, _OF_REALS))
-kernel(*_OF_SLOPES, device="GPU", dtypes=_FLOATING)(_activation(_INEXACT, _OF_SLOPES))
-
 
 # -------------------------------------------------------------------------------- bias
 

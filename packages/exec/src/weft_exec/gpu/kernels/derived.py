@@ -1,0 +1,258 @@
+"""GPU kernels of elementwise ops, made of the scalar definitions in their declarations.
+
+One primitive is a function of CuPy's.  Several are one CUDA kernel where the inputs have one shape
+and CUDA has their types, and functions of CuPy's one after another where not.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Any, Final
+
+import numpy as np
+
+from weft_exec.devices.device import Device
+from weft_exec.gpu.element_types import NUMBERS
+from weft_exec.gpu.elements import Elements, can_be_written
+from weft_exec.gpu.generated import Program
+from weft_exec.kernels.elementwise import copied, leaf, may_alias, same
+from weft_exec.kernels.registry import Kernel, KernelFactory, KernelFunction, deriving
+from weft_graph.ir.node import Node
+from weft_graph.ir.op_def import OpDef, declared_traits, lookup_op
+from weft_graph.ir.scalar import Definition, Scalar, applications, kind
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+Compute = Callable[..., Any]
+"""`compute(xp, *inputs)`: an array of the module `xp`."""
+
+# -------------------------------------------------------------------------- primitives
+
+
+def _truncated_quotient(xp: Any, x: Any, y: Any) -> Any:
+    return xp.floor_divide(x - xp.fmod(x, y), y)
+
+
+def _reciprocal(xp: Any, x: Any) -> Any:
+    return xp.true_divide(x.dtype.type(1), x)
+
+
+def _complex_sign(xp: Any, x: Any) -> Any:
+    size = xp.absolute(x)
+    return xp.where(size == 0, xp.zeros_like(x), x / xp.where(size == 0, 1, size))
+
+
+def _clamp(xp: Any, x: Any, low: Any, high: Any) -> Any:
+    return xp.minimum(xp.maximum(x, low), high)
+
+
+def _complex(xp: Any, real: Any, imag: Any) -> Any:
+    dtype = np.complex128 if real.dtype.itemsize == 8 else np.complex64
+    result = xp.empty(np.broadcast_shapes(real.shape, imag.shape), dtype)
+    result.real = real
+    result.imag = imag
+    return result
+
+
+_NAMED: Final = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "div": "true_divide",
+    "floor_div": "floor_divide", "floor_mod": "remainder", "trunc_mod": "fmod", "neg": "negative",
+    "abs": "absolute", "sign": "sign", "square": "square", "minimum": "minimum",
+    "maximum": "maximum", "floor": "floor", "ceil": "ceil", "rint": "rint", "sqrt": "sqrt",
+    "exp": "exp", "expm1": "expm1", "log": "log", "log1p": "log1p", "sin": "sin", "cos": "cos",
+    "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sinh": "sinh",
+    "cosh": "cosh", "tanh": "tanh", "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+    "atan2": "arctan2", "less": "less", "less_equal": "less_equal", "greater": "greater",
+    "greater_equal": "greater_equal", "equal": "equal", "not_equal": "not_equal",
+    "is_nan": "isnan", "is_inf": "isinf", "is_finite": "isfinite", "bit_and": "bitwise_and",
+    "bit_or": "bitwise_or", "bit_xor": "bitwise_xor", "invert": "invert",
+    "shift_left": "left_shift", "shift_right": "right_shift", "where": "where",
+    "conj": "conjugate", "angle": "angle",
+}  # fmt: skip
+"""Functions of the array module."""
+_BY_KIND: Final[dict[tuple[str, str], str | Compute | None]] = {
+    ("div", "i"): _truncated_quotient,
+    ("sign", "c"): _complex_sign,
+    ("reciprocal", "f"): _reciprocal,
+    ("reciprocal", "c"): _reciprocal,
+    ("pow", "f"): "power",
+    ("pow", "c"): "power",
+    ("trunc", "f"): "trunc",
+    ("bit_and", "b"): "logical_and",
+    ("bit_or", "b"): "logical_or",
+    ("invert", "b"): "logical_not",
+}
+_COMPUTED: Final[dict[str, Compute]] = {
+    "clamp": _clamp,
+    "complex": _complex,
+    "real": lambda xp, x: x.real,
+    "imag": lambda xp, x: x.imag,
+}
+_SPECIAL: Final = {
+    "erf": "erf", "erfc": "erfc", "lgamma": "gammaln", "digamma": "digamma", "zeta": "zeta",
+    "igamma": "gammainc", "igammac": "gammaincc", "bessel_i0e": "i0e", "bessel_i1e": "i1e",
+}  # fmt: skip
+"""Functions of `cupyx.scipy.special`."""
+
+
+def _is_known(part: Scalar) -> bool:
+    name = part.name
+    found = _BY_KIND.get((name, kind(part.args[-1].dtype)))
+    return bool(found or name in _NAMED or name in _COMPUTED or name in _SPECIAL or name == "cast")
+
+
+def _function(part: Scalar, xp: Any) -> Callable[..., Any]:
+    """What computes an application."""
+    name, source = part.name, part.args[-1].dtype
+    if name == "cast":
+        return _conversion(source, part.dtype)
+    if name in _SPECIAL:
+        made: Callable[..., Any] = getattr(
+            importlib.import_module("cupyx.scipy.special"), _SPECIAL[name]
+        )
+        return made
+    found = _BY_KIND.get((name, kind(source))) or _NAMED.get(name) or _COMPUTED[name]
+    if isinstance(found, str):
+        named: Callable[..., Any] = getattr(xp, found)
+        return named
+    compute = found
+    return lambda *args: compute(xp, *args)
+
+
+def _conversion(source: DType, target: DType) -> Callable[[Any], Any]:
+    dtype = target.numpy
+    if target.is_bool:
+        return lambda x: x != 0
+    if source.is_complex and not target.is_complex:
+        return lambda x: x.real.astype(dtype)
+    return lambda x: x.astype(dtype)
+
+
+# ------------------------------------------------------------------------------ kernels
+
+
+def derived(definition: Definition) -> KernelFactory:
+    """A factory for what a definition computes."""
+
+    def make(node: Node, device: Device) -> KernelFunction:
+        inputs = [value.dtype.base_dtype for value in node.inputs]
+        expression = definition.expression(inputs, node.outputs[0].dtype)
+        parts = applications(expression)
+        if not parts:
+            return same if may_alias(definition) else copied
+        if len(parts) == 1 and all(arg.name == "input" for arg in parts[0].args):
+            positions = [arg.value for arg in parts[0].args]
+            if positions == list(range(len(inputs))) and not definition.one_shape:
+                return _function(parts[0], device.xp)
+        chain = _chain(parts, node, device.xp)
+        if not can_be_written(expression, inputs):
+            return chain
+        source = Elements(_name(node.type), expression, inputs, node.attrs)
+        return _written(source, chain, node, device)
+
+    return make
+
+
+def _name(op: str) -> str:
+    return f"weft_{op}"
+
+
+def _chain(parts: Sequence[Scalar], node: Node, xp: Any) -> KernelFunction:
+    """Functions of the array module, one after another."""
+    functions = [_function(part, xp) for part in parts]
+
+    def run(*inputs: Any) -> Any:
+        values: dict[int, Any] = {}
+        for part, function in zip(parts, functions, strict=True):
+            args = [
+                inputs[arg.value]
+                if arg.name == "input"
+                else values[id(arg)]
+                if arg.args
+                else leaf(arg, node)
+                for arg in part.args
+            ]
+            values[id(part)] = function(*args)
+        return values[id(parts[-1])]
+
+    return run
+
+
+def _written(source: Elements, chain: KernelFunction, node: Node, device: Device) -> KernelFunction:
+    """A CUDA kernel, and the chain for shapes that are broadcast."""
+    xp, dtype, op = device.xp, node.outputs[0].dtype.numpy, node.type
+    definition = node.op_def.traits.scalar
+    one_shape = definition is not None and definition.one_shape
+    program = Program(xp, source, {"T": dtype.name})
+
+    def run(*inputs: Any) -> Any:
+        shape = inputs[0].shape
+        for other in inputs[1:]:
+            if other.shape != shape:
+                if not one_shape:
+                    return chain(*inputs)
+                raise errors.InvalidArgumentError(
+                    f"{op} requires inputs of one shape, got {list(shape)} and {list(other.shape)}"
+                )
+        whole = [xp.ascontiguousarray(value) for value in inputs]
+        result = xp.empty(shape, dtype)
+        program.over(source.name, result.size, *whole, result)
+        return result
+
+    return run
+
+
+# ------------------------------------------------------------------------- registration
+
+
+def _expressions(op_def: OpDef) -> Iterator[tuple[dict[str, DType], list[DType], Scalar]]:
+    """The element types by attribute, those of the inputs, and the expression, where defined."""
+    definition = op_def.traits.scalar
+    assert definition is not None
+    names = [name for name, attr in op_def.attrs.items() if attr.type == "type"]
+    known = [dtypes.as_dtype(name) for name in NUMBERS]
+    for chosen in product(known, repeat=len(names)):
+        types = dict(zip(names, chosen, strict=True))
+        if not all((op_def.attrs[name].allowed or {t}) >= {t} for name, t in types.items()):
+            continue
+        args = [types.get(arg.type_attr or "", arg.dtype) for arg in op_def.inputs]
+        output = op_def.outputs[0]
+        result = types.get(output.type_attr or "", output.dtype)
+        if result is None or None in args or result.name not in NUMBERS:
+            continue
+        inputs = [dtype for dtype in args if dtype is not None]
+        try:
+            yield types, inputs, definition.expression(inputs, result)
+        except errors.InvalidTypeError:
+            continue
+
+
+def _rule(op: str, definition: Definition) -> Kernel | None:
+    found: dict[str, set[DType]] = {}
+    possible = False
+    for types, _, expression in _expressions(lookup_op(op)):
+        if all(map(_is_known, applications(expression))):
+            possible = True
+            for name, dtype in types.items():
+                found.setdefault(name, set()).add(dtype)
+    if not possible:
+        return None
+    allowed = {name: frozenset(chosen) for name, chosen in found.items()}
+    return Kernel(op, "GPU", derived(definition), allowed, alias=may_alias(definition))
+
+
+deriving("GPU", _rule)
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """A label and the text of each CUDA kernel that may be derived."""
+    definitions = {op: traits.scalar for op, traits in declared_traits().items()}
+    for op in [op for op, definition in definitions.items() if definition is not None]:
+        attrs = {name: attr.default for name, attr in lookup_op(op).attrs.items()}
+        for _, inputs, expression in _expressions(lookup_op(op)):
+            if len(applications(expression)) > 1 and can_be_written(expression, inputs):
+                source = Elements(_name(op), expression, inputs, attrs)
+                for index in ("int32", "int64"):
+                    yield f"{op} {inputs[0].name} {index}", source.text({}, index)
