@@ -37,7 +37,10 @@ def test_import_leaves_heavy_modules_alone() -> None:
         "print(*sorted(set(sys.modules) - before))"
     ).split()
     assert [name for name in loaded if name.startswith(HEAVY)] == []
-    assert [name for name in loaded if name.startswith("weft.")] == ["weft._lazy"]
+    assert [name for name in loaded if name.startswith("weft.")] == [
+        "weft._lazy",
+        "weft.logging",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -87,6 +90,7 @@ def test_a_misspelt_name_in_a_namespace() -> None:
 def test_messages_load_without_the_rest() -> None:
     program = "import sys, weft; weft.{}; print('weft_io' in sys.modules)"
     assert child(program.format("ConfigProto")) == "False\n"
+    assert child(program.format("__version__")) == "False\n"
     assert child(program.format("FIFOQueue")) == "True\n"
 
 

@@ -7,6 +7,7 @@ What is here is imported at once; namespaces (`wf.train`, `wf.layers`, ...), pro
 
 import typing as _typing
 
+from weft.logging import get_logger as get_logger
 from weft_autodiff import registry as _registry
 from weft_autodiff.clipping import *
 from weft_autodiff.custom_gradient import *
@@ -33,7 +34,7 @@ from weft_graph.ir.random_seed import *
 from weft_graph.ir.stacks import *
 from weft_graph.ir.tf2_switches import *
 from weft_graph.ir.transfers import *
-from weft_graph.messages.graph_def import GRAPH_DEF_VERSION as GRAPH_DEF_VERSION
+from weft_graph.messages.graph_def import *
 from weft_graph.messages.import_graph_def import *
 from weft_graph.messages.tensor_proto import *
 from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
@@ -182,10 +183,13 @@ if _typing.TYPE_CHECKING:
         train as train,
         version as version,
     )
-    from weft._late import *
-    from weft._late import __version__ as __version__
+    from weft._input import *
     from weft._messages import *
+    from weft._queues import *
+    from weft.version import VERSION as VERSION, __version__ as __version__
 else:
     from weft import _lazy
 
-    __getattr__, __dir__ = _lazy.attach(__name__, "weft._messages", "weft._late")
+    __getattr__, __dir__ = _lazy.attach(
+        __name__, "weft._messages", "weft._queues", "weft._input", "weft.version"
+    )

@@ -19,7 +19,7 @@ def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[],
     Args:
       package: the module's own name.
       late: modules whose public names it shows as its own. They load in this order, until one has
-        the name that is asked for.
+        the name that is asked for; `__version__` is in the last.
     """
 
     @cache
@@ -35,7 +35,7 @@ def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[],
         if name in submodules():
             return import_module(f"{package}.{name}")
         if _may_be_shown(name):
-            for module in map(import_module, late):
+            for module in map(import_module, late if name[0] != "_" else late[-1:]):
                 if name in vars(module):
                     value = vars(module)[name]
                     setattr(sys.modules[package], name, value)

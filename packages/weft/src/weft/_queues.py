@@ -1,0 +1,6 @@
+"""Names of `weft` that load with the first of them: queues, accumulators, critical sections."""
+
+from weft_io.coordination.critical_section import *
+from weft_io.queues.accumulator import *
+from weft_io.queues.queue import *
+from weft_io.queues.queue import FIFOQueue as FIFOQueue
