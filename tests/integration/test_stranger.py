@@ -10,6 +10,13 @@ import weft_stranger
 
 import weft as wf
 from weft import errors
+from weft_autodiff.registry import gradient_of, not_differentiable
+from weft_exec.costs import CostModel
+from weft_exec.executor.priority import by_priority
+from weft_graph.functions.state import has_effect, looks
+from weft_graph.passes import memory, prune
+from weft_graph.passes.memory import estimate_memory, takes_memory
+from weft_graph.passes.recompute import SUFFIX, Recompute, recompute
 
 
 @pytest.fixture(autouse=True)
@@ -79,3 +86,74 @@ def test_a_failure_elsewhere_cancels_what_waits() -> None:
     broken = wf.floordiv(1, zero, name="broken")
     with wf.Session() as session, pytest.raises(errors.InvalidArgumentError, match="broken"):
         session.run([reached, broken], {zero: 0})
+
+
+# ------------------------------------------------------------------ what its traits give it
+
+
+def test_equal_nodes_are_merged_and_constant_ones_folded() -> None:
+    x = wf.placeholder(wf.float32, [2])
+    twice = weft_stranger.hypot(x, x, "a") + weft_stranger.hypot(x, x, "b")
+    known = weft_stranger.hypot(wf.constant([3.0, 5.0]), wf.constant([4.0, 12.0]), "known")
+    with wf.Session() as session:
+        plan = session.explain([twice, known], [x])
+        ops = {node.name: node.op for node in plan.stages["optimized"].node}
+        assert ops["known"] == "Const"
+        assert sum(op == "StrangerHypot" for op in ops.values()) == 1
+        np.testing.assert_allclose(session.run(known), [5, 13], rtol=1e-6)
+
+
+def test_it_costs_what_its_declaration_says() -> None:
+    x = wf.placeholder(wf.float32, [4, 5])
+    model = CostModel()
+    assert model.work(weft_stranger.hypot(x, x).node) == (80, 240)
+    assert model.work(weft_stranger.diagonal(wf.ones([6, 6])).node) == (0, 0)
+
+
+def test_a_view_takes_no_memory_and_is_copied_out() -> None:
+    x = wf.placeholder(wf.float32, [300, 300])
+    made = wf.exp(x)
+    shown = weft_stranger.diagonal(made)
+    assert takes_memory(made) and memory.shown(shown) is made
+    without = estimate_memory([x.node, made.node], [made]).largest
+    assert estimate_memory([x.node, made.node, shown.node], [shown]).largest == without
+    fed = np.eye(3, dtype=np.float32)
+    y = wf.placeholder(wf.float32, [3, 3])
+    with wf.Session() as session:
+        result = session.run(weft_stranger.diagonal(y), {y: fed})
+    assert result.flags.writeable and not np.shares_memory(result, fed)
+
+
+def test_it_is_computed_again_rather_than_kept() -> None:
+    x = wf.placeholder(wf.float32, [4096], name="x")
+    h = x
+    for i in range(12):
+        h = wf.sin(weft_stranger.hypot(h, x, f"h{i}"), f"s{i}")
+    (gradient,) = wf.gradients(wf.reduce_sum(h), [x])
+    step = prune([x], [gradient], [])
+    assert recompute(step, Recompute.CHEAP, run_order=by_priority)
+    copied = {node.type for node in step.graph.nodes if node.name.endswith(SUFFIX)}
+    assert "StrangerHypot" in copied
+
+
+def test_what_reads_is_no_effect_and_what_writes_comes_last() -> None:
+    add, get = weft_stranger.tally_add("t", np.int64(1)), weft_stranger.tally_get("t")
+    assert has_effect(add.node) and not has_effect(get.node) and looks(get.node)
+
+    @wf.function
+    def add_and_get() -> wf.Tensor:
+        before = weft_stranger.tally_get("f")
+        weft_stranger.tally_add("f", np.int64(5))
+        return weft_stranger.tally_get("f") - before
+
+    with wf.Session() as session:
+        assert session.run(add_and_get()) == 5
+        placement = session.explain([add, get]).placement
+        assert placement[add.node.name].device == placement[get.node.name].device
+
+
+def test_a_declaration_says_that_it_has_no_gradient() -> None:
+    add = weft_stranger.tally_add("t", np.int64(1))
+    assert gradient_of(add.node).function is not_differentiable
+    with pytest.raises(errors.AlreadyExistsError, match="not differentiable"):
+        wf.RegisterGradient("StrangerTallyAdd")(lambda node, grad: grad)

@@ -195,7 +195,7 @@ class _Region:
             for context in contexts
             for result in getattr(context, "results", ())
             for user in result.consumers()
-            if user.type in ("Merge", "RefMerge") and user in self._made
+            if user.role is Role.MERGE and user in self._made
         ]
         chosen = [
             context.pivot.inputs[0].node

@@ -1,7 +1,7 @@
-"""Operations added to weft from outside: a hypotenuse, and a tally that steps can wait for."""
+"""Operations added to weft from outside: a hypotenuse, a view, a tally that steps wait for."""
 
 from __future__ import annotations
 
-from weft_stranger.api import hypot, tally_add, tally_await
+from weft_stranger.api import diagonal, hypot, tally_add, tally_await, tally_get
 
-__all__ = ["hypot", "tally_add", "tally_await"]
+__all__ = ["diagonal", "hypot", "tally_add", "tally_await", "tally_get"]

@@ -13,9 +13,19 @@ def hypot(x: Any, y: Any, name: str | None = None) -> Output:
     return out("StrangerHypot", [x, y], name=name)
 
 
+def diagonal(x: Any, name: str | None = None) -> Output:
+    """The diagonal of a square matrix; floating, shape (N, N) to (N,)."""
+    return out("StrangerDiagonal", [x], name=name)
+
+
 def tally_add(tally: str, amount: Any, name: str | None = None) -> Output:
     """Add to the session's tally of that name; the new value, int64, shape ()."""
     return out("StrangerTallyAdd", [amount], {"tally": tally}, name)
+
+
+def tally_get(tally: str, name: str | None = None) -> Output:
+    """What the session's tally of that name is, int64, shape ()."""
+    return out("StrangerTallyGet", [], {"tally": tally}, name)
 
 
 def tally_await(tally: str, value: Any, name: str | None = None) -> Output:

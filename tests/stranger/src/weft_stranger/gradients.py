@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from weft_autodiff.registry import RegisterGradient
+from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
 
 
@@ -10,3 +11,8 @@ from weft_graph.ir.node import Node, Output
 def _hypot(node: Node, grad: Output) -> list[Output]:
     (x, y), z = node.inputs, node.outputs[0]
     return [grad * x / z, grad * y / z]
+
+
+@RegisterGradient("StrangerDiagonal")
+def _diagonal(node: Node, grad: Output) -> Output:
+    return out("Diag", [grad])

@@ -20,6 +20,11 @@ def _hypot(node: Node, device: Device) -> Callable[..., Any]:
     return np.hypot
 
 
+@kernel("StrangerDiagonal")
+def _diagonal(node: Node, device: Device) -> Callable[..., Any]:
+    return np.diagonal
+
+
 def _tally(node: Node, device: Device) -> Tally:
     name = node.attrs["tally"]
     return device.resources.lookup_or_create("", name, Tally, lambda: Tally(name))
@@ -28,6 +33,11 @@ def _tally(node: Node, device: Device) -> Tally:
 @kernel("StrangerTallyAdd")
 def _add(node: Node, device: Device) -> Callable[..., Any]:
     return _tally(node, device).add
+
+
+@kernel("StrangerTallyGet")
+def _get(node: Node, device: Device) -> Callable[..., Any]:
+    return _tally(node, device).get
 
 
 @kernel("StrangerTallyAwait", asynchronous=True)

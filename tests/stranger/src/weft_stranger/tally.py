@@ -28,6 +28,10 @@ class Tally(Resource):
         self._waiters.wake()
         return value
 
+    def get(self) -> np.int64:
+        """What it is now."""
+        return self._value
+
     def wait(self, value: np.int64, done: Done, cancellation: Cancellation) -> None:
         """Call `done` with the value once it has reached `value`."""
 

@@ -22,7 +22,7 @@ from weft_tensor import errors
 
 Placement = Callable[[Node], tuple[Device, Kernel]]
 
-_TRANSFERS = {"_Send": SEND, "_Recv": RECEIVE}
+_TRANSFERS = {Role.SEND: SEND, Role.RECEIVE: RECEIVE}
 
 
 class Derivation:
@@ -143,12 +143,12 @@ class Derivation:
         except Exception as error:  # because a factory may raise anything; it is located
             raise_located(located(error, node, device.name, ()))
         item = self._item(node, device.name, kernel.heavy, kernel.asynchronous)
-        item.kind = _TRANSFERS.get(node.type, item.kind)
+        item.kind = item.kind if node.role is None else _TRANSFERS.get(node.role, item.kind)
         arguments = [self._argument(node, i, item) for i in range(len(node.inputs))]
         self._order(node, item)
         results = [self.slot(node) for _ in node.outputs]
         self.slots.update(zip(node.outputs, results, strict=True))
-        if kernel.alias:
+        if kernel.may_share(node):
             self.shared.update(node.outputs)
         target: int | slice = results[0] if results else 0
         if len(results) > 1:

@@ -76,7 +76,7 @@ class FlowDerivation(Derivation):
         return self._finish(nodes)
 
     def _kernel_of(self, node: Node) -> Kernel | None:
-        if node.traits.routes or node.type in ("Const", "_Arg", "LoopCond"):
+        if node.traits.routes or node.role in (Role.CONSTANT, Role.ARGUMENT, Role.LOOP_COND):
             return None
         return self.place(node)[1]
 

@@ -53,7 +53,7 @@ def _placeholder(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("PlaceholderWithDefault", device=ARRAY_DEVICE, alias=True)
+@kernel("PlaceholderWithDefault", device=ARRAY_DEVICE)
 def _with_default(node: Node, device: Device) -> KernelFunction:
     def run(default: Any) -> Any:
         return default
@@ -104,7 +104,7 @@ def _rank(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Reshape", device=ARRAY_DEVICE, host=("shape",), alias=True)
+@kernel("Reshape", device=ARRAY_DEVICE, host=("shape",))
 def _reshape(node: Node, device: Device) -> KernelFunction:
     known = constant_input(node, 1)
     if known is not None:
@@ -139,7 +139,7 @@ def _misfit(x: Any, wanted: Any) -> errors.InvalidArgumentError:
     )
 
 
-@kernel("ExpandDims", device=ARRAY_DEVICE, host=("dim",), alias=True)
+@kernel("ExpandDims", device=ARRAY_DEVICE, host=("dim",))
 def _expand_dims(node: Node, device: Device) -> KernelFunction:
     known = constant_input(node, 1)
     if known is not None and node.inputs[0].dims is not None:
@@ -167,7 +167,7 @@ def _new_axis(axis: int) -> tuple[Any, ...]:
     return (Ellipsis, None) + (slice(None),) * (-1 - axis)
 
 
-@kernel("Squeeze", device=ARRAY_DEVICE, alias=True)
+@kernel("Squeeze", device=ARRAY_DEVICE)
 def _squeeze(node: Node, device: Device) -> KernelFunction:
     axes = tuple(node.attrs["squeeze_dims"]) or None
 
@@ -223,7 +223,7 @@ def _like(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------- broadcasting
 
 
-@kernel("BroadcastTo", device=ARRAY_DEVICE, host=("shape",), alias=True)
+@kernel("BroadcastTo", device=ARRAY_DEVICE, host=("shape",))
 def _broadcast_to(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-@kernel("Bitcast", alias=True)
+@kernel("Bitcast")
 def _bitcast(node: Node, device: Device) -> KernelFunction:
     source, target = node.inputs[0].dtype.base_dtype, node.attrs["type"]
     dtype = target.numpy

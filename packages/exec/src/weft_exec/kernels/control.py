@@ -34,7 +34,7 @@ def _no_op(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("RefIdentity", device=ANY_DEVICE, alias=True)
+@kernel("RefIdentity", device=ANY_DEVICE)
 def _ref_identity(node: Node, device: Device) -> KernelFunction:
     def run(ref: Any) -> Any:
         return ref

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     "GuaranteeConst",
     "Snapshot",
     device=ANY_DEVICE,
-    alias=True,
 )
 def _identity(node: Node, device: Device) -> KernelFunction:
     return _same
@@ -33,7 +32,7 @@ def _same(x: Any) -> Any:
     return x
 
 
-@kernel("IdentityN", device=ANY_DEVICE, alias=True)
+@kernel("IdentityN", device=ANY_DEVICE)
 def _identity_n(node: Node, device: Device) -> KernelFunction:
     if len(node.outputs) == 1:
         return _same
@@ -44,7 +43,7 @@ def _identity_n(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("CheckNumerics", alias=True)
+@kernel("CheckNumerics")
 def _check_numerics(node: Node, device: Device) -> KernelFunction:
     message: str = node.attrs["message"]
 
@@ -66,7 +65,7 @@ def _check_numerics(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("EnsureShape", device=ARRAY_DEVICE, alias=True)
+@kernel("EnsureShape", device=ARRAY_DEVICE)
 def _ensure_shape(node: Node, device: Device) -> KernelFunction:
     wanted = node.attrs["shape"]
 

@@ -149,7 +149,7 @@ def _tile(node: Node, device: Device) -> KernelFunction:
 # ---------------------------------------------------------------------------------- apart
 
 
-@kernel("Split", device=ARRAY_DEVICE, host=("split_dim",), alias=True)
+@kernel("Split", device=ARRAY_DEVICE, host=("split_dim",))
 def _split(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_split"]
 
@@ -169,7 +169,7 @@ def _split(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("SplitV", device=ARRAY_DEVICE, host=("size_splits", "split_dim"), alias=True)
+@kernel("SplitV", device=ARRAY_DEVICE, host=("size_splits", "split_dim"))
 def _split_v(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_split"]
 
@@ -191,7 +191,7 @@ def _split_v(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Unpack", device=ARRAY_DEVICE, alias=True)
+@kernel("Unpack", device=ARRAY_DEVICE)
 def _unpack(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num"]
     axis: int = node.attrs["axis"]

@@ -122,7 +122,7 @@ def _mirror_pad_grad(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------- orders of axes
 
 
-@kernel("Transpose", "ConjugateTranspose", device=ARRAY_DEVICE, host=("perm",), alias=True)
+@kernel("Transpose", "ConjugateTranspose", device=ARRAY_DEVICE, host=("perm",))
 def _transpose(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
     conjugate = node.type == "ConjugateTranspose" and node.inputs[0].dtype.is_complex

@@ -12,7 +12,7 @@ There are two kinds of factories. One is written for a type of devices, and is r
 The other is written over the array module, `device.xp`, and serves every type of devices that has
 one, the CPU among them::
 
-    @kernel("Reshape", device=ARRAY_DEVICE, host=("shape",), alias=True)
+    @kernel("Reshape", device=ARRAY_DEVICE, host=("shape",))
 
 What goes on around each run of a kernel, such as streams and the copies of values that are on the
 other side, is the device's: `Device.make_kernel` wraps what the factory makes. What it has to know
@@ -89,7 +89,7 @@ class Kernel:
       host: names of inputs that the function takes in the host's memory on every device, such as
         shapes and axes; or `ALL`.
       heavy: worth a thread of the pool when something else can run meanwhile.
-      alias: the result may share memory with an input.
+      alias: the result may share memory with an input, though the op is not declared as a view.
       asynchronous: `fn(ctx, inputs, done)`.
     """
 
@@ -101,6 +101,10 @@ class Kernel:
     heavy: bool = False
     alias: bool = False
     asynchronous: bool = False
+
+    def may_share(self, node: Node) -> bool:
+        """Whether what it gives may share memory with its inputs, or with a variable."""
+        return self.alias or node.traits.view is not None
 
     def accepts(self, node: Node) -> bool:
         """Whether the node's element types are among those of this kernel."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-@kernel("Slice", device=ARRAY_DEVICE, host=("begin", "size"), alias=True)
+@kernel("Slice", device=ARRAY_DEVICE, host=("begin", "size"))
 def _slice(node: Node, device: Device) -> KernelFunction:
     known = constant_input(node, 1), constant_input(node, 2)
     if known[0] is not None and known[1] is not None and node.inputs[0].dims is not None:
@@ -91,7 +91,7 @@ def _out_of_range(shape: tuple[int, ...], key: Index) -> errors.InvalidArgumentE
     return errors.InvalidArgumentError(f"{key} is no index of shape {format_dims(shape)}")
 
 
-@kernel("StridedSlice", device=ARRAY_DEVICE, host=("begin", "end", "strides"), alias=True)
+@kernel("StridedSlice", device=ARRAY_DEVICE, host=("begin", "end", "strides"))
 def _strided_slice(node: Node, device: Device) -> KernelFunction:
     objects = node.inputs[0].dtype.numpy.kind == "O"
     masks = masks_of(node.attrs)

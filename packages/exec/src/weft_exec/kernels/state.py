@@ -91,7 +91,7 @@ def _handle_is_initialized(node: Node, device: Device) -> KernelFunction:
     return lambda handle: np.bool_(handle.resource.is_initialized)
 
 
-@kernel("ReadVariableOp", device=ARRAY_DEVICE, alias=True)
+@kernel("ReadVariableOp", device=ARRAY_DEVICE)
 def _read_variable(node: Node, device: Device) -> KernelFunction:
     return lambda handle: handle.resource.read()
 

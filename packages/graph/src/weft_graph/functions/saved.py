@@ -14,6 +14,7 @@ from weft_graph.functions import state
 from weft_graph.ir.builder import constant_of
 from weft_graph.ir.constants import to_array
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 from weft_graph.ops import control_flow as primitives, identity
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -68,8 +69,8 @@ def places_of(outputs: Iterable[Output]) -> dict[Output, int]:
                 continue
             found[here] = place
             node = here.node
-            if node.type == "Merge" and here.index == 0:
+            if node.role is Role.MERGE and here.index == 0:
                 stack.extend(node.inputs)
-            elif node.type == "Identity" and not node.inputs[0].dtype.is_ref:
+            elif node.traits.identity and not node.inputs[0].dtype.is_ref:
                 stack.append(node.inputs[0])
     return found

@@ -262,7 +262,9 @@ class Importer:
         return order
 
     def _is_back_edge(self, parsed: _Parsed, source: str) -> bool:
-        return _is_merge(parsed.op_def) and self.nodes[source].op_def.name in _NEXT_ITERATION
+        if not _is_merge(parsed.op_def):
+            return False
+        return self.nodes[source].op_def.traits.role is Role.NEXT_ITERATION
 
     # -------------------------------------------------------------- changing the graph
 
@@ -464,8 +466,6 @@ _INFORMATIVE: Final = frozenset({"debug_name", "grad_a", "grad_b", "grad_x", "gr
 _INFORMATIVE_OF: Final = frozenset({("AssignVariableOp", "validate_shape")})
 """The same, for one op type: here a shape is compared in any case where it is known."""
 
-_NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
-
 
 def _is_merge(op_def: OpDef) -> bool:
-    return op_def.name in ("Merge", "RefMerge")
+    return op_def.traits.role is Role.MERGE

@@ -9,6 +9,7 @@ from weft_graph.ir import stacks
 from weft_graph.ir.forms import readers, writers
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 from weft_graph.variables.base import SaveSliceInfo, Variable, VariableAggregation
 from weft_graph.variables.reference import RefVariable
 from weft_graph.variables.resource import ResourceVariable
@@ -115,7 +116,7 @@ def _restore_resource(variable: ResourceVariable, message: Any, import_scope: st
     names = _restore_common(variable, message, import_scope)
     handle = variable._handle = names.output(message.variable_name)
     snapshot = names.output(message.snapshot_name)
-    if snapshot.node.type == "ReadVariableOp":
+    if snapshot.node.role is Role.READ:
         variable._cached, variable._graph_element = None, snapshot
     else:
         variable._cached = snapshot

@@ -25,7 +25,7 @@ register_op(
     inputs=("tensor: T",),
     attrs={"T": "type", **_TRANSFER},
     shape=lambda node: [],
-    traits=Traits(state=State.WRITES, role=Role.SEND, cost=free),
+    traits=Traits(state=State.WRITES, role=Role.SEND, asynchronous=True, cost=free),
     doc="Hands a value to the device that receives it under the same name.",
 )
 
@@ -34,7 +34,7 @@ register_op(
     outputs=("tensor: tensor_type",),
     attrs={"tensor_type": "type", **_TRANSFER},
     shape=lambda node: [None],
-    traits=Traits(state=State.WRITES, role=Role.RECEIVE, cost=free),
+    traits=Traits(state=State.WRITES, role=Role.RECEIVE, asynchronous=True, cost=free),
     doc="The value of the Send of the same name; dead if that was.",
 )
 

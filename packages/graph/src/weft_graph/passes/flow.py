@@ -325,7 +325,7 @@ def exclusive(a: Guard, b: Guard) -> bool:
 def predicate(switch: Node) -> Output:
     """What a Switch is decided by, copies of the same value being the same."""
     output = switch.inputs[1]
-    while output.node.type == "Identity" and not output.node.inputs[0].dtype.is_ref:
+    while output.node.traits.identity and not output.node.inputs[0].dtype.is_ref:
         output = output.node.inputs[0]
     return output
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from weft_graph import proto
-from weft_graph.ir.op_def import REQUIRED, lookup_op
+from weft_graph.ir.op_def import REQUIRED, lookup_op, traits_of
+from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import attr_to_proto
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 _SAVES: Final = frozenset({"SaveV2", "Save", "SaveSlices", "MergeV2Checkpoints"})
 _RESTORES: Final = frozenset({"RestoreV2", "Restore", "RestoreSlice"})
-_STATE: Final = frozenset({"VariableV2", "Variable", "VarHandleOp"})
 _UNBOUND: Final = "$unbound_inputs_"
 
 
@@ -125,7 +125,7 @@ def remove_savers(graph_def: proto.GraphDef, remaining: proto.SaverDef | None) -
     waiting = [source for name in doomed for source in inputs[name]]
     while waiting:
         name = waiting.pop()
-        if name in doomed or name in needed or nodes[name].op in _STATE:
+        if name in doomed or name in needed or traits_of(nodes[name].op).role is Role.VARIABLE:
             continue
         if users[name] <= doomed:
             doomed.add(name)

@@ -113,7 +113,7 @@ def _may_be_borrowed(output: Output) -> bool:
         node = pending.pop()
         if node.role is Role.ARGUMENT:
             return True
-        if not any([kernel.alias for kernel in kernels_of(node.type, "CPU")]):
+        if not any([kernel.may_share(node) for kernel in kernels_of(node.type, "CPU")]):
             continue
         for source in node.inputs:
             if source.node not in seen:

@@ -16,6 +16,7 @@ from weft_exec.session.session import Session
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.stacks import get_default_graph
+from weft_graph.ir.traits import Role
 from weft_io.arguments import number, text
 from weft_io.coordination.coordinator import Coordinator, LooperThread
 from weft_io.files.systems import PathLike, as_path
@@ -447,7 +448,7 @@ def _seconds(value: Any, what: str) -> Any:
 def _check_devices(graph: Graph) -> None:
     """Check that a program that is not the chief knows where the variables are."""
     for node in graph.nodes:
-        if node.type in ("Variable", "VariableV2") and not node.device:
+        if node.role is Role.VARIABLE and node.outputs[0].dtype.is_ref and not node.device:
             raise errors.InvalidArgumentError(
                 f"When using replicas, all Variables must have their device set: {node.name}"
             )
