@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from weft_exec.executor.compilers import compile_regions
 from weft_exec.executor.derivation import Derivation, Placement
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.flow_derivation import FlowDerivation, isolate_fetches
@@ -33,6 +34,7 @@ def derive(
     Raises: OpError: a node has no place, or its kernel refuses its attributes.
     """
     nodes = by_priority(step.live_nodes()) if nodes is None else nodes
+    nodes, place = compile_regions(step, nodes, place, overlap)
     if not has_control_flow(nodes):
         return Derivation(step, place, overlap, bring_in).derive(nodes)
     flow = Flow(nodes)

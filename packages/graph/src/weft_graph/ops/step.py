@@ -13,6 +13,7 @@ RECEIVE: Final = "_Recv"
 TRUNCATE: Final = "_TruncateMantissa"
 EXTEND: Final = "_ExtendMantissa"
 FETCH: Final = "_Fetch"
+REGION: Final = "_Region"
 
 _TRANSFER = {
     "tensor_name": "string",
@@ -61,6 +62,15 @@ register_op(
     shape=lambda node: [],
     traits=Traits(state=State.WRITES, cost=free),
     doc="In the durable form of a part: what is returned at a position of the signature.",
+)
+
+register_op(
+    REGION,
+    inputs=("args: Tin",),
+    outputs=("results: Tout",),
+    attrs={"Tin": "list(type) >= 0", "Tout": "list(type) >= 0", "members": "list(string)"},
+    shape=lambda node: [None] * len(node.attrs["Tout"]),
+    doc="Several nodes of a part, by their names, that one function computes together.",
 )
 
 DEPTH: Final = "_depth"

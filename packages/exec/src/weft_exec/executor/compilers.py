@@ -1,0 +1,228 @@
+"""The step from a part to its executable, for nodes that a compiler takes over.
+
+A compiler is offered the nodes of each part before they are derived, and may claim sets of them.
+Each claimed set becomes one `_Region` node that names its members and has one function. Placement,
+memory and costs are planned before, over the members. A step that is traced, or that checks for a
+deadline, runs the members one by one by their kernels, and so does a region that has failed, which
+finds the member that does: what is told, is told of members, with their lines.
+
+Compilers are registered by `register_compiler`, or by modules that the entry-point group
+`weft_exec.compilers` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from weft_exec.devices.device import Device
+from weft_exec.executor.derivation import Placement
+from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.region import Region, RegionCall
+from weft_exec.kernels.random_counters import needs_counters
+from weft_exec.kernels.registry import ANY_DEVICE, Kernel
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.registry import Registry
+from weft_graph.ir.step_graph import StepGraph
+from weft_graph.ops.step import REGION
+from weft_graph.passes.flow import Flow, has_control_flow, ordered_by
+from weft_tensor import dtypes, errors
+
+
+class Claim(NamedTuple):
+    """Nodes that are to be computed together.
+
+    Attributes:
+      members: synchronous nodes without state, of one frame and under one condition, on one device;
+        nothing outside may lead from one of them to another.
+      make: from the region and its device to what computes it, once for each executable: from the
+        values of the region's inputs to a value, or a tuple of several.
+    """
+
+    members: Sequence[Node]
+    make: Callable[[Region, Device], Callable[..., Any]]
+
+
+class Offer(NamedTuple):
+    """What a compiler may choose from.
+
+    Attributes:
+      step: the graph, which is not to be edited.
+      nodes: those that will run, in the order in which they should.
+      place: the device and the kernel of a node that has one; it raises for others.
+      where: the same for nodes of one frame that run under the same condition.
+    """
+
+    step: StepGraph
+    nodes: Sequence[Node]
+    place: Placement
+    where: Callable[[Node], object]
+
+
+class Compiler(Protocol):
+    """What may take nodes over."""
+
+    def claim(self, offer: Offer) -> Iterable[Claim]:
+        """The sets of nodes that it takes; none of them may be in two."""
+        ...
+
+
+_compilers: Registry[Compiler] = Registry("compiler", group="weft_exec.compilers")
+
+
+def register_compiler(name: str, compiler: Compiler) -> None:
+    """Register a compiler; those that are registered choose in the order of their names.
+
+    Raises: AlreadyExistsError: there is one of that name.
+    """
+    _compilers.register(name, compiler)
+
+
+def compile_regions(
+    step: StepGraph, nodes: Sequence[Node], place: Placement, overlap: Overlap
+) -> tuple[Sequence[Node], Placement]:
+    """Let compilers take nodes of a part over.
+
+    Args:
+      overlap: nothing is taken over where every node is scheduled by itself.
+    Returns: the nodes and their placement, with regions in the places of what they compute.
+    Raises: InternalError: a compiler claims what cannot be a region.
+    """
+    names = [] if overlap is Overlap.EVERYTHING else _compilers.keys()
+    if not names:
+        return nodes, place
+    flow = Flow(nodes) if has_control_flow(nodes) else None
+
+    def where(node: Node) -> object:
+        return None if flow is None else (flow.frame[node], flow.guard(node))
+
+    taken: dict[Node, str] = {}
+    claims: list[tuple[str, Claim]] = []
+    for name in names:
+        rest = [node for node in nodes if node not in taken]
+        for claim in _compilers.lookup(name).claim(Offer(step, rest, place, where)):
+            for member in claim.members:
+                if member in taken or member not in rest:
+                    raise _refused(name, member, "it is not among those that it may choose")
+                taken[member] = name
+            claims.append((name, claim))
+    if not claims:
+        return nodes, place
+    for name, claim in claims:
+        _check(name, claim, place, where)
+    return _with_regions(step, nodes, place, claims)
+
+
+def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], object]) -> None:
+    """Refuse a claim that cannot be a region."""
+    if not claim.members:
+        raise errors.InternalError(f"the compiler {name!r} claims nothing")
+    first = claim.members[0]
+    for node in claim.members:
+        traits = node.traits
+        if traits.routes or not node.inputs or not node.outputs:
+            raise _refused(name, node, "it has no kernel that could be left out")
+        values = [*node.inputs, *node.outputs]
+        if any(v.dtype.is_ref or v.dtype is dtypes.resource for v in values) or traits.stateful:
+            raise _refused(name, node, "it has state")
+        if place(node)[1].asynchronous or needs_counters(node):
+            raise _refused(name, node, "it is asynchronous, or may draw random numbers")
+        if place(node)[0] is not place(first)[0]:
+            raise _refused(name, node, f"it is not on the device of {first.name!r}")
+        if where(node) != where(first):
+            raise _refused(name, node, f"it is in another loop or branch than {first.name!r}")
+
+
+def _with_regions(
+    step: StepGraph, nodes: Sequence[Node], place: Placement, claims: Sequence[tuple[str, Claim]]
+) -> tuple[Sequence[Node], Placement]:
+    position: dict[Node, int] = {node: i for i, node in enumerate(nodes)}
+    made: dict[Node, tuple[Device, Kernel]] = {}
+    for name, claim in claims:
+        members = sorted(claim.members, key=position.__getitem__)
+        region = _replace(step, members, name)
+        device = place(members[0])[0]
+        heavy = any([place(member)[1].heavy for member in members])
+        made[region.node] = device, _kernel(region, claim, place, heavy)
+        position[region.node] = position[members[-1]]
+        for member in members:
+            del position[member]
+    order = ordered_by(list(position), position.__getitem__)
+    if len(order) < len(position):
+        stuck = [node.name for node in made if node not in order]
+        raise errors.InternalError(
+            f"the compilers {sorted({name for name, _ in claims})} claim nodes between which others"
+            f" run: {', '.join(stuck[:5])}"
+        )
+
+    def place_all(node: Node) -> tuple[Device, Kernel]:
+        return made[node] if node in made else place(node)
+
+    return order, place_all
+
+
+def _kernel(region: Region, claim: Claim, place: Placement, heavy: bool) -> Kernel:
+    def make(node: Node, device: Device) -> RegionCall:
+        return RegionCall(region, device, place, claim.make(region, device))
+
+    return Kernel(REGION, ANY_DEVICE, make, {}, heavy=heavy, alias=True, asynchronous=False)
+
+
+def _replace(step: StepGraph, members: Sequence[Node], compiler: str) -> Region:
+    """Let a `_Region` node stand for its members, which stay in the graph by themselves."""
+    inside = set(members)
+    inputs = [s for node in members for s in node.inputs if s.node not in inside]
+    inputs = list(dict.fromkeys(inputs))
+    fetched = set(step.fetches)
+    outputs = [o for node in members for o in node.outputs if _leaves(o, inside, fetched)]
+    node = step.graph.add_derived(
+        members[0],
+        lookup_op(REGION),
+        step.graph.unique_name(f"{members[-1].name}/region"),
+        tuple(inputs),
+        {
+            "Tin": tuple([source.dtype for source in inputs]),
+            "Tout": tuple([output.dtype for output in outputs]),
+            "members": tuple([member.name for member in members]),
+        },
+        [output.dtype for output in outputs],
+        [output.dims for output in outputs],
+    )
+    node.device = members[0].device
+    region = Region(node, members, outputs, compiler)
+    _rewire(step, region, inside)
+    return region
+
+
+def _leaves(output: Output, inside: set[Node], fetched: set[Output]) -> bool:
+    return output in fetched or any(user not in inside for user in output.consumers())
+
+
+def _rewire(step: StepGraph, region: Region, inside: set[Node]) -> None:
+    """Let those outside take the region's outputs, and wait for it in place of its members."""
+    graph, node = step.graph, region.node
+    own = {member: member.inputs for member in region.members}
+    for old, new in zip(region.outputs, node.outputs, strict=True):
+        step.replace(old, new, reason="region")
+    for member, inputs in own.items():
+        for i, source in enumerate(inputs):
+            if member.inputs[i] is not source:
+                graph.replace_input(member, i, source, reason="region")
+    waits = [c for member in region.members for c in member.control_inputs if c not in inside]
+    for member in region.members:
+        for user in [user for user in member.consumers if user not in inside]:
+            controls = [node if c in inside else c for c in user.control_inputs]
+            graph.set_control_inputs(user, controls, reason="region")
+    if waits:
+        graph.set_control_inputs(node, waits, reason="region")
+    step.targets = [node if target in inside else target for target in step.targets]
+
+
+def _refused(compiler: str, node: Node, why: str) -> errors.InternalError:
+    return errors.InternalError(
+        f"the compiler {compiler!r} cannot claim {node.name!r} ({node.type}): {why}",
+        op=node.type,
+        node=node.name,
+        line=node.line or None,
+    )

@@ -1,0 +1,315 @@
+"""Regions: a compiler takes over chains of elementwise nodes, and all is still told of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.loading import load
+from weft_testing.workspace import ROOT
+
+import weft as wf
+from weft import errors
+from weft_exec.devices.device import Device
+from weft_exec.executor import compilers
+from weft_exec.executor.compilers import Claim, Offer, register_compiler
+from weft_exec.executor.region import Region
+from weft_graph.ir.node import Node
+from weft_graph.ir.registry import Registry
+
+RECORDER = load(ROOT / "tests" / "integration" / "control_flow" / "record.py")
+PACKAGE = RECORDER.load()
+ROWS = {name: row for name, row in PACKAGE.TABLE.items() if not row.refused}
+
+
+class Chains:
+    """Claims chains of elementwise nodes, and runs them by their kernels.
+
+    Attributes:
+      regions: those that were made.
+      calls: how often one of them ran.
+    """
+
+    def __init__(self) -> None:
+        self.regions: list[Region] = []
+        self.calls = 0
+        self.wrong: Callable[[tuple[Any, ...]], Any] | None = None
+
+    def claim(self, offer: Offer) -> Iterable[Claim]:
+        taken: set[Node] = set()
+        fetched = set(offer.step.fetches)
+        for node in offer.nodes:
+            chain = []
+            last: Node | None = node
+            while last is not None and self._fits(last, node, offer) and last not in taken:
+                chain.append(last)
+                users = last.consumers
+                alone = len(users) == 1 and last.outputs[0] not in fetched
+                last = next(iter(users)) if alone else None
+            if len(chain) > 1:
+                taken.update(chain)
+                yield Claim(chain, lambda region, device: self._make(region, device, offer))
+
+    def _fits(self, node: Node, first: Node, offer: Offer) -> bool:
+        if not node.traits.elementwise or node not in offer.nodes:
+            return False
+        return not node.control_inputs and offer.where(node) == offer.where(first)
+
+    def _make(self, region: Region, device: Device, offer: Offer) -> Callable[..., Any]:
+        self.regions.append(region)
+        functions = [
+            (node, list(node.inputs), offer.place(node)[1].make(node, device))
+            for node in region.members
+        ]
+
+        def run(*inputs: Any) -> Any:
+            self.calls += 1
+            if self.wrong is not None:
+                return self.wrong(inputs)
+            values = dict(zip(region.inputs, inputs, strict=True))
+            for node, sources, function in functions:
+                values[node.outputs[0]] = function(*[values[source] for source in sources])
+            (output,) = region.outputs
+            return values[output]
+
+        return run
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(compilers, "_compilers", Registry("compiler"))
+    with wf.Graph().as_default():
+        yield
+
+
+@pytest.fixture
+def chains(registry: None) -> Chains:
+    made = Chains()
+    register_compiler("chains", made)
+    return made
+
+
+def chain(x: Any) -> Any:
+    return wf.tanh(wf.exp(-x, name="power") * 2.0, name="end")
+
+
+# ------------------------------------------------------------------------------ values
+
+
+@pytest.mark.parametrize("executor", ["", "SINGLE_THREADED_EXECUTOR"])
+def test_a_chain_is_one_region(chains: Chains, executor: str) -> None:
+    x = wf.placeholder(wf.float32, [None])
+    y = wf.reduce_sum(chain(x))
+    config = wf.ConfigProto()
+    config.experimental.executor_type = executor
+    with wf.Session(config=config) as session:
+        found = session.run(y, {x: [0.5, 1.0]})
+    np.testing.assert_allclose(found, np.tanh(2 * np.exp([-0.5, -1.0])).sum(), rtol=1e-6)
+    assert chains.calls == 1
+    (region,) = chains.regions
+    assert [node.type for node in region.members] == ["Neg", "Exp", "Mul", "Tanh"]
+    assert region.node.attrs["members"][-1] == "end" == region.members[-1].name
+
+
+def test_what_schedules_node_by_node_has_no_regions(chains: Chains) -> None:
+    config = wf.ConfigProto()
+    config.experimental.executor_type = "READY_QUEUE"
+    x = wf.placeholder(wf.float32, [])
+    with wf.Session(config=config) as session:
+        session.run(chain(x), {x: 1.0})
+    assert not chains.regions
+
+
+def test_a_fetch_and_a_wait_in_the_middle(chains: Chains) -> None:
+    x = wf.placeholder(wf.float32, [2])
+    middle = wf.exp(-x)
+    v = wf.Variable(0.0, use_resource=True)
+    with wf.control_dependencies([middle]):
+        counted = v.assign_add(1.0)
+    end = wf.sin(wf.cos(wf.sqrt(middle)))
+    with wf.Session() as session:
+        session.run(v.initializer)
+        got = session.run([middle, end, counted], {x: [0.0, 1.0]})
+    np.testing.assert_allclose(got[0], np.exp([0.0, -1.0]), rtol=1e-6)
+    np.testing.assert_allclose(got[1], np.sin(np.cos(np.exp([0.0, -0.5]))), rtol=1e-6)
+    assert got[2] == 1.0 and chains.calls >= 2
+
+
+@pytest.mark.parametrize("name", list(ROWS)[1::9])
+def test_programs_give_the_same(name: str, chains: Chains) -> None:
+    row = ROWS[name]
+    order = min(row.order, 1)
+    found = PACKAGE.run(wf, row, PACKAGE.build(wf, row, order), None)
+    compilers._compilers = Registry("compiler")  # the fixture puts back what was there
+    agree(found, PACKAGE.run(wf, row, PACKAGE.build(wf, row, order), None), name)
+
+
+def agree(got: Any, wanted: Any, where: str) -> None:
+    if isinstance(wanted, dict):
+        for key, value in wanted.items():
+            agree(got[key], value, f"{where}, {key}")
+    elif isinstance(wanted, list | tuple):
+        for i, value in enumerate(wanted):
+            agree(got[i], value, f"{where}, {i}")
+    elif np.asarray(wanted).dtype.kind in "fc":
+        np.testing.assert_allclose(got, wanted, rtol=1e-6, err_msg=where)
+    else:
+        np.testing.assert_array_equal(got, wanted, err_msg=where)
+
+
+def test_loops_have_regions_in_their_bodies(chains: Chains) -> None:
+    x = wf.placeholder(wf.float32, [3])
+    y = wf.while_loop(lambda i, _: i < 4, lambda i, a: (i + 1, chain(a)), [0, x])[1]
+    g = wf.gradients(y, x)[0]
+    with wf.Session() as session:
+        found = session.run([y, g], {x: [0.1, 0.2, 0.3]})
+    assert chains.calls > 4
+    compilers._compilers = Registry("compiler")
+    with wf.Session() as session:
+        wanted = session.run([y, g], {x: [0.1, 0.2, 0.3]})
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+# ------------------------------------------------------------------ told of each member
+
+
+def test_an_error_names_the_member_and_its_line(chains: Chains) -> None:
+    x = wf.placeholder(wf.float32, [None])
+    y = wf.placeholder(wf.float32, [None])
+    z = wf.exp(wf.add(-x, y, name="both"))
+    with wf.Session() as session:
+        for options in (None, wf.RunOptions(timeout_in_ms=60_000)):
+            with pytest.raises(errors.InvalidArgumentError) as caught:
+                session.run(z, {x: [1.0, 2.0], y: [1.0, 2.0, 3.0]}, options)
+            error = caught.value
+            assert (error.node, error.op) == ("both", z.op.inputs[0].op.type)
+            assert "test_compilers.py" in str(error.line)
+            assert list(error.inputs) == ["float32[2]", "float32[3]"]
+    assert chains.calls == 1  # a step with a deadline looks after each member
+
+
+def test_a_function_that_fails_where_no_member_does(chains: Chains) -> None:
+    x = wf.placeholder(wf.float32, [2])
+    y = chain(x)
+
+    def fail(_: Any) -> Any:
+        raise ZeroDivisionError("of the compiler's own")
+
+    chains.wrong = fail
+    with (
+        wf.Session() as session,
+        pytest.raises(errors.InternalError, match=r"compiler 'chains' made of .*power") as caught,
+    ):
+        session.run(y, {x: [1.0, 2.0]})
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_traces_and_costs_are_of_members(chains: Chains) -> None:
+    x = wf.placeholder(wf.float32, [1000])
+    y = chain(x)
+    metadata = wf.RunMetadata()
+    with wf.Session(config=wf.ConfigProto(graph_options=wf.GraphOptions(build_cost_model=1))) as s:
+        s.run(y, {x: np.ones(1000)}, wf.RunOptions(trace_level=3), metadata)
+        (device,) = s._backend._devices
+        (region,) = chains.regions
+        assert all(s.cost_model.is_measured(node, device.describe()) for node in region.members)
+    names = {stats.node_name for dev in metadata.step_stats.dev_stats for stats in dev.node_stats}
+    assert {node.name for node in region.members} <= names
+    assert not any("region" in name for name in names)
+    assert {"power", "end"} <= {node.name for node in metadata.cost_graph.node}
+
+
+def test_memory_is_planned_over_members(registry: None) -> None:
+    from weft_exec.devices.virtual import (
+        VirtualDeviceConfiguration,
+        list_physical_devices,
+        set_virtual_device_configuration,
+    )
+
+    (cpu,) = list_physical_devices("CPU")
+    set_virtual_device_configuration(cpu, [VirtualDeviceConfiguration(5)])
+    try:
+        x = wf.placeholder(wf.float32, [1000, 100])
+        y = x
+        for _ in range(12):
+            y = wf.tanh(wf.matmul(chain(y), wf.ones([100, 100]) * 0.01))
+        g = wf.gradients(wf.reduce_sum(y), x)[0]
+        with wf.Session() as session:
+            plain = session.explain(g, [x]).changes
+        assert any("again" in reason or "recompute" in reason for reason in plain), plain
+        made = Chains()
+        register_compiler("chains", made)
+        with wf.Session() as session:
+            assert session.explain(g, [x]).changes == plain
+            session.make_callable(g, [x])
+        assert made.regions
+    finally:
+        set_virtual_device_configuration(cpu, None)
+
+
+def test_closing_a_session_and_cancelling(chains: Chains) -> None:
+    x = wf.placeholder(wf.float32, [])
+    y = chain(x)
+    session = wf.Session()
+    session.run(y, {x: 1.0})
+    session.close()
+    with pytest.raises(errors.FailedPreconditionError):
+        session.run(y, {x: 1.0})
+
+
+# ------------------------------------------------------------------------------ claims
+
+
+class Picks:
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def claim(self, offer: Offer) -> Iterable[Claim]:
+        by_name = {node.name: node for node in offer.step.graph.nodes}
+        members = [by_name[name] for name in self._names]
+        return [Claim(members, lambda region, device: lambda *inputs: None)]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ((), "claims nothing"),
+        (("a", "c"), "between which others run"),
+        (("a", "a"), "not among those that it may choose"),
+        (("r", "a"), "it has state"),
+        (("a", "w"), r"it has no kernel that could be left out|it has state"),
+        (("d", "a"), r"asynchronous|it has state"),
+        (("a", "inside"), "another loop or branch"),
+    ],
+)
+def test_claims_that_are_no_regions(registry: None, names: tuple[str, ...], said: str) -> None:
+    x = wf.placeholder(wf.float32, [2], name="x")
+    a = wf.exp(x, name="a")
+    b = wf.reduce_sum(a, name="b")
+    c = wf.add(a, b, name="c")
+    noise = wf.random_uniform(wf.shape(x), name="r")
+    w = wf.get_variable("w", [2], use_resource=True)
+    queue = wf.FIFOQueue(1, [wf.float32], [[]])
+    taken = queue.dequeue(name="d")
+    branch = wf.cond(b > 0.0, lambda: wf.sin(a, name="inside"), lambda: a)
+    given = [c, noise + 0.0, w.read_value(), taken, branch]
+    kinds = {"RandomUniform": "r", "Sin": "inside"}
+    made = wf.get_default_graph().nodes
+    renamed = {kinds[n.type]: n.name for n in made if n.type in kinds and n.name[:2] != "w/"}
+    register_compiler("picks", Picks(*[renamed.get(name, name) for name in names]))
+    config = wf.ConfigProto(graph_options=no_optimizer())
+    with (
+        wf.Session(config=config) as session,
+        pytest.raises(errors.InternalError, match=said),
+    ):
+        session.make_callable(given, [x])
+
+
+def no_optimizer() -> Any:
+    return wf.GraphOptions(optimizer_options=wf.OptimizerOptions(opt_level=-1))
+
+
+def test_the_group_of_entry_points() -> None:
+    assert compilers._compilers._group == "weft_exec.compilers"
