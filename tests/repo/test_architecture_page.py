@@ -41,7 +41,8 @@ def test_every_name_is_in_its_file(path: str, name: str) -> None:
     assert file is not None
     source = file.read_text(encoding="utf-8")
     for part in name.split("."):
-        assert re.search(rf"^\s*(def|class) {part}\b", source, re.M), f"no {name} in {path}"
+        named = rf"^\s*(def|class) {part}\b|^{part}(: [^=]+)? = "
+        assert re.search(named, source, re.M), f"no {name} in {path}"
 
 
 @pytest.mark.parametrize("name", sorted(draw["DRAWINGS"]))

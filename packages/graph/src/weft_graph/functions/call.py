@@ -72,7 +72,7 @@ def add_call(
 def _add_call(
     graph: Graph, function: Function, args: Sequence[Any], name: str | None
 ) -> tuple[Node, list[Output]]:
-    code, line = builder._user_line()
+    code, line = builder.user_line()
     try:
         graph.functions.add(function)
         inputs = _arguments(function, args)
@@ -83,7 +83,7 @@ def _add_call(
         raise error.with_context(
             op=call_op(function),
             node=builder._wanted_name(scope_name(function.name), name),
-            line=builder._format_line(code, line),
+            line=builder.format_line(code, line),
         ) from error.__cause__
     with graph.control_dependencies(_waits(function, graph)):
         if must_be_inlined(function, graph):

@@ -51,7 +51,7 @@ def create(
       InvalidArgumentError: shapes or attributes do not fit, or graphs are mixed.
     """
     op_def = _parsed.get(op) or lookup_op(op)
-    code, line = _user_line()
+    code, line = user_line()
     naming = _Naming(op, name)
     try:
         given = dict(attrs) if attrs else {}
@@ -63,12 +63,12 @@ def create(
             if value.node.graph is not graph:
                 raise _mixed(values[0], value)
         _fill_attrs(op_def, known)
-        types = _output_types(op_def, known)
+        types = output_types(op_def, known)
         rule = op_def.shape_rule
         shapes = None if rule is None else rule(NodeSpec(values, known))
     except errors.OpError as error:
         raise error.with_context(
-            op=op, node=_wanted_name(op, name), line=_format_line(code, line)
+            op=op, node=_wanted_name(op, name), line=format_line(code, line)
         ) from error.__cause__
     full_name = naming.full or _node_name(graph, op, name)
     return graph.add_node(op_def, full_name, values, known, types, shapes, code, line)
@@ -144,7 +144,7 @@ def _mixed(a: Output, b: Output) -> errors.InvalidArgumentError:
 # ------------------------------------------------------------------------ the user's line
 
 
-def _user_line() -> tuple[CodeType | None, int]:
+def user_line() -> tuple[CodeType | None, int]:
     """The first frame outside weft, as (code object, line number)."""
     frame = sys._getframe(2)
     while True:
@@ -161,7 +161,8 @@ def _user_line() -> tuple[CodeType | None, int]:
         frame = frame.f_back
 
 
-def _format_line(code: CodeType | None, line: int) -> str | None:
+def format_line(code: CodeType | None, line: int) -> str | None:
+    """What `user_line` found, as messages show it."""
     return None if code is None else f"{code.co_filename}:{line} in {code.co_qualname}"
 
 
@@ -339,7 +340,8 @@ def _fill_attrs(op_def: OpDef, known: dict[str, Any]) -> None:
             known[key] = attr.default
 
 
-def _output_types(op_def: OpDef, known: dict[str, Any]) -> list[DType]:
+def output_types(op_def: OpDef, known: dict[str, Any]) -> list[DType]:
+    """The element types of a node's outputs by its attributes."""
     types: list[DType] = []
     for arg in op_def.outputs:
         if arg.list_attr is not None:
@@ -486,7 +488,7 @@ def constant_of(array: np.ndarray, dtype: DType | None = None, name: str = "Cons
     """A constant that takes over `array`, which nobody may write to afterwards."""
     array.flags.writeable = False
     element = dtype or dtypes.from_numpy(array.dtype)
-    code, line = _user_line()
+    code, line = user_line()
     graph = stacks.get_default_graph()
     attrs = {"value": array, "dtype": element}
     op_def = _parsed.get("Const") or lookup_op("Const")

@@ -173,7 +173,7 @@ class Graph(Collections):
             for source in inputs:
                 source._add_use(node)
             for control in controls:
-                _wait(control, node)
+                control._add_control_output(node)
             node.index = len(self.nodes)
             self.nodes.append(node)
             self._by_name[name] = node
@@ -502,7 +502,7 @@ class Graph(Collections):
             del control._control_outputs[node]
         node.control_inputs = tuple(dict.fromkeys(controls))
         for control in node.control_inputs:
-            _wait(control, node)
+            control._add_control_output(node)
 
     def remove_nodes(self, nodes: Iterable[Node], *, reason: str) -> None:
         """Remove nodes that nothing outside the set uses.
@@ -614,13 +614,6 @@ def _check_string(name: Any) -> None:
         raise errors.InvalidTypeError(
             f"a name must be a string, got {name!r} of type {type(name).__name__}"
         )
-
-
-def _wait(control: Node, node: Node) -> None:
-    if control._control_outputs is None:
-        control._control_outputs = {node: None}
-    else:
-        control._control_outputs[node] = None
 
 
 def _check_replacement(old: Output, new: Output, graph: Graph, reason: str) -> None:

@@ -161,6 +161,13 @@ class Node:
         """
         defaults.session_for(self.graph, session, f"{self.name}.run()").run(self, feed_dict)
 
+    def _add_control_output(self, node: Node) -> None:
+        waiting = self._control_outputs
+        if waiting is None:
+            self._control_outputs = {node: None}
+        else:
+            waiting[node] = None
+
     def __repr__(self) -> str:
         return f"<weft.Operation '{self.name}' type={self.type}>"
 

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 from weft_graph import proto
-from weft_graph.ir.builder import _user_line
+from weft_graph.ir.builder import user_line
 from weft_graph.ir.checks import Signature, check_attrs, check_name, infer_shapes
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph, device_string
@@ -129,7 +129,7 @@ class Importer:
         self.nodes: dict[str, _Parsed] = {}
         self.order: list[_Parsed] = []
         self.budget = Budget()
-        self.line = _user_line()
+        self.line = user_line()
         self.producer = {op.name: op for op in producer.op} if producer is not None else {}
 
     # ------------------------------------------------------- before the graph changes

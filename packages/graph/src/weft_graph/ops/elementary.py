@@ -142,6 +142,10 @@ def _declare() -> None:
             traits=elementwise(function),
             doc=doc,
         )
+    _declare_tests()
+
+
+def _declare_tests() -> None:
     for op, function, doc in (
         ("IsNan", scalar.is_nan, "Whether x is not a number."),
         ("IsInf", scalar.is_inf, "Whether x is infinite, of either sign."),

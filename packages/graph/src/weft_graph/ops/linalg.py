@@ -122,13 +122,15 @@ def _qr_shape(node: NodeSpec) -> Sequence[Dims]:
     return ((*lead, m, p), (*lead, p, n))
 
 
+_INVERSE = {"adjoint": "bool = false", "T": _TYPES}
+
+
 def _declare() -> None:
-    inverse = {"adjoint": "bool = false", "T": _TYPES}
     register_op(
         "MatrixInverse",
         ("input: T",),
         ("output: T",),
-        inverse,
+        _INVERSE,
         _square_shape,
         traits=Traits(cost=cost_rules.factorization(2)),
         doc="Inverses of square matrices, or of their adjoints.",
@@ -169,12 +171,17 @@ def _declare() -> None:
         traits=Traits(cost=cost_rules.factorization(20)),
         doc="Exponentials of square matrices.",
     )
+    _declare_systems()
+    _declare_decompositions()
+
+
+def _declare_systems() -> None:
     systems = ("matrix: T", "rhs: T")
     register_op(
         "MatrixSolve",
         systems,
         ("output: T",),
-        inverse,
+        _INVERSE,
         _solve_shape,
         traits=Traits(cost=cost_rules.factorization(2 / 3, columns=2)),
         doc="x with matrix @ x = rhs.",
@@ -183,7 +190,7 @@ def _declare() -> None:
         "MatrixTriangularSolve",
         systems,
         ("output: T",),
-        {"lower": "bool = true", **inverse},
+        {"lower": "bool = true", **_INVERSE},
         _solve_shape,
         traits=Traits(cost=cost_rules.factorization(0, columns=1)),
         doc="x with matrix @ x = rhs, reading one triangle of the matrix.",
@@ -197,6 +204,9 @@ def _declare() -> None:
         traits=Traits(cost=cost_rules.factorization(2, columns=4, square=False)),
         doc="x of least squares |matrix @ x - rhs| ** 2 + l2_regularizer * |x| ** 2.",
     )
+
+
+def _declare_decompositions() -> None:
     register_op(
         "SelfAdjointEigV2",
         ("input: T",),

@@ -13,7 +13,7 @@ from weft_graph.control_flow.records import ContextRecord, restore
 from weft_graph.ir.checks import Signature, check_attrs, check_name, infer_shapes
 from weft_graph.ir.device_spec import DeviceSpec
 from weft_graph.ir.gc_pause import paused_gc
-from weft_graph.ir.graph import Graph, _wait
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import OpDef, lookup_op
@@ -466,7 +466,7 @@ class _Segment:
                     else:
                         uses[node] = uses.get(node, 0) + 1
                 for control in node.control_inputs:
-                    _wait(control, node)
+                    control._add_control_output(node)
             graph.nodes.extend(self._nodes)
             graph._by_name.update((node.name, node) for node in self._nodes)
             for node in self._nodes:
