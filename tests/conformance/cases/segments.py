@@ -9,6 +9,7 @@ from weft_testing.cases import (
     FLOATS,
     INEXACT,
     INTEGERS,
+    SIGNED,
     WIDE_FLOATS,
     Array,
     Case,
@@ -224,6 +225,15 @@ CASES = [
     *_sorted_rows(),
     *_unsorted_rows(),
     *_sparse_rows(),
+    Case(
+        "SegmentMean",
+        [-COUNTS, SORTED],
+        {},
+        _by_id(_truncated_mean, 0),
+        dtypes=SIGNED,
+        static=False,
+        label="negative",
+    ),
     Case(
         "SegmentProd",
         [ZERO, Raw(np.array([0, 0, 1, 1]))],

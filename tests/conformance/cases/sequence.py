@@ -106,6 +106,15 @@ CASES = [
     ),
     Case(
         "Bincount",
+        [COUNTED, Raw(7), np.zeros(0)],
+        {},
+        lambda a, n, w: np.bincount(a)[:7],
+        dtypes=("int32", "float32"),
+        grad=False,
+        label="one too large",
+    ),
+    Case(
+        "Bincount",
         [COUNTED, Raw(8), WEIGHTS],
         {},
         lambda a, n, w: np.bincount(a, w, 8),
