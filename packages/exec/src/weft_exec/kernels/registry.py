@@ -40,7 +40,7 @@ from weft_exec.devices.device import (
     device_type_of,
     device_types,
 )
-from weft_graph.ir.op_def import OpDef, declared_traits, lookup_op
+from weft_graph.ir.op_def import OpDef, loaded_traits, lookup_op, registered_ops, traits_of
 from weft_graph.ir.registry import Registry, load_package
 from weft_graph.ir.scalar import Definition
 from weft_graph.ir.traits import State
@@ -58,6 +58,7 @@ __all__ = [
     "Kernel",
     "KernelFactory",
     "KernelFunction",
+    "derivable_ops",
     "deriving",
     "find_kernel",
     "kernel",
@@ -273,13 +274,18 @@ def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
 
 
 def _derive(op: str, origins: Sequence[str]) -> None:
-    traits = declared_traits().get(op)
+    traits = traits_of(op)
     rules = [_rules[origin] for origin in origins if origin in _rules]
-    if traits is not None and traits.scalar is not None and rules:
+    if traits.scalar is not None and rules:
         entry = rules[0](op, traits.scalar)
         if entry is not None:
             with suppress(errors.AlreadyExistsError):  # another thread was quicker
                 _add(entry)
+
+
+def derivable_ops() -> list[str]:
+    """The op types that have a scalar definition, sorted."""
+    return [op for op in registered_ops() if loaded_traits(op).scalar is not None]
 
 
 def _origins(device_type: str, known: DeviceType | None) -> list[str]:
@@ -345,8 +351,7 @@ def registered_kernels() -> list[tuple[str, str]]:
     for device_type in types:
         kernels_of("NoOp", device_type)  # imports the kernels of the type
     keys = [key.split(" on ") for key in _registered.keys()]  # noqa: SIM118 (it imports)
-    derivable = {op for op, traits in declared_traits().items() if traits.scalar is not None}
-    ops = sorted({op for op, _ in keys} | derivable)
+    ops = sorted({op for op, _ in keys}.union(derivable_ops()))
     found = {(op, where) for op, where in keys if where == ANY_DEVICE}
     found |= {(op, where) for op in ops for where in types if kernels_of(op, where)}
     return sorted(found)

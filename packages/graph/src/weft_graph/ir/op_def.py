@@ -372,11 +372,6 @@ def lookup_op(name: str) -> OpDef:
     return op_def
 
 
-def declared_traits() -> dict[str, Traits]:
-    """The traits of the op types that are declared so far; reads no further declarations."""
-    return {name: raw[6] for name, raw in _raw.entries().items()}
-
-
 def traits_of(name: str) -> Traits:
     """The traits of an op type; those of a plain op where nobody declares it."""
     try:

@@ -86,11 +86,6 @@ class Registry(Generic[V]):
         self._load_until(None)
         return sorted(self._table)
 
-    def entries(self) -> dict[str, V]:
-        """The entries that are there so far; loads nothing."""
-        with self._lock:
-            return dict(self._table)
-
     def __contains__(self, key: str) -> bool:
         return self.get(key) is not None
 

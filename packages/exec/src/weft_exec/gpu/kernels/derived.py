@@ -18,9 +18,15 @@ from weft_exec.gpu.element_types import NUMBERS
 from weft_exec.gpu.elements import Elements, can_be_written
 from weft_exec.gpu.generated import Program
 from weft_exec.kernels.elementwise import copied, leaf, may_alias, same
-from weft_exec.kernels.registry import Kernel, KernelFactory, KernelFunction, deriving
+from weft_exec.kernels.registry import (
+    Kernel,
+    KernelFactory,
+    KernelFunction,
+    derivable_ops,
+    deriving,
+)
 from weft_graph.ir.node import Node
-from weft_graph.ir.op_def import OpDef, declared_traits, lookup_op
+from weft_graph.ir.op_def import OpDef, lookup_op
 from weft_graph.ir.scalar import Definition, Scalar, applications, kind
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -248,8 +254,7 @@ deriving("GPU", _rule)
 
 def texts() -> Iterator[tuple[str, str]]:
     """A label and the text of each CUDA kernel that may be derived."""
-    definitions = {op: traits.scalar for op, traits in declared_traits().items()}
-    for op in [op for op, definition in definitions.items() if definition is not None]:
+    for op in derivable_ops():
         attrs = {name: attr.default for name, attr in lookup_op(op).attrs.items()}
         for _, inputs, expression in _expressions(lookup_op(op)):
             if len(applications(expression)) > 1 and can_be_written(expression, inputs):
