@@ -58,7 +58,6 @@ class Device:
       performance: what its kernels reach.
     """
 
-    xp: Any = np
     memory_space: str = HOST
 
     def __init__(
@@ -71,6 +70,7 @@ class Device:
         self.spec = spec
         self.name = spec.to_string()
         self.type = spec.device_type or ""
+        self.xp: Any = np
         self.allocator = allocator
         self.resources = resources
         self.config = config

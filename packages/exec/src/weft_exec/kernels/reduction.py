@@ -1,9 +1,9 @@
-"""CPU kernels of reductions, positions of extremes, and running sums and products."""
+"""Kernels of reductions, positions of extremes, and running sums and products."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from weft_exec.kernels.common import (
     wide,
     widened,
 )
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.shape_rules import normal_axes, normal_axis
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -32,6 +32,9 @@ Reduce = Callable[[Any, Axes, bool, "Array | None"], Any]
 """From a value, axes, keep_dims and an output array or None to the reduced value."""
 
 
+_AXES: Final = ("reduction_indices",)
+
+
 def _axes_of(axes: Any, rank: int) -> Axes:
     return tuple(normal_axes(np.reshape(axes, -1).tolist(), rank))
 
@@ -41,6 +44,8 @@ def _reducer(node: Node, device: Device, reduce: Reduce) -> KernelFunction:
 
     `reduce` works in float32 where the element type is float16 or bfloat16.
     """
+    if device.xp is not np:
+        return _reducer_on_device(node.attrs["keep_dims"], reduce)
     keep, output = node.attrs["keep_dims"], node.outputs[0]
     dtype, narrow = output.dtype.numpy, output.dtype in NARROW
     size = static_bytes(output)
@@ -65,6 +70,16 @@ def _reducer(node: Node, device: Device, reduce: Reduce) -> KernelFunction:
     return run
 
 
+def _reducer_on_device(keep: bool, reduce: Reduce) -> KernelFunction:
+    def run(x: Any, axes: Any) -> Any:
+        where = _axes_of(axes, x.ndim)
+        if not where:  # each element is reduced by itself
+            return reduce(widened(x)[..., None], (x.ndim,), False, None)
+        return reduce(widened(x), where, keep, None)
+
+    return run
+
+
 def _reduced_shape(shape: tuple[int, ...], axes: Axes, keep: bool) -> tuple[int, ...]:
     if keep:
         return tuple([1 if i in axes else n for i, n in enumerate(shape)])
@@ -78,8 +93,23 @@ def _count(shape: tuple[int, ...], axes: Axes) -> int:
     return count
 
 
-def _ufunc_reduce(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Reduce:
-    fold = ufunc.reduce
+def _folding(xp: Any, ufunc: np.ufunc, name: str) -> Any:
+    """What reduces over axes: NumPy's ufunc, or the function of another array module."""
+    return ufunc.reduce if xp is np else getattr(xp, name)
+
+
+@kernel("Sum", device=ARRAY_DEVICE, host=_AXES)
+def _sum(node: Node, device: Device) -> KernelFunction:
+    return _reducer(node, device, _accumulating(node, device, np.add, "sum"))
+
+
+@kernel("Prod", device=ARRAY_DEVICE, host=_AXES)
+def _prod(node: Node, device: Device) -> KernelFunction:
+    return _reducer(node, device, _accumulating(node, device, np.multiply, "prod"))
+
+
+def _accumulating(node: Node, device: Device, ufunc: np.ufunc, name: str) -> Reduce:
+    fold, dtype = _folding(device.xp, ufunc, name), wide(node.attrs["T"])
 
     def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
         return fold(x, axis=axes, dtype=dtype, out=into, keepdims=keep)
@@ -87,37 +117,30 @@ def _ufunc_reduce(ufunc: np.ufunc, dtype: np.dtype[Any]) -> Reduce:
     return reduce
 
 
-@kernel("Sum")
-def _sum(node: Node, device: Device) -> KernelFunction:
-    return _reducer(node, device, _ufunc_reduce(np.add, wide(node.attrs["T"])))
+@kernel("All", "Any", device=ARRAY_DEVICE, host=_AXES)
+def _logical(node: Node, device: Device) -> KernelFunction:
+    is_all = node.type == "All"
+    ufunc = np.logical_and if is_all else np.logical_or
+    fold = _folding(device.xp, ufunc, "all" if is_all else "any")
+
+    def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
+        return fold(x, axis=axes, out=into, keepdims=keep)
+
+    return _reducer(node, device, reduce)
 
 
-@kernel("Prod")
-def _prod(node: Node, device: Device) -> KernelFunction:
-    return _reducer(node, device, _ufunc_reduce(np.multiply, wide(node.attrs["T"])))
-
-
-@kernel("All")
-def _all(node: Node, device: Device) -> KernelFunction:
-    return _reducer(node, device, _ufunc_reduce(np.logical_and, np.dtype(np.bool_)))
-
-
-@kernel("Any")
-def _any(node: Node, device: Device) -> KernelFunction:
-    return _reducer(node, device, _ufunc_reduce(np.logical_or, np.dtype(np.bool_)))
-
-
-@kernel("Max", "Min")
+@kernel("Max", "Min", device=ARRAY_DEVICE, host=_AXES)
 def _extreme(node: Node, device: Device) -> KernelFunction:
-    dtype: DType = node.attrs["T"]
-    element = wide(dtype)
-    largest = node.type == "Max"
-    fold: Any = (np.maximum if largest else np.minimum).reduce
+    element = wide(node.attrs["T"])
+    xp, largest = device.xp, node.type == "Max"
+    fold = _folding(xp, np.maximum if largest else np.minimum, "max" if largest else "min")
     none = _extreme_of_none(element, largest)
 
     def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
         if x.size:
             return fold(x, axis=axes, out=into, keepdims=keep)
+        if xp is not np:
+            return xp.full(_reduced_shape(x.shape, axes, keep), none, element)
         return fold(x, axis=axes, out=into, keepdims=keep, initial=none)
 
     return _reducer(node, device, reduce)
@@ -131,34 +154,34 @@ def _extreme_of_none(dtype: np.dtype[Any], largest: bool) -> Any:
     return limits.min if largest else limits.max
 
 
-@kernel("Mean")
+@kernel("Mean", device=ARRAY_DEVICE, host=_AXES)
 def _mean(node: Node, device: Device) -> KernelFunction:
     dtype: DType = node.attrs["T"]
-    element = wide(dtype)
-    fold: Any = np.add.reduce
+    xp, element = device.xp, wide(dtype)
+    fold = _folding(xp, np.add, "sum")
     if dtype.is_integer:
-        return _reducer(node, device, _integer_mean(element))
+        return _reducer(node, device, _integer_mean(xp, element))
     scalar = element.type
 
     def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
         total = fold(x, axis=axes, dtype=element, out=into, keepdims=keep)
         count = scalar(_count(x.shape, axes))
-        return np.divide(total, count, out=into)
+        return xp.divide(total, count, out=into)
 
     return _reducer(node, device, reduce)
 
 
-def _integer_mean(element: np.dtype[Any]) -> Reduce:
+def _integer_mean(xp: Any, element: np.dtype[Any]) -> Reduce:
     # Summed in 64 bits, so that only the quotient has to fit.
     unsigned = element.kind == "u"
     wide_type = np.dtype(np.uint64 if unsigned else np.int64)
-    fold: Any = np.add.reduce
+    fold = _folding(xp, np.add, "sum")
 
     def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
         count = max(_count(x.shape, axes), 1)
         total = fold(x, axis=axes, dtype=wide_type, keepdims=keep)
         divisor = wide_type.type(count)
-        quotient = (total - np.fmod(total, divisor)) // divisor
+        quotient = (total - xp.fmod(total, divisor)) // divisor
         if into is None:
             return quotient.astype(element)
         np.copyto(into, quotient, casting="unsafe")
@@ -167,18 +190,18 @@ def _integer_mean(element: np.dtype[Any]) -> Reduce:
     return reduce
 
 
-@kernel("EuclideanNorm")
+@kernel("EuclideanNorm", device=ARRAY_DEVICE, host=_AXES)
 def _euclidean_norm(node: Node, device: Device) -> KernelFunction:
     dtype: DType = node.attrs["T"]
-    element = wide(dtype)
-    fold: Any = np.add.reduce
+    xp, element = device.xp, wide(dtype)
+    fold = _folding(xp, np.add, "sum")
 
     def reduce(x: Any, axes: Axes, keep: bool, into: Array | None) -> Any:
         if dtype.is_complex:
-            squares = np.square(x.real) + np.square(x.imag)
+            squares = xp.square(x.real) + xp.square(x.imag)
         else:
-            squares = np.square(x.astype(np.float64) if dtype.is_integer else x)
-        root = np.sqrt(fold(squares, axis=axes, keepdims=keep))
+            squares = xp.square(x.astype(np.float64) if dtype.is_integer else x)
+        root = xp.sqrt(fold(squares, axis=axes, keepdims=keep))
         if into is None:
             return root.astype(element)
         np.copyto(into, root, casting="unsafe")
@@ -190,9 +213,8 @@ def _euclidean_norm(node: Node, device: Device) -> KernelFunction:
 # ----------------------------------------------------------------------- other functions
 
 
-@kernel("ArgMax", "ArgMin")
-def positions(node: Node, device: Device) -> KernelFunction:
-    """A kernel of the positions of extremes, over the array module."""
+@kernel("ArgMax", "ArgMin", device=ARRAY_DEVICE, host=("dimension",))
+def _position(node: Node, device: Device) -> KernelFunction:
     find: Any = device.xp.argmax if node.type == "ArgMax" else device.xp.argmin
     dtype = node.outputs[0].dtype.numpy
 
@@ -208,8 +230,10 @@ def positions(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Cumsum", "Cumprod")
+@kernel("Cumsum", "Cumprod", device=ARRAY_DEVICE, host=("axis",))
 def _scan(node: Node, device: Device) -> KernelFunction:
+    xp: Any = device.xp
+    scan = xp.cumsum if node.type == "Cumsum" else xp.cumprod
     dtype: DType = node.attrs["T"]
     accumulator, element = wide(dtype), dtype.numpy
     exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
@@ -219,13 +243,15 @@ def _scan(node: Node, device: Device) -> KernelFunction:
     def run(x: Any, axis: Any) -> Any:
         position = normal_axis(int(axis), x.ndim)
         result = new_array(device, x.shape, accumulator)
-        source, target = np.moveaxis(x, position, 0), np.moveaxis(result, position, 0)
+        source, target = xp.moveaxis(x, position, 0), xp.moveaxis(result, position, 0)
         if reverse:
             source, target = source[::-1], target[::-1]
         if exclusive and len(source):
             target[0] = first
             source, target = source[:-1], target[1:]
-        if len(source):
+        if len(source) and xp is not np:
+            target[...] = scan(source, axis=0, dtype=accumulator)
+        elif len(source):
             ufunc.accumulate(source, axis=0, dtype=accumulator, out=target)
         return result if accumulator == element else as_exact(result, element, device)
 

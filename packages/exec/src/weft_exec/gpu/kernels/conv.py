@@ -15,7 +15,7 @@ import numpy as np
 
 from weft_exec.gpu import cudnn
 from weft_exec.gpu.element_types import REAL
-from weft_exec.gpu.kernels.reduction import widened
+from weft_exec.kernels.common import widened
 from weft_exec.kernels.conv import _Convolution, _Depthwise
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph.ops.windows import channel_axis

@@ -9,7 +9,7 @@ import numpy as np
 
 from weft_exec.gpu.element_types import INEXACT, INTEGERS, REAL
 from weft_exec.gpu.generated import Source
-from weft_exec.gpu.kernels.reduction import widened
+from weft_exec.kernels.common import widened
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_tensor import errors
 
