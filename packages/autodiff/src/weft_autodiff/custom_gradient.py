@@ -71,6 +71,12 @@ def grad_pass_through(f: Callable[..., Any]) -> Callable[..., Any]:
 
     Args:
       f: a function of one tensor, with a result of the same shape.
+
+    Examples:
+      >>> x = wf.constant(1.4)
+      >>> y = wf.grad_pass_through(wf.round)(x)
+      >>> wf.Session().run(wf.gradients(y, [x]))
+      [np.float32(1.0)]
     """
 
     @custom_gradient

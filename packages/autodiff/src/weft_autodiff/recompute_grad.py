@@ -57,6 +57,12 @@ def recompute_grad(f: Callable[..., Any]) -> Callable[..., Any]:
     Raises: InvalidTypeError: `f` is not callable; (the function returned:) `f` returns what is no
       tensor.
     Source: tf.recompute_grad; T. Chen et al., Training Deep Nets with Sublinear Memory Cost, 2016.
+
+    Examples:
+      >>> x = wf.constant(2.0)
+      >>> y = wf.recompute_grad(lambda x: wf.exp(wf.square(x)))(x)
+      >>> np.round(wf.Session().run(y), 3)
+      np.float32(54.598)
     """
     if not callable(f):
         raise errors.InvalidTypeError(f"recompute_grad requires a function, got {f!r}")

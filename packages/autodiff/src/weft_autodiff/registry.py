@@ -63,6 +63,16 @@ class RegisterGradient:
       accepts_none: pass None instead of zeros for outputs through which nothing flows back.
       accepts_sparse: pass IndexedSlices as they are instead of making them dense.
     Raises: AlreadyExistsError: the op type has a gradient already.
+
+    Examples:
+      >>> @wf.RegisterGradient("ClippedIdentity")
+      ... def clipped(node, grad):
+      ...     return wf.clip_by_value(grad, -1.0, 1.0)
+      >>> x = wf.constant(1.0)
+      >>> with wf.get_default_graph().gradient_override_map({"Identity": "ClippedIdentity"}):
+      ...     y = 5.0 * wf.identity(x)
+      >>> wf.Session().run(wf.gradients(y, [x]))
+      [np.float32(1.0)]
     """
 
     def __init__(

@@ -42,6 +42,16 @@ def convert_variables_to_constants(
       NotFoundError: the graph has no such output.
       FailedPreconditionError: a variable has no value.
       UnimplementedError: a node uses a variable's handle for more than its value.
+
+    Examples:
+      >>> x = wf.Variable(3.0, name="x")
+      >>> y = wf.multiply(x, 2.0, name="y")
+      >>> with wf.Session() as session:
+      ...     session.run(x.initializer)
+      ...     freeze = wf.graph_util.convert_variables_to_constants
+      ...     frozen = freeze(session, session.graph_def, ["y"])
+      >>> [node.name for node in frozen.node if node.op == "VariableV2"]
+      []
     """
     part = extract_sub_graph(input_graph_def, output_node_names)
     if any(_role(node) is Role.CALL for node in part.node):

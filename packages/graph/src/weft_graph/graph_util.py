@@ -23,9 +23,19 @@ def source_of(name: str) -> str:
 def extract_sub_graph(graph_def: proto.GraphDef, dest_nodes: Sequence[str]) -> proto.GraphDef:
     """The nodes that `dest_nodes` need, in the order of `graph_def`, with its library.
 
+    Args:
+      graph_def: a GraphDef.
+      dest_nodes: names of nodes.
     Raises:
       InvalidTypeError: `dest_nodes` is no list of names.
       NotFoundError: the graph has no such node.
+
+    Examples:
+      >>> x = wf.constant(1.0, name="x")
+      >>> y = wf.constant(2.0, name="y")
+      >>> part = wf.graph_util.extract_sub_graph(wf.get_default_graph().as_graph_def(), ["x"])
+      >>> [node.name for node in part.node]
+      ['x']
     """
     if isinstance(dest_nodes, str | bytes):
         raise errors.InvalidTypeError(f"dest_nodes must be a list of names, got {dest_nodes!r}")

@@ -129,25 +129,47 @@ def _reduced(weighted: Output, values: Output, weights: Output, how: str) -> Out
 
 
 def add_loss(loss: Any, loss_collection: str | None = _LOSSES) -> None:
-    """List a loss in a collection; in none for None."""
+    """List a loss in a collection; in none for None.
+
+    Examples:
+      >>> wf.losses.add_loss(wf.constant(2.0))
+      >>> len(wf.losses.get_losses())
+      1
+    """
     if loss_collection:
         add_to_collection(loss_collection, loss)
 
 
 def get_losses(scope: str | None = None, loss_collection: str = _LOSSES) -> list[Any]:
-    """The losses of a collection, or of those under a scope."""
+    """The losses of a collection, or of those under a scope.
+
+    Examples:
+      >>> wf.losses.add_loss(wf.constant(2.0))
+      >>> len(wf.losses.get_losses())
+      1
+    """
     return get_collection(loss_collection, scope)
 
 
 def get_regularization_losses(scope: str | None = None) -> list[Any]:
-    """The regularization losses, or those under a scope."""
+    """The regularization losses, or those under a scope.
+
+    Examples:
+      >>> wf.losses.get_regularization_losses()
+      []
+    """
     return get_collection(GraphKeys.REGULARIZATION_LOSSES, scope)
 
 
 def get_regularization_loss(
     scope: str | None = None, name: str = "total_regularization_loss"
 ) -> Output:
-    """The sum of all regularization losses; 0 without any."""
+    """The sum of all regularization losses; 0 without any.
+
+    Examples:
+      >>> wf.Session().run(wf.losses.get_regularization_loss())
+      np.float32(0.0)
+    """
     found = get_regularization_losses(scope)
     if not found:
         return convert_to_tensor(0.0)
@@ -386,6 +408,10 @@ def mean_pairwise_squared_error(
       loss_collection: where the result is listed.
     Returns: rank 0.
     Raises: InvalidArgumentError: shapes that differ.
+
+    Examples:
+      >>> wf.Session().run(wf.losses.mean_pairwise_squared_error([[1.0, 2.0]], [[1.0, 4.0]]))
+      np.float32(4.0)
     """
     with _scope(scope, "mean_pairwise_squared_error"):
         labels, predictions = _pair("mean_pairwise_squared_error", labels, predictions)

@@ -469,8 +469,14 @@ def from_code(code: int) -> type[OpError]:
 def exception_type_from_error_code(error_code: int) -> type[OpError]:
     """Return the class for a canonical code, as TensorFlow's function of this name does.
 
+    Args:
+      error_code: a canonical code, such as `wf.errors.NOT_FOUND`.
     Raises:
       NotFoundError: the code has no class.
+
+    Examples:
+      >>> wf.errors.exception_type_from_error_code(wf.errors.NOT_FOUND)
+      <class 'weft_tensor.errors.NotFoundError'>
     """
     if error_code not in _BY_CODE:
         raise NotFoundError(f"no error class has the code {error_code!r}; codes are 1 to 16")

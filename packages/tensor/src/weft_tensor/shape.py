@@ -530,12 +530,29 @@ def as_dimension(value: Any) -> Dimension:
 
 
 def dimension_value(dimension: Dimension | int | None) -> int | None:
-    """Return a `Dimension`'s value, and an int or None as it is."""
+    """Return a `Dimension`'s value, and an int or None as it is.
+
+    Args:
+      dimension: a Dimension, an int or None.
+
+    Examples:
+      >>> wf.dimension_value(wf.Dimension(3))
+      3
+    """
     return dimension.value if isinstance(dimension, Dimension) else dimension
 
 
 def dimension_at_index(shape: TensorShape, index: int) -> Dimension:
-    """Return the size at `index`, unknown where the rank is unknown."""
+    """Return the size at `index`, unknown where the rank is unknown.
+
+    Args:
+      shape: a TensorShape.
+      index: of the axis.
+
+    Examples:
+      >>> wf.dimension_at_index(wf.TensorShape([2, 3]), 1)
+      Dimension(3)
+    """
     return shape[index]
 
 

@@ -19,7 +19,14 @@ complex_types: Final = (Complex, np.number)
 def as_bytes(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") -> bytes:
     """Bytes as they are, text encoded.
 
+    Args:
+      bytes_or_text: bytes or text.
+      encoding: of the text.
     Raises: InvalidTypeError: it is neither.
+
+    Examples:
+      >>> wf.compat.as_bytes("weft")
+      b'weft'
     """
     if isinstance(bytes_or_text, bytes | bytearray):
         return bytes(bytes_or_text)
@@ -31,7 +38,14 @@ def as_bytes(bytes_or_text: str | bytes | bytearray, encoding: str = "utf-8") ->
 def as_text(bytes_or_text: str | bytes, encoding: str = "utf-8") -> str:
     """Text as it is, bytes decoded.
 
+    Args:
+      bytes_or_text: bytes or text.
+      encoding: of the bytes.
     Raises: InvalidTypeError: it is neither.
+
+    Examples:
+      >>> wf.compat.as_str(b"weft")
+      'weft'
     """
     if isinstance(bytes_or_text, str):
         return bytes_or_text

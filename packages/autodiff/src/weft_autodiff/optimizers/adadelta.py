@@ -20,6 +20,15 @@ class AdadeltaOptimizer(UpdateRuleOptimizer):
       use_locking: accepted for TensorFlow's sake.
       name: of the node that applies the updates, and of the slots ("accum", "accum_update").
     Source: Zeiler 2012, "ADADELTA: an adaptive learning rate method".
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> update = wf.train.AdadeltaOptimizer(1.0).minimize(x * x)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(update)
+      ...     bool(session.run(x) < 1.0)
+      True
     """
 
     _rule = "Adadelta"

@@ -25,6 +25,15 @@ class FtrlOptimizer(UpdateRuleOptimizer):
       l2_shrinkage_regularization_strength: number, not negative; a penalty on the magnitude.
     Raises: InvalidArgumentError: a number has the wrong sign.
     Source: McMahan et al. 2013, "Ad click prediction: a view from the trenches".
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> update = wf.train.FtrlOptimizer(0.1).minimize(x * x)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(update)
+      ...     bool(session.run(x) < 1.0)
+      True
     """
 
     _rule_slots = ("accum", "linear")

@@ -66,6 +66,10 @@ def natural_exp_decay(
     """`learning_rate * exp(-decay_rate * global_step / decay_steps)`.
 
     Args: as `exponential_decay`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.train.natural_exp_decay(0.5, 10, 10, 1.0)), 3)
+      np.float32(0.184)
     """
     with _Schedule(name, "NaturalExpDecay", learning_rate, global_step) as s:
         exponent = -s.of(decay_rate) * s.passed(decay_steps, staircase)
@@ -83,6 +87,10 @@ def inverse_time_decay(
     """`learning_rate / (1 + decay_rate * global_step / decay_steps)`.
 
     Args: as `exponential_decay`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.train.inverse_time_decay(0.5, 10, 10, 1.0)), 3)
+      np.float32(0.25)
     """
     with _Schedule(name, "InverseTimeDecay", learning_rate, global_step) as s:
         divisor = s.of(decay_rate) * s.passed(decay_steps, staircase) + 1.0
@@ -105,6 +113,11 @@ def polynomial_decay(
       end_learning_rate: scalar, reached after `decay_steps`.
       power: scalar.
       cycle: go on with the next multiple of `decay_steps` instead of staying at the end.
+
+    Examples:
+      >>> rate = wf.train.polynomial_decay(0.5, 5, 10, end_learning_rate=0.1)
+      >>> np.round(wf.Session().run(rate), 3)
+      np.float32(0.3)
     """
     with _Schedule(name, "PolynomialDecay", learning_rate, global_step) as s:
         end, steps, step = s.of(end_learning_rate), s.of(decay_steps), s.step
@@ -131,6 +144,10 @@ def cosine_decay(
       decay_steps: positive scalar.
       alpha: scalar, the last rate as a part of the first.
     Source: Loshchilov and Hutter 2016, "SGDR", without restarts.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.train.cosine_decay(0.5, 5, decay_steps=10)), 3)
+      np.float32(0.25)
     """
     with _Schedule(name, "CosineDecay", learning_rate, global_step) as s:
         steps = s.of(decay_steps)

@@ -66,7 +66,13 @@ def get_global_step(graph: Graph | None = None) -> Any:
 def create_global_step(graph: Graph | None = None) -> Any:
     """Make the global step: an int64 variable "global_step", 0 at first, not trainable.
 
+    Args:
+      graph: the default graph by default.
     Raises: InvalidArgumentError: the graph has one already.
+
+    Examples:
+      >>> wf.train.create_global_step().dtype
+      weft.int64_ref
     """
     graph = graph or get_default_graph()
     if get_global_step(graph) is not None:

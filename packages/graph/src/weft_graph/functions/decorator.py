@@ -38,6 +38,10 @@ class TensorSpec:
       shape: what is known of it; None for nothing.
       dtype: element type; float32 by default.
       name: of the argument.
+
+    Examples:
+      >>> wf.TensorSpec([None, 3], wf.float32, name="x")
+      TensorSpec(shape=[?,3], dtype=float32, name='x')
     """
 
     __slots__ = ("_dims", "_dtype", "_name")

@@ -10,7 +10,12 @@ from weft_graph.ir import stacks
 
 
 class GraphKeys:
-    """Names of the collections that the library itself fills and reads."""
+    """Names of the collections that the library itself fills and reads.
+
+    Examples:
+      >>> wf.GraphKeys.GLOBAL_VARIABLES
+      'variables'
+    """
 
     GLOBAL_VARIABLES = "variables"
     VARIABLES = GLOBAL_VARIABLES

@@ -99,7 +99,15 @@ def device(device_name_or_function: DeviceRequest) -> AbstractContextManager[Non
 
 
 def container(container_name: str) -> AbstractContextManager[None]:
-    """Keep the resources of nodes made inside in the container of that name."""
+    """Keep the resources of nodes made inside in the container of that name.
+
+    Args:
+      container_name: of the container; "" for the default one.
+
+    Examples:
+      >>> with wf.container("shared"):
+      ...     x = wf.Variable(1.0)
+    """
     return get_default_graph().container(container_name)
 
 
@@ -142,7 +150,12 @@ def colocate_with(op: Any, ignore_existing: bool = False) -> AbstractContextMana
 
 @contextmanager
 def init_scope() -> Iterator[None]:
-    """Lift control inputs and name scopes, for nodes that initialise."""
+    """Lift control inputs and name scopes, for nodes that initialise.
+
+    Examples:
+      >>> with wf.init_scope():
+      ...     x = wf.constant(1.0)
+    """
     graph = get_default_graph()
     with graph.control_dependencies(None), graph.name_scope(None):
         yield
@@ -164,7 +177,17 @@ def add_to_collection(name: Any, value: Any) -> None:
 
 
 def add_to_collections(names: Any, value: Any) -> None:
-    """Append to several collections of the default graph."""
+    """Append to several collections of the default graph.
+
+    Args:
+      names: of collections.
+      value: anything.
+
+    Examples:
+      >>> wf.add_to_collections(["first", "second"], 1)
+      >>> wf.get_collection("second")
+      [1]
+    """
     get_default_graph().add_to_collections(names, value)
 
 
@@ -185,12 +208,30 @@ def get_collection(key: Any, scope: str | None = None) -> list[Any]:
 
 
 def get_collection_ref(key: Any) -> list[Any]:
-    """A collection of the default graph itself."""
+    """A collection of the default graph itself.
+
+    Args:
+      key: of the collection.
+    Returns: the list itself; what is appended to it is in the collection.
+
+    Examples:
+      >>> wf.get_collection_ref("kept").append(1)
+      >>> wf.get_collection("kept")
+      [1]
+    """
     return get_default_graph().get_collection_ref(key)
 
 
 def is_tensor(x: Any) -> bool:
-    """Whether `x` is an output, a variable, or a composite of outputs."""
+    """Whether `x` is an output, a variable, or a composite of outputs.
+
+    Args:
+      x: anything.
+
+    Examples:
+      >>> wf.is_tensor(wf.constant(1.0)), wf.is_tensor(1.0)
+      (True, False)
+    """
     return isinstance(x, Output | CompositeTensor) or hasattr(x, "_as_output")
 
 

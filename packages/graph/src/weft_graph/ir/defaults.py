@@ -88,7 +88,13 @@ def building_body(graph: Any) -> Iterator[None]:
 
 
 def get_default_session() -> Any:
-    """The innermost session of this thread's `with session:`, or None."""
+    """The innermost session of this thread's `with session:`, or None.
+
+    Examples:
+      >>> with wf.Session() as session:
+      ...     wf.get_default_session() is session
+      True
+    """
     return of_thread.sessions[-1] if of_thread.sessions else None
 
 

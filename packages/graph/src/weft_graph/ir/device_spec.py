@@ -75,6 +75,10 @@ class DeviceSpec:
 
     Attributes:
       parts: the parts as they are now, as a tuple.
+
+    Examples:
+      >>> wf.DeviceSpec(job="worker", task=1, device_type="GPU", device_index=0).to_string()
+      '/job:worker/task:1/device:GPU:0'
     """
 
     __slots__ = ("parts",)

@@ -142,6 +142,10 @@ def pack_sequence_as(
     Raises:
       InvalidTypeError: `flat_sequence` is no sequence.
       InvalidArgumentError: it has too many or too few items.
+
+    Examples:
+      >>> wf.nest.pack_sequence_as({"a": 1, "b": [2]}, [10, 20])
+      {'a': 10, 'b': [20]}
     """
     if not is_nested(flat_sequence) or isinstance(flat_sequence, Mapping):
         raise errors.InvalidTypeError(
@@ -216,6 +220,9 @@ def assert_same_structure(
     Raises:
       InvalidArgumentError: they differ.
       InvalidTypeError: only the types of containers do.
+
+    Examples:
+      >>> wf.nest.assert_same_structure([1, 2], [3, 4])
     """
     difference = _difference(nest1, nest2, check_types, expand_composites, ())
     if difference is not None:

@@ -36,6 +36,11 @@ class Node:
       device: the requested device, in canonical form, or "".
       forward: for a node that autodiff added, the node whose gradient it computes.
       context: the branch or loop it is in, or None.
+
+    Examples:
+      >>> x = wf.constant(1.0, name="x")
+      >>> x.op.name, x.op.type, x.op.outputs[0] is x
+      ('x', 'Const', True)
     """
 
     __slots__ = (
@@ -296,6 +301,19 @@ class Output(Operators):
       index: which of the node's outputs; also `value_index`.
       dtype: element type; a reference type for the outputs of mutable variables.
       dims: static shape as a tuple with None for unknown sizes, or None for unknown rank.
+
+    Args:
+      node: the node that makes it.
+      index: which of the node's outputs it is.
+      dtype: element type.
+      dims: static sizes, None for those unknown; None for an unknown rank.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None, 3])
+      >>> x.dtype, x.shape, x.op.type
+      (weft.float32, TensorShape([Dimension(None), Dimension(3)]), 'Placeholder')
+      >>> (x + 1.0)[0].shape
+      TensorShape([Dimension(3)])
     """
 
     __slots__ = ("__weakref__", "_uses", "dims", "dtype", "index", "node")

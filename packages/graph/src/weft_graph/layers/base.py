@@ -92,6 +92,17 @@ class Layer:
       dtype: of the variables; that of the first input by default.
     Attributes:
       built: whether the variables exist.
+
+    Examples:
+      >>> class Scale(wf.layers.Layer):
+      ...     def build(self, _):
+      ...         self.scale = self.add_weight("scale", [], initializer=wf.ones_initializer())
+      ...
+      ...     def call(self, inputs):
+      ...         return inputs * self.scale
+      >>> layer = Scale()
+      >>> layer(wf.ones([2])).shape, len(layer.variables)
+      (TensorShape([Dimension(2)]), 1)
     """
 
     def __init__(

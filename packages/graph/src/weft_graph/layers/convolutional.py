@@ -172,7 +172,12 @@ class _Conv(Layer):
 
 
 class Conv1D(_Conv):
-    """1-D convolution over (N, W, C); see `conv1d`."""
+    """1-D convolution over (N, W, C); see `conv1d`.
+
+    Examples:
+      >>> wf.layers.Conv1D(4, kernel_size=3)(wf.zeros([2, 10, 3])).shape
+      TensorShape([Dimension(2), Dimension(8), Dimension(4)])
+    """
 
     rank = 1
 
@@ -436,6 +441,10 @@ def conv3d(
       inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
       filters, kernel_size, ...: as for `conv2d`, over three axes.
     Returns: shape (N, D', H', W', filters) in the layout of `inputs`.
+
+    Examples:
+      >>> wf.layers.conv3d(wf.zeros([1, 5, 5, 5, 2]), 4, kernel_size=3).shape
+      TensorShape([Dimension(1), Dimension(3), Dimension(3), Dimension(3), Dimension(4)])
     """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
     return _functional(Conv3D, inputs, name, reuse, **args)

@@ -118,7 +118,12 @@ def max_pooling1d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window along one axis; real, shape (N, W, C) or (N, C, W)."""
+    """Maximum of each window along one axis; real, shape (N, W, C) or (N, C, W).
+
+    Examples:
+      >>> wf.layers.max_pooling1d(wf.zeros([2, 10, 3]), 2, 2).shape
+      TensorShape([Dimension(2), Dimension(5), Dimension(3)])
+    """
     result: Output = MaxPooling1D(pool_size, strides, padding, data_format, name)(inputs)
     return result
 
@@ -156,7 +161,12 @@ def max_pooling3d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window of a volume; see `max_pooling2d`."""
+    """Maximum of each window of a volume; see `max_pooling2d`.
+
+    Examples:
+      >>> wf.layers.max_pooling3d(wf.zeros([1, 4, 4, 4, 2]), 2, 2).shape
+      TensorShape([Dimension(1), Dimension(2), Dimension(2), Dimension(2), Dimension(2)])
+    """
     result: Output = MaxPooling3D(pool_size, strides, padding, data_format, name)(inputs)
     return result
 
@@ -169,7 +179,12 @@ def average_pooling1d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window along one axis; floating, shape (N, W, C) or (N, C, W)."""
+    """Mean of each window along one axis; floating, shape (N, W, C) or (N, C, W).
+
+    Examples:
+      >>> wf.layers.average_pooling1d(wf.zeros([2, 10, 3]), 2, 2).shape
+      TensorShape([Dimension(2), Dimension(5), Dimension(3)])
+    """
     result: Output = AveragePooling1D(pool_size, strides, padding, data_format, name)(inputs)
     return result
 
@@ -200,6 +215,11 @@ def average_pooling3d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window of a volume; see `max_pooling2d`."""
+    """Mean of each window of a volume; see `max_pooling2d`.
+
+    Examples:
+      >>> wf.layers.average_pooling3d(wf.zeros([1, 4, 4, 4, 2]), 2, 2).shape
+      TensorShape([Dimension(1), Dimension(2), Dimension(2), Dimension(2), Dimension(2)])
+    """
     result: Output = AveragePooling3D(pool_size, strides, padding, data_format, name)(inputs)
     return result

@@ -167,6 +167,14 @@ def mean_tensor(
     Arguments as for `mean`; the result has the shape of `values`, which must be known.
 
     Raises: InvalidArgumentError: the shape of `values` is not known.
+
+    Examples:
+      >>> value, update = wf.metrics.mean_tensor([1.0])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     np.round(session.run(value), 3)
+      array([1.], dtype=float32)
     """
     with variable_scope(name, "mean", (values, weights)):
         values = casting.cast(convert_to_tensor(values), dtypes.float32)
@@ -332,6 +340,14 @@ def mean_relative_error(
     Args:
       normalizer: the shape of `labels`.
       labels, predictions, ...: as for `accuracy`.
+
+    Examples:
+      >>> value, update = wf.metrics.mean_relative_error([1.0], [2.0], [1.0])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     np.round(session.run(value), 3)
+      np.float32(1.0)
     """
     scale = casting.cast(convert_to_tensor(normalizer), dtypes.float32)
 
@@ -356,6 +372,14 @@ def mean_cosine_distance(
     Args:
       dim: the axis.
       labels, predictions, ...: as for `accuracy`.
+
+    Examples:
+      >>> value, update = wf.metrics.mean_cosine_distance([[1.0, 0.0]], [[0.0, 1.0]], 1)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     np.round(session.run(value), 3)
+      np.float32(1.0)
     """
     labels, predictions, factor = aligned(labels, predictions, weights)
     labels = casting.cast(labels, dtypes.float32)
@@ -374,7 +398,16 @@ def percentage_below(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The fraction of values below a threshold; other arguments as for `mean`."""
+    """The fraction of values below a threshold; other arguments as for `mean`.
+
+    Examples:
+      >>> value, update = wf.metrics.percentage_below([1.0, 3.0], 2.0)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     np.round(session.run(value), 3)
+      np.float32(0.5)
+    """
     below = casting.cast(out("Less", [convert_to_tensor(values), threshold]), dtypes.float32)
     places = metrics_collections, updates_collections
     return mean(below, weights, *places, name or "percentage_below_threshold")

@@ -43,6 +43,11 @@ def confusion_matrix(
       weights: what an example counts for, shape (N,); 1 by default.
     Returns: shape (num_classes, num_classes): row of the label, column of the prediction.
     Raises: InvalidArgumentError: at run time, a class out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.confusion_matrix([0, 1, 1], [0, 1, 0]))
+      array([[1, 0],
+             [1, 1]], dtype=int32)
     """
     with stacks.get_default_graph().name_scope(name or "confusion_matrix"):
         labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
@@ -112,6 +117,14 @@ def mean_iou(
       name: of the variable scope.
     Returns: the mean over the classes that occur, float32 and rank 0; and an update that returns
       the confusion matrix.
+
+    Examples:
+      >>> value, update = wf.metrics.mean_iou([0, 1, 1], [0, 1, 0], 2)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     np.round(session.run(value), 3)
+      np.float32(0.5)
     """
     with variable_scope(name, "mean_iou", (predictions, labels, weights)):
         matrix, update = _streamed_matrix(labels, predictions, num_classes, weights)
@@ -142,6 +155,14 @@ def mean_per_class_accuracy(
     """The mean over classes of how often they are recognised; arguments as for `mean_iou`.
 
     The update returns the accuracy of each class.
+
+    Examples:
+      >>> value, update = wf.metrics.mean_per_class_accuracy([0, 1, 1], [0, 1, 0], 2)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     np.round(session.run(value), 3)
+      np.float32(0.75)
     """
     with variable_scope(name, "mean_accuracy", (predictions, labels, weights)):
         labels = array.reshape(casting.cast(convert_to_tensor(labels), dtypes.int64), [-1])

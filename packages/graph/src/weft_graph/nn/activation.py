@@ -58,13 +58,22 @@ def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Out
       biases: same dtype, shape (O,).
     Returns: shape (N, O).
     Raises: InvalidArgumentError: sizes differ.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.xw_plus_b([[1.0, 2.0]], [[3.0], [4.0]], [0.5]))
+      array([[11.5]], dtype=float32)
     """
     with scope(name, "xw_plus_b") as full:
         return nn.bias_add(out("MatMul", [x, weights]), biases, name=full)
 
 
 def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Output:
-    """relu(x @ weights + biases); arguments as for `xw_plus_b`."""
+    """relu(x @ weights + biases); arguments as for `xw_plus_b`.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.relu_layer([[1.0, -2.0]], [[3.0], [4.0]], [0.5]))
+      array([[0.]], dtype=float32)
+    """
     with scope(name, "relu_layer") as full:
         return nn.relu(nn.bias_add(out("MatMul", [x, weights]), biases), name=full)
 

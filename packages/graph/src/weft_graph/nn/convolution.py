@@ -72,6 +72,10 @@ def conv1d(
       data_format: "NWC" (the default) or "NCW".
     Returns: shape (N, W', O) in the layout of `value`.
     Raises: InvalidArgumentError: depths differ, or the window does not fit.
+
+    Examples:
+      >>> wf.nn.conv1d(wf.zeros([1, 8, 3]), wf.zeros([3, 3, 4]), 1, "SAME").shape
+      TensorShape([Dimension(1), Dimension(8), Dimension(4)])
     """
     value = input if value is None else value
     wide, axis = _widened_layout(data_format)
@@ -199,6 +203,10 @@ def atrous_conv2d(
       padding: "SAME" or "VALID".
     Returns: shape (N, H', W', O).
     Raises: InvalidArgumentError: depths differ, or the window does not fit.
+
+    Examples:
+      >>> wf.nn.atrous_conv2d(wf.zeros([1, 9, 9, 2]), wf.zeros([3, 3, 2, 4]), 2, "VALID").shape
+      TensorShape([Dimension(1), Dimension(5), Dimension(5), Dimension(4)])
     """
     return conv.conv2d(value, filters, 1, padding, dilations=rate, name=name or "atrous_conv2d")
 
@@ -283,6 +291,12 @@ def separable_conv2d(
       strides, padding, rate, data_format: as for `depthwise_conv2d`.
     Returns: shape (N, H', W', O) in the layout of `input`.
     Raises: InvalidArgumentError: depths differ, or the window does not fit.
+
+    Examples:
+      >>> image = wf.zeros([1, 5, 5, 2])
+      >>> each, mixing = wf.zeros([2, 2, 2, 3]), wf.zeros([1, 1, 6, 4])
+      >>> wf.nn.separable_conv2d(image, each, mixing, [1] * 4, "SAME").shape
+      TensorShape([Dimension(1), Dimension(5), Dimension(5), Dimension(4)])
     """
     pointwise = convert_to_tensor(pointwise_filter)
     if pointwise.dims is not None and (len(pointwise.dims) != 4 or pointwise.dims[:2] != (1, 1)):
@@ -322,6 +336,10 @@ def convolution(
       data_format: "NWC", "NCW", "NHWC", "NCHW", "NDHWC" or "NCDHW".
     Returns: shape (N, S'..., O) in the layout of `input`.
     Raises: InvalidArgumentError: depths or ranks differ, or the window does not fit.
+
+    Examples:
+      >>> wf.nn.convolution(wf.zeros([1, 8, 3]), wf.zeros([3, 3, 4]), "SAME").shape
+      TensorShape([Dimension(1), Dimension(8), Dimension(4)])
     """
     value = convert_to_tensor(input)
     kernel = convert_to_tensor(filters if filter is None else filter)
@@ -389,6 +407,10 @@ def pool(
       data_format: as for `convolution`.
     Raises: InvalidArgumentError: another pooling type, ranks that do not fit, or strides together
       with dilation.
+
+    Examples:
+      >>> wf.nn.pool(wf.zeros([1, 8, 3]), [2], "MAX", "VALID", strides=[2]).shape
+      TensorShape([Dimension(1), Dimension(4), Dimension(3)])
     """
     spatial = len(window_shape)
     value = convert_to_tensor(input)

@@ -110,6 +110,10 @@ def log_poisson_loss(
       compute_full_loss: add Stirling's approximation of the constant where z > 1.
     Returns: the same shape and dtype.
     Raises: InvalidArgumentError: shapes that differ.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.log_poisson_loss([1.0], [0.0]))
+      array([1.], dtype=float32)
     """
     targets, log_input = _pair("log_poisson_loss", targets, log_input)
     with scope(name, "log_poisson_loss") as full:

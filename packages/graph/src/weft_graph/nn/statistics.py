@@ -82,6 +82,10 @@ def weighted_moments(
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
     Returns: mean and variance, dtype of `x`.
     Raises: InvalidArgumentError: shapes do not broadcast, or an axis is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.nn.weighted_moments([1.0, 3.0], [0], [1.0, 1.0]))
+      (np.float32(2.0), np.float32(1.0))
     """
     keep = bool(keepdims or keep_dims)
     with scope(name, "weighted_moments"):

@@ -777,6 +777,10 @@ def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
       scalar: shape ().
       x: numeric, any shape; or indexed slices, whose values are multiplied.
     Raises: InvalidArgumentError: `scalar` has another rank.
+
+    Examples:
+      >>> wf.Session().run(wf.scalar_mul(2.0, [1.0, 3.0]))
+      array([2., 6.], dtype=float32)
     """
     if isinstance(x, IndexedSlices):
         return IndexedSlices(scalar_mul(scalar, x.values, name), x.indices, x.dense_shape)

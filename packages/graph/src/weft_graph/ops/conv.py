@@ -380,6 +380,11 @@ def depthwise_conv2d_native(
     Returns: shape (N, H', W', C * M) in the layout of `input`; channel c * M + m is channel c
       with filter m.
     Raises: InvalidArgumentError: depths differ, or the window does not fit.
+
+    Examples:
+      >>> image = wf.zeros([1, 5, 5, 2])
+      >>> wf.nn.depthwise_conv2d_native(image, wf.zeros([2, 2, 2, 3]), [1] * 4, "SAME").shape
+      TensorShape([Dimension(1), Dimension(5), Dimension(5), Dimension(6)])
     """
     attrs = _attrs(strides, padding, data_format, dilations)
     return out("DepthwiseConv2dNative", [input, filter], attrs, name)
@@ -443,6 +448,10 @@ def conv3d(
       data_format: "NDHWC" or "NCDHW".
     Returns: shape (N, D', H', W', O) in the layout of `input`.
     Raises: InvalidArgumentError: depths differ, or the window does not fit.
+
+    Examples:
+      >>> wf.nn.conv3d(wf.zeros([1, 5, 5, 5, 2]), wf.zeros([3, 3, 3, 2, 4]), [1] * 5, "SAME").shape
+      TensorShape([Dimension(1), Dimension(5), Dimension(5), Dimension(5), Dimension(4)])
     """
     attrs = _attrs(strides, padding, data_format, dilations, spatial=3)
     return out("Conv3D", [input, filters if filter is None else filter], attrs, name)

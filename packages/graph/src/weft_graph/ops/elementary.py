@@ -708,6 +708,10 @@ def polyval(coeffs: Sequence[Any], x: Any, name: str | None = None) -> Output:
       x: numeric, any shape.
     Returns: broadcast shape; zeros for no coefficients.
     Raises: InvalidArgumentError: `coeffs` is not a list.
+
+    Examples:
+      >>> wf.Session().run(wf.math.polyval([1.0, 0.0, 2.0], 3.0))
+      np.float32(11.0)
     """
     if not isinstance(coeffs, list | tuple):
         raise errors.InvalidArgumentError(

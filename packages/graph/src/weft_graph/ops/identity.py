@@ -178,6 +178,10 @@ def verify_tensor_all_finite(
       t: floating, any shape; `x` is its newer name.
       msg: begins the error's message; `message` is its newer name.
     Raises: InvalidArgumentError: at run time, if an element is infinite or not a number.
+
+    Examples:
+      >>> wf.Session().run(wf.verify_tensor_all_finite([1.0], "the input"))
+      array([1.], dtype=float32)
     """
     value = convert_to_tensor(t if x is None else x)
     return check_numerics(value, (msg if message is None else message) or "", name)

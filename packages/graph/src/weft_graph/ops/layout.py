@@ -596,12 +596,32 @@ def roll(input: Any, shift: Any, axis: Any, name: str | None = None) -> Output:
 def space_to_batch_nd(
     input: Any, block_shape: Any, paddings: Any, name: str | None = None
 ) -> Output:
-    """Blocks of the padded inner axes moved to the batch: (B, S..., R) to (B·∏block, S'..., R)."""
+    """Blocks of the padded inner axes moved to the batch: (B, S..., R) to (B·∏block, S'..., R).
+
+    Args:
+      input: any type, shape (B, S..., R...).
+      block_shape: integers, one for each axis of S.
+      paddings: integers, shape (len(block_shape), 2).
+
+    Examples:
+      >>> wf.space_to_batch_nd(wf.zeros([1, 4, 4, 3]), [2, 2], [[0, 0], [0, 0]]).shape
+      TensorShape([Dimension(4), Dimension(2), Dimension(2), Dimension(3)])
+    """
     return out("SpaceToBatchND", [input, block_shape, paddings], name=name)
 
 
 def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Output:
-    """The inverse of `space_to_batch_nd`, with `crops` cut off the inner axes."""
+    """The inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
+
+    Args:
+      input: any type, shape (B·∏block, S..., R...).
+      block_shape: integers, one for each axis of S.
+      crops: integers, shape (len(block_shape), 2).
+
+    Examples:
+      >>> wf.batch_to_space_nd(wf.zeros([4, 2, 2, 3]), [2, 2], [[0, 0], [0, 0]]).shape
+      TensorShape([Dimension(1), Dimension(4), Dimension(4), Dimension(3)])
+    """
     return out("BatchToSpaceND", [input, block_shape, crops], name=name)
 
 
@@ -632,7 +652,17 @@ def batch_to_space(
 def space_to_depth(
     input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
 ) -> Output:
-    """Square blocks moved to channels: (B, H, W, C) to (B, H/b, W/b, C·b²)."""
+    """Square blocks moved to channels: (B, H, W, C) to (B, H/b, W/b, C·b²).
+
+    Args:
+      input: any type, shape (B, H, W, C), or (B, C, H, W) with "NCHW".
+      block_size: b, which divides H and W.
+      data_format: "NHWC" or "NCHW".
+
+    Examples:
+      >>> wf.space_to_depth(wf.zeros([1, 4, 4, 3]), 2).shape
+      TensorShape([Dimension(1), Dimension(2), Dimension(2), Dimension(12)])
+    """
     attrs = {"block_size": block_size, "data_format": data_format}
     return out("SpaceToDepth", [input], attrs, name)
 
@@ -640,7 +670,17 @@ def space_to_depth(
 def depth_to_space(
     input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
 ) -> Output:
-    """The inverse of `space_to_depth`: (B, H, W, C) to (B, H·b, W·b, C/b²)."""
+    """The inverse of `space_to_depth`: (B, H, W, C) to (B, H·b, W·b, C/b²).
+
+    Args:
+      input: any type, shape (B, H, W, C), or (B, C, H, W) with "NCHW".
+      block_size: b, whose square divides C.
+      data_format: "NHWC" or "NCHW".
+
+    Examples:
+      >>> wf.depth_to_space(wf.zeros([1, 2, 2, 12]), 2).shape
+      TensorShape([Dimension(1), Dimension(4), Dimension(4), Dimension(3)])
+    """
     attrs = {"block_size": block_size, "data_format": data_format}
     return out("DepthToSpace", [input], attrs, name)
 

@@ -301,6 +301,10 @@ def logdet(matrix: Any, name: str | None = None) -> Output:
       matrix: float32, float64 or complex, shape (..., M, M).
     Returns: shape (...), the real dtype of `matrix`.
     Raises: InvalidArgumentError: when run, a matrix is not positive definite.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.linalg.logdet([[2.0, 0.0], [0.0, 4.0]])), 3)
+      np.float32(2.079)
     """
     diagonal = casting.real(matrix_diag_part(cholesky(matrix)))
     total = reduction.reduce_sum(out("Log", [diagonal]), -1)
@@ -330,6 +334,10 @@ def cholesky_solve(chol: Any, rhs: Any, name: str | None = None) -> Output:
       chol: float32, float64 or complex, shape (..., M, M), lower triangular.
       rhs: same dtype, shape (..., M, K).
     Returns: shape (..., M, K).
+
+    Examples:
+      >>> wf.Session().run(wf.cholesky_solve([[2.0]], [[8.0]]))
+      array([[2.]], dtype=float32)
     """
     factor = convert_to_tensor(chol)
     half = matrix_triangular_solve(factor, rhs)
@@ -429,6 +437,10 @@ def svd(
       full_matrices: square u and v.
       compute_uv: return u and v besides s.
     Returns: s of shape (..., P), real; u (..., M, P) and v (..., N, P).
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.svd([[3.0, 0.0], [0.0, 4.0]], compute_uv=False)), 3)
+      array([4., 3.], dtype=float32)
     """
     attrs = {"full_matrices": full_matrices, "compute_uv": compute_uv}
     s, u, v = create("Svd", [tensor], attrs, name).outputs
@@ -444,6 +456,12 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tupl
       input: float32, float64 or complex, shape (..., M, N); P is the smaller of M and N.
       full_matrices: q of shape (..., M, M).
     Returns: shapes (..., M, P) and (..., P, N).
+
+    Examples:
+      >>> q, r = wf.Session().run(wf.qr([[3.0, 0.0], [0.0, 4.0]]))
+      >>> np.round(abs(r), 3)
+      array([[3., 0.],
+             [0., 4.]], dtype=float32)
     """
     q, r = create("Qr", [input], {"full_matrices": full_matrices}, name).outputs
     return q, r
@@ -456,12 +474,22 @@ def expm(input: Any, name: str | None = None) -> Output:
       input: float32, float64 or complex, shape (..., M, M).
     Returns: shape (..., M, M).
     Raises: InvalidArgumentError: not square.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.linalg.expm([[0.0]])), 3)
+      array([[1.]], dtype=float32)
     """
     return out("MatrixExponential", [input], name=name)
 
 
 def adjoint(matrix: Any, name: str | None = None) -> Output:
-    """Conjugate transposes; any dtype, shape (..., M, N) to (..., N, M)."""
+    """Conjugate transposes; any dtype, shape (..., M, N) to (..., N, M).
+
+    Examples:
+      >>> wf.Session().run(wf.linalg.adjoint([[1j, 2.0]]))
+      array([[0.-1.j],
+             [2.-0.j]])
+    """
     return layout.matrix_transpose(matrix, name or "adjoint", conjugate=True)
 
 

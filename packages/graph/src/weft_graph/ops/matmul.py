@@ -159,7 +159,17 @@ def sparse_matmul(
     b_is_sparse: bool = False,
     name: str | None = None,
 ) -> Output:
-    """`matmul` of matrices with many zeros, which gain nothing from it here."""
+    """`matmul` of matrices with many zeros, which gain nothing from it here.
+
+    Args:
+      a, b: floating, rank 2.
+      transpose_a, transpose_b: as for `matmul`.
+      a_is_sparse, b_is_sparse: hints that change nothing.
+
+    Examples:
+      >>> wf.Session().run(wf.sparse_matmul([[1.0, 2.0]], [[3.0], [4.0]]))
+      array([[11.]], dtype=float32)
+    """
     return matmul(
         a,
         b,
@@ -191,6 +201,10 @@ def matvec(
       b_is_sparse: likewise.
     Returns: shape (..., M).
     Raises: InvalidArgumentError: the inner sizes differ or a rank is too small.
+
+    Examples:
+      >>> wf.Session().run(wf.linalg.matvec([[1.0, 2.0]], [3.0, 4.0]))
+      array([11.], dtype=float32)
     """
     x, y = pair(a, b)
     column = out("ExpandDims", [y, -1])

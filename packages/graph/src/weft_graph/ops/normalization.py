@@ -207,6 +207,10 @@ def local_response_normalization(
       bias, alpha, beta: of the formula.
     Returns: shape and dtype of `input`.
     Source: Krizhevsky et al. 2012, section 3.3.
+
+    Examples:
+      >>> wf.nn.lrn(wf.ones([1, 2, 2, 3])).shape
+      TensorShape([Dimension(1), Dimension(2), Dimension(2), Dimension(3)])
     """
     attrs = {"depth_radius": depth_radius, "bias": bias, "alpha": alpha, "beta": beta}
     return out("LRN", [input], attrs, name)

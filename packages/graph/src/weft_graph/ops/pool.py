@@ -382,6 +382,12 @@ def max_pool_with_argmax(
       include_batch_in_index: positions count from the start of the batch, not of the image.
     Returns: the maxima, shape (N, H', W', C), and (y * W + x) * C + c for each, same shape.
     Raises: InvalidArgumentError: another layout, or the window does not fit.
+
+    Examples:
+      >>> image = wf.reshape(wf.range(4.0), [1, 2, 2, 1])
+      >>> window = [1, 2, 2, 1]
+      >>> wf.Session().run(wf.nn.max_pool_with_argmax(image, window, window, "VALID"))[1]
+      array([[[[3]]]])
     """
     if data_format != "NHWC":
         raise errors.InvalidArgumentError(

@@ -343,6 +343,10 @@ def random_crop(value: Any, size: Any, seed: int | None = None, name: str | None
       size: int32, shape (rank,), each at most the size of `value`.
       seed: of this op.
     Raises: InvalidArgumentError: `size` is known to exceed the shape of `value`.
+
+    Examples:
+      >>> wf.random_crop(wf.zeros([28, 28, 3]), [24, 24, 3], seed=1).shape
+      TensorShape([Dimension(24), Dimension(24), Dimension(3)])
     """
     with _scope(name, "random_crop") as scope:
         value = convert_to_tensor(value, name="value")
@@ -375,6 +379,10 @@ def multinomial(
       seed: of this op.
       output_dtype: int32 or int64, the default.
     Returns: shape (B, num_samples).
+
+    Examples:
+      >>> wf.multinomial([[0.0, 0.0]], 5, seed=1).shape
+      TensorShape([Dimension(1), Dimension(5)])
     """
     attrs = {**_seeds(seed), "output_dtype": dtypes.as_dtype(output_dtype or dtypes.int64)}
     samples = convert_to_tensor(num_samples, dtypes.int32, name="num_samples")
@@ -409,6 +417,10 @@ def random_gamma(
       dtype: float16, float32 or float64.
       seed: of this op.
     Returns: shape `shape + broadcast(alpha, beta).shape`.
+
+    Examples:
+      >>> wf.random_gamma([5], 2.0, seed=1).shape
+      TensorShape([Dimension(5)])
     """
     with _scope(name, "random_gamma") as scope:
         size = shape_tensor(shape)
@@ -437,6 +449,10 @@ def random_poisson(
       dtype: of the result: floating, int32 or int64.
       seed: of this op.
     Returns: shape `shape + lam.shape`.
+
+    Examples:
+      >>> wf.random_poisson(2.0, [5], seed=1).shape
+      TensorShape([Dimension(5)])
     """
     attrs = {**_seeds(seed), "dtype": dtypes.as_dtype(dtype)}
     return out("RandomPoissonV2", [shape_tensor(shape), lam], attrs, name)
@@ -453,7 +469,19 @@ def stateless_random_uniform(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """`random_uniform` as a function of `seed`: integers, shape (2,)."""
+    """`random_uniform` as a function of `seed`: integers, shape (2,).
+
+    Args:
+      shape: list of ints, or a vector of integers.
+      seed: integers, shape (2,).
+      minval, maxval: the range.
+      dtype: element type.
+
+    Examples:
+      >>> x, y = (wf.random.stateless_uniform([], [1, 2]) for _ in range(2))
+      >>> wf.Session().run(wf.equal(x, y))
+      np.True_
+    """
     dtype = dtypes.as_dtype(dtype)
     if maxval is None:
         if dtype.is_integer:
@@ -483,7 +511,19 @@ def stateless_random_normal(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """`random_normal` as a function of `seed`: integers, shape (2,)."""
+    """`random_normal` as a function of `seed`: integers, shape (2,).
+
+    Args:
+      shape: list of ints, or a vector of integers.
+      seed: integers, shape (2,).
+      mean, stddev: of the numbers.
+      dtype: floating.
+
+    Examples:
+      >>> x, y = (wf.random.stateless_normal([], [1, 2]) for _ in range(2))
+      >>> wf.Session().run(wf.equal(x, y))
+      np.True_
+    """
     with _scope(name, "stateless_random_normal") as scope:
         attrs = {"dtype": dtypes.as_dtype(dtype)}
         inputs = [shape_tensor(shape), seed]

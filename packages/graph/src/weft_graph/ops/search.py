@@ -405,6 +405,14 @@ def _last_sizes(value: Output) -> Output:
 def unravel_index(indices: Any, dims: Any, name: str | None = None) -> Output:
     """Coordinates of flat positions in a tensor of shape `dims`: shape (rank, I).
 
+    Args:
+      indices: int32 or int64, shape I.
+      dims: integers, shape (rank,).
     Raises: InvalidArgumentError: at run time, if a position is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.unravel_index([5], [2, 3]))
+      array([[1],
+             [2]], dtype=int32)
     """
     return out("UnravelIndex", [indices, dims], name=name)

@@ -126,6 +126,11 @@ def sparse_to_dense(
       sparse_values: any type, shape (n,), or () for all indices alike.
       default_value: same type, rank 0.
       validate_indices: require indices to be sorted and distinct.
+
+    Examples:
+      >>> wf.Session().run(wf.sparse_to_dense([[0, 1]], [2, 2], [5]))
+      array([[0, 5],
+             [0, 0]], dtype=int32)
     """
     inputs = [sparse_indices, output_shape, sparse_values, default_value]
     return out("SparseToDense", inputs, {"validate_indices": validate_indices}, name)
@@ -137,7 +142,17 @@ def sparse_tensor_to_dense(
     validate_indices: bool = True,
     name: str | None = None,
 ) -> Output:
-    """A SparseTensor as a dense one; elements not stored are `default_value`, 0 by default."""
+    """A SparseTensor as a dense one; elements not stored are `default_value`, 0 by default.
+
+    Args:
+      sp_input: a SparseTensor.
+      default_value: of elements not stored.
+      validate_indices: check that indices are in order and differ.
+
+    Examples:
+      >>> wf.Session().run(wf.sparse.to_dense(wf.SparseTensor([[1]], [5], [3])))
+      array([0, 5, 0], dtype=int32)
+    """
     sparse = SparseTensor.from_value(sp_input)
     if default_value is None:
         default_value = b"" if sparse.dtype.base_dtype is dtypes.string else 0
@@ -149,7 +164,15 @@ def sparse_tensor_to_dense(
 
 
 def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
-    """The elements of a dense tensor that are not 0, False or empty, as a SparseTensor."""
+    """The elements of a dense tensor that are not 0, False or empty, as a SparseTensor.
+
+    Args:
+      tensor: any type that has values.
+
+    Examples:
+      >>> wf.Session().run(wf.sparse.from_dense([0, 5]).values)
+      array([5], dtype=int32)
+    """
     value = convert_to_tensor(tensor)
     with value.graph.name_scope(name or "dense_to_sparse"):
         zero = constant_of(np.zeros((), value.dtype.numpy), value.dtype)

@@ -313,7 +313,19 @@ def assign_sub(
 def count_up_to(ref: Any, limit: int, name: str | None = None) -> Output:
     """The value of an integer variable of rank 0 before it is incremented.
 
+    Args:
+      ref: an integer variable of rank 0.
+      limit: an integer.
     Raises (when it runs): OutOfRangeError: the value has reached `limit`.
+
+    Examples:
+      >>> x = wf.Variable(0)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(wf.count_up_to(x, 3))
+      ...     session.run(x)
+      np.int32(0)
+      np.int32(1)
     """
     if not _is_ref(ref):
         attrs = {"limit": limit, "T": ref.dtype.base_dtype}
@@ -393,28 +405,72 @@ def scatter_sub(
 def scatter_mul(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Multiply rows of a variable. See `scatter_update`."""
+    """Multiply rows of a variable. See `scatter_update`.
+
+    Args:
+      ref, indices, updates, use_locking: as for `scatter_update`.
+
+    Examples:
+      >>> x = wf.Variable([1, 2, 3])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(wf.scatter_mul(x, [1], [10]))
+      array([ 1, 20,  3], dtype=int32)
+    """
     return _scatter("Mul", ref, indices, updates, use_locking, name)
 
 
 def scatter_div(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Divide rows of a variable; integers floor. See `scatter_update`."""
+    """Divide rows of a variable; integers floor. See `scatter_update`.
+
+    Args:
+      ref, indices, updates, use_locking: as for `scatter_update`.
+
+    Examples:
+      >>> x = wf.Variable([1.0, 2.0])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(wf.scatter_div(x, [1], [4.0]))
+      array([1. , 0.5], dtype=float32)
+    """
     return _scatter("Div", ref, indices, updates, use_locking, name)
 
 
 def scatter_min(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Lower rows of a variable to the minimum with the updates. See `scatter_update`."""
+    """Lower rows of a variable to the minimum with the updates. See `scatter_update`.
+
+    Args:
+      ref, indices, updates, use_locking: as for `scatter_update`.
+
+    Examples:
+      >>> x = wf.Variable([1, 5])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(wf.scatter_min(x, [0, 1], [3, 3]))
+      array([1, 3], dtype=int32)
+    """
     return _scatter("Min", ref, indices, updates, use_locking, name)
 
 
 def scatter_max(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Raise rows of a variable to the maximum with the updates. See `scatter_update`."""
+    """Raise rows of a variable to the maximum with the updates. See `scatter_update`.
+
+    Args:
+      ref, indices, updates, use_locking: as for `scatter_update`.
+
+    Examples:
+      >>> x = wf.Variable([1, 5])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(wf.scatter_max(x, [0, 1], [3, 3]))
+      array([3, 5], dtype=int32)
+    """
     return _scatter("Max", ref, indices, updates, use_locking, name)
 
 
@@ -430,6 +486,13 @@ def scatter_nd_update(
       use_locking: accepted for compatibility; an update is never torn.
     Returns: the variable after that.
     Raises (when it runs): InvalidArgumentError: an index is out of range.
+
+    Examples:
+      >>> x = wf.Variable([1, 2, 3])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(wf.scatter_nd_update(x, [[1]], [20]))
+      array([ 1, 20,  3], dtype=int32)
     """
     return _scatter("NdUpdate", ref, indices, updates, use_locking, name)
 
@@ -437,12 +500,34 @@ def scatter_nd_update(
 def scatter_nd_add(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Add to slices of a variable; equal indices add up. See `scatter_nd_update`."""
+    """Add to slices of a variable; equal indices add up. See `scatter_nd_update`.
+
+    Args:
+      ref, indices, updates, use_locking: as for `scatter_nd_update`.
+
+    Examples:
+      >>> x = wf.Variable([1, 2, 3])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(wf.scatter_nd_add(x, [[1]], [20]))
+      array([ 1, 22,  3], dtype=int32)
+    """
     return _scatter("NdAdd", ref, indices, updates, use_locking, name)
 
 
 def scatter_nd_sub(
     ref: Any, indices: Any, updates: Any, use_locking: bool = False, name: str | None = None
 ) -> Any:
-    """Subtract from slices of a variable; equal indices add up. See `scatter_nd_update`."""
+    """Subtract from slices of a variable; equal indices add up. See `scatter_nd_update`.
+
+    Args:
+      ref, indices, updates, use_locking: as for `scatter_nd_update`.
+
+    Examples:
+      >>> x = wf.Variable([1, 2, 3])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(wf.scatter_nd_sub(x, [[1]], [20]))
+      array([  1, -18,   3], dtype=int32)
+    """
     return _scatter("NdSub", ref, indices, updates, use_locking, name)

@@ -304,6 +304,10 @@ def reduce_join(
       keepdims: keep them with size 1; `keep_dims` is a former name.
       separator: what comes between the strings.
       reduction_indices: former name of `axis`.
+
+    Examples:
+      >>> wf.Session().run(wf.reduce_join([["a", "b"], ["c", "d"]], 1))
+      array([b'ab', b'cd'], dtype=object)
     """
     value = convert_to_tensor(inputs, dtypes.string)
     axes = reduction_indices if axis is None else axis
@@ -502,7 +506,18 @@ def string_to_hash_bucket(
 
 
 def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Output:
-    """A bucket in [0, num_buckets) for each string: int64, stable over processes and time."""
+    """A bucket in [0, num_buckets) for each string: int64, stable over processes and time.
+
+    Args:
+      input: string, any shape.
+      num_buckets: a positive int.
+    Returns: int64, shape of `input`.
+
+    Examples:
+      >>> x = wf.Session().run(wf.string_to_hash_bucket_fast(["a", "b"], 10))
+      >>> x.shape
+      (2,)
+    """
     return out("StringToHashBucketFast", [input], {"num_buckets": num_buckets}, name)
 
 
@@ -546,12 +561,29 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Outpu
 
 
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Output:
-    """The web-safe base64 form, with `=` at the end if `pad`."""
+    """The web-safe base64 form, with `=` at the end if `pad`.
+
+    Args:
+      input: string, any shape.
+      pad: whether the length becomes a multiple of 4.
+
+    Examples:
+      >>> wf.Session().run(wf.encode_base64(["weft"]))
+      array([b'd2VmdA'], dtype=object)
+    """
     return out("EncodeBase64", [input], {"pad": pad}, name)
 
 
 def decode_base64(input: Any, name: str | None = None) -> Output:
-    """The bytes of web-safe base64, padded or not."""
+    """The bytes of web-safe base64, padded or not.
+
+    Args:
+      input: string, any shape.
+
+    Examples:
+      >>> wf.Session().run(wf.decode_base64(["d2VmdA"]))
+      array([b'weft'], dtype=object)
+    """
     return out("DecodeBase64", [input], name=name)
 
 

@@ -223,6 +223,14 @@ def bidirectional_dynamic_rnn(
     Returns: the outputs of both, those of the second in the order of the inputs, and the last
       states of both.
     Raises: as `dynamic_rnn`.
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.GRUCell
+      >>> (forward, backward), _ = wf.nn.bidirectional_dynamic_rnn(
+      ...     cell(4), cell(4), wf.zeros([2, 5, 3]), dtype=wf.float32
+      ... )
+      >>> forward.shape
+      TensorShape([Dimension(2), Dimension(5), Dimension(4)])
     """
     assert_like_rnncell("cell_fw", cell_fw)
     assert_like_rnncell("cell_bw", cell_bw)

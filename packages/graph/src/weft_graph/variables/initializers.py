@@ -347,6 +347,10 @@ class VarianceScaling(Initializer):
       distribution: "truncated_normal" (also "normal"), "untruncated_normal" or "uniform".
       seed, dtype: as everywhere.
     Raises: InvalidArgumentError: an argument is none of these.
+
+    Examples:
+      >>> wf.variance_scaling_initializer(seed=1)([2, 3]).shape
+      TensorShape([Dimension(2), Dimension(3)])
     """
 
     def __init__(
@@ -464,13 +468,31 @@ class GlorotNormal(_Scaled):
 
 
 class HeUniform(_Scaled):
-    """Uniform numbers of variance 2 / inputs. Source: He et al., 2015."""
+    """Uniform numbers of variance 2 / inputs. Source: He et al., 2015.
+
+    Args:
+      seed: an integer.
+      dtype: floating; float32 by default.
+
+    Examples:
+      >>> wf.initializers.he_uniform(seed=1)([2, 3]).shape
+      TensorShape([Dimension(2), Dimension(3)])
+    """
 
     _scaling = (2.0, "fan_in", "uniform")
 
 
 class HeNormal(_Scaled):
-    """Truncated normal numbers of variance 2 / inputs. Source: He et al., 2015."""
+    """Truncated normal numbers of variance 2 / inputs. Source: He et al., 2015.
+
+    Args:
+      seed: an integer.
+      dtype: floating; float32 by default.
+
+    Examples:
+      >>> wf.initializers.he_normal(seed=1)([2, 3]).shape
+      TensorShape([Dimension(2), Dimension(3)])
+    """
 
     _scaling = (2.0, "fan_in", "truncated_normal")
 
@@ -492,6 +514,15 @@ class Orthogonal(Initializer):
 
     Shapes of more than two axes are matrices of (all but the last, last). Drawn uniformly: the
     factor Q of a normal matrix, with the signs of R's diagonal. Source: Saxe et al., 2013.
+
+    Args:
+      gain: what the matrix is multiplied by.
+      seed: an integer.
+      dtype: floating; float32 by default.
+
+    Examples:
+      >>> wf.orthogonal_initializer(seed=1)([3, 3]).shape
+      TensorShape([Dimension(3), Dimension(3)])
     """
 
     def __init__(
@@ -525,7 +556,17 @@ class Orthogonal(Initializer):
 
 
 class Identity(Initializer):
-    """The identity matrix times `gain`; for matrices only."""
+    """The identity matrix times `gain`; for matrices only.
+
+    Args:
+      gain: what the matrix is multiplied by.
+      dtype: floating; float32 by default.
+
+    Examples:
+      >>> wf.Session().run(wf.initializers.identity()([2, 2]))
+      array([[1., 0.],
+             [0., 1.]], dtype=float32)
+    """
 
     def __init__(self, gain: float = 1.0, dtype: Any = dtypes.float32) -> None:
         self.gain = gain

@@ -258,7 +258,15 @@ def all_variables() -> list[Any]:
 
 
 def local_variables(scope: str | None = None) -> list[Any]:
-    """The variables of one process, which are not saved."""
+    """The variables of one process, which are not saved.
+
+    Args:
+      scope: only variables whose name this regular expression matches at the start.
+
+    Examples:
+      >>> wf.local_variables()
+      []
+    """
     return _collection(GraphKeys.LOCAL_VARIABLES, scope)
 
 
@@ -376,7 +384,15 @@ def report_uninitialized_variables(
 ) -> Output:
     """The names of those of `var_list` (global and local ones by default) without a value.
 
+    Args:
+      var_list: variables; global and local ones by default.
+    Returns: string, shape (n,).
     Returns: string, shape (number of uninitialised variables,).
+
+    Examples:
+      >>> x = wf.Variable(1.0, name="x")
+      >>> wf.Session().run(wf.report_uninitialized_variables())
+      array([b'x'], dtype=object)
     """
     if var_list is None:
         var_list = global_variables() + local_variables()

@@ -63,6 +63,12 @@ class VariableScope:
       reuse: False, True or AUTO_REUSE.
       initializer, regularizer, caching_device, partitioner, custom_getter, dtype, use_resource,
         constraint: the defaults of get_variable's arguments.
+
+    Examples:
+      >>> with wf.variable_scope("model") as scope:
+      ...     pass
+      >>> scope.name
+      'model'
     """
 
     def __init__(
@@ -249,7 +255,13 @@ def _current_stores() -> _Stores:
 
 
 def get_variable_scope() -> VariableScope:
-    """The innermost variable scope."""
+    """The innermost variable scope.
+
+    Examples:
+      >>> with wf.variable_scope("model"):
+      ...     wf.get_variable_scope().name
+      'model'
+    """
     return _current_stores().scopes.current
 
 
@@ -332,7 +344,16 @@ def get_variable(
 
 
 def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
-    """`get_variable` for a variable of this process only: not trainable, and not saved."""
+    """`get_variable` for a variable of this process only: not trainable, and not saved.
+
+    Args:
+      name, *args, **kwargs: as for `get_variable`.
+
+    Examples:
+      >>> count = wf.get_local_variable("count", [], initializer=wf.zeros_initializer())
+      >>> len(wf.local_variables()), len(wf.trainable_variables())
+      (1, 0)
+    """
     kwargs["trainable"] = False
     kwargs["collections"] = [*(kwargs.get("collections") or ()), GraphKeys.LOCAL_VARIABLES]
     return get_variable(name, *args, **kwargs)

@@ -30,6 +30,14 @@ def make_template(
       unique_name_: of the variable scope, not made unique.
       custom_getter_: of the scope.
       **kwargs: arguments for `func_`.
+
+    Examples:
+      >>> def scale(x):
+      ...     return x * wf.get_variable("scale", [], initializer=wf.ones_initializer())
+      >>> shared = wf.make_template("shared", scale)
+      >>> first, second = shared(1.0), shared(2.0)
+      >>> len(wf.global_variables())
+      1
     """
     function = partial(func_, **kwargs) if kwargs else func_
     return Template(name_, function, create_scope_now_, unique_name_, custom_getter_)

@@ -177,8 +177,16 @@ def get_checkpoint_state(
 ) -> proto.CheckpointState | None:
     """What the state file says, with relative paths completed by the directory.
 
+    Args:
+      checkpoint_dir: a directory.
+      latest_filename: of the state file; "checkpoint" by default.
+    Returns: a CheckpointState message; None where there is no state file.
     Returns: None when there is no such file.
     Raises: DataLossError: the file is damaged.
+
+    Examples:
+      >>> print(wf.train.get_checkpoint_state("nowhere"))
+      None
     """
     checkpoint_dir = paths.as_path(checkpoint_dir)
     path = state_path(checkpoint_dir, latest_filename)
@@ -272,7 +280,17 @@ def remove_checkpoint(
 def load_checkpoint(ckpt_dir_or_file: str) -> CheckpointReader:
     """A reader of a checkpoint, or of the latest one of a directory.
 
+    Args:
+      ckpt_dir_or_file: the prefix of a checkpoint, or a directory, whose latest one is taken.
     Raises: NotFoundError, DataLossError: there is none, or it is damaged.
+
+    Examples:
+      >>> step = wf.Variable(7, name="step")
+      >>> with wf.Session() as session:
+      ...     session.run(step.initializer)
+      ...     prefix = wf.train.Saver().save(session, "./read")
+      >>> wf.train.load_checkpoint(prefix).get_tensor("step")
+      np.int32(7)
     """
     return CheckpointReader(latest_in(paths.as_path(ckpt_dir_or_file)))
 

@@ -43,6 +43,12 @@ class CriticalSection:
       name: of the mutex.
       shared_name: the name it is shared under among sessions.
       critical_section_def, import_scope: not supported; must be None.
+
+    Examples:
+      >>> section = wf.CriticalSection(name="section")
+      >>> x = wf.constant(1.0)
+      >>> wf.Session().run(section.execute(lambda: 2.0 * x))
+      np.float32(2.0)
     """
 
     def __init__(

@@ -50,6 +50,12 @@ class QueueRunner:
       InvalidArgumentError: no queue, no operations, or both a message and arguments.
       InvalidTypeError: `queue` is no queue, something else is no operation, or
         `queue_closed_exception_types` is no tuple of errors.
+
+    Examples:
+      >>> queue = wf.FIFOQueue(10, [wf.int32], [[]])
+      >>> wf.train.add_queue_runner(wf.train.QueueRunner(queue, [queue.enqueue(1)] * 2))
+      >>> len(wf.get_collection(wf.GraphKeys.QUEUE_RUNNERS))
+      1
     """
 
     def __init__(
@@ -317,7 +323,14 @@ def _check_coordinator(coord: Any) -> None:
 def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS) -> None:
     """Put a runner into a collection of the default graph, for `start_queue_runners`.
 
+    Args:
+      qr: a QueueRunner.
+      collection: of the default graph.
     Raises: InvalidTypeError: it is not a QueueRunner.
+
+    Examples:
+      >>> queue = wf.FIFOQueue(10, [wf.int32], [[]])
+      >>> wf.train.add_queue_runner(wf.train.QueueRunner(queue, [queue.enqueue(1)]))
     """
     if not hasattr(qr, "create_threads"):
         raise errors.InvalidTypeError(f"a QueueRunner is required, got {qr!r}")
@@ -343,6 +356,16 @@ def start_queue_runners(
     Raises:
       InvalidArgumentError: there is no session.
       InvalidTypeError: `sess` is no session, or `coord` no coordinator.
+
+    Examples:
+      >>> item = wf.train.range_input_producer(3, shuffle=False).dequeue()
+      >>> with wf.Session() as session:
+      ...     coordinator = wf.train.Coordinator()
+      ...     threads = wf.train.start_queue_runners(session, coordinator)
+      ...     session.run(item)
+      ...     coordinator.request_stop()
+      ...     coordinator.join(threads)
+      np.int32(0)
     """
     _check_coordinator(coord)
     if sess is None:

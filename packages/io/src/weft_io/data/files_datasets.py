@@ -70,6 +70,13 @@ class TFRecordDataset(Dataset):
       compression_type: string, shape (): "", "ZLIB" or "GZIP".
       buffer_size: accepted; files are read in pieces of a size that is fast.
       num_parallel_reads: read so many files at once, their records in turns.
+
+    Examples:
+      >>> with wf.python_io.TFRecordWriter("some.tfrecord") as writer:
+      ...     writer.write(b"first")
+      >>> record = wf.data.TFRecordDataset("some.tfrecord").make_one_shot_iterator().get_next()
+      >>> wf.Session().run(record)
+      b'first'
     """
 
     def __init__(
@@ -97,10 +104,16 @@ class TFRecordDataset(Dataset):
 
 
 class TextLineDataset(Dataset):
-    """The lines of text files, without their ends, in order: string, shape ().
+    r"""The lines of text files, without their ends, in order: string, shape ().
 
     Args:
       filenames, compression_type, buffer_size: as for `TFRecordDataset`.
+
+    Examples:
+      >>> wf.Session().run(wf.write_file("text.txt", "one\ntwo\n"))
+      >>> line = wf.data.TextLineDataset("text.txt").make_one_shot_iterator().get_next()
+      >>> wf.Session().run(line)
+      b'one'
     """
 
     def __init__(

@@ -29,6 +29,16 @@ class Iterator(specs.Elements):
       iterator_resource: resource, shape ().
       initializer: node that lets it begin, or None.
       output_types, output_shapes, output_classes: of elements.
+
+    Examples:
+      >>> iterator = wf.data.Dataset.range(3).make_initializable_iterator()
+      >>> element = iterator.get_next()
+      >>> with wf.Session() as session:
+      ...     session.run(iterator.initializer)
+      ...     session.run([element])
+      ...     session.run([element])
+      [np.int64(0)]
+      [np.int64(1)]
     """
 
     def __init__(

@@ -271,6 +271,13 @@ class GFile:
       name: path.
       mode: "r", "w", "a", "r+", "w+" or "a+", for UTF-8 text; with "b" for bytes.
     Raises: InvalidArgumentError: another mode.
+
+    Examples:
+      >>> with wf.gfile.GFile("note.txt", "w") as file:
+      ...     _ = file.write("hello")
+      >>> with wf.gfile.GFile("note.txt") as file:
+      ...     file.read()
+      'hello'
     """
 
     def __init__(self, name: PathLike, mode: str = "r") -> None:
@@ -475,27 +482,69 @@ def DeleteRecursively(dirname: PathLike) -> None:  # noqa: N802
 
 
 def Exists(filename: PathLike) -> bool:  # noqa: N802
-    """Whether there is a file or directory of that name."""
+    """Whether there is a file or directory of that name.
+
+    Args:
+      filename: a path, or a URL that fsspec knows.
+
+    Examples:
+      >>> wf.gfile.Exists("nowhere")
+      False
+    """
     return exists(filename)
 
 
 def Glob(filename: PathLike | Iterable[PathLike]) -> list[str]:  # noqa: N802
-    """The paths that match a pattern, or any of several; see `glob`."""
+    """The paths that match a pattern, or any of several; see `glob`.
+
+    Args:
+      filename: a pattern, or several.
+
+    Examples:
+      >>> wf.gfile.Glob("nothing*")
+      []
+    """
     return glob(filename)
 
 
 def IsDirectory(dirname: PathLike) -> bool:  # noqa: N802
-    """Whether the path is a directory."""
+    """Whether the path is a directory.
+
+    Args:
+      dirname: a path, or a URL that fsspec knows.
+
+    Examples:
+      >>> wf.gfile.IsDirectory("nowhere")
+      False
+    """
     return isdir(dirname)
 
 
 def ListDirectory(dirname: PathLike) -> list[str]:  # noqa: N802
-    """The names in a directory, sorted; see `listdir`."""
+    """The names in a directory, sorted; see `listdir`.
+
+    Args:
+      dirname: a path, or a URL that fsspec knows.
+
+    Examples:
+      >>> wf.gfile.MakeDirs("c/d")
+      >>> wf.gfile.ListDirectory("c")
+      ['d']
+    """
     return listdir(dirname)
 
 
 def MakeDirs(dirname: PathLike) -> None:  # noqa: N802
-    """Create a directory and those above it; see `makedirs`."""
+    """Create a directory and those above it; see `makedirs`.
+
+    Args:
+      dirname: a path, or a URL that fsspec knows.
+
+    Examples:
+      >>> wf.gfile.MakeDirs("a/b")
+      >>> wf.gfile.IsDirectory("a/b")
+      True
+    """
     makedirs(dirname)
 
 

@@ -84,6 +84,12 @@ def batch(
     Returns: as `tensors`, with a first axis of `batch_size`; a list of one as that one.
     Raises: InvalidArgumentError: no tensors, or a shape is not known.
     Raises (when it runs): OutOfRangeError: the examples have ended.
+
+    Examples:
+      >>> x = wf.train.range_input_producer(10, shuffle=False).dequeue()
+      >>> rows = wf.train.batch([x], batch_size=3)
+      >>> rows.shape
+      TensorShape([Dimension(3)])
     """
     return maybe_batch(
         tensors,
@@ -206,6 +212,12 @@ def shuffle_batch(
       capacity: examples that are made ahead, at most.
       min_after_dequeue: examples that stay to choose from: more mix better and start later.
       seed: of the choices.
+
+    Examples:
+      >>> x = wf.train.range_input_producer(10, shuffle=False).dequeue()
+      >>> rows = wf.train.shuffle_batch([x], batch_size=3, capacity=10, min_after_dequeue=5)
+      >>> rows.shape
+      TensorShape([Dimension(3)])
     """
     return maybe_shuffle_batch(
         tensors,

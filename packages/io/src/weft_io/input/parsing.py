@@ -39,6 +39,13 @@ class VarLenFeature(NamedTuple):
 
     Attributes:
       dtype: float32, int64 or string.
+
+    Args:
+      dtype: float32, int64 or string.
+
+    Examples:
+      >>> wf.VarLenFeature(wf.string)
+      VarLenFeature(dtype=weft.string)
     """
 
     dtype: Any
@@ -69,6 +76,15 @@ class FixedLenFeature(NamedTuple):
       shape: of one example's.
       dtype: float32, int64 or string.
       default_value: of that shape, for examples without the feature; None: it is required.
+
+    Args:
+      shape: of the values of one example.
+      dtype: float32, int64 or string.
+      default_value: for examples that lack the feature; without it that is an error.
+
+    Examples:
+      >>> wf.FixedLenFeature([2], wf.float32)
+      FixedLenFeature(shape=[2], dtype=weft.float32, default_value=None)
     """
 
     shape: Any
@@ -343,6 +359,13 @@ def parse_example(
     Raises:
       InvalidArgumentError: a feature is not described as it must be; when it runs: bytes are no
         example, a feature is missing, or has another type or another number of values.
+
+    Examples:
+      >>> three = wf.train.Feature(int64_list=wf.train.Int64List(value=[3]))
+      >>> features = wf.train.Features(feature={"a": three})
+      >>> text = wf.train.Example(features=features).SerializeToString()
+      >>> wf.Session().run(wf.parse_example([text, text], {"a": wf.FixedLenFeature([], wf.int64)}))
+      {'a': array([3, 3])}
     """
     plan = _plan(_given(features), _OF_EXAMPLES)
     with name_scope(name, "ParseExample", [serialized, example_names]) as scope:
@@ -374,6 +397,13 @@ def parse_single_example(
       example_names: string, shape (): what messages call the example.
     Returns: as `parse_example`, without the first axis.
     Raises: as `parse_example`.
+
+    Examples:
+      >>> three = wf.train.Feature(int64_list=wf.train.Int64List(value=[3]))
+      >>> features = wf.train.Features(feature={"a": three})
+      >>> text = wf.train.Example(features=features).SerializeToString()
+      >>> wf.Session().run(wf.parse_single_example(text, {"a": wf.FixedLenFeature([], wf.int64)}))
+      {'a': np.int64(3)}
     """
     plan = _plan(_given(features), _OF_EXAMPLES)
     with name_scope(name, "ParseSingleExample", [serialized, example_names]) as scope:

@@ -155,6 +155,14 @@ def string_input_producer(
     Args:
       string_tensor: string, shape (n,), n > 0; or a list of strings.
     Raises: InvalidArgumentError: the list is empty; when it runs, if the tensor is.
+
+    Examples:
+      >>> names = wf.train.string_input_producer(["a", "b"], shuffle=False).dequeue()
+      >>> with wf.train.MonitoredTrainingSession(log_step_count_steps=None) as session:
+      ...     session.run([names])
+      ...     session.run([names])
+      [b'a']
+      [b'b']
     """
     message = "string_input_producer requires a non-null input tensor"
     if not isinstance(string_tensor, Output | Variable):
@@ -196,6 +204,11 @@ def range_input_producer(
 
     Args:
       limit: int32, shape ().
+
+    Examples:
+      >>> item = wf.train.range_input_producer(3, shuffle=False).dequeue()
+      >>> item.dtype
+      weft.int32
     """
     with name_scope(name, "input_producer", [limit]) as scope:
         count = convert_to_tensor(limit)
@@ -229,6 +242,11 @@ def slice_input_producer(
       tensor_list: any types, shapes (n, S), with n the same for all.
     Returns: a tensor per tensor, of shape S.
     Raises: InvalidArgumentError: the list is empty, or sizes of first axes are known and differ.
+
+    Examples:
+      >>> image, label = wf.train.slice_input_producer([wf.zeros([5, 2]), wf.zeros([5])])
+      >>> image.shape, label.shape
+      (TensorShape([Dimension(2)]), TensorShape([]))
     """
     given = listed(tensor_list, "tensor_list")
     with name_scope(name, "input_producer", given):

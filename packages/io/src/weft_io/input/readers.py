@@ -137,6 +137,19 @@ class TextLineReader(ReaderBase):
 
     Args:
       skip_header_lines: how many lines to leave out at the beginning of each file.
+
+    Examples:
+      >>> wf.Session().run(wf.write_file("lines.txt", "one\ntwo\n"))
+      >>> queue = wf.train.string_input_producer(["lines.txt"], shuffle=False)
+      >>> key, value = wf.TextLineReader().read(queue)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     coordinator = wf.train.Coordinator()
+      ...     threads = wf.train.start_queue_runners(session, coordinator)
+      ...     session.run(value)
+      ...     coordinator.request_stop()
+      ...     coordinator.join(threads)
+      b'one'
     """
 
     def __init__(self, skip_header_lines: int | None = None, name: str | None = None) -> None:

@@ -54,6 +54,12 @@ def export_meta_graph(
       strip_default_attrs: leave out attributes that have their default values.
       save_debug_info: accepted for compatibility: nodes carry their lines in weft's own files.
     Raises: InvalidArgumentError: the graph has no form in a GraphDef, or takes 2 GiB or more.
+
+    Examples:
+      >>> x = wf.Variable(1.0, name="x")
+      >>> meta = wf.train.export_meta_graph()
+      >>> len(meta.graph_def.node) > 0
+      True
     """
     from weft_graph import proto
     from weft_graph.messages.op_def_proto import stripped_op_list

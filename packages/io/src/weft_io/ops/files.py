@@ -90,6 +90,11 @@ def write_file(filename: Any, contents: Any, name: str | None = None) -> Node:
       filename: string, shape (); a path, or a URL that fsspec knows.
       contents: string, shape ().
     Raises (when it runs): PermissionDeniedError, ResourceExhaustedError (a full disk), ...
+
+    Examples:
+      >>> wf.Session().run(wf.write_file("written.txt", "hello"))
+      >>> wf.gfile.Exists("written.txt")
+      True
     """
     return create("WriteFile", [filename, contents], None, name)
 
@@ -99,5 +104,9 @@ def matching_files(pattern: Any, name: str | None = None) -> Output:
 
     Args:
       pattern: string, shape () or (k,): see `weft_io.files.gfile.glob`.
+
+    Examples:
+      >>> wf.Session().run(wf.matching_files("nothing*.here"))
+      array([], dtype=object)
     """
     return out("MatchingFiles", [pattern], None, name)

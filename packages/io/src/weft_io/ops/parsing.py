@@ -398,7 +398,15 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
 
 
 def serialize_tensor(tensor: Any, name: str | None = None) -> Output:
-    """A tensor as a serialized TensorProto: string, shape ()."""
+    """A tensor as a serialized TensorProto: string, shape ().
+
+    Args:
+      tensor: any type that has values.
+
+    Examples:
+      >>> type(wf.Session().run(wf.serialize_tensor([1, 2])))
+      <class 'bytes'>
+    """
     return out("SerializeTensor", [tensor], None, name)
 
 
@@ -410,5 +418,9 @@ def parse_tensor(serialized: Any, out_type: Any, name: str | None = None) -> Out
       out_type: its element type.
     Raises (when it runs): InvalidArgumentError: it is not a serialized tensor, or has another
       element type.
+
+    Examples:
+      >>> wf.Session().run(wf.parse_tensor(wf.serialize_tensor(wf.constant([1, 2])), wf.int32))
+      array([1, 2], dtype=int32)
     """
     return out("ParseTensor", [serialized], {"out_type": dtypes.as_dtype(out_type)}, name)

@@ -188,6 +188,11 @@ def image(
       max_outputs: how many of the n at most.
     Returns: string, shape (): a serialized `Summary`.
     Raises: InvalidArgumentError: when it runs, if the shape does not fit or has no pixels.
+
+    Examples:
+      >>> text = wf.Session().run(wf.summary.image("noise", wf.zeros([1, 4, 4, 3])))
+      >>> wf.Summary.FromString(text).value[0].image.width
+      4
     """
     attrs = {"max_images": max_outputs, "bad_color": _BAD_COLOR}
     attrs |= _own_type("ImageSummary", tensor)
@@ -232,6 +237,11 @@ def text(name: str, tensor: Any, collections: Iterable[Any] | None = None) -> Ou
       tensor: string, any shape.
     Returns: string, shape (): a serialized `Summary`.
     Raises: InvalidTypeError: `tensor` is not of strings.
+
+    Examples:
+      >>> text = wf.Session().run(wf.summary.text("note", "hello"))
+      >>> wf.Summary.FromString(text).value[0].tag
+      'note'
     """
     from weft_graph import proto
 
@@ -291,6 +301,11 @@ def merge(
     Returns: string, shape (): a serialized `Summary`.
     Raises: InvalidArgumentError: there are no inputs; or when it runs, an input is no `Summary` or
       two have one tag.
+
+    Examples:
+      >>> merged = wf.summary.merge([wf.summary.scalar("a", 1.0), wf.summary.scalar("b", 2.0)])
+      >>> len(wf.Summary.FromString(wf.Session().run(merged)).value)
+      2
     """
     clean = _clean(name)
     with name_scope(clean, "Merge", inputs):

@@ -79,6 +79,15 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
       shared_name: the name it is shared under among sessions.
       name: of its node.
       reduction_type: "MEAN" or "SUM".
+
+    Examples:
+      >>> accumulator = wf.ConditionalAccumulator(wf.float32, shape=[])
+      >>> mean = accumulator.take_grad(2)
+      >>> with wf.Session() as session:
+      ...     session.run(accumulator.apply_grad(1.0))
+      ...     session.run(accumulator.apply_grad(3.0))
+      ...     session.run(mean)
+      np.float32(2.0)
     """
 
     def __init__(

@@ -20,6 +20,12 @@ def tf_record_iterator(path: PathLike, options: Any = None) -> Iterator[bytes]:
       path: local, or a URL that fsspec knows.
       options: TFRecordOptions, or a compression ("GZIP").
     Raises: NotFoundError, ...; DataLossError: a record is damaged or not whole; it says where.
+
+    Examples:
+      >>> with wf.python_io.TFRecordWriter("records.tfrecord") as writer:
+      ...     writer.write(b"first")
+      >>> list(wf.python_io.tf_record_iterator("records.tfrecord"))
+      [b'first']
     """
     for records in _chunks(path, options):
         yield from records

@@ -232,6 +232,12 @@ class TFRecordWriter:
       path: local, or a URL that fsspec knows; replaced if it exists.
       options: TFRecordOptions, or a compression ("GZIP").
     Raises: NotFoundError: the directory does not exist; PermissionDeniedError; ...
+
+    Examples:
+      >>> with wf.python_io.TFRecordWriter("record.tfrecord") as writer:
+      ...     writer.write(b"first")
+      >>> list(wf.python_io.tf_record_iterator("record.tfrecord"))
+      [b'first']
     """
 
     def __init__(self, path: PathLike, options: Any = None) -> None:

@@ -54,6 +54,13 @@ class SavedModelBuilder:
     Args:
       export_dir: the directory; it must be empty, or not exist.
     Raises: SavedModelError: there is something in it.
+
+    Examples:
+      >>> builder = wf.saved_model.builder.SavedModelBuilder("./built")
+      >>> with wf.Session() as session:
+      ...     builder.add_meta_graph_and_variables(session, [wf.saved_model.tag_constants.SERVING])
+      >>> builder.save() is not None
+      True
     """
 
     def __init__(self, export_dir: Any) -> None:

@@ -70,6 +70,14 @@ def load(
       NotFoundError: there is no SavedModel, no graph with the tags, or variables are missing.
       DataLossError: a file is damaged.
       InvalidArgumentError: the graph contradicts itself, or its variables' types or shapes do.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None], name="x")
+      >>> wf.saved_model.simple_save(wf.Session(), "./model", {"x": x}, {"y": 2.0 * x})
+      >>> with wf.Graph().as_default(), wf.Session() as session:
+      ...     meta = wf.saved_model.loader.load(session, ["serve"], "./model")
+      ...     session.run(meta.signature_def["serving_default"].outputs["y"].name, {"x:0": [3.0]})
+      array([6.], dtype=float32)
     """
     return SavedModelLoader(export_dir).load(sess, tags, import_scope, **saver_kwargs)
 

@@ -36,6 +36,14 @@ def import_meta_graph(
       all variables, or None when there are no variables. With `return_elements`, a pair of that
       and the list of elements.
     Raises: as `import_scoped_meta_graph`.
+
+    Examples:
+      >>> with wf.Graph().as_default():
+      ...     x = wf.Variable(1.0, name="x")
+      ...     meta = wf.train.export_meta_graph()
+      >>> saver = wf.train.import_meta_graph(meta)
+      >>> [variable.name for variable in wf.global_variables()]
+      ['x:0']
     """
     message = as_meta_graph(meta_graph_or_file)
     found = import_scoped_meta_graph(

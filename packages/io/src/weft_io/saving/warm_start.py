@@ -37,6 +37,18 @@ def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
     Raises:
       NotFoundError: there is no checkpoint, or it lacks a tensor.
       InvalidArgumentError: a shape or a type differs, or the map is malformed.
+
+    Examples:
+      >>> step = wf.Variable(7, name="step")
+      >>> with wf.Session() as session:
+      ...     session.run(step.initializer)
+      ...     prefix = wf.train.Saver().save(session, "./first")
+      >>> with wf.Graph().as_default(), wf.Session() as session:
+      ...     step = wf.get_variable("step", [], wf.int32)
+      ...     wf.train.init_from_checkpoint(prefix, {"step": step})
+      ...     session.run(step.initializer)
+      ...     session.run(step)
+      np.int32(7)
     """
     reader = load_checkpoint(ckpt_dir_or_file)
     path = _prefix(ckpt_dir_or_file)

@@ -60,6 +60,10 @@ class CheckpointSaverHook(SessionRunHook):
       InvalidArgumentError: both `saver` and `scaffold`, not exactly one of `save_secs` and
         `save_steps`, or one too small.
       InvalidTypeError: an argument is of the wrong kind.
+
+    Examples:
+      >>> step = wf.train.get_or_create_global_step()
+      >>> hook = wf.train.CheckpointSaverHook("./checkpoints", save_steps=100)
     """
 
     def __init__(

@@ -76,6 +76,19 @@ class SessionRunHook:
 
     `begin`, then `after_create_session`, then `before_run` and `after_run` for each step, then
     `end`. A session that is made again after a failure calls `after_create_session` again.
+
+    Examples:
+      >>> class Count(wf.train.SessionRunHook):
+      ...     steps = 0
+      ...
+      ...     def after_run(self, run_context, run_values):
+      ...         self.steps += 1
+      >>> hook = Count()
+      >>> x = wf.constant(1.0)
+      >>> with wf.train.MonitoredTrainingSession(hooks=[hook]) as session:
+      ...     _ = session.run(x), session.run(x)
+      >>> hook.steps
+      2
     """
 
     def begin(self) -> None:

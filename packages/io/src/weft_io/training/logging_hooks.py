@@ -36,6 +36,10 @@ class LoggingTensorHook(SessionRunHook):
     Raises:
       InvalidArgumentError: not exactly one of `every_n_iter` and `every_n_secs`, or one too small.
       InvalidTypeError: an argument is of the wrong kind.
+
+    Examples:
+      >>> x = wf.constant(1.0, name="x")
+      >>> hook = wf.train.LoggingTensorHook({"x": x}, every_n_iter=100)
     """
 
     def __init__(
@@ -125,6 +129,12 @@ class NanTensorHook(SessionRunHook):
     Args:
       loss_tensor: floating, shape ().
       fail_on_nan_loss: raise `NanLossDuringTrainingError`; else ask for the end.
+
+    Examples:
+      >>> hook = wf.train.NanTensorHook(wf.constant(1.0))
+      >>> with wf.train.MonitoredTrainingSession(hooks=[hook]) as session:
+      ...     session.run(wf.get_default_graph().get_tensor_by_name("Const:0"))
+      np.float32(1.0)
     """
 
     def __init__(self, loss_tensor: Any, fail_on_nan_loss: bool = True) -> None:

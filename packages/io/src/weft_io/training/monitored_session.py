@@ -179,6 +179,12 @@ class MonitoredSession(_MonitoredSession):
       hooks: `SessionRunHook`s, called in this order.
       stop_grace_period_secs: how long threads may take to end.
     Raises: InvalidTypeError: an argument is of the wrong kind; what hooks and the creator raise.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> with wf.train.MonitoredSession() as session:
+      ...     session.run(x)
+      np.float32(1.0)
     """
 
     def __init__(
@@ -208,6 +214,12 @@ class SingularMonitoredSession(_MonitoredSession):
       checkpoint_filename_with_path: the checkpoint.
     Raises: InvalidArgumentError: both a directory and a checkpoint; InvalidTypeError: an argument
       is of the wrong kind; what hooks raise.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> with wf.train.SingularMonitoredSession() as session:
+      ...     session.run(x)
+      np.float32(1.0)
     """
 
     def __init__(

@@ -50,6 +50,13 @@ class Scaffold:
       copy_from_scaffold: another scaffold, whose parts are taken where none is given here.
       local_init_feed_dict: what to feed for `local_init_op`.
     Raises: InvalidTypeError: an argument is of the wrong kind.
+
+    Examples:
+      >>> scaffold = wf.train.Scaffold(init_fn=lambda scaffold, session: None)
+      >>> x = wf.Variable(1.0)
+      >>> with wf.train.MonitoredTrainingSession(scaffold=scaffold) as session:
+      ...     session.run(x)
+      np.float32(1.0)
     """
 
     def __init__(

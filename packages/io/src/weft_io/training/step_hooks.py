@@ -33,6 +33,15 @@ class StopAtStepHook(SessionRunHook):
       num_steps: how many more steps than the session begins with; or
       last_step: the global step to end at.
     Raises: InvalidArgumentError: none or both are given; InvalidTypeError: it is no integer.
+
+    Examples:
+      >>> step = wf.train.get_or_create_global_step().assign_add(1)
+      >>> hook = wf.train.StopAtStepHook(last_step=2)
+      >>> with wf.train.MonitoredTrainingSession(hooks=[hook]) as session:
+      ...     while not session.should_stop():
+      ...         last = session.run(step)
+      >>> int(last)
+      2
     """
 
     def __init__(self, num_steps: int | None = None, last_step: int | None = None) -> None:
@@ -108,6 +117,14 @@ class FinalOpsHook(SessionRunHook):
     Args:
       final_ops: any structure that `Session.run` takes; None for nothing.
       final_ops_feed_dict: what to feed for it.
+
+    Examples:
+      >>> hook = wf.train.FinalOpsHook(wf.constant(3.0) * 2.0)
+      >>> x = wf.constant(1.0)
+      >>> with wf.train.MonitoredTrainingSession(hooks=[hook]) as session:
+      ...     _ = session.run(x)
+      >>> hook.final_ops_values
+      np.float32(6.0)
     """
 
     def __init__(
@@ -143,6 +160,14 @@ class FeedFnHook(SessionRunHook):
     Args:
       feed_fn: called without arguments before each step; returns a feed dictionary.
     Raises: InvalidTypeError: it cannot be called so.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32)
+      >>> hook = wf.train.FeedFnHook(lambda: {x: 2.0})
+      >>> y = 3.0 * x
+      >>> with wf.train.MonitoredTrainingSession(hooks=[hook]) as session:
+      ...     session.run(y)
+      np.float32(6.0)
     """
 
     def __init__(self, feed_fn: Callable[[], Mapping[Any, Any]]) -> None:

@@ -40,6 +40,9 @@ class StepCounterHook(SessionRunHook):
       summary_writer: a `FileWriter`. Without either they are logged only.
     Raises: InvalidArgumentError: not exactly one of the first two, or one too small;
       InvalidTypeError: it is no number.
+
+    Examples:
+      >>> hook = wf.train.StepCounterHook(every_n_steps=10, output_dir="./counts")
     """
 
     def __init__(
@@ -115,6 +118,10 @@ class SummarySaverHook(SessionRunHook):
       summary_op: string, serialized summaries; one or a list of them.
     Raises: InvalidArgumentError: not exactly one of the first two, or of the last two, or one too
       small; InvalidTypeError: it is no number.
+
+    Examples:
+      >>> summary = wf.summary.scalar("x", 1.0)
+      >>> hook = wf.train.SummarySaverHook(10, output_dir="./summaries", summary_op=summary)
     """
 
     def __init__(
