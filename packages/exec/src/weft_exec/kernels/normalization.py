@@ -41,7 +41,7 @@ def _check_vectors(op: str, channels: int, *vectors: Any) -> None:
             )
 
 
-@kernel(*_FORWARD)
+@kernel(*_FORWARD, alias=True)
 def _make_batch_norm(node: Node, device: Device) -> KernelFunction:
     op, data_format = node.type, node.attrs["data_format"]
     epsilon, training = node.attrs["epsilon"], node.attrs["is_training"]

@@ -92,7 +92,7 @@ def _string_join(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ReduceJoin")
+@kernel("ReduceJoin", alias=True)
 def _reduce_join(node: Node, device: Device) -> KernelFunction:
     separator = _bytes(node.attrs["separator"])
     keep: bool = node.attrs["keep_dims"]

@@ -15,6 +15,7 @@ from weft_graph.ir.library import Library
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import Part, StepGraph, copy_nodes
+from weft_graph.ir.traits import Role
 from weft_graph.ops.step import DEPTH, FETCH, RECEIVE, SEND
 from weft_graph.serialize.reader import read_graph
 from weft_graph.serialize.writer import graph_to_bytes
@@ -56,7 +57,7 @@ def part_from_bytes(data: Any, **limits: Any) -> Part:
     Raises: OpError: as `read_graph`, or InvalidArgumentError: the graph is not that of a part.
     """
     graph = read_graph(memoryview(data), internal_names=True, **limits)
-    args = [node for node in graph.nodes if node.type == "_Arg"]
+    args = [node for node in graph.nodes if node.role is Role.ARGUMENT]
     ends = [node for node in graph.nodes if node.type == FETCH]
     for nodes in (args, ends):
         _check_positions(nodes)

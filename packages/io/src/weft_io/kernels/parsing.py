@@ -274,7 +274,7 @@ def _example_of_json(text: bytes) -> bytes:
     return serialized
 
 
-@kernel("DecodeCompressed", heavy=True)
+@kernel("DecodeCompressed", heavy=True, alias=True)
 def _decode_compressed(node: Node, device: Device) -> KernelFunction:
     compression = node.attrs["compression_type"]
     if compression == "":

@@ -8,6 +8,7 @@ from typing import Any
 from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 from weft_graph.ops import resource_state, state
 from weft_graph.variables.base import Variable
 from weft_graph.variables.partitioned import PartitionedVariable
@@ -227,7 +228,7 @@ def _single(name: str, value: Any) -> SaveableObject:
         source = resource_state.handle_source(value)
         if source is not None:
             return ResourceVariableSaveable(value, source.attrs["dtype"], spec, name)
-        if value.node.type == "ReadVariableOp":
+        if value.node.role is Role.READ:
             return ResourceVariableSaveable(value.node.inputs[0], value.dtype, spec, name)
     raise errors.InvalidTypeError(f"a variable is required to save as {name!r}, got {value!r}")
 
