@@ -4,7 +4,7 @@ A compiler is offered the nodes of each part before they are derived, and may cl
 Each claimed set becomes one `_Region` node that names its members and has one function. Placement,
 memory and costs are planned before, over the members. A step that is traced, or that checks for a
 deadline, runs the members one by one by their kernels, and so does a region that has failed, which
-finds the member that does: what is told, is told of members, with their lines.
+finds the member that does.  Traces, measurements and errors are those of members, with their lines.
 
 Compilers are registered by `register_compiler`, or by modules that the entry-point group
 `weft_exec.compilers` names.

@@ -30,6 +30,16 @@ class Derivation:
 
     Constants, fed values and variables are in the template and need no work; what waits for them
     waits for what they wait for (`anchors`).
+
+    Attributes:
+      template: the slots before a step.
+      slots: where each output is.
+      shared: outputs whose memory others may hold, too, so that fetching them copies.
+      items: the work of each node, in the order in which they should run.
+      devices: the name of the device of each node that has a kernel.
+      anchors: for each node, the items that are over when it is.
+      readers: for each variable, the items that read it, and that a later update waits for.
+      fetched: where the value of a fetched reference is read to.
     """
 
     def __init__(
@@ -49,7 +59,7 @@ class Derivation:
         self.items: list[Item] = []
         self.devices: dict[Node, str] = {}
         self.anchors: dict[Node, set[Need]] = {}
-        self.lookers: dict[Node, list[Item]] = {}
+        self.readers: dict[Node, list[Item]] = {}
         self.fetched_refs = {output for output in step.fetches if output.dtype.is_ref}
         self.fetched: dict[Output, int] = {}
 
@@ -174,14 +184,14 @@ class Derivation:
     # ------------------------------------------------------------------ order and arguments
 
     def _order(self, node: Node, item: Item) -> None:
-        """Make `item` wait for its inputs, and an update for the looks at the old value."""
+        """Make `item` wait for its inputs, and an update for the reads of the old value."""
         self._wait_for_inputs(node, item)
         variables = {v for v in map(variable_of, node.inputs) if v is not None}
         for variable in variables:
             if updates(node):
-                item.needs.update((looker, ORDER) for looker in self._earlier(variable, item))
+                item.needs.update((reader, ORDER) for reader in self._earlier(variable, item))
             else:
-                self.lookers.setdefault(variable, []).append(item)
+                self.readers.setdefault(variable, []).append(item)
 
     def _wait_for_inputs(self, node: Node, item: Item) -> None:
         for source in node.inputs:
@@ -190,8 +200,8 @@ class Derivation:
             item.needs |= self._anchors(control)
 
     def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
-        """The looks at a variable that an update waits for."""
-        return self.lookers.get(variable, ())
+        """The reads of a variable that an update waits for."""
+        return self.readers.get(variable, ())
 
     def _source(self, output: Output) -> set[Need]:
         """What the value of an output waits for."""
@@ -240,7 +250,7 @@ class Derivation:
         self.items.append(item)
         variable = variable_of(source)
         if variable is not None:
-            self.lookers.setdefault(variable, []).append(item)
+            self.readers.setdefault(variable, []).append(item)
 
 
 def _read(state: Any) -> Any:

@@ -43,8 +43,21 @@ from weft_tensor import errors
 class FlowDerivation(Derivation):
     """A derivation with conditionals and loops.
 
-    A loop that may have iterations or kernels side by side has slots and entries of its own.  Any
-    other one is a region: a single item of the frame around it, whose slots it uses.
+    There are two ways to run a loop.  One in which iterations or kernels may run side by side is
+    scheduled: it has slots and entries of its own, and the ready queue keeps its frames apart.  Any
+    other is a region: a single item of the frame around it, whose slots it uses, and which runs its
+    iterations in a line.  What is inside a region has items, too, since their needs and their work
+    become the region's; only the outermost region is scheduled.
+
+    In a line, nodes that route values cost nothing: a Switch, an Enter, an Exit and a NextIteration
+    are the slot of their input (`_same`), and a Merge picks one of two slots by the predicate.  In
+    the ready queue each of them is an item of its own, and counts what is dead.
+
+    Attributes:
+      templates: the slots of each frame that is scheduled, before an iteration.
+      variables: the neighbouring slots of the variables of each loop that runs in a line.
+      owners: the items of the regions, by their frames.
+      copies: where a constant is in a frame other than that of its node.
     """
 
     def __init__(
@@ -66,6 +79,7 @@ class FlowDerivation(Derivation):
         """The executable of nodes in the order in which they should run."""
         self.regions = Regions(nodes, self.flow, self._kernel_of, self.overlap)
         for frame in self.flow.frames[1:]:
+            # Outer frames come first, so the slots of the frame around a region are there already.
             if self._home(frame) is frame:
                 self.templates[frame] = [None]
             elif self._home(frame) is frame.parent and not self.regions.linear:
@@ -170,11 +184,11 @@ class FlowDerivation(Derivation):
         return self.templates[home][self.slots[source]]
 
     def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:
-        """Looks in the same frame that may happen; across frames the order in a line is kept."""
+        """Reads in the same frame that may happen; across frames the order in a line is kept."""
         return [
-            look
-            for look in self.lookers.get(variable, ())
-            if look.frame is item.frame and not exclusive(look.guard, item.guard)
+            read
+            for read in self.readers.get(variable, ())
+            if read.frame is item.frame and not exclusive(read.guard, item.guard)
         ]
 
     def _read_for_fetch(self, source: Output) -> None:
@@ -221,6 +235,7 @@ class FlowDerivation(Derivation):
             self._same(node, source)
             region = self._owner(frame)
             if region is not None:
+                # What enters a region is waited for by the region, once, and not by each user.
                 region.needs |= {n for n in self.anchors[node] if n[0].owner is not region}
                 self.anchors[node] = set()
             return
@@ -310,6 +325,7 @@ class FlowDerivation(Derivation):
     # ------------------------------------------------------------------ putting together
 
     def _fetch(self, slot: int, shared: bool, output: Output) -> Fetch:
+        # A branch that is not taken leaves its slots as they were, which tells that nothing came.
         if self.template[slot] is None and output not in self.step.feeds:
             self.template[slot] = DEAD
         return ConditionalFetch(slot, shared, self.step.isolated.get(output, output))
@@ -337,6 +353,7 @@ class FlowDerivation(Derivation):
     def _scheduled(self) -> list[Item]:
         """The items outside of regions, and the regions, which wait for what their items need."""
         items = [item for item in self.items if item.owner is None]
+        # Merges first: their inputs may need items that pass values on, which are new ones.
         entering: dict[Frame, list[Item]] = {}
         for item in list(items):
             if item.kind == MERGE:

@@ -1,4 +1,4 @@
-"""Regions: several nodes that one function computes, and that are still told apart."""
+"""Regions: several nodes that one function computes, and that traces and errors still name."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Assigned:
         return delays(copies, self._nodes, self.places, self._run.times()) if copies else {}
 
     def turns(self, devices: Collection[str], may_wait: MayWait) -> dict[tuple[Output, str], Node]:
-        """What Receives of some devices, which have too little room, should wait for."""
+        """What Receives of some devices, which are short of memory, should wait for."""
         from weft_exec.placement.receives import in_turn
 
         return in_turn(self._nodes, self.places, devices, may_wait) if devices else {}
@@ -101,13 +101,13 @@ class Placer:
         self._log(node, device)
         return device.name
 
-    def assign(self, nodes: Sequence[Node], *, crowded: bool = True) -> Assigned:
+    def assign(self, nodes: Sequence[Node], *, within_limits: bool = True) -> Assigned:
         """The devices of a step's nodes.
 
         Args:
           nodes: inputs before users, back edges of loops left out.
-          crowded: whether values take room on devices with a limit, or the nodes go where they
-            would if there were enough.
+          within_limits: whether memory limits count; else the nodes go where they would with enough
+            memory everywhere.
         Raises:
           UnimplementedError: no device of the session has a kernel for a node.
           InvalidArgumentError: device requests cannot be met.
@@ -115,9 +115,9 @@ class Placer:
         """
         self._pin()
         run = self._simulation(nodes)
-        run.run(crowded=crowded)
+        run.run(within_limits=within_limits)
         self._keep(run)
-        if crowded:
+        if within_limits:
             for node, device in run.found.items():
                 self._log(node, self._devices[device])
         return Assigned(run, nodes, {d.name: d.memory for d in self._devices})

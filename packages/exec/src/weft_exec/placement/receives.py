@@ -19,7 +19,7 @@ from weft_graph.passes.flow import Flow
 from weft_graph.passes.waiting import MayWait, Waiting
 
 _AHEAD: Final = 3
-"""How many nodes before a value's first user its Receive may begin where there is little room."""
+"""How many nodes before a value's first user its Receive may begin where memory is short."""
 _LEAST_BYTES: Final = 1 << 16
 """Smaller values may lie about."""
 _SLACK: Final = 2
@@ -77,14 +77,14 @@ def in_turn(
     devices: Collection[str],
     may_wait: MayWait,
 ) -> dict[tuple[Output, str], Node]:
-    """What Receives of devices with too little room should wait for, whatever the times.
+    """What Receives of devices that are short of memory should wait for, whatever the times.
 
     That is a node some places before the value's first user, so that no cycle can arise.
 
     Args:
       nodes: those of the step, in the order in which they should run.
       places: the device of each that has one.
-      devices: the names of those with too little room.
+      devices: the names of those that are short of memory.
       may_wait: which nodes wait for others.
     Returns: as `delays`.
     """

@@ -85,6 +85,15 @@ class _Unit:
 class Simulation:
     """One simulated run.
 
+    It is list scheduling: each node starts on its device when that is free and the inputs have
+    arrived, and the device is free again when it ends.  A node is met once, when all that it needs
+    has been met, so what is decided for it never changes.
+
+    What is placed as one is a unit, decided when its first node is met.  A unit that waits has no
+    place yet: a variable that nobody has used, or something small that comes from nowhere.  Its
+    first user takes it along (`_decide_inputs`).  The nodes of a loop are met once each, too, but
+    the place of the loop is decided by the time of all of them, `_ROUNDS` times.
+
     Args:
       nodes: inputs before users, back edges of loops left out.
       pinned: where groups with state are, by the name of the group.
@@ -128,16 +137,16 @@ class Simulation:
         self._arrived: dict[tuple[Node, int, int], float] = {}
         self.crossings: list[Crossing] = []
 
-    def run(self, strict: bool = True, crowded: bool = True) -> None:
+    def run(self, strict: bool = True, within_limits: bool = True) -> None:
         """Run it.
 
         Args:
           strict: whether nodes that cannot be placed are errors, or are passed over.
-          crowded: whether values take room on devices with a limit; variables do in any case.
+          within_limits: whether a step's values count against memory limits; variables do always.
         Raises: UnimplementedError, InvalidArgumentError, ResourceExhaustedError.
         """
         self._find_loops()
-        if crowded and any(self._limits):
+        if within_limits and any(self._limits):
             self._count_uses()
         for node in self._nodes:
             try:
@@ -148,7 +157,7 @@ class Simulation:
                 self._start[node] = self._ready[node] = self._needed(node)
         for unit in self._units.values():
             if unit.device == _UNDECIDED:
-                self._settle(unit, self._first_with_room(unit), why.FIRST)
+                self._settle(unit, self._first_that_fits(unit), why.FIRST)
         for node, unit in self._unit_of.items():
             self.found[node] = unit.device
 
@@ -199,14 +208,14 @@ class Simulation:
         self._units[key] = unit
         if unit.device == _UNDECIDED and len(unit.candidates) == 1:
             reason = why.REQUESTED if group.requests else why.ONLY
-            self._settle(unit, self._first_with_room(unit), reason)
+            self._settle(unit, self._first_that_fits(unit), reason)
         return unit
 
     # ------------------------------------------------------------------ choosing
 
     def _choose(self, node: Node, unit: _Unit) -> None:
         """Decide a unit by the node of it that comes first."""
-        candidates = self._with_room(node, unit)
+        candidates = self._fitting(node, unit)
         times = self._times(node, unit, candidates)
         if max(times.values()) < _GRAIN * self._crossing(node):
             near = self._nearest(node, candidates)
@@ -283,11 +292,11 @@ class Simulation:
             unit = self._unit_behind(source)
             if unit is None or unit is mine or unit.device != _UNDECIDED:
                 continue
-            where = device if device in unit.candidates else self._first_with_room(unit)
-            if self._has_room(unit, where):
+            where = device if device in unit.candidates else self._first_that_fits(unit)
+            if self._fits(unit, where):
                 self._settle(unit, where, why.USER)
             else:
-                self._settle(unit, self._first_with_room(unit), why.ROOM)
+                self._settle(unit, self._first_that_fits(unit), why.ROOM)
             stack += [behind.node for behind in source.inputs]
 
     def _needed(self, node: Node, device: int = _ANYWHERE, arrive: bool = False) -> float:
@@ -349,45 +358,45 @@ class Simulation:
     def _persistent(self, unit: _Unit) -> int:
         return sum([self._costs.persistent_bytes(m) for m in unit.group.members.values()])
 
-    def _has_room(self, unit: _Unit, device: int) -> bool:
+    def _fits(self, unit: _Unit, device: int) -> bool:
         limit = self._limits[device]
         return not limit or self.kept_bytes[device] + self._persistent(unit) <= limit
 
-    def _first_with_room(self, unit: _Unit) -> int:
-        """The first candidate that has room for what a unit keeps.
+    def _first_that_fits(self, unit: _Unit) -> int:
+        """The first candidate whose memory limit leaves enough for what a unit keeps.
 
         Raises: ResourceExhaustedError: none has.
         """
         for device in unit.candidates:
-            if self._has_room(unit, device):
+            if self._fits(unit, device):
                 return device
         names = list(unit.group.members)
         node = unit.group.members[names[0]]
         asked = ", ".join(unit.group.requests) or "nothing"
-        rooms = ", ".join(
+        candidates = ", ".join(
             f"{self._devices[i].name} ({self._limits[i]} bytes, {self.kept_bytes[i]} taken)"
             for i in unit.candidates
         )
         raise errors.ResourceExhaustedError(
             f"{', '.join(names[:5])}{' and others' if len(names) > 5 else ''} keep "
             f"{self._persistent(unit)} bytes, for which no device has room; requested: {asked}; "
-            f"candidates: {rooms}",
+            f"candidates: {candidates}",
             op=node.type,
             node=node.name,
             line=node.line or None,
         )
 
-    def _with_room(self, node: Node, unit: _Unit) -> tuple[int, ...]:
-        """The candidates with room for what a node makes; all of them where none has."""
+    def _fitting(self, node: Node, unit: _Unit) -> tuple[int, ...]:
+        """The candidates with enough memory left for a node's results, or else all of them."""
         if not self._uses:
             return unit.candidates
         nbytes = sum([self._costs.nbytes(output) for output in node.outputs])
-        room = [
+        fitting = [
             i
             for i in unit.candidates
             if not self._limits[i] or self.kept_bytes[i] + self._live[i] + nbytes <= self._limits[i]
         ]
-        return tuple(room) or unit.candidates
+        return tuple(fitting) or unit.candidates
 
     def _count_uses(self) -> None:
         for node in self._nodes:

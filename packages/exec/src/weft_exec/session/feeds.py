@@ -33,9 +33,9 @@ def converter(output: Output) -> Converter:
 
 
 def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
-    """What the sizes that some feeds do not know statically are about; 0 if all are known.
+    """The typical value of the sizes that static shapes leave open; 0 if none is open.
 
-    Of one feed the geometric mean, and the largest of those.
+    Of each feed the geometric mean of its open sizes, and of the feeds the largest.
     """
     found = 0
     for feed, value in zip(feeds, values, strict=False):

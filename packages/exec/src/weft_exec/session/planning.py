@@ -29,11 +29,15 @@ if TYPE_CHECKING:
     from weft_exec.session.explain import StepReport
     from weft_graph.passes.memory_optimization import MemoryOptions
 
-_GAPS = 16
-"""Which part of a device's memory may be lost in gaps between blocks that are in use."""
+_FRAGMENTATION = 16
+"""One part in so many of a device's memory is left to gaps between blocks that are in use."""
 
-_ON_ITS_WAY = 4
-"""Which part of the rest is for what is copied just then, where values wait on the host."""
+_IN_FLIGHT = 4
+"""One part in so many of a device's budget is left to values that are being copied.
+
+Swapping plans with the rest: a value that goes to the host is still there until its copy has ended,
+and one that comes back is there before its user runs.
+"""
 
 
 def _ignore(stage: str, step: StepGraph) -> None:
@@ -85,7 +89,7 @@ class Planner:
         """The executable of one signature.
 
         Args:
-          size: what unknown sizes are about in the steps that it is for; 0 where nobody knows.
+          size: the typical value of sizes that static shapes leave open; 0 where nobody knows.
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
         parts = self.parts(feeds, outputs, targets, size)
@@ -175,20 +179,20 @@ class Planner:
         places = None
         if self.limited and len(self._devices) > 1:
             nodes = by_priority(step.live_nodes())
-            places = self._placer.assign(nodes, crowded=False).places
+            places = self._placer.assign(nodes, within_limits=False).places
         return optimize_memory(step, self._memory_options(places))
 
     def _memory_options(self, places: Mapping[Node, str] | None) -> MemoryOptions:
         """What is done about memory, with nodes on some devices, or all on the only one."""
         from weft_graph.passes.memory_optimization import MemoryOptions
 
-        rooms = self._rooms()
-        if rooms and places is None:
-            rooms = {"": rooms[self._host.name]}
+        budgets = self._budgets()
+        if budgets and places is None:
+            budgets = {"": budgets[self._host.name]}
         return MemoryOptions(
             mode=self._config.memory_optimization,
             scope=self._config.gradient_scope,
-            limits=rooms,
+            limits=budgets,
             bytes_of=self.costs.nbytes,
             device_of=None if places is None else places.__getitem__,
             spaces=self._spaces,
@@ -196,11 +200,14 @@ class Planner:
             run_order=by_priority,
         )
 
-    def _rooms(self) -> dict[str, int]:
-        """The bytes of devices with a limit that variables do not take, nor gaps."""
+    def _budgets(self) -> dict[str, int]:
+        """What devices with a limit have for the values of a step: less variables and gaps."""
         kept = self._placer.kept_bytes()
         limits = {d.name: d.memory_limit for d in self._known.values() if d.memory_limit}
-        return {name: max(0, limit - limit // _GAPS - kept[name]) for name, limit in limits.items()}
+        return {
+            name: max(0, limit - limit // _FRAGMENTATION - kept[name])
+            for name, limit in limits.items()
+        }
 
     def _assign(self, step: StepGraph) -> tuple[list[Node], Assigned]:
         """The places of a step's nodes, and these in the order in which they should run."""
@@ -215,7 +222,7 @@ class Planner:
         return nodes, assigned
 
     def _limit_run_ahead(self, step: StepGraph, assigned: Assigned | None) -> int:
-        """Let nodes wait for earlier ones where a device might have too little room for them."""
+        """Let nodes wait for earlier ones where running ahead could pass a memory limit."""
         if not self.limited or (assigned is None and self._overlap is Overlap.NOTHING):
             return 0
         from weft_graph.passes.memory import MemoryLimits
@@ -242,7 +249,7 @@ class Planner:
         options = self._memory_options(assigned.places)
         if not options.swaps:
             return 0
-        limits = {n: most - most // _ON_ITS_WAY for n, most in options.limits.items()}
+        limits = {n: most - most // _IN_FLIGHT for n, most in options.limits.items()}
         memory = MemoryLimits(
             {name: limits[name] for name in self._away if name in limits},
             options.device_of,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("weft")
 _MAY_GROW = 8
-"""The unknown sizes of a step may exceed those it was planned for by one part in so many."""
+"""Open sizes may exceed those of a plan by one part in so many: 36 fits a plan for 32."""
 
 _LARGEST_CACHE = 1024
 """Signatures kept; the oldest goes, since a program that makes new ones rarely comes back."""
@@ -46,7 +46,7 @@ class _Signature:
 
     Attributes:
       executable: what runs it. Another one takes its place where the steps no longer fit the plan.
-      size: what the feeds' unknown sizes are about, in the steps that it was planned for.
+      size: the typical value of open sizes (`unknown_size`) that it was planned for.
       planned_at: how many measured steps the session had run when it was planned.
       outdated: whether so much was measured since that it is worth to place it anew.
       steps: how many were run since.
@@ -368,7 +368,7 @@ class BaseSession:
         return signature
 
     def _plan(self, signature: _Signature, size: int) -> None:
-        """Give a signature an executable for steps in which unknown sizes are about `size`."""
+        """Give a signature an executable for steps whose open sizes are about `size`."""
         plan = signature.plan
         with self._lock, paused_gc():
             signature.executable = self._backend.plan(

@@ -81,7 +81,8 @@ class Backend(ABC):
         """What runs one signature.
 
         Args:
-          size: about what the unknown sizes of the feeds are; 0 where nobody knows.
+          size: the typical value of sizes that the feeds' static shapes leave open; 0 where nobody
+            knows.
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
 

@@ -25,7 +25,7 @@ class MemoryEstimate(NamedTuple):
     """The most memory that values take at a time.
 
     Attributes:
-      peak: bytes, by device; "" where no devices were told apart.
+      peak: bytes, by device; "" where all is on one.
       at: while which node that is.
     """
 

@@ -1,9 +1,10 @@
 """Nodes may run before their turn, but not so early that a device's memory would not do.
 
-An estimate is of nodes that run in their order. Threads and transfers let some run earlier: what
-is not needed yet then takes room that others count on. Here a node waits for those before it as far
-as it must, so that whatever runs ahead fits: with all that is there at some place of the order, and
-all that nodes from there up to it make.
+The estimate of a peak is for nodes that run in their order.  Threads and transfers let some run
+ahead of it, and their results are then live beside values that the estimate did not count with
+them.  So a node waits, by a control input, for all nodes before some place of the order, the
+earliest that will do: at worst there is then what is live at that place, and the results of all
+nodes from there up to the node itself.
 """
 
 from __future__ import annotations
@@ -67,10 +68,10 @@ def limit_run_ahead(
 
 
 def _first_places(live: Sequence[int], made: Sequence[int], limit: int) -> list[int]:
-    """For each place, the one before which all must be over when its node begins.
+    """For each node the earliest place `q` such that the limit holds if all before `q` have ended.
 
-    Were a node to run when those before `q` are over, there could be what lives at `q`, and what
-    all nodes from there to it make.
+    If a node begins when those before `q` have ended, the values that are live at `q` may be there,
+    and the results of all nodes from `q` up to it.
     """
     totals = list(accumulate(made))
     over: list[int] = []  # less what was made before: falls from one candidate to the next

@@ -5,9 +5,9 @@ shortly before the late ones: a second Identity on the host waits for a node of 
 some steps ahead of them, and a third one on the device takes its value.  Partitioning makes the
 transfers of that.  The original dies when it has been sent.
 
-Kernels may be faster than copies.  So that they do not fill the memory that copies have not cleared
-yet, the nodes from the place on where there would be too much wait for the copies that have to be
-over by then, the earliest first.
+Kernels may be faster than copies, and would then fill memory that a copy has not freed yet.  So for
+each place in the order where the limit would be passed without some copies, the nodes from there on
+wait for these, by control inputs.  Copies end in the order in which they begin.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class _Swapping:
     def _ends_of_copies(
         self, waits: Sequence[_Wait], live: Sequence[int], limit: int
     ) -> list[tuple[_Wait, int]]:
-        """The place by which the copy of each value has to be over, so that the rest has room.
+        """For each copy the place by which it has to have ended, so that the limit holds.
 
         Copies are over in the order in which they begin.  A value that may be there until it would
         come back does not wait at all.
@@ -268,7 +268,8 @@ class _Swapping:
     def _call(self, begin: int, end: int, device: str) -> int | None:
         """The place of a node of a device some steps ahead of a use, and well after another.
 
-        The deepest of those that are near, since what needs little may run long before its turn.
+        Of those that are near the deepest, by how many nodes must run one after the other before
+        it: one that depends on few others may run long before its turn, and call too early.
         """
         last = end - self._ahead
         near = [
