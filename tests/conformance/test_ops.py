@@ -135,9 +135,12 @@ def _gradient_rows() -> list[Any]:
 def _is_differentiated(case: Case) -> bool:
     if case.grad is not None:
         return case.grad is not False
-    with Graph().as_default():
-        node = _Built(case, case.dtypes[0], case.knowledge[0]).node
-        return gradient_of(node).function is not not_differentiable
+    try:
+        with Graph().as_default():
+            node = _Built(case, case.dtypes[0], case.knowledge[0]).node
+            return gradient_of(node).function is not not_differentiable
+    except Exception:  # because the item of the case then fails by itself
+        return True
 
 
 @pytest.mark.parametrize("case", _gradient_rows())
