@@ -290,7 +290,14 @@ def convert_to_tensor_or_indexed_slices(
 ) -> Output | IndexedSlices:
     """IndexedSlices themselves, anything else as an output.
 
+    Args:
+      value: IndexedSlices, or what converts to a tensor.
+      dtype: element type.
     Raises: InvalidTypeError: the element type is not `dtype`, or the value does not convert.
+
+    Examples:
+      >>> wf.convert_to_tensor_or_indexed_slices([1, 2]).shape
+      TensorShape([Dimension(2)])
     """
     if isinstance(value, IndexedSlicesValue):
         dense = None if value.dense_shape is None else convert_to_tensor(value.dense_shape)
@@ -311,7 +318,14 @@ def convert_to_tensor_or_sparse_tensor(
 ) -> Output | SparseTensor:
     """SparseTensors themselves, anything else as an output.
 
+    Args:
+      value: a SparseTensor, or what converts to a tensor.
+      dtype: element type.
     Raises: InvalidTypeError: the element type is not `dtype`, or the value does not convert.
+
+    Examples:
+      >>> wf.convert_to_tensor_or_sparse_tensor([1, 2]).shape
+      TensorShape([Dimension(2)])
     """
     if isinstance(value, SparseTensorValue):
         value = SparseTensor.from_value(value)

@@ -21,7 +21,14 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
     that equal programs make equal graphs with equal streams. With an op seed only, the graph seed
     is a constant. With neither, both are None: the streams differ from session to session.
 
+    Args:
+      op_seed: the op's own seed, or None.
     Raises: InvalidTypeError: a seed is no integer.
+
+    Examples:
+      >>> wf.set_random_seed(7)
+      >>> wf.get_seed(None)[0]
+      7
     """
     op_seed = _integer(op_seed)
     graph = stacks.get_default_graph()

@@ -197,12 +197,28 @@ def _epsilon(dtype: DType) -> float:
 
 
 def is_non_decreasing(x: Any, name: str | None = None) -> Output:
-    """Whether the elements, in row-major order, never decrease: bool, rank 0."""
+    """Whether the elements, in row-major order, never decrease: bool, rank 0.
+
+    Args:
+      x: real, any shape.
+
+    Examples:
+      >>> wf.Session().run(wf.is_non_decreasing([1, 1, 2]))
+      np.True_
+    """
     return _monotone(x, "LessEqual", name or "is_non_decreasing")
 
 
 def is_strictly_increasing(x: Any, name: str | None = None) -> Output:
-    """Whether the elements, in row-major order, always increase: bool, rank 0."""
+    """Whether the elements, in row-major order, always increase: bool, rank 0.
+
+    Args:
+      x: real, any shape.
+
+    Examples:
+      >>> wf.Session().run(wf.is_strictly_increasing([1, 1, 2]))
+      np.False_
+    """
     return _monotone(x, "Less", name or "is_strictly_increasing")
 
 
@@ -276,7 +292,14 @@ def assert_rank_at_least(
 ) -> Node:
     """A node that fails unless `x` has this rank or a higher one.
 
+    Args:
+      x: any type.
+      rank: an integer.
+      data, summarize, message: as for `assert_equal`.
     Raises: InvalidArgumentError: at construction where the rank is known, else at run time.
+
+    Examples:
+      >>> wf.Session().run(wf.assert_rank_at_least([[1, 2]], 1))
     """
     with get_default_graph().name_scope(name or "assert_rank_at_least"):
         options = (data, summarize, message)
@@ -293,7 +316,14 @@ def assert_rank_in(
 ) -> Node:
     """A node that fails unless the rank of `x` is one of `ranks`, integers.
 
+    Args:
+      x: any type.
+      ranks: integers.
+      data, summarize, message: as for `assert_equal`.
     Raises: InvalidArgumentError: at construction where the rank is known, else at run time.
+
+    Examples:
+      >>> wf.Session().run(wf.assert_rank_in([[1, 2]], [1, 2]))
     """
     with get_default_graph().name_scope(name or "assert_rank_in"):
         value = convert_to_tensor(x)
@@ -313,7 +343,14 @@ def assert_rank_in(
 def assert_scalar(tensor: Any, name: str | None = None, message: str | None = None) -> Output:
     """The tensor itself, of rank 0.
 
+    Args:
+      tensor: any type.
+      message: put before the error's.
     Raises: InvalidArgumentError: the rank is unknown or not 0.
+
+    Examples:
+      >>> wf.Session().run(wf.assert_scalar(1))
+      np.int32(1)
     """
     value = convert_to_tensor(tensor, name=name)
     if value.dims != ():
@@ -386,7 +423,14 @@ def assert_type(
 ) -> Node:
     """A no-op, if the tensor has this element type.
 
+    Args:
+      x: a tensor, `tensor`.
+      tf_type: element type.
+      message: put before the error's.
     Raises: InvalidTypeError: it has another one.
+
+    Examples:
+      >>> wf.Session().run(wf.assert_type(wf.constant(1), wf.int32))
     """
     wanted = dtypes.as_dtype(tf_type)
     value = tensor if isinstance(tensor, SparseTensor) else convert_to_tensor(tensor)
@@ -399,7 +443,13 @@ def assert_type(
 def assert_integer(x: Any, message: str | None = None, name: str | None = None) -> Node:
     """A no-op, if the tensor holds integers.
 
+    Args:
+      x: a tensor.
+      message: put before the error's.
     Raises: InvalidTypeError: it does not.
+
+    Examples:
+      >>> wf.Session().run(wf.assert_integer([1, 2]))
     """
     value = convert_to_tensor(x)
     if not (value.dtype.is_integer or value.dtype.is_quantized):
@@ -411,7 +461,14 @@ def assert_integer(x: Any, message: str | None = None, name: str | None = None) 
 def assert_same_float_dtype(tensors: Iterable[Any] | None = None, dtype: Any = None) -> DType:
     """The floating type that all tensors have, float32 where there are none.
 
+    Args:
+      tensors: floating, of one type.
+      dtype: the type that they must have.
     Raises: InvalidTypeError: they differ, or their type is not floating.
+
+    Examples:
+      >>> wf.assert_same_float_dtype([wf.constant(1.0)])
+      weft.float32
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     for tensor in tensors or ():
@@ -442,7 +499,15 @@ def assert_proper_iterable(values: Any) -> None:
 
 
 def is_numeric_tensor(tensor: Any) -> bool:
-    """Whether `tensor` is a tensor of numbers."""
+    """Whether `tensor` is a tensor of numbers.
+
+    Args:
+      tensor: anything.
+
+    Examples:
+      >>> wf.is_numeric_tensor(wf.constant(1)), wf.is_numeric_tensor(wf.constant("a"))
+      (True, False)
+    """
     if not isinstance(tensor, Output):
         return False
     dtype = tensor.dtype.base_dtype

@@ -205,7 +205,15 @@ def add_check_numerics_ops() -> Node:
 
 
 def guarantee_const(input: Any, name: str | None = None) -> Output:
-    """The same values, which the program promises never to change."""
+    """The same values, which the program promises never to change.
+
+    Args:
+      input: any type and shape.
+
+    Examples:
+      >>> wf.Session().run(wf.guarantee_const(3.0))
+      np.float32(3.0)
+    """
     return out("GuaranteeConst", [input], name=name)
 
 

@@ -348,7 +348,17 @@ def create_partitioned_variables(
 
 
 def fixed_size_partitioner(num_shards: int, axis: int = 0) -> Partitioner:
-    """A partitioner that makes `num_shards` parts along `axis`."""
+    """A partitioner that makes `num_shards` parts along `axis`.
+
+    Args:
+      num_shards: how many parts.
+      axis: which axis is cut.
+
+    Examples:
+      >>> table = wf.get_variable("table", [6, 2], partitioner=wf.fixed_size_partitioner(3))
+      >>> len(list(table))
+      3
+    """
 
     def partitioner(shape: TensorShape, **_: Any) -> list[int]:
         sizes = _known(shape)
