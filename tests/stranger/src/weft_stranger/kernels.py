@@ -15,11 +15,6 @@ from weft_graph.ir.node import Node
 from weft_stranger.tally import Tally
 
 
-@kernel("StrangerHypot")
-def _hypot(node: Node, device: Device) -> Callable[..., Any]:
-    return np.hypot
-
-
 @kernel("StrangerDiagonal")
 def _diagonal(node: Node, device: Device) -> Callable[..., Any]:
     return np.diagonal

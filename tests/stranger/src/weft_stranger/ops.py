@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.traits import READS, WAITS, WRITES, Traits
+from weft_graph.ir.scalar import Scalar, sqrt, square
+from weft_graph.ir.traits import READS, WAITS, WRITES, Traits, elementwise
 from weft_graph.ops import cost_rules
 from weft_tensor.shape import Dims, broadcast_dims
 
@@ -13,6 +14,10 @@ from weft_tensor.shape import Dims, broadcast_dims
 def _broadcast(node: NodeSpec) -> Sequence[Dims]:
     x, y = node.inputs
     return [broadcast_dims(x.dims, y.dims)]
+
+
+def _hypot(x: Scalar, y: Scalar) -> Scalar:
+    return sqrt(square(x) + square(y))
 
 
 def _diagonal(node: NodeSpec) -> Sequence[Dims]:
@@ -30,7 +35,7 @@ register_op(
     outputs=("z: T",),
     attrs={"T": "{float32, float64}"},
     shape=_broadcast,
-    traits=Traits(elementwise=True, cheap=True, cost=cost_rules.per_output(4)),
+    traits=elementwise(_hypot, cheap=True, cost=cost_rules.per_output(4)),
     doc="sqrt(x² + y²).",
 )
 register_op(

@@ -76,6 +76,8 @@ def _single(part: Scalar, node: Node, device: Device) -> KernelFunction | None:
     args = [(arg.name, arg.value) for arg in part.args]
     if any(arg.dtype.numpy.kind == "O" for arg in part.args):
         return exact(found.array)(node, device)
+    if part.name in ("real", "imag"):  # views, of any size
+        return found.array
     if args == [("input", 0)]:
         return unary(found.array, found.scalar)(node, device)
     if args == [("input", 0), ("input", 1)]:
