@@ -36,20 +36,34 @@ if TYPE_CHECKING:
 
 def derived(definition: Definition) -> KernelFactory:
     """A factory for what a definition computes."""
+    factories: dict[tuple[Any, ...], KernelFactory] = {}
 
     def make(node: Node, device: Device) -> KernelFunction:
+        output = node.outputs[0].dtype
         inputs = [value.dtype.base_dtype for value in node.inputs]
-        expression = definition.expression(inputs, node.outputs[0].dtype)
-        parts = scalar.applications(expression)
-        if not parts:
-            return same if may_alias(definition) else copied
-        if len(parts) == 1 and not definition.one_shape:
-            found = _single(parts[0], node, device)
-            if found is not None:
-                return found
-        return _Chain(node, device, parts, one_shape=definition.one_shape).function()
+        key = (node.type, output, *inputs)
+        factory = factories.get(key)
+        if factory is None:
+            expression = definition.expression(inputs, output)
+            factory = factories[key] = _factory(definition, expression, node.type)
+        return factory(node, device)
 
     return make
+
+
+def _factory(definition: Definition, expression: Scalar, op: str) -> KernelFactory:
+    """A factory for nodes of one op with some element types."""
+    parts = scalar.applications(expression)
+    if not parts:
+        function = same if may_alias(definition) else copied
+        return lambda node, device: function
+    single = None
+    if len(parts) == 1 and not definition.one_shape:
+        single = _single(parts[0], op)
+    one_shape = definition.one_shape
+    return single or (
+        lambda node, device: _Chain(node, device, parts, one_shape=one_shape).function()
+    )
 
 
 def same(x: Any) -> Any:
@@ -70,21 +84,21 @@ def may_alias(definition: Definition) -> bool:
 # ------------------------------------------------------------------------ one primitive
 
 
-def _single(part: Scalar, node: Node, device: Device) -> KernelFunction | None:
+def _single(part: Scalar, op: str) -> KernelFactory | None:
     """One primitive of the inputs in their order, or of one input and constants."""
-    found = computation(part, node.type)
+    found = computation(part, op)
     args = [(arg.name, arg.value) for arg in part.args]
     if any(arg.dtype.numpy.kind == "O" for arg in part.args):
-        return exact(found.array)(node, device)
+        return exact(found.array)
     if part.name in ("real", "imag"):  # views, of any size
-        return found.array
+        return lambda node, device: found.array
     if args == [("input", 0)]:
-        return unary(found.array, found.scalar)(node, device)
+        return unary(found.array, found.scalar)
     if args == [("input", 0), ("input", 1)]:
-        return binary(found.array, found.scalar)(node, device)
+        return binary(found.array, found.scalar)
     if len(args) == 2 and args[0] == ("input", 0) and args[1][0] != "input":
-        number = leaf(part.args[1], node)
-        return unary(_bound(found.array, number))(node, device)
+        number = part.args[1]
+        return lambda node, device: unary(_bound(found.array, leaf(number, node)))(node, device)
     return None
 
 

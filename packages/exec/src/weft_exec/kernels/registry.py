@@ -78,7 +78,7 @@ ALL: Final = ("*",)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Kernel:
     """One registration.
 

@@ -153,8 +153,7 @@ class FunctionGraph(Graph):
                 del unknown[argument]
                 holder = argument.node
                 attrs = {"dtype": dtype, "shape": None, "shared_name": holder.name}
-                holder.op_def = lookup_op("VarHandleOp")
-                holder.type = "VarHandleOp"
+                holder.set_op(lookup_op("VarHandleOp"))
                 holder.attrs = {"container": "", **attrs}
                 argument.dims = ()
 

@@ -557,8 +557,7 @@ class Graph(Collections):
             source._drop_use(node)
         output = node.outputs[0]
         node.inputs = ()
-        node.op_def = const
-        node.type = const.name
+        node.set_op(const)
         node.attrs = {"value": value, "dtype": output.dtype}
         output.dims = value.shape
 

@@ -28,6 +28,8 @@ class Node:
     Attributes:
       name: unique within the graph.
       type: the op type.
+      traits: what is known of the op without running it.
+      role: what the system itself does with it, beside running a kernel, or None.
       inputs: the outputs it consumes.
       control_inputs: nodes that must finish before it starts.
       attrs: attribute values by name.
@@ -59,6 +61,8 @@ class Node:
         "name",
         "op_def",
         "outputs",
+        "role",
+        "traits",
         "type",
     )
 
@@ -78,6 +82,8 @@ class Node:
         self.name = name
         self.op_def = op_def
         self.type = op_def.name
+        self.traits: Traits = op_def.traits
+        self.role: Role | None = op_def.traits.role
         self.inputs = inputs
         self.control_inputs = control_inputs
         self.attrs = attrs
@@ -97,15 +103,12 @@ class Node:
             return ""
         return f"{self._code.co_filename}:{self._line} in {self._code.co_qualname}"
 
-    @property
-    def traits(self) -> Traits:
-        """What is known of its op without running it."""
-        return self.op_def.traits
-
-    @property
-    def role(self) -> Role | None:
-        """What the system itself does with it, beside running a kernel."""
-        return self.op_def.traits.role
+    def set_op(self, op_def: OpDef) -> None:
+        """Make it a node of an op; traits and role are kept in the node, as passes ask often."""
+        self.op_def = op_def
+        self.type = op_def.name
+        self.traits = op_def.traits
+        self.role = op_def.traits.role
 
     @property
     def control_outputs(self) -> list[Node]:

@@ -359,7 +359,7 @@ def identity(x: Scalar) -> Scalar:
 _NARROW: Final = (dtypes.float16, dtypes.bfloat16)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Definition:
     """What an elementwise op computes of one element of each input.
 
