@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.messages.collection_items import one_by_one, register_collection
 from weft_io.checkpoint.reader import CheckpointReader
 from weft_io.checkpoint.state import (
     checkpoint_exists,
@@ -25,15 +21,6 @@ from weft_io.saving.saveables import SaveableObject, SaveSpec
 from weft_io.saving.saver import Saver
 from weft_io.saving.warm_start import init_from_checkpoint
 
-
-def _queue_runner(message: Any, import_scope: str | None = None) -> Any:
-    from weft_io.coordination.queue_runner import QueueRunner
-
-    return QueueRunner.from_proto(message, import_scope)
-
-
-# Here, since programs that only save and restore should not load all that runs queues.
-register_collection(GraphKeys.QUEUE_RUNNERS, "QueueRunnerDef", one_by_one(_queue_runner))
 
 __all__ = [
     "CheckpointReader",

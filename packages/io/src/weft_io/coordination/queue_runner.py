@@ -14,6 +14,7 @@ from weft_exec.session.session import BaseSession
 from weft_graph.ir import defaults, stacks
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.node import Node, Output
+from weft_graph.messages.collection_items import one_by_one, register_collection
 from weft_io.arguments import listed
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.queues.queue import QueueBase
@@ -388,3 +389,6 @@ def start_queue_runners(
             for runner in runners
             for thread in runner.create_threads(sess, coord, daemon, start)
         ]
+
+
+register_collection(GraphKeys.QUEUE_RUNNERS, "QueueRunnerDef", one_by_one(QueueRunner.from_proto))

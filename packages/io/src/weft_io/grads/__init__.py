@@ -1,1 +1,0 @@
-"""Gradients of weftml-io's ops: none is differentiable, as their declarations say."""
