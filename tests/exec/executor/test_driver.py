@@ -12,10 +12,10 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_exec.executor.pool import shared_pool
 from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.registry import kernel
 from weft_exec.resources.resources import Done
+from weft_exec.resources.threads import shared_pool
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
 from weft_graph.ir.traits import WRITES

@@ -19,10 +19,10 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_exec.executor.pool import ThreadPool
 from weft_exec.kernels.registry import kernel
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.resources import NOT_READY, Waiters
+from weft_exec.resources.threads import ThreadPool
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
 from weft_graph.ir.traits import WRITES

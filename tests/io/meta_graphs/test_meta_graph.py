@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -476,6 +478,16 @@ def test_collections_of_what_is_elsewhere_in_the_graph(
     with Graph().as_default() as other:
         import_meta_graph(message, import_scope="a")
         assert seen == [(["x"], "a", other)] and other.collections == []
+
+
+def test_queue_runners_are_known_to_who_has_not_loaded_them() -> None:
+    program = (
+        "import sys; from weft_graph.messages.collection_items import item_functions;"
+        "assert 'weft_io' not in sys.modules; print(item_functions('queue_runners').message)"
+    )
+    command = [sys.executable, "-c", program]
+    ran = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert ran.stdout.strip() == "QueueRunnerDef"
 
 
 def test_other_savers_are_left_out(graph: Graph) -> None:

@@ -21,7 +21,6 @@ from weft_io.saving.saveables import SaveableObject, SaveSpec
 from weft_io.saving.saver import Saver
 from weft_io.saving.warm_start import init_from_checkpoint
 
-
 __all__ = [
     "CheckpointReader",
     "SaveSpec",

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 from weft_exec.executor.driver import Driver, checker
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Slots
-from weft_exec.executor.pool import ThreadPool
 from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.random_counters import in_new_step
 from weft_exec.resources.rendezvous import Rendezvous
+from weft_exec.resources.threads import ThreadPool
 from weft_tensor import errors
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft_exec.executor.pool import ThreadPool, shared_pool
 from weft_exec.functions.body import FunctionBody
+from weft_exec.resources.threads import ThreadPool, shared_pool
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.node import Node
 from weft_io.streams.stream import Call, Element, component, graph_value

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from weft_exec.executor.pool import Task, ThreadPool
+from weft_exec.resources.threads import Task, ThreadPool
 from weft_io.streams.mapping import InterleaveStream, inner_stream
 from weft_io.streams.pending_errors import failure_of, saved_failure
 from weft_io.streams.prefetching import PrefetchStream

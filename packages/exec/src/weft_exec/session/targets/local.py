@@ -10,10 +10,10 @@ from weft_exec.config import SessionConfig
 from weft_exec.devices.device import DeviceAttributes, make_devices
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.pool import shared_pool
 from weft_exec.executor.runner import Runner
 from weft_exec.resources import containers
 from weft_exec.resources.resources import ResourceManager
+from weft_exec.resources.threads import shared_pool
 from weft_exec.session import blas
 from weft_exec.session.planning import Planner
 from weft_exec.session.target import Backend, register_target
