@@ -12,8 +12,8 @@ from weft_autodiff.gradients.backprop import gradients
 from weft_exec.session.session import Session
 from weft_graph import layers, nn
 from weft_graph.ir.collections_keys import GraphKeys, get_collection
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import array
 from weft_graph.ops.array import placeholder
 from weft_graph.variables.reference import (

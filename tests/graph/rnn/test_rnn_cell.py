@@ -18,8 +18,8 @@ from weft_exec.session.session import Session
 from weft_graph import layers, nn
 from weft_graph.ir import nest
 from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import arithmetic, array, casting, elementary, join, matmul, reduction, state
 from weft_graph.ops.array import placeholder
 from weft_graph.rnn import cell as rnn_cell

@@ -20,9 +20,9 @@ from weft_exec import Session
 from weft_graph import Graph, proto
 from weft_graph.control_flow.conditional import cond
 from weft_graph.control_flow.loop import while_loop
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import constant
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node
 from weft_graph.messages import collection_items
 from weft_graph.messages.import_graph_def import import_graph_def
@@ -468,7 +468,7 @@ def test_collections_of_what_is_elsewhere_in_the_graph(
 
     def from_protos(messages: Sequence[Any], import_scope: str | None) -> list[None]:
         (message,) = messages
-        seen.append((list(message.values), import_scope, stacks.get_default_graph()))
+        seen.append((list(message.values), import_scope, get_default_graph()))
         return [None]
 
     entry = collection_items.ItemFunctions("ValuesDef", from_protos, lambda _: [Item()])

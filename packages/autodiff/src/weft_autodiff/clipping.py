@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output
-from weft_graph.ir.stacks import get_default_graph
 from weft_tensor import errors
 
 Tensor = Output | IndexedSlices

@@ -12,9 +12,9 @@ from typing import Any
 from weft_autodiff.registry import Gradient, register_in_graph
 from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.variables.base import shared_reads
 from weft_tensor import errors
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from weft_autodiff.gradients.backprop import gradients
 from weft_graph.ir import builder
-from weft_graph.ir.defaults import session_for
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output
+from weft_graph.ir.thread_stacks import session_for
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 

@@ -32,12 +32,12 @@ from weft_graph.control_flow.records import records_of, restore
 from weft_graph.functions import state
 from weft_graph.functions.copying import BodyCopy
 from weft_graph.ir import builder, nest
-from weft_graph.ir.defaults import tracing
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
-from weft_graph.ir.stacks import get_default_graph
+from weft_graph.ir.thread_stacks import tracing
 from weft_graph.ir.traits import Role
 from weft_tensor import errors
 

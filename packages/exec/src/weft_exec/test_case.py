@@ -26,10 +26,10 @@ from typing import Any
 import numpy as np
 
 from weft_exec.session.session import Session
-from weft_graph.ir.defaults import get_default_session, graph_as_default
+from weft_graph.ir.default_graph import reset_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.random_seed import set_random_seed
-from weft_graph.ir.stacks import reset_default_graph
+from weft_graph.ir.thread_stacks import get_default_session, graph_as_default
 from weft_tensor.dtypes import as_dtype
 from weft_tensor.errors import InvalidArgumentError, OpError
 

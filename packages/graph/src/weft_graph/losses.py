@@ -25,9 +25,9 @@ __all__ = [
 from typing import Any
 
 from weft_graph import nn
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.collections_keys import GraphKeys, add_to_collection, get_collection
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope as _scope
 from weft_graph.nn.weights import match_ranks, required_broadcast, spread
@@ -105,7 +105,7 @@ def compute_weighted_loss(
         kind = losses.dtype.base_dtype
         values = casting.cast(losses, dtypes.float32)
         factor = casting.cast(convert_to_tensor(weights), dtypes.float32)
-        with stacks.get_default_graph().control_dependencies(required_broadcast(factor, values)):
+        with get_default_graph().control_dependencies(required_broadcast(factor, values)):
             result = out("Mul", [values, factor])
         if reduction != Reduction.NONE:
             result = _reduced(result, values, factor, reduction)
@@ -428,7 +428,7 @@ def mean_pairwise_squared_error(
         sums = out("Square", [reduce_sum(difference, axes, keepdims=True)])
         first = out("Mul", [2.0, out("DivNoNan", [squares, fewer])])
         second = out("Mul", [2.0, out("DivNoNan", [sums, out("Mul", [count, fewer])])])
-        with stacks.get_default_graph().control_dependencies(required_broadcast(factor, first)):
+        with get_default_graph().control_dependencies(required_broadcast(factor, first)):
             weighted = out("Mul", [out("Sub", [first, second]), factor])
         result = reduce_sum(weighted, name="value")
         add_loss(result, loss_collection)

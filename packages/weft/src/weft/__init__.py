@@ -26,13 +26,12 @@ from weft_graph.ir import constant_value as _constant_value, node as _node
 from weft_graph.ir.builder import *
 from weft_graph.ir.collections_keys import *
 from weft_graph.ir.default_graph import *
-from weft_graph.ir.defaults import *
 from weft_graph.ir.device_spec import *
 from weft_graph.ir.graph import *
 from weft_graph.ir.indexed_slices import *
 from weft_graph.ir.random_seed import *
-from weft_graph.ir.stacks import *
 from weft_graph.ir.tf2_switches import *
+from weft_graph.ir.thread_stacks import *
 from weft_graph.ir.transfers import *
 from weft_graph.messages.graph_def import *
 from weft_graph.messages.import_graph_def import *

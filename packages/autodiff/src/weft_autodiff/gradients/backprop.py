@@ -19,12 +19,12 @@ from weft_graph.control_flow.context import (
     current_context,
 )
 from weft_graph.ir import builder
-from weft_graph.ir.defaults import tracing
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output, check_same_graph
 from weft_graph.ir.scopes import check_visible
-from weft_graph.ir.stacks import get_default_graph
+from weft_graph.ir.thread_stacks import tracing
 from weft_graph.ops import array
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims

@@ -21,7 +21,7 @@ from weft_graph.functions.body import FunctionGraph, is_variable
 from weft_graph.functions.copying import BodyCopy
 from weft_graph.functions.function import Declaration, Function, scope_name
 from weft_graph.functions.trace import save_state
-from weft_graph.ir import builder, defaults
+from weft_graph.ir import builder, thread_stacks
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
@@ -57,7 +57,7 @@ class Source(NamedTuple):
             return op.outputs[self.place]
         if self.what == "captured":
             assert self.value is not None
-            return graph.capture(self.value) if defaults.tracing() else self.value
+            return graph.capture(self.value) if thread_stacks.tracing() else self.value
         grad = grads[self.place]
         if self.what == "grad":
             dense = as_dense(grad)
@@ -123,7 +123,7 @@ class _Builder:
     def build(self) -> GradientFunction:
         """The gradient's function."""
         function, graph = self._function, self._graph
-        with defaults.building_body(graph):
+        with thread_stacks.building_body(graph):
             arguments = [self._input(like, i) for i, like in enumerate(function.inputs)]
             self._known = self._saved_inputs()
             given = [self._start(i, kind) for i, kind in enumerate(self._kinds)]
@@ -296,7 +296,7 @@ class _Builder:
 
     def _finish(self, results: Sequence[Output], gives: Sequence[Any]) -> GradientFunction:
         graph, pending = self._graph, self._pending
-        with defaults.building_body(graph):
+        with thread_stacks.building_body(graph):
             inputs = set(graph.inputs)
             outputs = [identity.identity(r) if r in inputs else r for r in results]
         captured = list(graph.captures)

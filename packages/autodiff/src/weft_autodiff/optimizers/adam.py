@@ -9,9 +9,9 @@ from typing import Any
 
 from weft_autodiff.optimizers.update_rule import UpdateRuleOptimizer, cast
 from weft_graph.ir import builder
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import control
 from weft_graph.variables.resource import is_resource_variable
 

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
-from weft_graph.ir.stacks import get_default_graph
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 

@@ -11,8 +11,8 @@ from weft_autodiff.optimizers import slot_creator
 from weft_autodiff.optimizers.update_rule import cast
 from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ir.traits import Role
 from weft_graph.ops import control, state
 from weft_graph.variables.base import Variable

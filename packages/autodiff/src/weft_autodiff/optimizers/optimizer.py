@@ -12,10 +12,10 @@ from weft_autodiff.gradients.values import Grad, all_before_any
 from weft_autodiff.optimizers import slot_creator
 from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, convert_to_tensor_or_indexed_slices
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.stacks import get_default_graph, graph_for
 from weft_graph.ops import control, state
 from weft_graph.variables.base import Variable
 from weft_graph.variables.reference import trainable_variables

@@ -14,9 +14,9 @@ from typing import Any
 
 from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.variables.scope import get_variable
 from weft_tensor import dtypes, errors
 

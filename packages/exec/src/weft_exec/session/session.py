@@ -23,7 +23,8 @@ from weft_exec.session.fetches import FetchPlan, expand_feed, structure_key
 from weft_exec.session.growth import GrowthWatch
 from weft_exec.session.target import find_target
 from weft_exec.tracing import StepTrace
-from weft_graph.ir import defaults, stacks
+from weft_graph.ir import thread_stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -100,7 +101,7 @@ class BaseSession:
         if graph is not None and not isinstance(graph, Graph):
             raise errors.InvalidTypeError(f"graph must be a Graph, got {graph!r}")
         self._target = target
-        self._graph = graph or stacks.get_default_graph()
+        self._graph = graph or get_default_graph()
         self._config = SessionConfig.from_proto(config)
         self._backend = find_target(target).connect(target, self._config)
         self._resources = self._backend.resources
@@ -483,12 +484,12 @@ class Session(BaseSession):
         self._entered = True
         self._graph_scope = self._graph.as_default()
         self._graph_scope.__enter__()
-        defaults.push_session(self)
+        thread_stacks.push_session(self)
         return self
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         self._entered = False
-        defaults.pop_session(self)
+        thread_stacks.pop_session(self)
         self._graph_scope.__exit__(None, None, None)
         self.close()
 
@@ -502,11 +503,11 @@ class _default:  # noqa: N801 - a context manager used as a function
         self._session = session
 
     def __enter__(self) -> BaseSession:
-        defaults.push_session(self._session)
+        thread_stacks.push_session(self._session)
         return self._session
 
     def __exit__(self, *_: Any) -> None:
-        defaults.pop_session(self._session)
+        thread_stacks.pop_session(self._session)
 
 
 class InteractiveSession(BaseSession):
@@ -528,11 +529,11 @@ class InteractiveSession(BaseSession):
         super().__init__(target, graph, config)
         self._own_graph = graph
         if graph is not None:
-            defaults.push_graph(graph)
-        defaults.push_session(self)
+            thread_stacks.push_graph(graph)
+        thread_stacks.push_session(self)
 
     def close(self) -> None:
         """Close it and leave the stack of default sessions."""
         if not self._closed:
-            defaults.drop(self, self._own_graph)
+            thread_stacks.drop(self, self._own_graph)
         super().close()

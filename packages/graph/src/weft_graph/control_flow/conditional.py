@@ -11,9 +11,9 @@ from weft_graph.control_flow.context import CondContext, Conditional, current_co
 from weft_graph.control_flow.structure import Rebuild, check_arrays, flatten, unpacked
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.default_graph import graph_for
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.stacks import graph_for
 from weft_graph.ops import (
     casting,
     comparison,

@@ -13,10 +13,10 @@ from weft_graph.control_flow.structure import check_arrays, flatten, unpacked
 from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
-from weft_graph.ir.stacks import get_default_graph, graph_for
 from weft_graph.ops import array, comparison, control_flow as primitives, identity
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
-from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.default_graph import get_default_graph, name_scope
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import tensor_array as ops
 from weft_graph.ops.casting import cast
 from weft_graph.ops.identity import identity

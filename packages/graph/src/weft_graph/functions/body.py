@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from weft_graph.functions.state import is_handle, origin
-from weft_graph.ir import builder, defaults
+from weft_graph.ir import builder, thread_stacks
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -130,7 +130,7 @@ class FunctionGraph(Graph):
         """Let nodes made inside the block be free of all scopes."""
         before, self.scopes = self.scopes, _BodyScopes(self, self.outer)
         try:
-            with defaults.building_body(self):
+            with thread_stacks.building_body(self):
                 yield
         finally:
             self.scopes = before

@@ -12,7 +12,8 @@ from weft_graph.functions import saved, state
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.copying import BodyCopy
 from weft_graph.functions.function import Declaration, Function, scope_name
-from weft_graph.ir import builder, defaults, stacks
+from weft_graph.ir import builder, thread_stacks
+from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -46,7 +47,7 @@ def call_function(function: Any, args: Sequence[Any] = (), name: str | None = No
       >>> wf.Session().run(wf.call_function("Twice", [5.0]))
       np.float32(10.0)
     """
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     chosen = graph.functions[function] if isinstance(function, str) else function
     if not isinstance(chosen, Function):
         raise errors.InvalidTypeError(f"a function or its name is required, got {function!r}")
@@ -62,8 +63,8 @@ def add_call(
     Raises: as `call_function`.
     """
     graph = next(
-        (stacks.graph_for(arg) for arg in args if isinstance(arg, Output)),
-        stacks.get_default_graph(),
+        (graph_for(arg) for arg in args if isinstance(arg, Output)),
+        get_default_graph(),
     )
     with graph.as_default():
         return _add_call(graph, function, args, name)
@@ -100,7 +101,7 @@ def call_node(
     function: Function | Declaration, inputs: Sequence[Output], name: str | None = None
 ) -> tuple[Node, list[Output]]:
     """A node that calls a function, and its results."""
-    graph = inputs[0].graph if inputs else stacks.get_default_graph()
+    graph = inputs[0].graph if inputs else get_default_graph()
     attrs: dict[str, Any] = {
         "Tin": [dtype.base_dtype for dtype in function.input_types],
         "Tout": function.output_types,
@@ -137,7 +138,7 @@ def _argument(function: Function, position: int, value: Any, wanted: Output) -> 
     if wanted.dtype.is_ref:
         found = builder._as_output(value, True)
         if found is not None and found.dtype is wanted.dtype:
-            return stacks.graph_for(found).capture(found)
+            return graph_for(found).capture(found)
     try:
         return builder.convert_to_tensor(value, wanted.dtype.base_dtype)
     except errors.OpError as error:
@@ -162,7 +163,7 @@ def _captured(function: Function, graph: Graph, count: int) -> list[Output]:
         return []
     if function.captured is not None:
         captured = list(function.captured)
-        return [graph.capture(value) for value in captured] if defaults.tracing() else captured
+        return [graph.capture(value) for value in captured] if thread_stacks.tracing() else captured
     for node in reversed(graph.nodes):
         if node.role is Role.CALL and node.attrs["f"].name == function.name:
             return list(node.inputs[-count:])
@@ -223,7 +224,7 @@ def inlined(
     function: Function, inputs: Sequence[Output], name: str | None = None
 ) -> tuple[Node, list[Output]]:
     """The body in place of a call: a node that is over when it is, and its results."""
-    graph = inputs[0].graph if inputs else stacks.get_default_graph()
+    graph = inputs[0].graph if inputs else get_default_graph()
     with graph.as_default(), graph.name_scope(name or scope_name(function.name)) as scope:
         copy = BodyCopy(graph, function, inputs, scope)
         effects = [copy.nodes[node] for node in function.effects]

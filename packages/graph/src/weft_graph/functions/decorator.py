@@ -20,7 +20,8 @@ from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import add_call, can_be_called_in
 from weft_graph.functions.function import Function
 from weft_graph.functions.trace import ArgumentSpec, Package, parts_of, placeholders, trace
-from weft_graph.ir import builder, defaults, nest, stacks
+from weft_graph.ir import builder, nest, thread_stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
@@ -500,12 +501,12 @@ def _common_specs(specs: Sequence[Any], others: Sequence[Any]) -> list[Any] | No
 
 
 def _graph_of(leaves: Sequence[Any]) -> Graph:
-    if not defaults.tracing():
+    if not thread_stacks.tracing():
         for leaf in leaves:
             inner = leaf.value if isinstance(leaf, _Fitted) else leaf
             if isinstance(inner, (Output, IndexedSlices, SparseTensor)):
                 return inner.graph
-    return stacks.get_default_graph()
+    return get_default_graph()
 
 
 def _checked(signature: Sequence[Any]) -> list[Any]:

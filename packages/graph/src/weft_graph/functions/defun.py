@@ -13,8 +13,8 @@ from weft_graph.functions.call import add_call, call_node
 from weft_graph.functions.decorator import _name_of
 from weft_graph.functions.function import Declaration, Function
 from weft_graph.functions.trace import Package, trace
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes, errors
@@ -218,7 +218,7 @@ class DefinedFunction:
         if self._made is None:
             self._building = True
             try:
-                self._made = self._build(stacks.get_default_graph())
+                self._made = self._build(get_default_graph())
             finally:
                 self._building = False
         return self._made

@@ -13,7 +13,7 @@ from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import why_not_a_node
 from weft_graph.functions.function import Function
 from weft_graph.functions.ordering import ends_of_effects, order_effects
-from weft_graph.ir import builder, defaults, nest
+from weft_graph.ir import builder, nest, thread_stacks
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Node, Output
@@ -77,7 +77,7 @@ def trace(
         what is outside.
     """
     graph = FunctionGraph(name, outer)
-    with defaults.building_body(graph):
+    with thread_stacks.building_body(graph):
         positional, named = arguments(graph)
         own = len(graph.inputs)
         result = python_function(*positional, **named)
@@ -126,7 +126,7 @@ def save_state(function: Function) -> None:
         return
     graph = function.graph
     graph._finalized = False
-    with defaults.building_body(graph):
+    with thread_stacks.building_body(graph):
         known = saved.places_of(function.outputs)
         more = [
             saved.brought_out(value)

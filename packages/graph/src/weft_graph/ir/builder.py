@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.ir import defaults, stacks
+from weft_graph.ir import thread_stacks
 from weft_graph.ir.constants import to_array
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import REQUIRED, ArgDef, NodeSpec, OpDef, _parsed, lookup_op
@@ -55,10 +56,10 @@ def create(
     naming = _Naming(op, name)
     try:
         given = dict(attrs) if attrs else {}
-        if defaults.tracing():
-            inputs = stacks.get_default_graph().capture_inputs(op_def, inputs)
+        if thread_stacks.tracing():
+            inputs = get_default_graph().capture_inputs(op_def, inputs)
         values, known = _resolve_inputs(op_def, inputs, given, naming)
-        graph = values[0].graph if values else stacks.get_default_graph()
+        graph = values[0].graph if values else get_default_graph()
         for value in values:
             if value.node.graph is not graph:
                 raise _mixed(values[0], value)
@@ -109,23 +110,23 @@ class _Naming:
 
     def enter(self, inputs: Iterable[Any]) -> Callable[[], None]:
         """Go where the constants among `inputs` are made; returns what leads back."""
-        graph = next((v.graph for v in inputs if type(v) is Output), stacks.get_default_graph())
+        graph = next((v.graph for v in inputs if type(v) is Output), get_default_graph())
         if self.full is None:
             self.full = _node_name(graph, self._op, self._name)
         scopes = graph.scopes
         before = scopes.name_prefix
         scopes.name_prefix = self.full + "/"
-        defaults.push_graph(graph)
+        thread_stacks.push_graph(graph)
 
         def leave() -> None:
-            defaults.pop_graph(graph)
+            thread_stacks.pop_graph(graph)
             scopes.name_prefix = before
 
         return leave
 
 
 def _wanted_name(op: str, name: str | None) -> str:
-    return (stacks.get_default_graph().scopes.name_prefix + (name or op)).rstrip("/")
+    return (get_default_graph().scopes.name_prefix + (name or op)).rstrip("/")
 
 
 def _mixed(a: Output, b: Output) -> errors.InvalidArgumentError:
@@ -412,8 +413,8 @@ def convert_to_tensor(
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
     found = _as_output(value)
     if found is not None:
-        if defaults.tracing():
-            found = stacks.get_default_graph().capture(found)
+        if thread_stacks.tracing():
+            found = get_default_graph().capture(found)
         if wanted is not None and found.dtype.base_dtype is not wanted:
             raise errors.InvalidTypeError(f"requires {wanted.name}, got {found!r}")
         return found
@@ -489,7 +490,7 @@ def constant_of(array: np.ndarray, dtype: DType | None = None, name: str = "Cons
     array.flags.writeable = False
     element = dtype or dtypes.from_numpy(array.dtype)
     code, line = user_line()
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     attrs = {"value": array, "dtype": element}
     op_def = _parsed.get("Const") or lookup_op("Const")
     full = _node_name(graph, "Const", name)

@@ -6,7 +6,7 @@ __all__ = ["GraphKeys"]
 
 from typing import Any, ClassVar
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 
 
 class GraphKeys:
@@ -65,19 +65,19 @@ class GraphKeys:
 
 def add_to_collection(name: Any, value: Any) -> None:
     """Append `value` to a collection of the default graph."""
-    stacks.get_default_graph().add_to_collection(name, value)
+    get_default_graph().add_to_collection(name, value)
 
 
 def add_to_collections(names: Any, value: Any) -> None:
     """Append `value` to several collections of the default graph."""
-    stacks.get_default_graph().add_to_collections(names, value)
+    get_default_graph().add_to_collections(names, value)
 
 
 def get_collection(key: Any, scope: str | None = None) -> list[Any]:
     """A copy of a collection of the default graph; with `scope`, of what its regex matches."""
-    return stacks.get_default_graph().get_collection(key, scope)
+    return get_default_graph().get_collection(key, scope)
 
 
 def get_collection_ref(key: Any) -> list[Any]:
     """A collection of the default graph itself."""
-    return stacks.get_default_graph().get_collection_ref(key)
+    return get_default_graph().get_collection_ref(key)

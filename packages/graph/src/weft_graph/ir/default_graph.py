@@ -1,4 +1,7 @@
-"""Functions over the default graph: scopes for the nodes that are made in it, and collections."""
+"""The default graph, and functions over it: scopes for the nodes made in it, and collections.
+
+It is the innermost one of this thread, or the process's own.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,69 @@ __all__ = [
     "device",
     "get_collection",
     "get_collection_ref",
+    "get_default_graph",
     "init_scope",
     "is_symbolic_tensor",
     "is_tensor",
     "name_scope",
     "op_scope",
+    "reset_default_graph",
 ]
 
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from weft_graph.ir.composite import CompositeTensor
-from weft_graph.ir.graph import DeviceRequest
+from weft_graph.ir.graph import DeviceRequest, Graph
 from weft_graph.ir.node import Output
 from weft_graph.ir.scopes import ControlScope
-from weft_graph.ir.stacks import get_default_graph, graph_for
+from weft_graph.ir.thread_stacks import of_thread
 from weft_tensor import errors
+
+_global_graph: Graph | None = None
+_lock = threading.Lock()
+
+
+def get_default_graph() -> Graph:
+    """The innermost graph of this thread's `with graph.as_default()`, or the process's own.
+
+    Examples:
+      >>> wf.get_default_graph() is wf.constant(1.0).graph
+      True
+    """
+    graphs: list[Graph] = of_thread.graphs
+    return graphs[-1] if graphs else _process_graph()
+
+
+def _process_graph() -> Graph:
+    global _global_graph
+    if _global_graph is None:
+        with _lock:
+            if _global_graph is None:
+                _global_graph = Graph()
+    return _global_graph
+
+
+def reset_default_graph() -> None:
+    """Replace the process's default graph by an empty one.
+
+    Raises: FailedPreconditionError: called inside `with graph.as_default()`.
+    """
+    global _global_graph
+    if of_thread.graphs:
+        raise errors.FailedPreconditionError(
+            "reset_default_graph needs the process's own graph to be the default one, "
+            "but it was called inside `with graph.as_default():`"
+        )
+    _global_graph = None
+
+
+def graph_for(value: Any) -> Graph:
+    """The graph of nodes that use `value`: the body of a function that is built, else its own."""
+    graph: Graph = get_default_graph() if of_thread.bodies else value.graph
+    return graph
 
 
 class name_scope:  # noqa: N801 - TensorFlow's public name

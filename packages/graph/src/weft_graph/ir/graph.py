@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import CodeType
 from typing import Any
 
-from weft_graph.ir import defaults
+from weft_graph.ir import thread_stacks
 from weft_graph.ir.collections import Collections
 from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.device_spec import DeviceSpec
@@ -379,7 +379,7 @@ class Graph(Collections):
 
     def as_default(self) -> AbstractContextManager[Graph]:
         """Make it this thread's default graph inside the block."""
-        return defaults.graph_as_default(self)
+        return thread_stacks.graph_as_default(self)
 
     @contextmanager
     def name_scope(self, name: str | None) -> Iterator[str]:

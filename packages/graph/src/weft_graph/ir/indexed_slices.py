@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from weft_graph.ir import defaults
+from weft_graph.ir import thread_stacks
 from weft_graph.ir.builder import (
     constant_of,
     convert_to_tensor,
@@ -255,7 +255,7 @@ class SparseTensor(CompositeTensor):
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        chosen = defaults.session_for(self.graph, session, "SparseTensor.eval()")
+        chosen = thread_stacks.session_for(self.graph, session, "SparseTensor.eval()")
         parts = chosen.run([self._indices, self._values, self._dense_shape], feed_dict)
         return SparseTensorValue(*parts)
 

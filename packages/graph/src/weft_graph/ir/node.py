@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.ir import defaults
+from weft_graph.ir import thread_stacks
 from weft_graph.ir.forms import to_message
 from weft_graph.ir.registry import Registry
 from weft_tensor import errors
@@ -167,7 +167,7 @@ class Node:
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        defaults.session_for(self.graph, session, f"{self.name}.run()").run(self, feed_dict)
+        thread_stacks.session_for(self.graph, session, f"{self.name}.run()").run(self, feed_dict)
 
     def _add_control_output(self, node: Node) -> None:
         waiting = self._control_outputs
@@ -378,7 +378,9 @@ class Output(Operators):
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        return defaults.session_for(self.graph, session, f"{self.name}.eval()").run(self, feed_dict)
+        return thread_stacks.session_for(self.graph, session, f"{self.name}.eval()").run(
+            self, feed_dict
+        )
 
     def _add_use(self, node: Node) -> None:
         uses = self._uses

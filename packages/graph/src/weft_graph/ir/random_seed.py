@@ -7,7 +7,7 @@ __all__ = ["get_seed", "set_random_seed"]
 import operator
 from typing import Any, Final
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_tensor import errors
 
 DEFAULT_GRAPH_SEED: Final = 87654321
@@ -31,7 +31,7 @@ def get_seed(op_seed: int | None) -> tuple[int | None, int | None]:
       7
     """
     op_seed = _integer(op_seed)
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     if graph.seed is not None:
         first, second = graph.seed, graph.version if op_seed is None else op_seed
     elif op_seed is not None:
@@ -54,7 +54,7 @@ def set_random_seed(seed: int) -> None:
       >>> bool(wf.Session().run(x) == wf.Session().run(x))
       True
     """
-    stacks.get_default_graph().seed = _integer(seed)
+    get_default_graph().seed = _integer(seed)
 
 
 def _integer(seed: Any) -> int | None:

@@ -10,9 +10,10 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_graph.ir import nest, stacks
+from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.variables.scope import VariableScope, get_variable, variable_scope
@@ -196,7 +197,7 @@ class Layer:
 
     def _check_graph(self, inputs: Any) -> Graph:
         first = _first(inputs)
-        graph = stacks.graph_for(first) if isinstance(first, Output) else stacks.get_default_graph()
+        graph = graph_for(first) if isinstance(first, Output) else get_default_graph()
         if self._graph is None:
             self._graph = graph.outermost
         elif self._graph is not graph.outermost:
@@ -234,7 +235,7 @@ class Layer:
     ) -> Any:
         """A variable of the layer, made or reused; arguments as for `get_variable`."""
         wanted = self.trainable if trainable is None else self.trainable and trainable
-        known = set(stacks.get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES))
+        known = set(get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES))
         variable = get_variable(
             name,
             shape=as_dims(shape),
@@ -248,7 +249,7 @@ class Layer:
             **settings,
         )
         if regularizer is not None:
-            found = stacks.get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES)
+            found = get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES)
             self._losses.extend((loss, None) for loss in found if loss not in known)
         declared = trainable is None or trainable
         weights = self._trainable_weights if declared else self._non_trainable_weights
@@ -263,14 +264,14 @@ class Layer:
         """Note operations to run with a training step; they join GraphKeys.UPDATE_OPS."""
         for update in updates if isinstance(updates, list | tuple) else [updates]:
             self._updates.append((update, inputs))
-            stacks.get_default_graph().add_to_collection(GraphKeys.UPDATE_OPS, update)
+            get_default_graph().add_to_collection(GraphKeys.UPDATE_OPS, update)
 
     def add_loss(self, losses: Any, inputs: Any = None) -> None:
         """Note losses; they join GraphKeys.REGULARIZATION_LOSSES."""
         for loss in losses if isinstance(losses, list | tuple) else [losses]:
             if loss is not None:
                 self._losses.append((loss, inputs))
-                stacks.get_default_graph().add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
+                get_default_graph().add_to_collection(GraphKeys.REGULARIZATION_LOSSES, loss)
 
     def get_updates_for(self, inputs: Any) -> list[Any]:
         """Updates that depend on inputs, or with None those that do not."""
@@ -350,7 +351,7 @@ class Layer:
 
 
 def _unique_name(base: str) -> str:
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     counts = _numbers.get(graph)
     if counts is None:
         counts = _numbers.setdefault(graph, {})

@@ -7,8 +7,8 @@ __all__ = ["BatchNormalization", "batch_normalization"]
 from typing import Any
 
 from weft_graph import nn
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.layers.core import smart_cond, static_bool
@@ -221,7 +221,7 @@ class BatchNormalization(Layer):
         return weight
 
     def _moved(self, variable: Any, value: Output, weight: Output) -> Any:
-        graph = stacks.get_default_graph()
+        graph = get_default_graph()
         with graph.name_scope("AssignMovingAvg") as scope, graph.colocate_with(variable.op):
             step = out("Mul", [out("Sub", [variable, value]), weight])
             return variable.assign_sub(step, name=scope)

@@ -16,7 +16,7 @@ from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import add_call
 from weft_graph.functions.function import Function
 from weft_graph.functions.ordering import ends_of_effects
-from weft_graph.ir import defaults
+from weft_graph.ir import thread_stacks
 from weft_graph.ir.library import Library
 from weft_graph.ir.node import Output
 from weft_graph.ops import array, comparison, identity
@@ -61,7 +61,7 @@ def _build(
 ) -> Function:
     graph = FunctionGraph(name, None)
     graph.functions = library
-    with defaults.building_body(graph):
+    with thread_stacks.building_body(graph):
         first: list[Output] = []
         if kind == "If":
             first = [graph.add_input(attrs["Tcond"], None, "cond")]

@@ -13,7 +13,7 @@ from weft_graph.functions import state
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.function import Function
 from weft_graph.functions.ordering import ends_of_effects
-from weft_graph.ir import defaults
+from weft_graph.ir import thread_stacks
 from weft_graph.ir.checks import MAX_OUTPUTS, check_name
 from weft_graph.ir.library import LazyFunction, Library
 from weft_graph.ir.node import Node, Output
@@ -93,7 +93,7 @@ class _Reader:
         definition, graph = self._definition, self._graph
         self._check_signature()
         attrs = self._attrs()
-        with defaults.building_body(graph):
+        with thread_stacks.building_body(graph):
             self._add_arguments()
             self._add_nodes()
             self._add_contexts(attrs.get(CONTEXTS, ""))

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from weft_graph import proto
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.library import LazyFunction
@@ -61,7 +61,7 @@ def import_graph_def(
             f"graph_def must be a GraphDef of weft_graph.proto, got {type(graph_def).__name__}"
         )
     _check_versions(graph_def.versions)
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     functions = _functions(graph_def)
     with _scope(graph, name) as scope, graph.functions.joining(functions):
         values = _mapped_inputs(input_map or {}, scope)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft_graph import proto
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.forms import readers, writers
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -67,7 +67,7 @@ class _Names:
 def _restore_common(variable: Variable, message: Any, import_scope: str | None) -> _Names:
     if not isinstance(message, proto.VariableDef):
         raise errors.InvalidTypeError(f"variable_def must be a VariableDef, got {message!r}")
-    graph = variable._graph = stacks.get_default_graph()
+    graph = variable._graph = get_default_graph()
     names = _Names(graph, import_scope)
     variable._init_common(
         message.trainable,

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.collections_keys import GraphKeys, add_to_collections
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.nn.weights import match_ranks, required_broadcast, spread
 from weft_graph.ops import array, casting, identity, state
@@ -95,7 +95,7 @@ def weighted(values: Output, weights: Any) -> tuple[Output, Output | None]:
     factor = casting.cast(convert_to_tensor(weights), values.dtype)
     _, values, found = match_ranks(values, values, factor, expand_weights=True)
     assert found is not None
-    with stacks.get_default_graph().control_dependencies(required_broadcast(found, values)):
+    with get_default_graph().control_dependencies(required_broadcast(found, values)):
         full = spread(found, values)
     return out("Mul", [values, full]), full
 
@@ -108,7 +108,7 @@ def ratio(numerator: Any, denominator: Any, name: str) -> Output:
 def _after_check(products: Output, weights: Output | None) -> AbstractContextManager[Any]:
     """Nothing is counted when weights turn out not to fit."""
     waits = [] if weights is None else [products]
-    return stacks.get_default_graph().control_dependencies(waits)
+    return get_default_graph().control_dependencies(waits)
 
 
 # ------------------------------------------------------------------------------- means

@@ -6,8 +6,8 @@ __all__ = ["mean_iou", "mean_per_class_accuracy", "precision_at_k", "recall_at_k
 
 from typing import Any
 
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.metrics.base import (
     Metric,
@@ -49,7 +49,7 @@ def confusion_matrix(
       array([[1, 0],
              [1, 1]], dtype=int32)
     """
-    with stacks.get_default_graph().name_scope(name or "confusion_matrix"):
+    with get_default_graph().name_scope(name or "confusion_matrix"):
         labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
         labels, predictions, _ = match_ranks(labels, predictions, None)
         labels = casting.cast(labels, dtypes.int64)
@@ -80,7 +80,7 @@ def _checked(labels: Output, predictions: Output, count: Output) -> tuple[Output
         text = f"{name} must be in [0, num_classes); they and num_classes are"
         good = out("All", [inside, list(range(len(value.dims or (None,))))])
         check = control.Assert(good, [text, value, count])
-        with stacks.get_default_graph().control_dependencies([check]):
+        with get_default_graph().control_dependencies([check]):
             found.append(out("Identity", [value]))
     return found[0], found[1]
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
@@ -36,7 +36,7 @@ def _beside(table: Any) -> AbstractContextManager[Any]:
     """Placement with a variable, so that only the rows travel."""
     if isinstance(table, Output) or not hasattr(table, "op"):
         return nullcontext()
-    return stacks.get_default_graph().colocate_with(table.op)
+    return get_default_graph().colocate_with(table.op)
 
 
 def embedding_lookup(

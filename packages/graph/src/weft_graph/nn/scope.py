@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 
 
 def scope(name: str | None, default: str) -> AbstractContextManager[str]:
     """Open the name scope `name`, or `default`; yields it with its closing slash."""
-    return stacks.get_default_graph().name_scope(name or default)
+    return get_default_graph().name_scope(name or default)
 
 
 def static_number(value: Any) -> float | None:

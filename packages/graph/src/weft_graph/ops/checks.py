@@ -34,9 +34,9 @@ import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import array, control
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType

@@ -20,9 +20,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.costs import free
+from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.indexed_slices import (
     IndexedSlices,
     SparseTensor,
@@ -135,7 +135,7 @@ def _node_of(item: Any) -> Node:
         return item
     if isinstance(item, Output | IndexedSlices | SparseTensor):
         return item.op
-    element = stacks.get_default_graph().as_graph_element(item)
+    element = get_default_graph().as_graph_element(item)
     return element.node if isinstance(element, Output) else element
 
 
@@ -156,7 +156,7 @@ def group(*inputs: Any, name: str | None = None) -> Node:
       [np.float32(1.0), np.float32(2.0)]
     """
     nodes = list(dict.fromkeys(_node_of(item) for item in _flat(inputs)))
-    graph = stacks.graph_for(nodes[0]) if nodes else stacks.get_default_graph()
+    graph = graph_for(nodes[0]) if nodes else get_default_graph()
     by_device: dict[str, list[Node]] = {}
     for node in nodes:
         by_device.setdefault(node.device, []).append(node)
@@ -173,7 +173,7 @@ def group(*inputs: Any, name: str | None = None) -> Node:
 
 
 def _wait_for(nodes: Sequence[Node], device: str, name: str) -> Node:
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     with graph.control_dependencies(nodes):
         if not device:
             return no_op(name)
@@ -406,7 +406,7 @@ def py_func(
     several = isinstance(Tout, list | builtins.tuple)
     types = list(Tout) if several else [Tout]
     values = [convert_to_tensor(value) for value in inp]
-    graph = values[0].graph if values else stacks.get_default_graph()
+    graph = values[0].graph if values else get_default_graph()
     holder = hold_function(func)
     graph.add_to_collection("_py_funcs", holder)
     op = "PyFunc" if stateful else "PyFuncStateless"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Role, State, Traits
 from weft_tensor import errors
@@ -30,7 +30,7 @@ def _result_shapes(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _default_library() -> Any:
-    return stacks.get_default_graph().functions
+    return get_default_graph().functions
 
 
 for _prefix, _state, _what in (

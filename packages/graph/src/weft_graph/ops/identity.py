@@ -18,10 +18,10 @@ from typing import Any
 
 from weft_graph.ir import value_rules
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ir.traits import EACH, VIEW, Traits
 from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import unchanged

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops import array, gather, join
 from weft_graph.ops.shape_rules import constant_array, normal_axis
 from weft_tensor import dtypes, errors

@@ -21,9 +21,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.constant_value import constant_value_as_dims
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.random_seed import get_seed
@@ -188,7 +188,7 @@ def _seeds(seed: int | None) -> dict[str, Any]:
 @contextmanager
 def _scope(name: str | None, default: str) -> Iterator[str]:
     """A scope for the parts of a result; yields the name, exact, for the result itself."""
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     full = graph.unique_name(name or default, mark_as_used=False)
     if name and name.endswith("/"):
         full = name[:-1]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.costs import free
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import WAITS, WRITES, Role, State, Traits
@@ -369,7 +369,7 @@ def current_container(container: str | None = None) -> str:
     """`container`, or else that of the innermost `Graph.container` block; "" for the default."""
     if container:
         return container
-    return getattr(stacks.get_default_graph().scopes, "container", "")
+    return getattr(get_default_graph().scopes, "container", "")
 
 
 def var_handle_op(

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
 from weft_graph.ops import cost_rules
 from weft_graph.ops.shape_rules import constant_int, merge_size, with_rank, with_rank_at_least

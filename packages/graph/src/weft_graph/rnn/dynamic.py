@@ -9,8 +9,9 @@ from typing import Any
 
 from weft_graph.control_flow.loop import while_loop
 from weft_graph.control_flow.tensor_array import TensorArray
-from weft_graph.ir import nest, stacks
+from weft_graph.ir import nest
 from weft_graph.ir.builder import constant, convert_to_tensor, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ops import arithmetic, array, casting, comparison, control, identity, reduction
 from weft_graph.rnn.cell.base import assert_like_rnncell
@@ -107,7 +108,7 @@ def _checked_lengths(sequence_length: Any, batch_size: Any) -> Output:
     fits = reduction.reduce_all(comparison.equal(shape, [batch_size]))
     text = "sequence_length must have one entry per example; the batch's size and its shape are"
     check = control.Assert(fits, [text, batch_size, shape])
-    with stacks.get_default_graph().control_dependencies([check]):
+    with get_default_graph().control_dependencies([check]):
         return identity.identity(lengths, name="CheckSeqLen")
 
 

@@ -7,8 +7,9 @@ __all__ = ["static_bidirectional_rnn", "static_rnn", "static_state_saving_rnn"]
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_graph.ir import nest, stacks
+from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ops import identity, join
 from weft_graph.rnn.cell.base import assert_like_rnncell
@@ -167,7 +168,7 @@ def static_state_saving_rnn(
         state_saver.save_state(name, part)
         for name, part in zip(names, nest.flatten(state), strict=True)
     ]
-    with stacks.get_default_graph().control_dependencies(saved):
+    with get_default_graph().control_dependencies(saved):
         outputs[-1] = nest.map_structure(identity.identity, outputs[-1])
         state = nest.map_structure(identity.identity, state)
     return outputs, state

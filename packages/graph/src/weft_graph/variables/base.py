@@ -11,7 +11,7 @@ __all__ = [
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from weft_graph.ir import defaults
+from weft_graph.ir import thread_stacks
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.forms import to_message
 from weft_graph.ir.graph import Graph
@@ -306,14 +306,14 @@ class Variable(Operators, metaclass=_VariableMeta):
 
     def eval(self, session: Any = None) -> Any:
         """The value in `session`, or in the default session."""
-        return defaults.session_for(self._graph, session, f"{self.name}.eval()").run(self)
+        return thread_stacks.session_for(self._graph, session, f"{self.name}.eval()").run(self)
 
     def load(self, value: Any, session: Any = None) -> None:
         """Store `value` now, without a new node.
 
         Raises: FailedPreconditionError: there is no default session.
         """
-        chosen = defaults.session_for(self._graph, session, f"{self.name}.load()")
+        chosen = thread_stacks.session_for(self._graph, session, f"{self.name}.load()")
         chosen.run(self._initializer, {self._initializer.inputs[1]: value})
 
     # ------------------------------------------------------------- updates

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.variables.base import Variable, makers
 from weft_graph.variables.reference import RefVariable
 from weft_graph.variables.resource import ResourceVariable
@@ -49,7 +49,7 @@ def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
     Args:
       variable_creator: calls `next_creator(**kwargs)` for the next outer one, or the real thing.
     """
-    creators = stacks.get_default_graph().scopes.variable_creators
+    creators = get_default_graph().scopes.variable_creators
     creators.append(variable_creator)
     try:
         yield
@@ -68,7 +68,7 @@ def default_variable_creator(next_creator: Creator | None = None, **kwargs: Any)
     use_resource = kwargs.pop("use_resource", None)
     if use_resource is None:
         use_resource = _scope_use_resource()
-    with stacks.get_default_graph().scopes.lifted():
+    with get_default_graph().scopes.lifted():
         return ResourceVariable(**kwargs) if use_resource else RefVariable(**kwargs)
 
 
@@ -87,7 +87,7 @@ def _creating(outer: Creator, inner: Creator) -> Creator:
 def _ask_creators(**kwargs: Any) -> Any:
     """A variable from the innermost creator, which may ask those around it."""
     creator: Creator = default_variable_creator
-    for outer in stacks.get_default_graph().scopes.variable_creators:
+    for outer in get_default_graph().scopes.variable_creators:
         creator = _creating(outer, creator)
     return creator(**kwargs)
 

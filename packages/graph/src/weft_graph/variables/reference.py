@@ -30,8 +30,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from weft_graph.ir import builder, stacks
+from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.forms import readers
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -114,7 +115,7 @@ class RefVariable(Variable):
             readers.lookup("VariableDef")(self, variable_def, import_scope)
             return
         self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
-        graph = self._graph = stacks.get_default_graph()
+        graph = self._graph = get_default_graph()
         with building(graph, name) as full_name:
             initial = convert_initial_value(graph, full_name, initial_value, dtype)
             self._initial_value = initial
@@ -234,7 +235,7 @@ VariableV1 = Variable
 
 
 def _collection(key: str, scope: str | None) -> list[Any]:
-    return stacks.get_default_graph().get_collection(key, scope)
+    return get_default_graph().get_collection(key, scope)
 
 
 def global_variables(scope: str | None = None) -> list[Any]:
@@ -311,7 +312,7 @@ def variables_initializer(var_list: Sequence[Any], name: str = "init") -> Node:
       np.float32(3.0)
     """
     nodes = [variable.initializer for variable in var_list]
-    graph = nodes[0].graph if nodes else stacks.get_default_graph()
+    graph = nodes[0].graph if nodes else get_default_graph()
     with graph.as_default(), graph.control_dependencies(nodes):
         return builder.create("NoOp", (), None, name)
 
@@ -355,7 +356,7 @@ def initialize_local_variables() -> Node:
 
 def tables_initializer(name: str = "init_all_tables") -> Node:
     """A node that initializes all lookup tables of the default graph."""
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     with graph.control_dependencies(_collection(GraphKeys.TABLE_INITIALIZERS, None)):
         return builder.create("NoOp", (), None, name)
 
@@ -396,7 +397,7 @@ def report_uninitialized_variables(
     """
     if var_list is None:
         var_list = global_variables() + local_variables()
-    graph = var_list[0].graph if var_list else stacks.get_default_graph()
+    graph = var_list[0].graph if var_list else get_default_graph()
     with graph.name_scope(name):
         if not var_list:
             return builder.constant([], dtypes.string, shape=[0])

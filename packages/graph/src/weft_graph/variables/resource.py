@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.ir import builder, stacks
+from weft_graph.ir import builder
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.forms import readers
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import resource_state
@@ -45,7 +46,7 @@ class ResourceVariable(Variable):
             readers.lookup("VariableDef")(self, variable_def, import_scope)
             return
         self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
-        graph = self._graph = stacks.get_default_graph()
+        graph = self._graph = get_default_graph()
         with building(graph, name) as full_name:
             initial = convert_initial_value(graph, full_name, initial_value, dtype)
             self._initial_value = initial

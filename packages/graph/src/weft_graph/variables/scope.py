@@ -23,8 +23,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from weft_graph.ir import builder, stacks
+from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.variables.store import VariableStore
 from weft_tensor import dtypes, errors
@@ -127,7 +128,7 @@ class VariableScope:
         Not inside a conditional or a loop, where the read could be older than the variable's last
         update, and not where there is a caching device already.
         """
-        if stacks.get_default_graph().scopes.context is None and self.caching_device is None:
+        if get_default_graph().scopes.context is None and self.caching_device is None:
             self.caching_device = lambda node: node.device
 
     def set_partitioner(self, partitioner: Any) -> None:
@@ -141,7 +142,7 @@ class VariableScope:
     def get_collection(self, name: str) -> list[Any]:
         """The items of a collection whose names are in this scope."""
         scope = self.name + "/" if self.name else None
-        return stacks.get_default_graph().get_collection(name, scope)
+        return get_default_graph().get_collection(name, scope)
 
     def trainable_variables(self) -> list[Any]:
         """The trainable variables of this scope."""
@@ -175,7 +176,7 @@ class VariableScope:
             if value is None and key in _DEFAULTS:
                 given[key] = getattr(self, key)
         dtype = self._checked_dtype(dtype, initializer)
-        with stacks.get_default_graph().name_scope(None):
+        with get_default_graph().name_scope(None):
             return store.get_variable(
                 full_name, shape, dtype, reuse=self.reuse if reuse is None else reuse, **given
             )
@@ -251,7 +252,7 @@ def stores_of(graph: Graph) -> _Stores:
 
 
 def _current_stores() -> _Stores:
-    return stores_of(stacks.get_default_graph())
+    return stores_of(get_default_graph())
 
 
 def get_variable_scope() -> VariableScope:
@@ -446,7 +447,7 @@ class variable_scope:  # noqa: N801 - TensorFlow's public name
 
     @contextmanager
     def _open(self) -> Iterator[VariableScope]:
-        graph = self._graph or stacks.get_default_graph()
+        graph = self._graph or get_default_graph()
         name_or_scope = self._name_or_scope
         with graph.as_default():
             if name_or_scope is None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from weft_graph.ir import stacks
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.variables import initializers
 from weft_graph.variables.base import Variable
 from weft_tensor import dtypes, errors
@@ -195,7 +195,7 @@ def _takes_nothing(function: Callable[..., Any]) -> bool:
 
 
 def _regularize(name: str, variable: Any, regularizer: Callable[[Any], Any]) -> None:
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     with (
         graph.colocate_with(variable.op),
         graph.control_dependencies(None),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.variables.scope import VariableScope, variable_scope
 from weft_tensor import errors
 
@@ -83,11 +83,11 @@ class Template:
             return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        trainable = len(stacks.get_default_graph().get_collection_ref("trainable_variables"))
+        trainable = len(get_default_graph().get_collection_ref("trainable_variables"))
         first = not self._called
         result = self._func(*args, **kwargs)
         self._called = True
-        made = stacks.get_default_graph().get_collection_ref("trainable_variables")[trainable:]
+        made = get_default_graph().get_collection_ref("trainable_variables")[trainable:]
         if not first and made:
             names = ", ".join(variable.name for variable in made)
             raise errors.InvalidArgumentError(

@@ -7,8 +7,13 @@ __all__ = ["CriticalSection"]
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from weft_graph.ir import nest, stacks
-from weft_graph.ir.default_graph import colocate_with, control_dependencies, name_scope
+from weft_graph.ir import nest
+from weft_graph.ir.default_graph import (
+    colocate_with,
+    control_dependencies,
+    get_default_graph,
+    name_scope,
+)
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops import control, identity, resource_state
 from weft_tensor import dtypes, errors
@@ -62,7 +67,7 @@ class CriticalSection:
             raise errors.UnimplementedError("a critical section cannot be made from a message")
         with name_scope(name, "CriticalSection", []) as scope, control_dependencies(None):
             self._handle = resource_state.mutex(shared_name or "", name=scope)
-        self._graph = stacks.get_default_graph()
+        self._graph = get_default_graph()
 
     @property
     def name(self) -> str:

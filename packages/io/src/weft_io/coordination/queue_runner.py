@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from weft_exec.session.session import BaseSession
-from weft_graph.ir import defaults, stacks
+from weft_graph.ir import thread_stacks
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.messages.collection_items import one_by_one, register_collection
 from weft_io.arguments import listed
@@ -129,7 +130,7 @@ class QueueRunner:
             raise errors.InvalidTypeError(
                 f"queue_runner_def must be a QueueRunnerDef, got {message!r}"
             )
-        graph = stacks.get_default_graph()
+        graph = get_default_graph()
         prefix = f"{import_scope}/" if import_scope else ""
 
         def element(name: str) -> Any:
@@ -335,7 +336,7 @@ def add_queue_runner(qr: QueueRunner, collection: str = GraphKeys.QUEUE_RUNNERS)
     """
     if not hasattr(qr, "create_threads"):
         raise errors.InvalidTypeError(f"a QueueRunner is required, got {qr!r}")
-    stacks.get_default_graph().add_to_collection(collection, qr)
+    get_default_graph().add_to_collection(collection, qr)
 
 
 def start_queue_runners(
@@ -370,7 +371,7 @@ def start_queue_runners(
     """
     _check_coordinator(coord)
     if sess is None:
-        sess = defaults.get_default_session()
+        sess = thread_stacks.get_default_session()
         if sess is None:
             raise errors.InvalidArgumentError(
                 "Cannot start queue runners: No default session is registered. Use `with "

@@ -8,9 +8,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft_graph.ir import nest, stacks
+from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ir.random_seed import get_seed
 from weft_graph.ops.array import size
@@ -151,7 +152,7 @@ class Dataset(specs.DatasetBase):
 
         holder = hold_function(GeneratorFunction(generator, flatten))
         values = [convert_to_tensor(value) for value in given]
-        graph = values[0].graph if values else stacks.get_default_graph()
+        graph = values[0].graph if values else get_default_graph()
         graph.add_to_collection("_py_funcs", holder)
         attrs = {"token": holder.token, **specs.attrs_of(form)}
         return Dataset._made("PythonGeneratorDataset", [values], attrs, form)

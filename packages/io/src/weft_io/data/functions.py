@@ -7,7 +7,7 @@ from typing import Any
 
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.trace import trace
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -84,7 +84,7 @@ def factory_of(dataset: Output) -> NameAttrs:
     _check_copied(nodes)
 
     def body() -> list[Output]:
-        graph = stacks.get_default_graph()
+        graph = get_default_graph()
         copies: dict[Output, Output] = {}
         for node in nodes:
             inputs = tuple([copies[source] for source in node.inputs])

@@ -7,7 +7,7 @@ __all__ = ["export_meta_graph"]
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_io.files.message_files import write_message
 from weft_io.meta_graphs.collections import add_collections
 
@@ -67,7 +67,7 @@ def export_meta_graph(
     from weft_io.meta_graphs.tensorflow_ops import use_tensorflow_ops
 
     del save_debug_info
-    chosen = graph or stacks.get_default_graph()
+    chosen = graph or get_default_graph()
     scope = export_scope.rstrip("/") + "/" if export_scope else ""
     message = proto.MetaGraphDef()
     if meta_info_def is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_io.files.message_files import read_message
 from weft_io.meta_graphs.collections import CollectionReader
 from weft_io.meta_graphs.export import UNBOUND_INPUTS
@@ -66,7 +66,7 @@ def import_scoped_meta_graph(
     from weft_io.meta_graphs import graph_def_edits
 
     message = as_meta_graph(meta_graph_or_file)
-    chosen = graph or stacks.get_default_graph()
+    chosen = graph or get_default_graph()
     _check_unbound(message, unbound_inputs_col_name, input_map or {})
     graph_def = message.graph_def
     if clear_devices:

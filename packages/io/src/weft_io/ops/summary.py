@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.default_graph import get_default_graph, name_scope
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import lookup_op, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE
@@ -331,7 +330,7 @@ def merge_all(
       >>> len(wf.Summary.FromString(wf.Session().run(merged)).value)
       1
     """
-    summaries = stacks.get_default_graph().get_collection(key, scope)
+    summaries = get_default_graph().get_collection(key, scope)
     return merge(summaries, name=name) if summaries else None
 
 

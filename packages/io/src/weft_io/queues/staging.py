@@ -7,9 +7,8 @@ __all__ = ["MapStagingArea", "StagingArea"]
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor
-from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.default_graph import get_default_graph, name_scope
 from weft_graph.ir.node import Node, Output
 from weft_io.ops import staging as ops
 from weft_io.queues.components import HasComponents
@@ -40,7 +39,7 @@ class BaseStagingArea(HasComponents):
         memory_limit: int = 0,
     ) -> None:
         if shared_name is None:
-            self._name = stacks.get_default_graph().unique_name(type(self).__name__)
+            self._name = get_default_graph().unique_name(type(self).__name__)
         elif isinstance(shared_name, str):
             self._name = shared_name
         else:

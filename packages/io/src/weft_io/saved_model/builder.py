@@ -8,8 +8,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.ir import stacks
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
 from weft_io.bundle.table import is_table
 from weft_io.checkpoint.index import index_path
@@ -177,7 +177,7 @@ class SavedModelBuilder:
         """Check what comes with a graph, and put it into the graph's collections."""
         for name, signature in (signatures or {}).items():
             _check_signature(name, signature)
-        graph = stacks.get_default_graph()
+        graph = get_default_graph()
         if main_op is not None:
             if not isinstance(main_op, Node):
                 raise errors.InvalidTypeError(f"main_op must be an operation, got {main_op!r}")

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_io.files import paths
 from weft_io.meta_graphs.scoped_import import import_scoped_meta_graph
 from weft_io.saved_model import constants
@@ -197,5 +197,5 @@ def init_op(message: proto.MetaGraphDef, import_scope: str | None = None) -> Any
                     f"a graph has one main op at most, got {list(names)} in {key!r}"
                 )
             prefix = f"{import_scope}/" if import_scope else ""
-            return stacks.get_default_graph().as_graph_element(prefix + names[0])
+            return get_default_graph().as_graph_element(prefix + names[0])
     return None

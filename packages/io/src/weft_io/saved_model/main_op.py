@@ -6,7 +6,7 @@ __all__ = ["main_op", "main_op_with_restore"]
 
 from typing import Any
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node
 from weft_graph.ops.control import group
 from weft_graph.variables.reference import (
@@ -29,7 +29,7 @@ def main_op_with_restore(restore_op_name: Any) -> Node:
     Args:
       restore_op_name: that node, or its name.
     """
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     restore = graph.as_graph_element(restore_op_name)
     with graph.control_dependencies([main_op()]):
         return group(restore)

@@ -6,7 +6,7 @@ __all__ = ["build_tensor_info", "get_tensor_from_tensor_info"]
 
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
 from weft_graph.messages.attr_value import shape_to_proto
@@ -63,7 +63,7 @@ def get_tensor_from_tensor_info(
       InvalidArgumentError: the message names none.
       UnimplementedError: it describes a composite tensor other than a SparseTensor.
     """
-    chosen = graph or stacks.get_default_graph()
+    chosen = graph or get_default_graph()
     kind = tensor_info.WhichOneof("encoding")
     if kind == "name":
         return chosen.get_tensor_by_name(_scoped(tensor_info.name, import_scope))
@@ -104,7 +104,7 @@ def get_element_from_tensor_info(
 
     Raises: NotFoundError: there is none.
     """
-    chosen = graph or stacks.get_default_graph()
+    chosen = graph or get_default_graph()
     return chosen.as_graph_element(_scoped(tensor_info.name, import_scope))
 
 

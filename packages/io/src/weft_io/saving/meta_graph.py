@@ -6,7 +6,7 @@ __all__ = ["import_meta_graph"]
 
 from typing import TYPE_CHECKING, Any
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_io.meta_graphs.scoped_import import (
     ImportedGraph,
     as_meta_graph,
@@ -59,6 +59,6 @@ def saver_of(
     """A saver over imported nodes, or a new one of all variables; None where there are none."""
     if message.HasField("saver_def"):
         return Saver.from_proto(message.saver_def, found.scope or None)
-    if all_saveable_objects(stacks.get_default_graph(), import_scope):
+    if all_saveable_objects(get_default_graph(), import_scope):
         return Saver()
     return None

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft_graph.ir import stacks
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.messages.collection_items import one_by_one, register_collection
 from weft_io.arguments import INT32_MAX, integer, listed, number, text
 from weft_io.checkpoint import held, state
@@ -175,7 +175,7 @@ class Saver:
             return
         found = self._var_list
         if found is None:
-            found = all_saveable_objects(stacks.get_default_graph())
+            found = all_saveable_objects(get_default_graph())
         if not found:
             if not self._allow_empty:
                 raise errors.InvalidArgumentError(
@@ -200,7 +200,7 @@ class Saver:
 
     def _add_hold(self) -> None:
         if self._asynchronous:
-            self._held = saver_builder.add_hold(stacks.get_default_graph(), self.saver_def)
+            self._held = saver_builder.add_hold(get_default_graph(), self.saver_def)
 
     def _check_saver_def(self) -> None:
         _check_saver_def(self.saver_def)

@@ -7,7 +7,7 @@ __all__ = ["FileWriterCache"]
 import threading
 from typing import ClassVar
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_io.files.systems import PathLike, as_path
 from weft_io.summary.writer import FileWriter
 
@@ -25,7 +25,7 @@ class FileWriterCache:
         with FileWriterCache._lock:
             writer = FileWriterCache._writers.get(key)
             if writer is None or not writer.event_writer.ours:
-                writer = FileWriter(key, graph=stacks.get_default_graph())
+                writer = FileWriter(key, graph=get_default_graph())
                 FileWriterCache._writers[key] = writer
             return writer
 

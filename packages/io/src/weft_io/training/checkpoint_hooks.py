@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.ir.stacks import get_default_graph
+from weft_graph.ir.default_graph import get_default_graph
 from weft_io.arguments import listed, text
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.files.systems import PathLike, as_path

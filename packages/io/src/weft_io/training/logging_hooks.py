@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.ir import stacks
+from weft_graph.ir.default_graph import get_default_graph
 from weft_io.arguments import function, integer, listed
 from weft_io.training.hook import (
     SessionRunArgs,
@@ -62,7 +62,7 @@ class LoggingTensorHook(SessionRunHook):
 
     def begin(self) -> None:
         """Find the tensors. Raises: NotFoundError: there is none of a name."""
-        graph = stacks.get_default_graph()
+        graph = get_default_graph()
         self._timer.reset()
         self._count = 0
         self._found = {

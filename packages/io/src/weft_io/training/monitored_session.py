@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from weft_graph.ir.stacks import get_default_graph
+from weft_graph.ir.default_graph import get_default_graph
 from weft_io.arguments import function, listed, number
 from weft_io.coordination.queue_runner import QueueRunningSession
 from weft_io.files.systems import PathLike

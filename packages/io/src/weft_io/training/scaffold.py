@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ops.control import group
 from weft_graph.variables import reference as variables
 from weft_io.arguments import function

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft_exec.session.session import Session
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.stacks import get_default_graph
 from weft_io.arguments import function, number
 from weft_io.checkpoint.state import get_checkpoint_state
 from weft_io.files.systems import PathLike

@@ -14,8 +14,8 @@ from typing import Any, Final
 from weft_autodiff.optimizers.training_util import global_step as value_of_step
 from weft_exec.session.session import Session
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.stacks import get_default_graph
 from weft_graph.ir.traits import Role
 from weft_io.arguments import number, text
 from weft_io.coordination.coordinator import Coordinator, LooperThread

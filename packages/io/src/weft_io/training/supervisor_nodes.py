@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from weft_autodiff.optimizers.training_util import get_global_step
 from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.ir.stacks import get_default_graph
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.variables import reference as variables
 from weft_io.ops.summary import merge_all
 from weft_io.saving.saver import Saver

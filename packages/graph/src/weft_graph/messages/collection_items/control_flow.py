@@ -21,8 +21,8 @@ from weft_graph.control_flow.context import (
     is_constant_enter,
 )
 from weft_graph.control_flow.records import LOOP, LOWER, UPPER, ContextRecord, restore
-from weft_graph.ir import stacks
 from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
@@ -267,7 +267,7 @@ def _from_branches(messages: Sequence[Any], import_scope: str | None) -> list[No
 
 
 def _restore(loops: Sequence[Any], branches: Sequence[Any], import_scope: str | None) -> list[None]:
-    graph = stacks.get_default_graph()
+    graph = get_default_graph()
     reader = _Reader(graph, import_scope)
     reader.add(loops, branches)
     restore(graph, reader.records, graph.nodes.__getitem__)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_graph import nn
-from weft_graph.ir import stacks
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.ops import elementary
@@ -90,7 +90,7 @@ class RNNCell(Layer):
           dtype: element type.
         Returns: tensors of shape (B, *size) in the structure of `state_size`.
         """
-        with stacks.get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
+        with get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
             return zero_tensors(self.state_size, batch_size, dtype)
 
     def get_initial_state(

@@ -8,7 +8,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from weft_graph.ir import nest, stacks
+from weft_graph.ir import nest
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ops import join, slicing
 from weft_graph.rnn.cell.base import RNNCell
 from weft_graph.variables.scope import variable_scope
@@ -70,7 +71,7 @@ class MultiRNNCell(RNNCell):
         """A state of zeros; see `RNNCell`."""
         if not self._state_is_tuple:
             return super().zero_state(batch_size, dtype)
-        with stacks.get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
+        with get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
             return tuple(cell.zero_state(batch_size, dtype) for cell in self._cells)
 
     def call(self, inputs: Any, state: Any) -> tuple[Any, Any]:

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_graph import nn
-from weft_graph.ir import nest, stacks
+from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import static_number
 from weft_graph.ops import random
@@ -54,7 +55,7 @@ class RNNCellWrapper(RNNCell):
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
         """That of the cell inside."""
-        with stacks.get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
+        with get_default_graph().name_scope(type(self).__name__ + "ZeroState"):
             return self.cell.zero_state(batch_size, dtype)
 
 
@@ -118,7 +119,7 @@ class DropoutWrapper(RNNCellWrapper):
         self._state_filter = visitor or _all_but_memory
         self._seed = seed
         self._variational_recurrent = variational_recurrent
-        with stacks.get_default_graph().name_scope("DropoutWrapperInit"):
+        with get_default_graph().name_scope("DropoutWrapperInit"):
             self._input_keep_prob = _probability("input_keep_prob", input_keep_prob)
             self._state_keep_prob = _probability("state_keep_prob", state_keep_prob)
             self._output_keep_prob = _probability("output_keep_prob", output_keep_prob)
@@ -272,10 +273,10 @@ class DeviceWrapper(RNNCellWrapper):
 
     def zero_state(self, batch_size: Any, dtype: Any) -> Any:
         """That of the cell inside, on the device."""
-        with stacks.get_default_graph().device(self._device):
+        with get_default_graph().device(self._device):
             return super().zero_state(batch_size, dtype)
 
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
         """One step; see `RNNCell`."""
-        with stacks.get_default_graph().device(self._device):
+        with get_default_graph().device(self._device):
             return self.cell(inputs, state, scope=scope)

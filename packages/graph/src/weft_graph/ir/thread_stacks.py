@@ -1,6 +1,6 @@
 """The stacks of default graphs and default sessions, one of each per thread.
 
-A graph is anything here: graphs know this module, not it them (`stacks.get_default_graph` does).
+A graph is anything here: graphs know this module, not it them (`default_graph.py` does).
 """
 
 from __future__ import annotations
