@@ -6,11 +6,7 @@ from typing import Any
 
 import weft as wf
 from weft_graph.passes import prune
-from weft_graph.passes.waiting import Waiting, never
-
-
-def dequeues(node: Any) -> bool:
-    return node.type == "QueueDequeueV2"
+from weft_graph.passes.waiting import Waiting
 
 
 def step() -> tuple[dict[str, Any], list[Any]]:
@@ -29,7 +25,7 @@ def step() -> tuple[dict[str, Any], list[Any]]:
 
 def test_what_leads_to_help_does_not_follow_what_waits() -> None:
     named, nodes = step()
-    waiting = Waiting(nodes, dequeues)
+    waiting = Waiting(nodes)
     behind = waiting.behind(named["y"])
     assert behind and behind == waiting.behind(named["taken"])
     assert not waiting.behind(named["z"])
@@ -41,13 +37,16 @@ def test_what_leads_to_help_does_not_follow_what_waits() -> None:
 
 def test_it_comes_first() -> None:
     named, nodes = step()
-    ordered = Waiting(nodes, dequeues).first(nodes)
+    ordered = Waiting(nodes).first(nodes)
     assert sorted(node.name for node in ordered) == sorted(named)
     assert ordered.index(named["z"]) < ordered.index(named["fifo_queue_Dequeue"])
 
 
 def test_without_waiting_all_may_follow_all() -> None:
-    named, nodes = step()
-    waiting = Waiting(nodes, never)
+    with wf.Graph().as_default():
+        v = wf.get_variable("v", [4], initializer=wf.zeros_initializer())
+        z = wf.exp(wf.random_uniform([4]))
+        nodes = prune([], [wf.assign(v, z)], []).live_nodes()
+    waiting = Waiting(nodes)
     assert waiting.first(nodes) == nodes
-    assert waiting.may_follow(named["z"], waiting.behind(named["y"]))
+    assert all(not waiting.behind(node) and waiting.may_follow(node, 0) for node in nodes)

@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.linear import Gather, Instruction, Segment, Slots, slot_range
-from weft_exec.kernels.registry import may_wait
 from weft_graph.ir.node import Node
 from weft_graph.ops.step import DEPTH
 from weft_graph.passes.flow import ALWAYS, Frame, Guard
@@ -322,7 +321,7 @@ def _assign_levels(items: Sequence[Item]) -> None:
     for item in items:
         sources = [need for need in item.sources if need.kind != NEXT]
         item.behind = _union([need.behind for need in sources])
-        if item.kind == RECEIVE or (item.asynchronous and may_wait(item.node)):
+        if item.kind == RECEIVE or (item.asynchronous and item.node.traits.asynchronous):
             item.behind |= waiting
             waiting <<= 1
         item.level = max([need.level + _rises(need, item) for need in sources], default=0)

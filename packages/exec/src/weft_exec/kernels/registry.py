@@ -63,7 +63,6 @@ __all__ = [
     "find_kernel",
     "kernel",
     "kernels_of",
-    "may_wait",
     "registered_kernels",
     "require_kernel",
 ]
@@ -338,11 +337,6 @@ def _computes_with_arrays(entry: Kernel, op_def: OpDef) -> bool:
         return False
     args = (*op_def.inputs, *op_def.outputs)
     return not any(arg.is_ref or arg.list_attr or arg.dtype in _NOT_ARRAYS for arg in args)
-
-
-def may_wait(node: Node) -> bool:
-    """Whether a node may wait for others than its inputs, and not only for its device."""
-    return node.traits.asynchronous
 
 
 def registered_kernels() -> list[tuple[str, str]]:

@@ -16,7 +16,6 @@ from weft_graph.ir.node import Node, Output
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
     from weft_exec.placement.simulation import Simulation
-    from weft_graph.passes.waiting import MayWait
 
 _log = logging.getLogger("weft")
 
@@ -47,11 +46,11 @@ class Assigned:
         copies = [c for c in self._run.crossings if memories[c.source] != memories[c.target]]
         return delays(copies, self._nodes, self.places, self._run.times()) if copies else {}
 
-    def turns(self, devices: Collection[str], may_wait: MayWait) -> dict[tuple[Output, str], Node]:
+    def turns(self, devices: Collection[str]) -> dict[tuple[Output, str], Node]:
         """What Receives of some devices, which are short of memory, should wait for."""
         from weft_exec.placement.receives import in_turn
 
-        return in_turn(self._nodes, self.places, devices, may_wait) if devices else {}
+        return in_turn(self._nodes, self.places, devices) if devices else {}
 
 
 class Placer:

@@ -16,7 +16,7 @@ from weft_exec.placement.simulation import Crossing
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import Flow
-from weft_graph.passes.waiting import MayWait, Waiting
+from weft_graph.passes.waiting import Waiting
 
 _AHEAD: Final = 3
 """How many nodes before a value's first user its Receive may begin where memory is short."""
@@ -75,7 +75,6 @@ def in_turn(
     nodes: Sequence[Node],
     places: Mapping[Node, str],
     devices: Collection[str],
-    may_wait: MayWait,
 ) -> dict[tuple[Output, str], Node]:
     """What Receives of devices that are short of memory should wait for, whatever the times.
 
@@ -85,10 +84,9 @@ def in_turn(
       nodes: those of the step, in the order in which they should run.
       places: the device of each that has one.
       devices: the names of those that are short of memory.
-      may_wait: which nodes wait for others.
     Returns: as `delays`.
     """
-    flow, waiting = Flow(nodes), Waiting(nodes, may_wait)
+    flow, waiting = Flow(nodes), Waiting(nodes)
     recent: dict[str, deque[Node]] = {name: deque(maxlen=_AHEAD) for name in devices}
     found: dict[tuple[Output, str], Node] = {}
     seen: set[tuple[Output, str]] = set()

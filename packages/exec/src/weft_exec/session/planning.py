@@ -15,7 +15,6 @@ from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import derive_parts, placing_on
 from weft_exec.executor.priority import by_priority
 from weft_exec.kernels.description import kernels_on
-from weft_exec.kernels.registry import may_wait
 from weft_exec.passes.prepare import Watch, prepare
 from weft_exec.placement import Assigned, Placer
 from weft_graph.ir.node import Node, Output
@@ -236,7 +235,6 @@ class Planner:
             options.host,
             bytes_of=options.bytes_of,
             run_order=by_priority,
-            may_wait=may_wait,
         )
 
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
@@ -261,7 +259,6 @@ class Planner:
             options.host,
             bytes_of=options.bytes_of,
             run_order=by_priority,
-            may_wait=may_wait,
         )
 
     def _cut(
@@ -272,7 +269,7 @@ class Planner:
         if self._optimize:
             small = [name for name in self._away if self._known[name].memory_limit]
             held = small if step.changes["run ahead"] else []
-            late = {**assigned.delays(), **assigned.turns(held, may_wait)}
+            late = {**assigned.delays(), **assigned.turns(held)}
         return partition(
             step,
             nodes,

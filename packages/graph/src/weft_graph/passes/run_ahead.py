@@ -21,7 +21,7 @@ from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import ALWAYS, Flow, needs_of
 from weft_graph.passes.memory import BytesOf, MemoryLimits, Values, static_bytes
 from weft_graph.passes.partition import Assignment
-from weft_graph.passes.waiting import MayWait, Waiting, never
+from weft_graph.passes.waiting import Waiting
 
 
 def limit_run_ahead(
@@ -31,7 +31,6 @@ def limit_run_ahead(
     *,
     bytes_of: BytesOf | None = None,
     run_order: RunOrder = list,
-    may_wait: MayWait = never,
 ) -> int:
     """Let nodes wait for earlier ones where too much could be there otherwise.
 
@@ -40,11 +39,10 @@ def limit_run_ahead(
       host: the device of what comes from nowhere.
       bytes_of: sizes of values; those of static shapes by default.
       run_order: puts live nodes into the order in which they should run.
-      may_wait: which nodes wait for others; who leads up to these is not held back behind them.
     Returns: how many nodes wait for earlier ones.
     """
     nodes = list(run_order(step.live_nodes()))
-    waiting = Waiting(nodes, may_wait)
+    waiting = Waiting(nodes)
     nodes = waiting.first(nodes)
     flow = Flow(nodes)
     if memory.device_of is not None:

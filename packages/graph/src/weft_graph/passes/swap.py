@@ -32,7 +32,7 @@ from weft_graph.passes.memory import (
     takes_memory,
 )
 from weft_graph.passes.partition import Assignment
-from weft_graph.passes.waiting import MayWait, Waiting, never
+from weft_graph.passes.waiting import Waiting
 
 _SMALL = 4096
 """Bytes that are not worth two transfers."""
@@ -49,7 +49,6 @@ def swap_to_host(
     ahead: int = 8,
     bytes_of: BytesOf | None = None,
     run_order: RunOrder = list,
-    may_wait: MayWait = never,
 ) -> int:
     """Let values wait on the host where a device would need more than a limit.
 
@@ -63,13 +62,12 @@ def swap_to_host(
       ahead: how many nodes before its next use a value is called back.
       bytes_of: sizes of values; those of static shapes by default.
       run_order: puts live nodes into the order in which they will run; as they are by default.
-      may_wait: which nodes wait for others; who leads up to these does not wait for them.
     Returns: the number of values that wait on the host.
     """
     nodes = list(run_order(step.live_nodes()))
     if not nodes or memory.device_of is None:
         return 0
-    waiting = Waiting(nodes, may_wait)
+    waiting = Waiting(nodes)
     swapping = _Swapping(step, nodes, memory, host, bytes_of or static_bytes, ahead, waiting)
     count = 0
     for device, limit in memory.limits.items():

@@ -6,7 +6,7 @@ enqueue, in the same step, must not be held back until the dequeue has given som
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from weft_graph.functions.state import has_effect, origin
 from weft_graph.ir.node import Node
@@ -14,27 +14,19 @@ from weft_graph.ir.traits import Role
 from weft_graph.passes.flow import needs_of
 from weft_tensor import dtypes
 
-MayWait = Callable[[Node], bool]
-"""Whether a node may wait for something other than its inputs."""
-
-
-def never(node: Node) -> bool:
-    """No node waits."""
-    return False
-
 
 class Waiting:
     """The nodes of a step, in the order in which they should run.
 
     Args:
       nodes: inputs before users, back edges of loops left out.
-      may_wait: which of them wait for others.
     """
 
-    def __init__(self, nodes: Sequence[Node], may_wait: MayWait) -> None:
+    def __init__(self, nodes: Sequence[Node]) -> None:
         self._behind: dict[Node, int] = {}
         self._leads: set[Node] = set()
-        waiting = {node: 1 << i for i, node in enumerate(filter(may_wait, nodes))}
+        asynchronous = [node for node in nodes if node.traits.asynchronous]
+        waiting = {node: 1 << i for i, node in enumerate(asynchronous)}
         if not waiting:
             return
         for node in nodes:
