@@ -28,9 +28,9 @@ from weft_exec.executor.executable import DEAD, ConditionalFetch, Executable, Fe
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.layout import Layout, Located
 from weft_exec.executor.linear import Slots, gather
+from weft_exec.executor.linear_loops import LinearLoops
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import updates
-from weft_exec.executor.regions import Regions
 from weft_exec.kernels.registry import Kernel
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph, is_back_edge
@@ -45,9 +45,9 @@ class FlowDerivation(Derivation):
 
     There are two ways to run a loop.  One in which iterations or kernels may run side by side is
     scheduled: it has slots and entries of its own, and the ready queue keeps its frames apart.  Any
-    other is a region: a single item of the frame around it, whose slots it uses, and which runs its
-    iterations in a line.  What is inside a region has items, too, since their needs and their work
-    become the region's; only the outermost region is scheduled.
+    other is a linear loop: a single item of the frame around it, whose slots it uses, and which
+    runs its iterations in a line.  What is inside has items, too, since their needs and their work
+    become the linear loop's; only the outermost linear loop is scheduled.
 
     In a line, nodes that route values cost nothing: a Switch, an Enter, an Exit and a NextIteration
     are the slot of their input (`_same`), and a Merge picks one of two slots by the predicate.  In
@@ -56,7 +56,7 @@ class FlowDerivation(Derivation):
     Attributes:
       templates: the slots of each frame that is scheduled, before an iteration.
       variables: the neighbouring slots of the variables of each loop that runs in a line.
-      owners: the items of the regions, by their frames.
+      owners: the items of the linear loops, by their frames.
       copies: where a constant is in a frame other than that of its node.
     """
 
@@ -77,13 +77,13 @@ class FlowDerivation(Derivation):
 
     def derive(self, nodes: Sequence[Node]) -> Executable:
         """The executable of nodes in the order in which they should run."""
-        self.regions = Regions(nodes, self.flow, self._kernel_of, self.overlap)
+        self.linear_loops = LinearLoops(nodes, self.flow, self._kernel_of, self.overlap)
         for frame in self.flow.frames[1:]:
-            # Outer frames come first, so the slots of the frame around a region are there already.
+            # Outer frames come first, so the slots of the frame around a linear loop are there.
             if self._home(frame) is frame:
                 self.templates[frame] = [None]
-            elif self._home(frame) is frame.parent and not self.regions.linear:
-                self.owners[frame] = _region(frame)
+            elif self._home(frame) is frame.parent and not self.linear_loops.linear:
+                self.owners[frame] = _linear_loop(frame)
             if self._is_flat(frame):
                 self._place_variables(frame)
         self._visit(nodes)
@@ -98,11 +98,11 @@ class FlowDerivation(Derivation):
 
     def _home(self, frame: Frame) -> Frame:
         """The frame whose slots a frame uses."""
-        return self.regions.home(frame)
+        return self.linear_loops.home(frame)
 
     def _is_flat(self, frame: Frame) -> bool:
         """Whether the nodes of a frame run in a line."""
-        return self.regions.linear or self._home(frame) is not frame
+        return self.linear_loops.linear or self._home(frame) is not frame
 
     def _around(self, node: Node) -> Frame:
         """The frame in which a node runs: for an Enter that around the one entered."""
@@ -132,7 +132,7 @@ class FlowDerivation(Derivation):
         self.variables[frame] = slice(slots[0], slots[-1] + 1)
 
     def _owner(self, frame: Frame) -> Item | None:
-        """The region that a frame is in or is."""
+        """The linear loop that a frame is in or is."""
         around: Frame | None = frame
         found = None
         while around is not None:
@@ -233,10 +233,10 @@ class FlowDerivation(Derivation):
         self.shared.add(node.outputs[0])
         if self._is_flat(frame):
             self._same(node, source)
-            region = self._owner(frame)
-            if region is not None:
-                # What enters a region is waited for by the region, once, and not by each user.
-                region.needs |= {n for n in self.anchors[node] if n[0].owner is not region}
+            loop = self._owner(frame)
+            if loop is not None:
+                # The linear loop waits for what enters it, once, and not each user.
+                loop.needs |= {n for n in self.anchors[node] if n[0].owner is not loop}
                 self.anchors[node] = set()
             return
         item = self._new_item(node, ENTER)
@@ -249,9 +249,9 @@ class FlowDerivation(Derivation):
         self.shared.add(node.outputs[0])
         if flat:
             self._same(node, source)
-            region = self.owners.get(self._around(node))
-            if region is not None:
-                self.anchors[node] = {(region, WHOLE)}
+            loop = self.owners.get(self._around(node))
+            if loop is not None:
+                self.anchors[node] = {(loop, WHOLE)}
             return
         item = self._new_item(node, EXIT)
         item.source = self._slot_in(source, item)
@@ -337,13 +337,13 @@ class FlowDerivation(Derivation):
         work: dict[Node, list[Located]] = {}
         for item in self.items:
             work.setdefault(item.node, []).extend((each, item.device) for each in item.work)
-        if self.regions.linear:
+        if self.linear_loops.linear:
             layout = self._layout(self.flow.root, work, kept)
             linear = layout.segment(structurer.block(self.flow.root))
             return self._executable(fetches, linear, None)
         items = self._scheduled()
         for frame in self.templates:
-            self._lay_regions(frame, structurer, work, items, kept)
+            self._lay_linear_loops(frame, structurer, work, items, kept)
         entries, uses = group(in_order(items), kept)
         entered = {e: self.flow.frame[e.node] for e in entries if e.kind == ENTER and e.node}
         frames = self.flow.frames
@@ -351,7 +351,7 @@ class FlowDerivation(Derivation):
         return self._executable(fetches, None, plan)
 
     def _scheduled(self) -> list[Item]:
-        """The items outside of regions, and the regions, which wait for what their items need."""
+        """The items outside of linear loops, and these, which wait for what their items need."""
         items = [item for item in self.items if item.owner is None]
         # Merges first: their inputs may need items that pass values on, which are new ones.
         entering: dict[Frame, list[Item]] = {}
@@ -365,18 +365,18 @@ class FlowDerivation(Derivation):
                 assert item.frame is not None
                 item.after = entering[item.frame]
         for item in self.items:
-            region = item.owner
-            if region is None:
+            loop = item.owner
+            if loop is None:
                 item.needs = {_outermost(need) for need in item.needs}
                 item.choices = [(_outermost(need), slot) for need, slot in item.choices]
             else:
-                region.needs |= {need for need in item.needs if need[0].owner is not region}
-                region.position = max(region.position, item.position)
-                region.heavy |= item.heavy
-        for frame, region in self.owners.items():
-            if self._owner(frame) is region:
-                region.needs = {_outermost(need) for need in region.needs} - {(region, WHOLE)}
-                items.append(region)
+                loop.needs |= {need for need in item.needs if need[0].owner is not loop}
+                loop.position = max(loop.position, item.position)
+                loop.heavy |= item.heavy
+        for frame, loop in self.owners.items():
+            if self._owner(frame) is loop:
+                loop.needs = {_outermost(need) for need in loop.needs} - {(loop, WHOLE)}
+                items.append(loop)
         return items
 
     def _layout(
@@ -386,7 +386,7 @@ class FlowDerivation(Derivation):
         outlive = kept if home is self.flow.root else ()
         return Layout(work, lambda source: self._slot_at(source, home), self.variables, outlive)
 
-    def _lay_regions(
+    def _lay_linear_loops(
         self,
         home: Frame,
         structurer: Structurer,
@@ -394,7 +394,7 @@ class FlowDerivation(Derivation):
         items: Sequence[Item],
         kept: Collection[int],
     ) -> None:
-        """Give the regions that use the slots of a frame their work."""
+        """Give the linear loops that use the slots of a frame their work."""
         mine = [frame for frame, item in self.owners.items() if item.frame is home]
         loops = [structurer.loop(frame) for frame in mine]
         layout = self._layout(home, work, kept)
@@ -432,14 +432,14 @@ class FlowDerivation(Derivation):
         return passing
 
 
-def _region(frame: Frame) -> Item:
+def _linear_loop(frame: Frame) -> Item:
     """The item of a loop that runs in a line; its work comes when all of it is known."""
     assert frame.cond is not None
     return Item(frame.cond, -1, "", False, False, frame.parent, frame.guard)
 
 
 def _outermost(need: Need) -> Need:
-    """A need of what is inside a region as one of the region."""
+    """A need of what is inside a linear loop as one of the loop."""
     item = need[0]
     return need if item.owner is None else (item.owner, WHOLE)
 

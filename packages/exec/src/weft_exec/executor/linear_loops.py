@@ -10,7 +10,7 @@ from weft_graph.ir.node import Node
 from weft_graph.passes.flow import Flow, Frame
 
 
-class Regions:
+class LinearLoops:
     """The decision for each frame of a step.
 
     A loop runs in a line unless something in it can overlap: an asynchronous kernel, or, where
@@ -47,7 +47,7 @@ class Regions:
         self.linear = not self._dynamic
 
     def home(self, frame: Frame) -> Frame:
-        """The frame whose slots a frame uses: itself, or the innermost one that is no region."""
+        """The frame whose slots a frame uses: itself, or the innermost one that is not linear."""
         found = frame
         while found.parent is not None and found not in self._dynamic:
             found = found.parent
