@@ -30,11 +30,14 @@ class Chains:
     Attributes:
       regions: those that were made.
       calls: how often one of them ran.
+      in_place: whether its claims say that one value is there at a time.
+      keeps_all: whether all values are kept until the end even so.
     """
 
     def __init__(self) -> None:
         self.regions: list[Region] = []
         self.calls = 0
+        self.in_place = self.keeps_all = False
         self.wrong: Callable[[tuple[Any, ...]], Any] | None = None
 
     def claim(self, offer: Offer) -> Iterable[Claim]:
@@ -50,7 +53,12 @@ class Chains:
                 last = next(iter(users)) if alone else None
             if len(chain) > 1:
                 taken.update(chain)
-                yield Claim(chain, lambda region, device: self._make(region, device, offer))
+                last_output = chain[-1].outputs[0]
+                yield Claim(
+                    chain,
+                    lambda region, device: self._make(region, device, offer),
+                    (lambda nbytes, out=last_output: 2 * nbytes(out)) if self.in_place else None,
+                )
 
     def _fits(self, node: Node, first: Node, offer: Offer) -> bool:
         if not node.traits.elementwise or node not in offer.nodes:
@@ -70,7 +78,10 @@ class Chains:
                 return self.wrong(inputs)
             values = dict(zip(region.inputs, inputs, strict=True))
             for node, sources, function in functions:
-                values[node.outputs[0]] = function(*[values[source] for source in sources])
+                arguments = [values[source] for source in sources]
+                if self.in_place and not self.keeps_all:
+                    values = dict(zip(region.inputs, inputs, strict=True))
+                values[node.outputs[0]] = function(*arguments)
             (output,) = region.outputs
             return values[output]
 
@@ -221,7 +232,8 @@ def test_traces_and_costs_are_of_members(chains: Chains) -> None:
     assert {"power", "end"} <= {node.name for node in metadata.cost_graph.node}
 
 
-def test_memory_is_planned_over_members(registry: None) -> None:
+@pytest.fixture
+def five_megabytes() -> Iterator[None]:
     from weft_exec.devices.virtual import (
         VirtualDeviceConfiguration,
         list_physical_devices,
@@ -230,23 +242,74 @@ def test_memory_is_planned_over_members(registry: None) -> None:
 
     (cpu,) = list_physical_devices("CPU")
     set_virtual_device_configuration(cpu, [VirtualDeviceConfiguration(5)])
-    try:
-        x = wf.placeholder(wf.float32, [1000, 100])
-        y = x
-        for _ in range(12):
-            y = wf.tanh(wf.matmul(chain(y), wf.ones([100, 100]) * 0.01))
-        g = wf.gradients(wf.reduce_sum(y), x)[0]
-        with wf.Session() as session:
-            plain = session.explain(g, [x]).changes
-        assert any("again" in reason or "recompute" in reason for reason in plain), plain
-        made = Chains()
-        register_compiler("chains", made)
-        with wf.Session() as session:
-            assert session.explain(g, [x]).changes == plain
-            session.make_callable(g, [x])
-        assert made.regions
-    finally:
-        set_virtual_device_configuration(cpu, None)
+    yield
+    set_virtual_device_configuration(cpu, None)
+
+
+def long_chain(x: Any) -> Any:
+    """Each of its values takes 0.8 MB: one after the other they fit anywhere, and never all."""
+    for _ in range(12):
+        x = wf.sin(x)
+    return wf.reduce_sum(x, 1)
+
+
+def test_a_function_that_holds_all_at_once_is_not_used_under_a_limit(
+    chains: Chains, five_megabytes: None
+) -> None:
+    x = wf.placeholder(wf.float64, [1000, 100])
+    y, value = long_chain(x), np.full([1000, 100], 0.5)
+    with wf.Session() as session:
+        first = session.run(y, {x: value})
+        assert not chains.regions and not chains.calls
+        np.testing.assert_allclose(session.run(y, {x: value}), first)
+
+
+def test_a_function_is_used_where_it_says_that_it_fits(
+    chains: Chains, five_megabytes: None
+) -> None:
+    chains.in_place = True
+    x = wf.placeholder(wf.float64, [1000, 100])
+    y = long_chain(x)
+    with wf.Session() as session:
+        got = session.run(y, {x: np.full([1000, 100], 0.5)})
+    assert chains.calls == 1 and len(chains.regions[0].members) == 12
+    wanted = 0.5
+    for _ in range(12):
+        wanted = np.sin(wanted)
+    np.testing.assert_allclose(got, np.full(1000, 100 * wanted))
+
+
+def test_what_a_function_says_wrongly_is_told_of_the_member(
+    chains: Chains, five_megabytes: None
+) -> None:
+    """It promises to need little and does not: running out names a node of the program."""
+    chains.in_place, chains.keeps_all = True, True
+    x = wf.placeholder(wf.float64, [1000, 100])
+    y = long_chain(x)
+    with wf.Session() as session, pytest.raises(errors.OpError) as caught:
+        session.run(y, {x: np.full([1000, 100], 0.5)})
+    assert "test_compilers.py" in str(caught.value.line)
+
+
+def test_programs_under_a_limit_run_with_and_without_regions(
+    registry: None, five_megabytes: None
+) -> None:
+    x = wf.placeholder(wf.float32, [1000, 100])
+    y = x
+    for _ in range(12):
+        y = wf.tanh(wf.matmul(chain(y), wf.ones([100, 100]) * 0.01))
+    g = wf.gradients(wf.reduce_sum(y), x)[0]
+    feed = {x: np.random.default_rng(0).normal(size=(1000, 100))}
+    with wf.Session() as session:
+        plain = session.explain(g, [x]).changes
+        wanted = session.run(g, feed).copy()  # what a session returns is in the device's memory
+    assert any("again" in reason or "recompute" in reason for reason in plain), plain
+    made = Chains()
+    register_compiler("chains", made)
+    with wf.Session() as session:
+        assert session.explain(g, [x]).changes == plain
+        np.testing.assert_allclose(session.run(g, feed), wanted, rtol=1e-5)
+    assert made.calls
 
 
 def test_closing_a_session_and_cancelling(chains: Chains) -> None:

@@ -2,9 +2,12 @@
 
 A compiler is offered the nodes of each part before they are derived, and may claim sets of them.
 Each claimed set becomes one `_Region` node that names its members and has one function. Placement,
-memory and costs are planned before, over the members. A step that is traced, or that checks for a
-deadline, runs the members one by one by their kernels, and so does a region that has failed, which
-finds the member that does.  Traces, measurements and errors are those of members, with their lines.
+memory and costs are planned before, over the members. Where the device has a memory limit, a set
+whose function would pass it is not taken: its members run one by one, as was planned.
+
+A step that is traced, or that checks for a deadline, runs the members one by one by their kernels,
+and so does a region that has failed, which finds the member that does. Traces, measurements and
+errors are those of members, with their lines.
 
 Compilers are registered by `register_compiler`, or by modules that the entry-point group
 `weft_exec.compilers` names.
@@ -17,6 +20,7 @@ from typing import Any, NamedTuple, Protocol
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.derivation import Placement
+from weft_exec.executor.memory_budget import MemoryBudget, StepMemory
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.region import Region, RegionCall
 from weft_exec.kernels.random_counters import needs_counters
@@ -27,6 +31,7 @@ from weft_graph.ir.registry import Registry
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ops.step import REGION
 from weft_graph.passes.flow import Flow, has_control_flow, ordered_by
+from weft_graph.passes.memory import BytesOf
 from weft_tensor import dtypes, errors
 
 
@@ -38,10 +43,14 @@ class Claim(NamedTuple):
         nothing outside may lead from one of them to another.
       make: from the region and its device to what computes it, once for each executable: from the
         values of the region's inputs to a value, or a tuple of several.
+      peak_bytes: from the sizes of values to the most bytes that the function takes of the device
+        at a time, its results included and its inputs not. Without it, all that members make is
+        assumed to be there at once.
     """
 
     members: Sequence[Node]
     make: Callable[[Region, Device], Callable[..., Any]]
+    peak_bytes: Callable[[BytesOf], int] | None = None
 
 
 class Offer(NamedTuple):
@@ -80,12 +89,18 @@ def register_compiler(name: str, compiler: Compiler) -> None:
 
 
 def compile_regions(
-    step: StepGraph, nodes: Sequence[Node], place: Placement, overlap: Overlap
+    step: StepGraph,
+    nodes: Sequence[Node],
+    place: Placement,
+    overlap: Overlap,
+    budget: MemoryBudget | None = None,
 ) -> tuple[Sequence[Node], Placement]:
     """Let compilers take nodes of a part over.
 
     Args:
       overlap: nothing is taken over where every node is scheduled by itself.
+      budget: what the nodes may take of their device's memory, where it has a limit. The estimate
+        is of nodes that run in their order.
     Returns: the nodes and their placement, with regions in the places of what they compute.
     Raises: InternalError: a compiler claims what cannot be a region.
     """
@@ -111,7 +126,18 @@ def compile_regions(
         return nodes, place
     for name, claim in claims:
         _check(name, claim, place, where)
+    if budget is not None:
+        claims = _within(StepMemory(step, nodes, budget), claims)
     return _with_regions(step, nodes, place, claims)
+
+
+def _within(memory: StepMemory, claims: Sequence[tuple[str, Claim]]) -> list[tuple[str, Claim]]:
+    """The claims that the device's memory has room for, beside those before them."""
+    return [
+        (name, claim)
+        for name, claim in claims
+        if memory.take_together(claim.members, claim.peak_bytes)
+    ]
 
 
 def _check(name: str, claim: Claim, place: Placement, where: Callable[[Node], object]) -> None:

@@ -9,6 +9,7 @@ from weft_exec.executor.compilers import compile_regions
 from weft_exec.executor.derivation import Derivation, Placement
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.flow_derivation import FlowDerivation, isolate_fetches
+from weft_exec.executor.memory_budget import MemoryBudget
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.priority import by_priority
 from weft_graph.ir.node import Node
@@ -22,6 +23,7 @@ def derive(
     overlap: Overlap,
     nodes: Sequence[Node] | None = None,
     bring_in: Callable[[Any], Any] | None = None,
+    budget: MemoryBudget | None = None,
 ) -> Executable:
     """The executable of a step graph.
 
@@ -31,10 +33,11 @@ def derive(
       overlap: what may run side by side.
       nodes: its live nodes, in the order in which they should run; `by_priority` by default.
       bring_in: makes values of the device of constants, where that has memory of its own.
+      budget: what compilers may let its nodes take of their device's memory; None for no limit.
     Raises: OpError: a node has no place, or its kernel refuses its attributes.
     """
     nodes = by_priority(step.live_nodes()) if nodes is None else nodes
-    nodes, place = compile_regions(step, nodes, place, overlap)
+    nodes, place = compile_regions(step, nodes, place, overlap, budget)
     if not has_control_flow(nodes):
         return Derivation(step, place, overlap, bring_in).derive(nodes)
     flow = Flow(nodes)

@@ -14,6 +14,7 @@ from weft_exec.executor.entries import RECEIVE
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.linear import Slots
+from weft_exec.executor.memory_budget import MemoryBudget
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.step import StepMachine, Token
 from weft_exec.kernels.registry import Kernel, require_kernel
@@ -147,22 +148,30 @@ def derive_parts(
     overlap: Overlap,
     feeds: int,
     fetches: int,
+    budgets: Mapping[str, MemoryBudget] | None = None,
 ) -> PartedExecutable:
     """The executable of a step that was partitioned.
 
     Args:
       parts: by device.
       feeds, fetches: how many the whole step has.
+      budgets: by device, as of `derive_part`.
     Raises: OpError: as `derive`.
     """
+    budgets = budgets or {}
     derived = [
-        (part, derive_part(part, devices[name], overlap, devices)) for name, part in parts.items()
+        (part, derive_part(part, devices[name], overlap, devices, budgets.get(name)))
+        for name, part in parts.items()
     ]
     return PartedExecutable(derived, feeds, fetches)
 
 
 def derive_part(
-    part: Part, device: Device, overlap: Overlap, neighbours: Mapping[str, Device] | None = None
+    part: Part,
+    device: Device,
+    overlap: Overlap,
+    neighbours: Mapping[str, Device] | None = None,
+    budget: MemoryBudget | None = None,
 ) -> Executable:
     """The executable of one part, which needs no other part and no device but its own.
 
@@ -173,11 +182,12 @@ def derive_part(
       device: what the part is for.
       neighbours: devices of this process, by name. What they send is handed over as it is; what
         other devices send is in the host's memory when it arrives.
+      budget: what compilers may let the part take of the device's memory; None for no limit.
     Raises: OpError: as `derive`.
     """
     away = device.memory_space != HOST
     bring_in = device.from_host if away else None
-    executable = derive(part.step, placing_on(device), overlap, part.nodes, bring_in)
+    executable = derive(part.step, placing_on(device), overlap, part.nodes, bring_in, budget)
     for entry in executable.plan.entries if executable.plan is not None else ():
         if entry.kind != RECEIVE or entry.node is None or _is_signal(entry.node):
             continue

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from traceback import clear_frames
 from typing import Any
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.kernel_errors import located, raise_located
-from weft_exec.executor.linear import Check, Compound, Instruction, Segment, Slots, Trace, gather
+from weft_exec.executor.linear import (
+    Check,
+    Compound,
+    Instruction,
+    Segment,
+    Slots,
+    Trace,
+    gather,
+    slot_range,
+)
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
 
@@ -60,13 +70,14 @@ class RegionCall(Compound):
         self._size = 1 + len(region.inputs)
         instructions = [self._instruction(member, *place(member)) for member in region.members]
         devices = [device.name] * len(instructions)
-        self._members = Segment(instructions, region.members, devices)
+        self._members = Segment(self._forgetting(instructions), region.members, devices)
 
     def __call__(self, *inputs: Any) -> Any:
         """The results, by the function; where it fails, the member that does is found."""
         try:
             return self._function(*inputs)
         except Exception as error:  # because a compiler's function may raise anything
+            clear_frames(error.__traceback__)  # what the function holds may take all memory
             self._members.run(self._filled(inputs))
             raise_located(self._unexplained(error, inputs))
 
@@ -98,6 +109,24 @@ class RegionCall(Compound):
         if len(node.outputs) > 1:
             target = slice(first, self._size)
         return function, gather([self._slots[source] for source in node.inputs]), target, ()
+
+    def _forgetting(self, instructions: Sequence[Instruction]) -> list[Instruction]:
+        """The instructions, each of which forgets what only those before it and it need."""
+        last: dict[int, int] = {}
+        for i, (node, (_, _, target, _)) in enumerate(
+            zip(self._region.members, instructions, strict=True)
+        ):
+            last.update(dict.fromkeys(slot_range(target), i))
+            last.update((self._slots[source], i) for source in node.inputs)
+        kept = {self._slots[output] for output in self._region.outputs}
+        dead: list[list[int]] = [[] for _ in instructions]
+        for slot, i in last.items():
+            if slot not in kept:
+                dead[i].append(slot)
+        return [
+            (function, take, target, tuple(slots))
+            for (function, take, target, _), slots in zip(instructions, dead, strict=True)
+        ]
 
     def _unexplained(self, error: Exception, inputs: Sequence[Any]) -> errors.OpError:
         """The error of a function where no member fails."""

@@ -11,6 +11,7 @@ from weft_exec.devices.description import HOST
 from weft_exec.devices.device import Device
 from weft_exec.executor.derive import derive
 from weft_exec.executor.executable import Executable
+from weft_exec.executor.memory_budget import MemoryBudget
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import derive_parts, placing_on
 from weft_exec.executor.priority import by_priority
@@ -96,8 +97,12 @@ class Planner:
         device = self._devices[name]
         if len(parts) == 1 and device.memory_space == HOST:
             check = self._placer.place if len(self._devices) == 1 else None
-            return derive(part.step, placing_on(device, check), self._overlap, part.nodes)
-        return derive_parts(parts, self._devices, self._overlap, len(feeds), len(outputs))
+            place = placing_on(device, check)
+            return derive(
+                part.step, place, self._overlap, part.nodes, budget=self._part_budgets().get(name)
+            )
+        budgets = self._part_budgets()
+        return derive_parts(parts, self._devices, self._overlap, len(feeds), len(outputs), budgets)
 
     def parts(
         self,
@@ -207,6 +212,13 @@ class Planner:
             name: max(0, limit - limit // _FRAGMENTATION - kept[name])
             for name, limit in limits.items()
         }
+
+    def _part_budgets(self) -> dict[str, MemoryBudget]:
+        """What compilers may let parts take, by device."""
+        if not self.limited:
+            return {}
+        nbytes = self.costs.nbytes
+        return {name: MemoryBudget(limit, nbytes) for name, limit in self._budgets().items()}
 
     def _assign(self, step: StepGraph) -> tuple[list[Node], Assigned]:
         """The places of a step's nodes, and these in the order in which they should run."""

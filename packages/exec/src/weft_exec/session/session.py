@@ -228,7 +228,10 @@ class BaseSession:
         deadline = time.monotonic() + timeout / 1000 if timeout else None
         executable = signature.executable
         slots = signature.slots(executable, values)
-        results = self._runner.run_watched(executable, slots, deadline, trace)
+        if deadline is None and trace is None:
+            results = self._runner.run(executable, slots)
+        else:
+            results = self._runner.run_watched(executable, slots, deadline, trace)
         if trace is not None and measured:
             self._measure(signature, trace, run_metadata)
         if trace is not None and traced and run_metadata is not None:
