@@ -36,9 +36,12 @@ def test_the_op_has_shapes_types_values_and_a_gradient() -> None:
         weft_stranger.hypot(wf.zeros([2]), wf.zeros([3]))
     a = wf.constant([3.0, 5.0])
     (da,) = wf.gradients(weft_stranger.hypot(a, wf.constant([4.0, 12.0])), [a])
+    (dx,) = wf.gradients(z, [x])
     with wf.Session() as session:
         np.testing.assert_allclose(session.run(z), np.hypot([[3], [5]], [4, 12]), rtol=1e-6)
         np.testing.assert_allclose(session.run(da), [3 / 5, 5 / 13], rtol=1e-6)
+        both = [[3 / 5 + 3 / 153**0.5], [5 / 41**0.5 + 5 / 13]]
+        np.testing.assert_allclose(session.run(dx), both, rtol=1e-6)
 
 
 def test_an_asynchronous_kernel_waits_for_another_step() -> None:

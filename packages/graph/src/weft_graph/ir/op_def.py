@@ -140,6 +140,11 @@ class AttrDef:
             raise errors.InvalidArgumentError(f"attribute {name}: cannot parse {text!r}")
         self.name = name
         self.type, self.allowed = _parse_type(match["type"])
+        if self.type not in _CANONICAL:
+            raise errors.InvalidArgumentError(
+                f"attribute {name}: the type must be one of {', '.join(sorted(_CANONICAL))}, or "
+                f"allowed values in braces, got {self.type!r}"
+            )
         self.minimum = int(match["minimum"]) if match["minimum"] else None
         default = match["default"]
         self.default: Any = REQUIRED if default is None else self.check(_parse_value(default))

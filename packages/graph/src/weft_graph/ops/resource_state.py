@@ -19,17 +19,6 @@ from weft_tensor.shape import Dims, as_dims, compatible_dims, format_dims, merge
 
 # --------------------------------------------------------------------------- handles
 
-_PASSES = (
-    "Identity",
-    "Enter",
-    "RefEnter",
-    "Switch",
-    "RefSwitch",
-    "Exit",
-    "Merge",
-    "NextIteration",
-)
-
 
 def handle_source(handle: Output) -> Node | None:
     """The VarHandleOp whose handle arrives at `handle`, through control flow; None when unknown."""
@@ -37,7 +26,7 @@ def handle_source(handle: Output) -> Node | None:
     for _ in range(64):
         if node.type == "VarHandleOp":
             return node
-        if node.type not in _PASSES or not node.inputs:
+        if not (node.traits.identity or node.traits.routes) or not node.inputs:
             return None
         node = node.inputs[0].node
     return None

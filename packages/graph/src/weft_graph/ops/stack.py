@@ -15,23 +15,12 @@ from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
-_PASSES = frozenset(
-    {
-        "Enter",
-        "Exit",
-        "Identity",
-        "Merge",
-        "NextIteration",
-        "Switch",
-    }
-)
-
 
 def producer(handle: Output) -> Node:
     """The node that made the handle that arrives at `handle`, as far as it can be followed."""
     node = handle.node
     for _ in range(64):
-        if node.type not in _PASSES or not node.inputs:
+        if not (node.traits.identity or node.traits.routes) or not node.inputs:
             break
         node = node.inputs[0].node
     return node
