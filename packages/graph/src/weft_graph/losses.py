@@ -42,6 +42,12 @@ class Reduction:
 
     NONE keeps one per element; SUM adds; SUM_OVER_BATCH_SIZE divides the sum by the number of
     elements; SUM_BY_NONZERO_WEIGHTS (and MEAN of all weights) by that of the elements that count.
+
+    Examples:
+      >>> each = wf.losses.Reduction.NONE
+      >>> errors = wf.losses.absolute_difference([1.0, 2.0], [3.0, 2.0], reduction=each)
+      >>> wf.Session().run(errors)
+      array([2., 0.], dtype=float32)
     """
 
     NONE = "none"
@@ -131,6 +137,10 @@ def _reduced(weighted: Output, values: Output, weights: Output, how: str) -> Out
 def add_loss(loss: Any, loss_collection: str | None = _LOSSES) -> None:
     """List a loss in a collection; in none for None.
 
+    Args:
+      loss: a tensor, as a rule of rank 0.
+      loss_collection: name of the collection.
+
     Examples:
       >>> wf.losses.add_loss(wf.constant(2.0))
       >>> len(wf.losses.get_losses())
@@ -143,6 +153,10 @@ def add_loss(loss: Any, loss_collection: str | None = _LOSSES) -> None:
 def get_losses(scope: str | None = None, loss_collection: str = _LOSSES) -> list[Any]:
     """The losses of a collection, or of those under a scope.
 
+    Args:
+      scope: start of the names of those wanted; None for all.
+      loss_collection: name of the collection.
+
     Examples:
       >>> wf.losses.add_loss(wf.constant(2.0))
       >>> len(wf.losses.get_losses())
@@ -153,6 +167,9 @@ def get_losses(scope: str | None = None, loss_collection: str = _LOSSES) -> list
 
 def get_regularization_losses(scope: str | None = None) -> list[Any]:
     """The regularization losses, or those under a scope.
+
+    Args:
+      scope: start of the names of those wanted; None for all.
 
     Examples:
       >>> wf.losses.get_regularization_losses()
@@ -165,6 +182,10 @@ def get_regularization_loss(
     scope: str | None = None, name: str = "total_regularization_loss"
 ) -> Output:
     """The sum of all regularization losses; 0 without any.
+
+    Args:
+      scope: start of the names of those wanted; None for all.
+    Returns: rank 0.
 
     Examples:
       >>> wf.Session().run(wf.losses.get_regularization_loss())
@@ -325,6 +346,15 @@ def huber_loss(
 ) -> Output:
     """x ** 2 / 2 where abs(x) <= delta, else delta * abs(x) - delta ** 2 / 2, of the error x.
 
+    Args:
+      labels: floating, any shape.
+      predictions: same dtype and shape.
+      weights: rank 0, or the rank of `labels` with each size equal or 1.
+      delta: positive, in the unit of the error.
+      scope: of the names of the nodes.
+      loss_collection: where the loss is listed; None for nowhere.
+      reduction: a value of `Reduction`.
+    Returns: rank 0, or the shape of `labels` for `Reduction.NONE`.
     Source: Huber 1964.
 
     Examples:
@@ -351,6 +381,16 @@ def log_loss(
     reduction: str = _DEFAULT,
 ) -> Output:
     """-z * log(p + epsilon) - (1 - z) * log(1 - p + epsilon), of probabilities p.
+
+    Args:
+      labels: z, floating in [0, 1], any shape.
+      predictions: p, same dtype and shape.
+      weights: rank 0, or the rank of `labels` with each size equal or 1.
+      epsilon: keeps the logarithm finite.
+      scope: of the names of the nodes.
+      loss_collection: where the loss is listed; None for nowhere.
+      reduction: a value of `Reduction`.
+    Returns: rank 0, or the shape of `labels` for `Reduction.NONE`.
 
     Examples:
       >>> print(round(float(wf.Session().run(wf.losses.log_loss([1.0], [0.5]))), 4))

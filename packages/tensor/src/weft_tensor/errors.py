@@ -484,5 +484,14 @@ def exception_type_from_error_code(error_code: int) -> type[OpError]:
 
 
 def error_code_from_exception_type(cls: type[OpError]) -> int:
-    """Return the canonical code of an error class."""
+    """Return the canonical code of an error class.
+
+    Args:
+      cls: OpError, or a class derived from it.
+    Returns: one of the numbers in `wf.errors`, such as NOT_FOUND.
+
+    Examples:
+      >>> wf.errors.error_code_from_exception_type(wf.errors.NotFoundError) == wf.errors.NOT_FOUND
+      True
+    """
     return cls.code

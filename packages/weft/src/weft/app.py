@@ -17,6 +17,12 @@ def run(main: _Callable[[list[str]], _Any] | None = None, argv: list[str] | None
     Args:
       main: `main` of the program's main module by default.
       argv: `sys.argv` by default.
+
+    Examples:
+      >>> wf.app.run(lambda argv: len(argv), argv=["program", "data.csv"])
+      Traceback (most recent call last):
+          ...
+      SystemExit: 2
     """
     _app.run(main or _sys.modules["__main__"].main, argv, flags_parser=_parse)
 

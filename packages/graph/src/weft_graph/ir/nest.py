@@ -26,6 +26,13 @@ def is_nested(seq: Any) -> bool:
     """Whether it is a container that the functions here look into.
 
     That is any sequence or mapping, and a mapping's views, but no string and no buffer of bytes.
+
+    Args:
+      seq: anything.
+
+    Examples:
+      >>> wf.nest.is_nested({"a": 1}), wf.nest.is_nested("text")
+      (True, False)
     """
     kind = type(seq)
     if kind is list or kind is tuple or kind is dict:

@@ -31,6 +31,12 @@ class InputSpec:
       min_ndim: least rank.
       axes: axis to exact size.
       dtype: element type.
+
+    Examples:
+      >>> layer = wf.layers.Layer()
+      >>> layer.input_spec = wf.layers.InputSpec(ndim=2)
+      >>> layer(wf.zeros([2, 3])).shape
+      TensorShape([Dimension(2), Dimension(3)])
     """
 
     def __init__(

@@ -174,6 +174,10 @@ class _Conv(Layer):
 class Conv1D(_Conv):
     """1-D convolution over (N, W, C); see `conv1d`.
 
+    Args:
+      filters, kernel_size, ...: as for `conv1d`; a call takes floating inputs, shape (N, W, C) or
+        (N, C, W).
+
     Examples:
       >>> wf.layers.Conv1D(4, kernel_size=3)(wf.zeros([2, 10, 3])).shape
       TensorShape([Dimension(2), Dimension(8), Dimension(4)])
@@ -185,6 +189,10 @@ class Conv1D(_Conv):
 class Conv2D(_Conv):
     """2-D convolution over (N, H, W, C); see `conv2d`.
 
+    Args:
+      filters, kernel_size, ...: as for `conv2d`; a call takes floating inputs, shape
+        (N, H, W, C) or (N, C, H, W).
+
     Examples:
       >>> wf.layers.Conv2D(4, kernel_size=3)(wf.zeros([2, 5, 5, 3])).shape
       TensorShape([Dimension(2), Dimension(3), Dimension(3), Dimension(4)])
@@ -192,13 +200,31 @@ class Conv2D(_Conv):
 
 
 class Conv3D(_Conv):
-    """3-D convolution over (N, D, H, W, C); see `conv3d`."""
+    """3-D convolution over (N, D, H, W, C); see `conv3d`.
+
+    Args:
+      filters, kernel_size, ...: as for `conv3d`; a call takes floating inputs, shape
+        (N, D, H, W, C) or (N, C, D, H, W).
+
+    Examples:
+      >>> wf.layers.Conv3D(4, kernel_size=3)(wf.zeros([1, 5, 5, 5, 2])).shape
+      TensorShape([Dimension(1), Dimension(3), Dimension(3), Dimension(3), Dimension(4)])
+    """
 
     rank = 3
 
 
 class SeparableConv2D(_Conv):
-    """A depthwise convolution followed by one that mixes channels; see `separable_conv2d`."""
+    """A depthwise convolution followed by one that mixes channels; see `separable_conv2d`.
+
+    Args:
+      filters, kernel_size, depth_multiplier, ...: as for `separable_conv2d`; a call takes floating
+        inputs, shape (N, H, W, C) or (N, C, H, W).
+
+    Examples:
+      >>> wf.layers.SeparableConv2D(4, kernel_size=2)(wf.zeros([2, 5, 5, 3])).shape
+      TensorShape([Dimension(2), Dimension(4), Dimension(4), Dimension(4)])
+    """
 
     def __init__(
         self,
@@ -280,7 +306,16 @@ class SeparableConv2D(_Conv):
 
 
 class Conv2DTranspose(_Conv):
-    """The transpose of a 2-D convolution; see `conv2d_transpose`."""
+    """The transpose of a 2-D convolution; see `conv2d_transpose`.
+
+    Args:
+      filters, kernel_size, ...: as for `conv2d_transpose`; a call takes floating inputs, shape
+        (N, H, W, C) or (N, C, H, W).
+
+    Examples:
+      >>> wf.layers.Conv2DTranspose(4, kernel_size=2, strides=2)(wf.zeros([2, 5, 5, 3])).shape
+      TensorShape([Dimension(2), Dimension(10), Dimension(10), Dimension(4)])
+    """
 
     def build(self, input_shape: TensorShape) -> None:
         """Make kernel and bias."""
@@ -317,7 +352,17 @@ class Conv2DTranspose(_Conv):
 
 
 class Conv3DTranspose(Conv2DTranspose):
-    """The transpose of a 3-D convolution; see `conv3d_transpose`."""
+    """The transpose of a 3-D convolution; see `conv3d_transpose`.
+
+    Args:
+      filters, kernel_size, ...: as for `conv3d_transpose`; a call takes floating inputs, shape
+        (N, D, H, W, C) or (N, C, D, H, W).
+
+    Examples:
+      >>> layer = wf.layers.Conv3DTranspose(4, kernel_size=2, strides=2)
+      >>> layer(wf.zeros([1, 3, 3, 3, 2])).shape
+      TensorShape([Dimension(1), Dimension(6), Dimension(6), Dimension(6), Dimension(4)])
+    """
 
     rank = 3
 
@@ -547,6 +592,17 @@ def conv3d_transpose(
     name: str | None = None,
     reuse: Any = None,
 ) -> Any:
-    """The transpose of a 3-D convolution; see `conv2d_transpose`."""
+    """The transpose of a 3-D convolution, with a kernel and a bias of its own.
+
+    Args:
+      inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
+      filters, kernel_size, ...: as for `conv2d`, over three axes.
+    Returns: shape (N, D * SD, H * SH, W * SW, filters) for "same" padding, enough for all windows
+      for "valid", in the layout of `inputs`.
+
+    Examples:
+      >>> wf.layers.conv3d_transpose(wf.zeros([1, 3, 3, 3, 2]), 4, kernel_size=2, strides=2).shape
+      TensorShape([Dimension(1), Dimension(6), Dimension(6), Dimension(6), Dimension(4)])
+    """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
     return _functional(Conv3DTranspose, inputs, name, reuse, **args)

@@ -75,36 +75,118 @@ class _Pool(Layer):
 
 
 class MaxPooling1D(_Pool):
-    """Maximum of each window along one axis."""
+    """Maximum of each window along one axis.
+
+    Args:
+      pool_size: size of the window along the axis, at least 1.
+      strides: step of the window; None for `pool_size`.
+      padding: "valid" or "same".
+      data_format: "channels_last" for inputs of shape (N, W, C), "channels_first" for (N, C, W).
+      name: of the layer.
+
+    Examples:
+      >>> pool = wf.layers.MaxPooling1D(pool_size=2, strides=2)
+      >>> wf.Session().run(pool(wf.constant([[[1.0], [3.0], [5.0], [7.0]]])))[0, :, 0]
+      array([3., 7.], dtype=float32)
+    """
 
     rank = 1
 
 
 class MaxPooling2D(_Pool):
-    """Maximum of each window of an image."""
+    """Maximum of each window of an image.
+
+    Args:
+      pool_size: of the window: one number, or one per spatial axis.
+      strides: in the same forms; None for `pool_size`.
+      padding: "valid" or "same".
+      data_format: "channels_last" for inputs of shape (N, H, W, C), "channels_first" for
+        (N, C, H, W).
+      name: of the layer.
+
+    Examples:
+      >>> pool = wf.layers.MaxPooling2D(pool_size=2, strides=2)
+      >>> wf.Session().run(pool(wf.reshape(wf.range(16.0), [1, 4, 4, 1])))[0, :, :, 0]
+      array([[ 5.,  7.],
+             [13., 15.]], dtype=float32)
+    """
 
 
 class MaxPooling3D(_Pool):
-    """Maximum of each window of a volume."""
+    """Maximum of each window of a volume.
+
+    Args:
+      pool_size: of the window: one number, or one per spatial axis.
+      strides: in the same forms; None for `pool_size`.
+      padding: "valid" or "same".
+      data_format: "channels_last" for inputs of shape (N, D, H, W, C), "channels_first" for
+        (N, C, D, H, W).
+      name: of the layer.
+
+    Examples:
+      >>> wf.layers.MaxPooling3D(pool_size=2, strides=2)(wf.zeros([1, 4, 4, 4, 2])).shape
+      TensorShape([Dimension(1), Dimension(2), Dimension(2), Dimension(2), Dimension(2)])
+    """
 
     rank = 3
 
 
 class AveragePooling1D(_Pool):
-    """Mean of each window along one axis."""
+    """Mean of each window along one axis.
+
+    Args:
+      pool_size: size of the window along the axis, at least 1.
+      strides: step of the window; None for `pool_size`.
+      padding: "valid" or "same".
+      data_format: "channels_last" for inputs of shape (N, W, C), "channels_first" for (N, C, W).
+      name: of the layer.
+
+    Examples:
+      >>> pool = wf.layers.AveragePooling1D(pool_size=2, strides=2)
+      >>> wf.Session().run(pool(wf.constant([[[1.0], [3.0], [5.0], [7.0]]])))[0, :, 0]
+      array([2., 6.], dtype=float32)
+    """
 
     rank = 1
     function = staticmethod(avg_pool_of_rank)
 
 
 class AveragePooling2D(_Pool):
-    """Mean of each window of an image."""
+    """Mean of each window of an image.
+
+    Args:
+      pool_size: of the window: one number, or one per spatial axis.
+      strides: in the same forms; None for `pool_size`.
+      padding: "valid" or "same".
+      data_format: "channels_last" for inputs of shape (N, H, W, C), "channels_first" for
+        (N, C, H, W).
+      name: of the layer.
+
+    Examples:
+      >>> pool = wf.layers.AveragePooling2D(pool_size=2, strides=2)
+      >>> wf.Session().run(pool(wf.reshape(wf.range(16.0), [1, 4, 4, 1])))[0, :, :, 0]
+      array([[ 2.5,  4.5],
+             [10.5, 12.5]], dtype=float32)
+    """
 
     function = staticmethod(avg_pool_of_rank)
 
 
 class AveragePooling3D(_Pool):
-    """Mean of each window of a volume."""
+    """Mean of each window of a volume.
+
+    Args:
+      pool_size: of the window: one number, or one per spatial axis.
+      strides: in the same forms; None for `pool_size`.
+      padding: "valid" or "same".
+      data_format: "channels_last" for inputs of shape (N, D, H, W, C), "channels_first" for
+        (N, C, D, H, W).
+      name: of the layer.
+
+    Examples:
+      >>> wf.layers.AveragePooling3D(pool_size=2, strides=2)(wf.zeros([1, 4, 4, 4, 2])).shape
+      TensorShape([Dimension(1), Dimension(2), Dimension(2), Dimension(2), Dimension(2)])
+    """
 
     rank = 3
     function = staticmethod(avg_pool_of_rank)
@@ -118,7 +200,12 @@ def max_pooling1d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window along one axis; real, shape (N, W, C) or (N, C, W).
+    """Maximum of each window along one axis.
+
+    Args:
+      inputs: real, shape (N, W, C) or (N, C, W).
+      pool_size, strides, padding, data_format: as for `MaxPooling1D`.
+    Returns: shape (N, W', C) in the layout of `inputs`.
 
     Examples:
       >>> wf.layers.max_pooling1d(wf.zeros([2, 10, 3]), 2, 2).shape
@@ -161,7 +248,12 @@ def max_pooling3d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window of a volume; see `max_pooling2d`.
+    """Maximum of each window of a volume.
+
+    Args:
+      inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
+      pool_size, strides, padding, data_format: as for `max_pooling2d`.
+    Returns: shape (N, D', H', W', C) in the layout of `inputs`.
 
     Examples:
       >>> wf.layers.max_pooling3d(wf.zeros([1, 4, 4, 4, 2]), 2, 2).shape
@@ -179,7 +271,12 @@ def average_pooling1d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window along one axis; floating, shape (N, W, C) or (N, C, W).
+    """Mean of each window along one axis.
+
+    Args:
+      inputs: floating, shape (N, W, C) or (N, C, W).
+      pool_size, strides, padding, data_format: as for `AveragePooling1D`.
+    Returns: shape (N, W', C) in the layout of `inputs`.
 
     Examples:
       >>> wf.layers.average_pooling1d(wf.zeros([2, 10, 3]), 2, 2).shape
@@ -197,7 +294,12 @@ def average_pooling2d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window of an image; see `max_pooling2d`.
+    """Mean of each window of an image.
+
+    Args:
+      inputs: floating, shape (N, H, W, C) or (N, C, H, W).
+      pool_size, strides, padding, data_format: as for `max_pooling2d`.
+    Returns: shape (N, H', W', C) in the layout of `inputs`.
 
     Examples:
       >>> wf.layers.average_pooling2d(wf.zeros([1, 28, 28, 3]), pool_size=2, strides=2).shape
@@ -215,7 +317,12 @@ def average_pooling3d(
     data_format: str = "channels_last",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window of a volume; see `max_pooling2d`.
+    """Mean of each window of a volume.
+
+    Args:
+      inputs: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
+      pool_size, strides, padding, data_format: as for `max_pooling2d`.
+    Returns: shape (N, D', H', W', C) in the layout of `inputs`.
 
     Examples:
       >>> wf.layers.average_pooling3d(wf.zeros([1, 4, 4, 4, 2]), 2, 2).shape

@@ -164,8 +164,10 @@ def mean_tensor(
 ) -> Metric:
     """The weighted mean of all values so far, element by element.
 
-    Arguments as for `mean`; the result has the shape of `values`, which must be known.
-
+    Args:
+      values: numeric; the shape must be known.
+      weights, metrics_collections, updates_collections, name: as for `mean`.
+    Returns: float32, shape of `values`; and the update.
     Raises: InvalidArgumentError: the shape of `values` is not known.
 
     Examples:
@@ -398,7 +400,13 @@ def percentage_below(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The fraction of values below a threshold; other arguments as for `mean`.
+    """The fraction of values below a threshold.
+
+    Args:
+      values: real, any shape.
+      threshold: same dtype; broadcasts with `values`.
+      weights, metrics_collections, updates_collections, name: as for `mean`.
+    Returns: float32, rank 0; and the update.
 
     Examples:
       >>> value, update = wf.metrics.percentage_below([1.0, 3.0], 2.0)

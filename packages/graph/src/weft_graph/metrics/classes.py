@@ -152,9 +152,11 @@ def mean_per_class_accuracy(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The mean over classes of how often they are recognised; arguments as for `mean_iou`.
+    """The mean over classes of how often they are recognised.
 
-    The update returns the accuracy of each class.
+    Args:
+      labels, predictions, num_classes, ...: as for `mean_iou`.
+    Returns: float32, rank 0; and the update, which returns the accuracy of each class.
 
     Examples:
       >>> value, update = wf.metrics.mean_per_class_accuracy([0, 1, 1], [0, 1, 0], 2)
@@ -274,6 +276,15 @@ def recall_at_k(
       name: of the variable scope.
     Returns: float64, rank 0; and the update.
     Raises: InvalidArgumentError: the ranks or the number of labels are not known.
+
+    Examples:
+      >>> scores = [[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]]
+      >>> value, update = wf.metrics.recall_at_k(wf.constant([[1], [2]], wf.int64), scores, k=1)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     session.run(value)
+      np.float64(0.5)
     """
     places = metrics_collections, updates_collections
     other = "false_negative"
@@ -290,7 +301,22 @@ def precision_at_k(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """The fraction of the k best predictions that are labels; arguments as for `recall_at_k`."""
+    """The fraction of the k best predictions that are labels.
+
+    Args:
+      labels, predictions, k, ...: as for `recall_at_k`.
+    Returns: float64, rank 0; and the update.
+    Raises: InvalidArgumentError: the ranks or the number of labels are not known.
+
+    Examples:
+      >>> scores = [[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]]
+      >>> value, update = wf.metrics.precision_at_k(wf.constant([[1], [2]], wf.int64), scores, k=2)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     session.run(value)
+      np.float64(0.25)
+    """
     places = metrics_collections, updates_collections
     other = "false_positive"
     return _at_k("precision", other, labels, predictions, k, class_id, weights, places, name)

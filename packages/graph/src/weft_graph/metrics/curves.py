@@ -102,6 +102,14 @@ def true_positives_at_thresholds(
       metrics_collections, updates_collections: where value and update are listed.
       name: of the variable scope.
     Returns: float32, shape (T,); and the update.
+
+    Examples:
+      >>> value, update = wf.metrics.true_positives_at_thresholds([1, 1], [0.9, 0.4], [0.3, 0.5])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     session.run(value)
+      array([2., 1.], dtype=float32)
     """
     places = metrics_collections, updates_collections
     return _at_thresholds("tp", labels, predictions, thresholds, weights, places, name)
@@ -116,7 +124,20 @@ def false_negatives_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """False negatives for each threshold; arguments as for `true_positives_at_thresholds`."""
+    """False negatives for each threshold.
+
+    Args:
+      labels, predictions, thresholds, ...: as for `true_positives_at_thresholds`.
+    Returns: float32, shape (T,); and the update.
+
+    Examples:
+      >>> value, update = wf.metrics.false_negatives_at_thresholds([1, 1], [0.9, 0.4], [0.3, 0.5])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     session.run(value)
+      array([0., 1.], dtype=float32)
+    """
     places = metrics_collections, updates_collections
     return _at_thresholds("fn", labels, predictions, thresholds, weights, places, name)
 
@@ -130,7 +151,20 @@ def true_negatives_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """True negatives for each threshold; arguments as for `true_positives_at_thresholds`."""
+    """True negatives for each threshold.
+
+    Args:
+      labels, predictions, thresholds, ...: as for `true_positives_at_thresholds`.
+    Returns: float32, shape (T,); and the update.
+
+    Examples:
+      >>> value, update = wf.metrics.true_negatives_at_thresholds([1, 0], [0.9, 0.4], [0.3, 0.5])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     session.run(value)
+      array([0., 1.], dtype=float32)
+    """
     places = metrics_collections, updates_collections
     return _at_thresholds("tn", labels, predictions, thresholds, weights, places, name)
 
@@ -144,7 +178,20 @@ def false_positives_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """False positives for each threshold; arguments as for `true_positives_at_thresholds`."""
+    """False positives for each threshold.
+
+    Args:
+      labels, predictions, thresholds, ...: as for `true_positives_at_thresholds`.
+    Returns: float32, shape (T,); and the update.
+
+    Examples:
+      >>> value, update = wf.metrics.false_positives_at_thresholds([1, 0], [0.9, 0.4], [0.3, 0.5])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     session.run(value)
+      array([1., 0.], dtype=float32)
+    """
     places = metrics_collections, updates_collections
     return _at_thresholds("fp", labels, predictions, thresholds, weights, places, name)
 
@@ -174,7 +221,20 @@ def precision_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Precision for each threshold; arguments as for `true_positives_at_thresholds`."""
+    """Precision for each threshold.
+
+    Args:
+      labels, predictions, thresholds, ...: as for `true_positives_at_thresholds`.
+    Returns: float32, shape (T,); and the update.
+
+    Examples:
+      >>> value, update = wf.metrics.precision_at_thresholds([1, 0], [0.9, 0.4], [0.3, 0.5])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     np.round(session.run(value), 3)
+      array([0.5, 1. ], dtype=float32)
+    """
     places = metrics_collections, updates_collections
     default = "precision_at_thresholds"
     return _share_at(default, "fp", labels, predictions, thresholds, weights, places, name)
@@ -189,7 +249,20 @@ def recall_at_thresholds(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Recall for each threshold; arguments as for `true_positives_at_thresholds`."""
+    """Recall for each threshold.
+
+    Args:
+      labels, predictions, thresholds, ...: as for `true_positives_at_thresholds`.
+    Returns: float32, shape (T,); and the update.
+
+    Examples:
+      >>> value, update = wf.metrics.recall_at_thresholds([1, 1], [0.9, 0.4], [0.3, 0.5])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     np.round(session.run(value), 3)
+      array([1. , 0.5], dtype=float32)
+    """
     places = metrics_collections, updates_collections
     default = "recall_at_thresholds"
     return _share_at(default, "fn", labels, predictions, thresholds, weights, places, name)
@@ -307,6 +380,15 @@ def sensitivity_at_specificity(
       specificity: in [0, 1].
       labels, predictions, weights, num_thresholds, ...: as for `auc`.
     Raises: InvalidArgumentError: the specificity is out of range.
+
+    Examples:
+      >>> labels, scores = [0, 0, 1, 1], [0.1, 0.4, 0.3, 0.9]
+      >>> value, update = wf.metrics.sensitivity_at_specificity(labels, scores, 0.9)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     np.round(session.run(value), 3)
+      np.float32(0.5)
     """
     if not 0 <= specificity <= 1:
         raise errors.InvalidArgumentError(f"specificity must be in [0, 1], got {specificity}")
@@ -338,6 +420,15 @@ def specificity_at_sensitivity(
       sensitivity: in [0, 1].
       labels, predictions, weights, num_thresholds, ...: as for `auc`.
     Raises: InvalidArgumentError: the sensitivity is out of range.
+
+    Examples:
+      >>> labels, scores = [0, 0, 1, 1], [0.1, 0.4, 0.3, 0.9]
+      >>> value, update = wf.metrics.specificity_at_sensitivity(labels, scores, 0.9)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     np.round(session.run(value), 3)
+      np.float32(0.5)
     """
     if not 0 <= sensitivity <= 1:
         raise errors.InvalidArgumentError(f"sensitivity must be in [0, 1], got {sensitivity}")

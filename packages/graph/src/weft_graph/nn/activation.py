@@ -68,7 +68,14 @@ def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Out
 
 
 def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Output:
-    """relu(x @ weights + biases); arguments as for `xw_plus_b`.
+    """relu(x @ weights + biases).
+
+    Args:
+      x: floating, shape (N, I).
+      weights: same dtype, shape (I, O).
+      biases: same dtype, shape (O,).
+    Returns: shape (N, O).
+    Raises: InvalidArgumentError: sizes differ.
 
     Examples:
       >>> wf.Session().run(wf.nn.relu_layer([[1.0, -2.0]], [[3.0], [4.0]], [0.5]))
@@ -79,7 +86,11 @@ def relu_layer(x: Any, weights: Any, biases: Any, name: str | None = None) -> Ou
 
 
 def zero_fraction(value: Any, name: str | None = None) -> Output:
-    """The fraction of elements that are 0: float32, rank 0; any numeric shape.
+    """The fraction of elements that are 0.
+
+    Args:
+      value: numeric, any shape.
+    Returns: float32, rank 0.
 
     Examples:
       >>> wf.Session().run(wf.nn.zero_fraction([0, 1, 0, 2]))

@@ -124,6 +124,10 @@ def conv1d_transpose(
       strides, padding, data_format, dilations: as for `conv1d`.
     Returns: shape `output_shape`.
     Raises: InvalidArgumentError: the shapes do not belong together.
+
+    Examples:
+      >>> wf.nn.conv1d_transpose(wf.ones([1, 3, 2]), wf.ones([2, 4, 2]), [1, 6, 4], strides=2).shape
+      TensorShape([Dimension(1), Dimension(6), Dimension(4)])
     """
     wide, axis = _widened_layout(data_format)
     with scope(name, "conv1d_transpose") as full:
@@ -228,6 +232,12 @@ def atrous_conv2d_transpose(
       rate, padding: as for `atrous_conv2d`.
     Returns: shape `output_shape`.
     Raises: InvalidArgumentError: the shapes do not belong together.
+
+    Examples:
+      >>> kernel = wf.ones([2, 2, 1, 1])
+      >>> small = wf.nn.atrous_conv2d(wf.ones([1, 5, 5, 1]), kernel, 2, "VALID")
+      >>> wf.nn.atrous_conv2d_transpose(small, kernel, [1, 5, 5, 1], 2, "VALID").shape
+      TensorShape([Dimension(1), Dimension(5), Dimension(5), Dimension(1)])
     """
     return conv2d_transpose(
         value, filters, output_shape, 1, padding, dilations=rate, name=name or "atrous_transpose"
@@ -513,7 +523,21 @@ def max_pool1d(
     data_format: str = "NWC",
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window along one axis; real, shape (N, W, C) or (N, C, W)."""
+    """Maximum of each window along one axis.
+
+    Args:
+      input: real, shape (N, W, C) or (N, C, W).
+      ksize, strides: one number, or three.
+      padding: "SAME" or "VALID".
+      data_format: "NWC" or "NCW".
+    Returns: shape (N, W', C) in the layout of `input`.
+    Raises: InvalidArgumentError: the window does not fit.
+
+    Examples:
+      >>> signal = wf.constant([[[1.0], [3.0], [5.0], [7.0]]])
+      >>> wf.Session().run(wf.nn.max_pool1d(signal, 2, 2, "VALID"))[0, :, 0]
+      array([3., 7.], dtype=float32)
+    """
     return max_pool_of_rank(input, ksize, strides, padding, _layout(data_format, 1), name)
 
 
@@ -525,7 +549,19 @@ def avg_pool1d(
     data_format: str = "NWC",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window along one axis; floating, shape (N, W, C) or (N, C, W)."""
+    """Mean of each window along one axis.
+
+    Args:
+      input: floating, shape (N, W, C) or (N, C, W).
+      ksize, strides, padding, data_format: as for `max_pool1d`.
+    Returns: shape (N, W', C) in the layout of `input`.
+    Raises: InvalidArgumentError: the window does not fit.
+
+    Examples:
+      >>> signal = wf.constant([[[1.0], [3.0], [5.0], [7.0]]])
+      >>> wf.Session().run(wf.nn.avg_pool1d(signal, 2, 2, "VALID"))[0, :, 0]
+      array([2., 6.], dtype=float32)
+    """
     return avg_pool_of_rank(input, ksize, strides, padding, _layout(data_format, 1), name)
 
 
@@ -537,7 +573,21 @@ def max_pool_v2(
     data_format: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """Maximum of each window over as many spatial axes as `input` has."""
+    """Maximum of each window over as many spatial axes as `input` has.
+
+    Args:
+      input: real, shape (N, ..., C) or (N, C, ...), rank 3 to 5.
+      ksize, strides: one number, one per spatial axis, or one per axis.
+      padding: "SAME" or "VALID".
+      data_format: such as "NHWC" or "NCHW"; channels last by default.
+    Returns: the layout of `input`.
+    Raises: InvalidArgumentError: another rank, or the window does not fit.
+
+    Examples:
+      >>> signal = wf.constant([[[1.0], [3.0], [5.0], [7.0]]])
+      >>> wf.Session().run(wf.nn.max_pool_v2(signal, 2, 2, "VALID"))[0, :, 0]
+      array([3., 7.], dtype=float32)
+    """
     full = _format_of(input, data_format)
     return max_pool_of_rank(input, ksize, strides, padding, full, name)
 
@@ -550,7 +600,19 @@ def avg_pool_v2(
     data_format: str | None = None,
     name: str | None = None,
 ) -> Output:
-    """Mean of each window over as many spatial axes as `input` has."""
+    """Mean of each window over as many spatial axes as `input` has.
+
+    Args:
+      input: floating, shape (N, ..., C) or (N, C, ...), rank 3 to 5.
+      ksize, strides, padding, data_format: as for `max_pool_v2`.
+    Returns: the layout of `input`.
+    Raises: InvalidArgumentError: another rank, or the window does not fit.
+
+    Examples:
+      >>> signal = wf.constant([[[1.0], [3.0], [5.0], [7.0]]])
+      >>> wf.Session().run(wf.nn.avg_pool_v2(signal, 2, 2, "VALID"))[0, :, 0]
+      array([2., 6.], dtype=float32)
+    """
     full = _format_of(input, data_format)
     return avg_pool_of_rank(input, ksize, strides, padding, full, name)
 

@@ -168,6 +168,13 @@ def embedding_lookup_sparse(
         sum of their squares).
     Returns: shape (N, D...); zeros for a row without ids between others.
     Raises: InvalidArgumentError: an unknown combiner, or weights of another kind.
+
+    Examples:
+      >>> table = wf.constant([[1.0, 1.0], [2.0, 2.0], [4.0, 4.0]])
+      >>> ids = wf.SparseTensor([[0, 0], [0, 1], [1, 0]], wf.constant([0, 1, 2], wf.int64), [2, 2])
+      >>> wf.Session().run(wf.nn.embedding_lookup_sparse(table, ids, None, combiner="sum"))
+      array([[3., 3.],
+             [4., 4.]], dtype=float32)
     """
     if combiner is None:
         warnings.warn('the default combiner will become "sqrtn"; give one', stacklevel=2)

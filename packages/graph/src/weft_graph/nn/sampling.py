@@ -44,6 +44,11 @@ def nce_loss(
     Returns: shape (N,).
     Raises: InvalidArgumentError: shapes that do not fit.
     Source: Gutmann and Hyvärinen 2010.
+
+    Examples:
+      >>> labels = wf.constant([[1], [3]], wf.int64)
+      >>> wf.nn.nce_loss(wf.ones([9, 4]), wf.zeros([9]), labels, wf.ones([2, 4]), 5, 9).shape
+      TensorShape([Dimension(2)])
     """
     with scope(name, "nce_loss"):
         logits, targets = _sampled_logits(
@@ -87,6 +92,12 @@ def sampled_softmax_loss(
     Returns: shape (N,).
     Raises: InvalidArgumentError: shapes that do not fit.
     Source: Jean et al. 2014.
+
+    Examples:
+      >>> labels = wf.constant([[1], [3]], wf.int64)
+      >>> weights, biases, inputs = wf.ones([9, 4]), wf.zeros([9]), wf.ones([2, 4])
+      >>> wf.nn.sampled_softmax_loss(weights, biases, labels, inputs, 5, 9).shape
+      TensorShape([Dimension(2)])
     """
     with scope(name, "sampled_softmax_loss"):
         logits, targets = _sampled_logits(

@@ -125,6 +125,11 @@ def sufficient_statistics(
       keepdims: keep the reduced axes with size 1; also `keep_dims`.
     Returns: count (rank 0), sum, sum of squares, and `shift`.
     Raises: InvalidArgumentError: an axis is out of range.
+
+    Examples:
+      >>> count, total, squares, _ = wf.nn.sufficient_statistics(wf.constant([3.0, 5.0]), [0])
+      >>> wf.Session().run([count, total, squares])
+      [np.float32(2.0), np.float32(8.0), np.float32(34.0)]
     """
     keep = bool(keepdims or keep_dims)
     axes = list(axes)
@@ -152,7 +157,18 @@ def sufficient_statistics(
 def normalize_moments(
     counts: Any, mean_ss: Any, variance_ss: Any, shift: Any, name: str | None = None
 ) -> tuple[Output, Output]:
-    """Mean and variance from what `sufficient_statistics` returns."""
+    """Mean and variance from what `sufficient_statistics` returns.
+
+    Args:
+      counts, mean_ss, variance_ss, shift: what `sufficient_statistics` returned; `shift` may
+        be None.
+    Returns: mean and variance, each of the shape of `mean_ss`.
+
+    Examples:
+      >>> count, total, squares, shift = wf.nn.sufficient_statistics(wf.constant([3.0, 5.0]), [0])
+      >>> wf.Session().run(wf.nn.normalize_moments(count, total, squares, shift))
+      (np.float32(4.0), np.float32(1.0))
+    """
     with scope(name, "normalize"):
         inverse = out("Reciprocal", [counts], name="divisor")
         if shift is None:
@@ -215,7 +231,25 @@ def batch_norm_with_global_normalization(
     mean: Any = None,
     variance: Any = None,
 ) -> Output:
-    """`batch_normalization` of images under its former name."""
+    """`batch_normalization` of images under its former name.
+
+    Args:
+      t: floating, shape (N, H, W, C); also `input`.
+      m, v: mean and variance, shape (C,); also `mean` and `variance`.
+      beta: added after scaling, shape (C,).
+      gamma: factor, shape (C,), used if `scale_after_normalization`.
+      variance_epsilon: added to the variance.
+      scale_after_normalization: whether `gamma` is used.
+    Returns: shape and dtype of `t`.
+
+    Examples:
+      >>> image = wf.constant([[[[3.0], [5.0]]]])
+      >>> y = wf.nn.batch_norm_with_global_normalization(
+      ...     image, [4.0], [1.0], beta=[0.0], gamma=[2.0], variance_epsilon=0.0,
+      ...     scale_after_normalization=True)
+      >>> wf.Session().run(y).ravel()
+      array([-2.,  2.], dtype=float32)
+    """
     return batch_normalization(
         input if t is None else t,
         mean if m is None else m,

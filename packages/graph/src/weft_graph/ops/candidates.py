@@ -131,6 +131,12 @@ def uniform_candidate_sampler(
       unique: no class twice.
       seed: of this op.
     Raises: InvalidArgumentError: more distinct classes than there are.
+
+    Examples:
+      >>> true = wf.constant([[0]], wf.int64)
+      >>> sampled = wf.nn.uniform_candidate_sampler(true, 1, 3, unique=True, range_max=3)
+      >>> np.sort(wf.Session().run(sampled.sampled_candidates))
+      array([0, 1, 2])
     """
     return _sample(
         "UniformCandidateSampler",
@@ -155,8 +161,18 @@ def log_uniform_candidate_sampler(
 ) -> Candidates:
     """Class k with probability log((k + 2) / (k + 1)) / log(range_max + 1).
 
-    That is near the frequencies of words sorted from frequent to rare. Arguments as for
-    `uniform_candidate_sampler`.
+    That is near the frequencies of words sorted from frequent to rare.
+
+    Args:
+      true_classes, num_true, num_sampled, unique, range_max, seed: as for
+        `uniform_candidate_sampler`.
+    Raises: InvalidArgumentError: more distinct classes than there are.
+
+    Examples:
+      >>> true = wf.constant([[0]], wf.int64)
+      >>> sampled = wf.nn.log_uniform_candidate_sampler(true, 1, 3, unique=True, range_max=3)
+      >>> np.sort(wf.Session().run(sampled.sampled_candidates))
+      array([0, 1, 2])
     """
     return _sample(
         "LogUniformCandidateSampler",
@@ -181,7 +197,16 @@ def learned_unigram_candidate_sampler(
 ) -> Candidates:
     """Classes as often as they have been true so far in the session, each once to begin with.
 
-    Arguments as for `uniform_candidate_sampler`.
+    Args:
+      true_classes, num_true, num_sampled, unique, range_max, seed: as for
+        `uniform_candidate_sampler`.
+    Raises: InvalidArgumentError: more distinct classes than there are.
+
+    Examples:
+      >>> true = wf.constant([[0]], wf.int64)
+      >>> sampled = wf.nn.learned_unigram_candidate_sampler(true, 1, 3, unique=True, range_max=3)
+      >>> np.sort(wf.Session().run(sampled.sampled_candidates))
+      array([0, 1, 2])
     """
     return _sample(
         "LearnedUnigramCandidateSampler",
@@ -222,6 +247,14 @@ def fixed_unigram_candidate_sampler(
       unigrams: the counts, if not in a file.
     Raises: InvalidArgumentError: neither or both of `vocab_file` and `unigrams`, or a shard out of
       range.
+
+    Examples:
+      >>> true = wf.constant([[0]], wf.int64)
+      >>> sampled = wf.nn.fixed_unigram_candidate_sampler(
+      ...     true, 1, num_sampled=2, unique=False, range_max=3, unigrams=[0.0, 0.0, 1.0]
+      ... )
+      >>> wf.Session().run(sampled.sampled_candidates)
+      array([2, 2])
     """
     if bool(vocab_file) == bool(list(unigrams)):
         raise errors.InvalidArgumentError(
@@ -255,7 +288,18 @@ def all_candidate_sampler(
     seed: int | None = None,
     name: str | None = None,
 ) -> Candidates:
-    """All classes in [0, num_sampled), for debugging."""
+    """All classes in [0, num_sampled), for debugging.
+
+    Args:
+      true_classes, num_true, unique, seed: as for `uniform_candidate_sampler`.
+      num_sampled: the number of classes.
+
+    Examples:
+      >>> true = wf.constant([[0]], wf.int64)
+      >>> sampled = wf.nn.all_candidate_sampler(true, num_true=1, num_sampled=3, unique=True)
+      >>> np.sort(wf.Session().run(sampled.sampled_candidates))
+      array([0, 1, 2])
+    """
     return _sample(
         "AllCandidateSampler",
         true_classes,
@@ -289,6 +333,12 @@ def compute_accidental_hits(
       sampled_candidates: int64, shape (S,).
     Returns: per hit the row (int32), the position among the sampled (int64), and the most negative
       float32, which takes a logit out when added to it.
+
+    Examples:
+      >>> true, sampled = wf.constant([[0], [2]], wf.int64), wf.constant([2, 5], wf.int64)
+      >>> rows, positions, _ = wf.nn.compute_accidental_hits(true, sampled, num_true=1)
+      >>> wf.Session().run([rows, positions])
+      [array([1], dtype=int32), array([0])]
     """
     first, second = get_seed(seed)
     attrs = {"num_true": num_true, "seed": first or 0, "seed2": second or 0}

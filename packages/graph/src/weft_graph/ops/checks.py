@@ -372,6 +372,12 @@ def assert_shapes(
       shapes: pairs of a tensor and a sequence of sizes, or a dict of these; an int is that size, a
         string is a symbol that stands for one size throughout, None or "." is any size.
     Raises: InvalidArgumentError: at construction for sizes that are known, else at run time.
+
+    Examples:
+      >>> x, y = wf.placeholder(wf.float32), wf.placeholder(wf.float32)
+      >>> fits = wf.debugging.assert_shapes({x: ["N", 2], y: ["N"]})
+      >>> with wf.Session() as session:
+      ...     session.run(fits, {x: [[1, 2], [3, 4]], y: [5, 6]})
     """
     pairs = list(shapes.items()) if isinstance(shapes, dict) else list(shapes)
     with get_default_graph().name_scope(name or "assert_shapes"):

@@ -329,6 +329,14 @@ def conv2d_backprop_input(
       strides, padding, use_cudnn_on_gpu, data_format, dilations: of the convolution.
     Returns: shape `input_sizes`.
     Raises: InvalidArgumentError: the shapes do not belong together.
+
+    Examples:
+      >>> kernel, slope = wf.ones([2, 2, 1, 1]), wf.ones([1, 2, 2, 1])
+      >>> grad = wf.nn.conv2d_backprop_input([1, 3, 3, 1], kernel, slope, 1, "VALID")
+      >>> wf.Session().run(grad)[0, :, :, 0]
+      array([[1., 2., 1.],
+             [2., 4., 2.],
+             [1., 2., 1.]], dtype=float32)
     """
     attrs = _attrs(strides, padding, data_format, dilations)
     attrs["use_cudnn_on_gpu"] = use_cudnn_on_gpu
@@ -356,6 +364,13 @@ def conv2d_backprop_filter(
       strides, padding, use_cudnn_on_gpu, data_format, dilations: of the convolution.
     Returns: shape `filter_sizes`.
     Raises: InvalidArgumentError: the shapes do not belong together.
+
+    Examples:
+      >>> image, slope = wf.ones([1, 3, 3, 1]), wf.ones([1, 2, 2, 1])
+      >>> grad = wf.nn.conv2d_backprop_filter(image, [2, 2, 1, 1], slope, 1, "VALID")
+      >>> wf.Session().run(grad)[:, :, 0, 0]
+      array([[4., 4.],
+             [4., 4.]], dtype=float32)
     """
     attrs = _attrs(strides, padding, data_format, dilations)
     attrs["use_cudnn_on_gpu"] = use_cudnn_on_gpu
@@ -400,9 +415,24 @@ def depthwise_conv2d_native_backprop_input(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Gradient of `depthwise_conv2d_native` by its input; arguments as there.
+    """Gradient of `depthwise_conv2d_native` by its input.
 
+    Args:
+      input_sizes: int32, shape (4,): the shape of the input.
+      filter: floating, shape (KH, KW, C, M).
+      out_backprop: same dtype, the shape of the convolution's output.
+      strides, padding, data_format, dilations: of the convolution.
+    Returns: shape `input_sizes`.
     Raises: InvalidArgumentError: the shapes do not belong together.
+
+    Examples:
+      >>> kernel, slope = wf.ones([2, 2, 1, 1]), wf.ones([1, 2, 2, 1])
+      >>> backprop = wf.nn.depthwise_conv2d_backprop_input
+      >>> grad = backprop([1, 3, 3, 1], kernel, slope, [1] * 4, "VALID")
+      >>> wf.Session().run(grad)[0, :, :, 0]
+      array([[1., 2., 1.],
+             [2., 4., 2.],
+             [1., 2., 1.]], dtype=float32)
     """
     attrs = _attrs(strides, padding, data_format, dilations)
     inputs = [input_sizes, filter, out_backprop]
@@ -419,9 +449,23 @@ def depthwise_conv2d_native_backprop_filter(
     dilations: Any = (1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Gradient of `depthwise_conv2d_native` by its filter; arguments as there.
+    """Gradient of `depthwise_conv2d_native` by its filter.
 
+    Args:
+      input: floating, shape (N, H, W, C) or (N, C, H, W).
+      filter_sizes: int32, shape (4,): the shape of the filter.
+      out_backprop: same dtype, the shape of the convolution's output.
+      strides, padding, data_format, dilations: of the convolution.
+    Returns: shape `filter_sizes`.
     Raises: InvalidArgumentError: the shapes do not belong together.
+
+    Examples:
+      >>> image, slope = wf.ones([1, 3, 3, 1]), wf.ones([1, 2, 2, 1])
+      >>> backprop = wf.nn.depthwise_conv2d_backprop_filter
+      >>> grad = backprop(image, [2, 2, 1, 1], slope, [1] * 4, "VALID")
+      >>> wf.Session().run(grad)[:, :, 0, 0]
+      array([[4., 4.],
+             [4., 4.]], dtype=float32)
     """
     attrs = _attrs(strides, padding, data_format, dilations)
     inputs = [input, filter_sizes, out_backprop]
@@ -478,6 +522,11 @@ def conv3d_transpose(
       strides, padding, data_format, dilations: as for `conv3d`.
     Returns: shape `output_shape`.
     Raises: InvalidArgumentError: the shapes do not belong together.
+
+    Examples:
+      >>> volume, kernel = wf.ones([1, 2, 2, 2, 3]), wf.ones([2, 2, 2, 4, 3])
+      >>> wf.nn.conv3d_transpose(volume, kernel, [1, 4, 4, 4, 4], strides=2).shape
+      TensorShape([Dimension(1), Dimension(4), Dimension(4), Dimension(4), Dimension(4)])
     """
     attrs = _attrs(strides, padding, data_format, dilations, spatial=3)
     filter = filters if filter is None else filter
@@ -496,9 +545,21 @@ def conv3d_backprop_filter_v2(
     dilations: Any = (1, 1, 1, 1, 1),
     name: str | None = None,
 ) -> Output:
-    """Gradient of `conv3d` by its filter, of shape `filter_sizes`.
+    """Gradient of `conv3d` by its filter.
 
+    Args:
+      input: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
+      filter_sizes: int32, shape (5,): the shape of the filter.
+      out_backprop: same dtype, the shape of the convolution's output.
+      strides, padding, data_format, dilations: of the convolution.
+    Returns: shape `filter_sizes`.
     Raises: InvalidArgumentError: the shapes do not belong together.
+
+    Examples:
+      >>> volume, slope = wf.ones([1, 3, 3, 3, 1]), wf.ones([1, 2, 2, 2, 1])
+      >>> grad = wf.nn.conv3d_backprop_filter(volume, [2, 2, 2, 1, 1], slope, 1, "VALID")
+      >>> wf.Session().run(grad).ravel()
+      array([8., 8., 8., 8., 8., 8., 8., 8.], dtype=float32)
     """
     attrs = _attrs(strides, padding, data_format, dilations, spatial=3)
     return out("Conv3DBackpropFilterV2", [input, filter_sizes, out_backprop], attrs, name)

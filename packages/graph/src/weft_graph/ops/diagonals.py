@@ -142,7 +142,11 @@ tensor_diag_part = diag_part
 
 
 def matrix_diag(diagonal: Any, name: str | None = "diag") -> Output:
-    """Matrices with given diagonals, 0 elsewhere; any dtype, shape (..., N) to (..., N, N).
+    """Matrices with given diagonals, 0 elsewhere.
+
+    Args:
+      diagonal: any dtype, shape (..., N).
+    Returns: shape (..., N, N).
 
     Examples:
       >>> wf.Session().run(wf.matrix_diag([1, 2]))
@@ -153,12 +157,32 @@ def matrix_diag(diagonal: Any, name: str | None = "diag") -> Output:
 
 
 def matrix_diag_part(input: Any, name: str | None = "diag_part") -> Output:
-    """Diagonals of matrices; any dtype, shape (..., M, N) to (..., min(M, N))."""
+    """Diagonals of matrices.
+
+    Args:
+      input: any dtype, shape (..., M, N).
+    Returns: shape (..., min(M, N)).
+
+    Examples:
+      >>> wf.Session().run(wf.linalg.diag_part([[1, 2, 3], [4, 5, 6]]))
+      array([1, 5], dtype=int32)
+    """
     return out("MatrixDiagPart", [input], name=name)
 
 
 def matrix_set_diag(input: Any, diagonal: Any, name: str | None = "set_diag") -> Output:
-    """Matrices with other diagonals; any dtype, shapes (..., M, N) and (..., min(M, N))."""
+    """Matrices with other diagonals.
+
+    Args:
+      input: any dtype, shape (..., M, N).
+      diagonal: same dtype, shape (..., min(M, N)).
+    Returns: shape of `input`.
+
+    Examples:
+      >>> wf.Session().run(wf.linalg.set_diag([[1, 2], [3, 4]], [8, 9]))
+      array([[8, 2],
+             [3, 9]], dtype=int32)
+    """
     return out("MatrixSetDiag", [input, diagonal], name=name)
 
 

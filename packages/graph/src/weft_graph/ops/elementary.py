@@ -590,24 +590,60 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Output:
 
 
 def bessel_i0e(x: Any, name: str | None = None) -> Output:
-    """exp(-|x|) times the modified Bessel function of order 0; floating, any shape."""
+    """exp(-|x|) times the modified Bessel function of order 0.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.math.bessel_i0e([0.0, 1.0])), 3)
+      array([1.   , 0.466], dtype=float32)
+    """
     return out("BesselI0e", [x], name=name)
 
 
 def bessel_i1e(x: Any, name: str | None = None) -> Output:
-    """exp(-|x|) times the modified Bessel function of order 1; floating, any shape."""
+    """exp(-|x|) times the modified Bessel function of order 1.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.math.bessel_i1e([0.0, 1.0])), 3)
+      array([0.   , 0.208], dtype=float32)
+    """
     return out("BesselI1e", [x], name=name)
 
 
 def bessel_i0(x: Any, name: str | None = None) -> Output:
-    """The modified Bessel function of order 0; floating, any shape."""
+    """The modified Bessel function of order 0.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.math.bessel_i0([0.0, 1.0])), 3)
+      array([1.   , 1.266], dtype=float32)
+    """
     value = convert_to_tensor(x)
     scale = out("Exp", [out("Abs", [value])])
     return out("Mul", [scale, bessel_i0e(value)], name=name or "bessel_i0")
 
 
 def bessel_i1(x: Any, name: str | None = None) -> Output:
-    """The modified Bessel function of order 1; floating, any shape."""
+    """The modified Bessel function of order 1.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.math.bessel_i1([0.0, 1.0])), 3)
+      array([0.   , 0.565], dtype=float32)
+    """
     value = convert_to_tensor(x)
     scale = out("Exp", [out("Abs", [value])])
     return out("Mul", [scale, bessel_i1e(value)], name=name or "bessel_i1")
@@ -642,7 +678,17 @@ def xdivy(x: Any, y: Any, name: str | None = None) -> Output:
 
 
 def nextafter(x1: Any, x2: Any, name: str | None = None) -> Output:
-    """The next number after x1 towards x2; float32 or float64, broadcast shape."""
+    """The next number after x1 towards x2.
+
+    Args:
+      x1: float32 or float64, any shape.
+      x2: same dtype; broadcasts with `x1`.
+    Returns: the broadcast shape.
+
+    Examples:
+      >>> bool(wf.Session().run(wf.math.nextafter(1.0, 2.0) > 1.0))
+      True
+    """
     return out("NextAfter", [x1, x2], name=name)
 
 

@@ -273,7 +273,12 @@ inv = matrix_inverse
 
 
 def matrix_determinant(input: Any, name: str | None = None) -> Output:
-    """Determinants; float32, float64 or complex, shape (..., M, M) to (...).
+    """Determinants.
+
+    Args:
+      input: float32, float64 or complex, shape (..., M, M).
+    Returns: shape (...).
+    Raises: InvalidArgumentError: not square.
 
     Examples:
       >>> np.round(wf.Session().run(wf.matrix_determinant([[2.0, 0.0], [0.0, 4.0]])), 3)
@@ -286,7 +291,18 @@ det = matrix_determinant
 
 
 def slogdet(input: Any, name: str | None = None) -> tuple[Output, Output]:
-    """Sign and logarithm of the magnitude of determinants; shape (..., M, M) to twice (...)."""
+    """Sign and logarithm of the magnitude of determinants.
+
+    Args:
+      input: float32, float64 or complex, shape (..., M, M).
+    Returns: twice shape (...), of the dtype of `input`.
+    Raises: InvalidArgumentError: not square.
+
+    Examples:
+      >>> sign, log = wf.Session().run(wf.linalg.slogdet([[-1.0, 0.0], [0.0, 1.0]]))
+      >>> sign, np.round(log, 3)
+      (np.float32(-1.0), np.float32(0.0))
+    """
     sign, log_abs = create("LogMatrixDeterminant", [input], name=name).outputs
     return sign, log_abs
 
@@ -377,6 +393,11 @@ def matrix_triangular_solve(
       adjoint: use the conjugate transposes of `matrix`.
     Returns: shape (..., M, K).
     Raises: InvalidArgumentError: the shapes do not fit, or, when run, a diagonal has a 0.
+
+    Examples:
+      >>> wf.Session().run(wf.linalg.triangular_solve([[2.0, 0.0], [1.0, 1.0]], [[4.0], [5.0]]))
+      array([[2.],
+             [3.]], dtype=float32)
     """
     attrs = {"lower": lower, "adjoint": adjoint}
     return out("MatrixTriangularSolve", [matrix, rhs], attrs, name)
@@ -397,6 +418,12 @@ def matrix_solve_ls(
       fast: solve the normal equations, which is accurate for well-conditioned matrices; else use
         a complete orthogonal factorisation, without the regulariser.
     Returns: shape (..., N, K).
+
+    Examples:
+      >>> line = wf.linalg.lstsq([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]], [[1.0], [3.0], [5.0]])
+      >>> np.round(wf.Session().run(line), 3)
+      array([[1.],
+             [2.]], dtype=float32)
     """
     return out("MatrixSolveLs", [matrix, rhs, l2_regularizer], {"fast": fast}, name)
 
@@ -411,6 +438,11 @@ def self_adjoint_eig(tensor: Any, name: str | None = None) -> tuple[Output, Outp
       tensor: float32, float64 or complex, shape (..., N, N); only the lower triangle is read.
     Returns: shapes (..., N) and (..., N, N), whose columns are the eigenvectors.
     Raises: InvalidArgumentError: not square.
+
+    Examples:
+      >>> values, vectors = wf.linalg.eigh([[2.0, 0.0], [0.0, 1.0]])
+      >>> wf.Session().run(values)
+      array([1., 2.], dtype=float32)
     """
     values, vectors = create("SelfAdjointEigV2", [tensor], name=name).outputs
     return values, vectors
@@ -420,7 +452,17 @@ eigh = self_adjoint_eig
 
 
 def self_adjoint_eigvals(tensor: Any, name: str | None = None) -> Output:
-    """Eigenvalues, rising, of self-adjoint matrices; shape (..., N, N) to (..., N)."""
+    """Eigenvalues, rising, of self-adjoint matrices.
+
+    Args:
+      tensor: float32, float64 or complex, shape (..., N, N); only the lower triangle is read.
+    Returns: shape (..., N).
+    Raises: InvalidArgumentError: not square.
+
+    Examples:
+      >>> wf.Session().run(wf.linalg.eigvalsh([[2.0, 0.0], [0.0, 1.0]]))
+      array([1., 2.], dtype=float32)
+    """
     return create("SelfAdjointEigV2", [tensor], {"compute_v": False}, name).outputs[0]
 
 
@@ -483,7 +525,11 @@ def expm(input: Any, name: str | None = None) -> Output:
 
 
 def adjoint(matrix: Any, name: str | None = None) -> Output:
-    """Conjugate transposes; any dtype, shape (..., M, N) to (..., N, M).
+    """Conjugate transposes.
+
+    Args:
+      matrix: any dtype, shape (..., M, N).
+    Returns: shape (..., N, M).
 
     Examples:
       >>> wf.Session().run(wf.linalg.adjoint([[1j, 2.0]]))
@@ -511,6 +557,10 @@ def matrix_rank(
       tol: real, shape (...); max(M, N) * eps * the largest singular value by default.
       validate_args: has no effect, as shapes are checked always.
     Returns: int32, shape (...).
+
+    Examples:
+      >>> wf.Session().run(wf.linalg.matrix_rank([[1.0, 2.0], [2.0, 4.0]]))
+      np.int32(1)
     """
     value = convert_to_tensor(a)
     s = svd(value, compute_uv=False)
@@ -531,6 +581,11 @@ def pinv(a: Any, rcond: Any = None, validate_args: bool = False, name: str | Non
         10 * max(M, N) * eps by default.
       validate_args: has no effect, as shapes are checked always.
     Returns: shape (..., N, M).
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.linalg.pinv([[2.0, 0.0], [0.0, 4.0], [0.0, 0.0]])), 3)
+      array([[0.5 , 0.  , 0.  ],
+             [0.  , 0.25, 0.  ]], dtype=float32)
     """
     value = convert_to_tensor(a)
     s, u, v = svd(value)
@@ -592,6 +647,11 @@ def normalize(
       ord: see `norm`.
       axis: see `norm`.
     Returns: shape and dtype of `tensor`; the norm, of the same dtype.
+
+    Examples:
+      >>> unit, norm = wf.Session().run(wf.linalg.normalize([3.0, 4.0]))
+      >>> np.round(unit, 3), norm
+      (array([0.6, 0.8], dtype=float32), array([5.], dtype=float32))
     """
     value = convert_to_tensor(tensor)
     size: Output = cast(norm(value, ord, axis, keepdims=True), value.dtype.base_dtype)

@@ -462,8 +462,12 @@ def softmax(
 def log_softmax(
     logits: Any, axis: int | None = None, name: str | None = None, dim: int | None = None
 ) -> Output:
-    """x - log(sum(exp(x))) along an axis; arguments as for `softmax`.
+    """x - log(sum(exp(x))) along an axis.
 
+    Args:
+      logits: floating, at least one axis.
+      axis: the last one by default; also `dim`.
+    Returns: shape and dtype of `logits`.
     Raises: InvalidArgumentError: no such axis.
 
     Examples:

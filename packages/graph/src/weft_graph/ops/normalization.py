@@ -159,6 +159,12 @@ def fused_batch_norm(
     Returns: y, shape of `x`; mean and unbiased variance of the batch, shape (C,).
     Raises: InvalidArgumentError: sizes differ, or statistics are missing.
     Source: Ioffe and Szegedy 2015.
+
+    Examples:
+      >>> image = wf.constant([[[[3.0], [5.0]]]])
+      >>> y, mean, variance = wf.nn.fused_batch_norm(image, [1.0], [0.0], epsilon=0.0)
+      >>> wf.Session().run([mean, variance])
+      [array([4.], dtype=float32), array([2.], dtype=float32)]
     """
     x = convert_to_tensor(x)
     if not is_training and (mean is None or variance is None):

@@ -340,6 +340,11 @@ def max_pool3d(
       padding: "SAME" or "VALID".
       data_format: "NDHWC" or "NCDHW".
     Raises: InvalidArgumentError: the window does not fit.
+
+    Examples:
+      >>> volume = wf.reshape(wf.range(8.0), [1, 2, 2, 2, 1])
+      >>> wf.Session().run(wf.nn.max_pool3d(volume, 2, 2, "VALID")).ravel()
+      array([7.], dtype=float32)
     """
     value = convert_to_tensor(input)
     return _pool("MaxPool3D", value, ksize, strides, padding, data_format, name)
@@ -353,9 +358,18 @@ def avg_pool3d(
     data_format: str = "NDHWC",
     name: str | None = None,
 ) -> Output:
-    """Mean of each window of a volume; arguments as for `max_pool3d`.
+    """Mean of each window of a volume.
 
+    Args:
+      input: floating, shape (N, D, H, W, C) or (N, C, D, H, W).
+      ksize, strides, padding, data_format: as for `max_pool3d`.
+    Returns: shape (N, D', H', W', C) in the layout of `input`.
     Raises: InvalidArgumentError: the window does not fit.
+
+    Examples:
+      >>> volume = wf.reshape(wf.range(8.0), [1, 2, 2, 2, 1])
+      >>> wf.Session().run(wf.nn.avg_pool3d(volume, 2, 2, "VALID")).ravel()
+      array([3.5], dtype=float32)
     """
     value = convert_to_tensor(input)
     return _pool("AvgPool3D", value, ksize, strides, padding, data_format, name)

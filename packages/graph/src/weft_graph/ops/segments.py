@@ -368,6 +368,12 @@ def sparse_segment_sum(
     Returns: shape (last id + 1, ...), or (num_segments, ...).
     Raises: InvalidArgumentError: the sizes differ; when run, an index is out of range or the ids
       decrease.
+
+    Examples:
+      >>> rows = wf.constant([[1.0], [2.0], [4.0]])
+      >>> wf.Session().run(wf.sparse.segment_sum(rows, [0, 2, 1], [0, 0, 1]))
+      array([[5.],
+             [2.]], dtype=float32)
     """
     return _sparse("Sum", data, indices, segment_ids, num_segments, name)
 
@@ -379,7 +385,20 @@ def sparse_segment_mean(
     name: str | None = None,
     num_segments: Any = None,
 ) -> Output:
-    """Means of chosen rows by segment; floating; see `sparse_segment_sum`."""
+    """Means of chosen rows by segment.
+
+    Args:
+      data: floating, shape (R, ...).
+      indices, segment_ids, num_segments: as for `sparse_segment_sum`.
+    Returns: shape (last id + 1, ...), or (num_segments, ...).
+    Raises: as `sparse_segment_sum`.
+
+    Examples:
+      >>> rows = wf.constant([[1.0], [2.0], [4.0]])
+      >>> wf.Session().run(wf.sparse.segment_mean(rows, [0, 2, 1], [0, 0, 1]))
+      array([[2.5],
+             [2. ]], dtype=float32)
+    """
     return _sparse("Mean", data, indices, segment_ids, num_segments, name)
 
 
@@ -390,8 +409,18 @@ def sparse_segment_sqrt_n(
     name: str | None = None,
     num_segments: Any = None,
 ) -> Output:
-    """Sums of chosen rows by segment, divided by the square root of their number; floating.
+    """Sums of chosen rows by segment, divided by the square root of their number.
 
-    See `sparse_segment_sum`.
+    Args:
+      data: floating, shape (R, ...).
+      indices, segment_ids, num_segments: as for `sparse_segment_sum`.
+    Returns: shape (last id + 1, ...), or (num_segments, ...).
+    Raises: as `sparse_segment_sum`.
+
+    Examples:
+      >>> rows = wf.constant([[1.0], [2.0], [4.0]])
+      >>> np.round(wf.Session().run(wf.sparse.segment_sqrt_n(rows, [0, 2, 1], [0, 0, 1])), 3)
+      array([[3.536],
+             [2.   ]], dtype=float32)
     """
     return _sparse("SqrtN", data, indices, segment_ids, num_segments, name)

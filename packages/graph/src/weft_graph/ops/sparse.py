@@ -187,9 +187,18 @@ def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:
 
 
 def sparse_retain(sp_input: Any, to_retain: Any) -> SparseTensor:
-    """Those of the stored elements for which `to_retain`, bool of shape (n,), holds.
+    """Those of the stored elements that are wanted.
 
+    Args:
+      sp_input: SparseTensor with n stored elements.
+      to_retain: bool, shape (n,): whether to keep each.
+    Returns: a SparseTensor of the same dense shape.
     Raises: InvalidArgumentError: there is not one flag for each element, when that is known.
+
+    Examples:
+      >>> diagonal = wf.SparseTensor([[0, 0], [1, 1]], [2.0, 3.0], [2, 2])
+      >>> wf.Session().run(wf.sparse.retain(diagonal, [False, True])).values
+      array([3.], dtype=float32)
     """
     sparse = SparseTensor.from_value(sp_input)
     flags = convert_to_tensor(to_retain, dtypes.bool_)
@@ -222,6 +231,12 @@ def sparse_tensor_dense_matmul(
       b: same type, shape (K, N).
       adjoint_a, adjoint_b: take the conjugate transpose of the operand.
     Returns: dense, shape (M, N).
+
+    Examples:
+      >>> diagonal = wf.SparseTensor([[0, 0], [1, 1]], [2.0, 3.0], [2, 2])
+      >>> wf.Session().run(wf.sparse.matmul(diagonal, wf.ones([2, 2])))
+      array([[2., 2.],
+             [3., 3.]], dtype=float32)
     """
     sparse = SparseTensor.from_value(sp_a)
     inputs = [sparse.indices, sparse.values, sparse.dense_shape, b]

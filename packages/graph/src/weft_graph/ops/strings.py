@@ -554,7 +554,18 @@ def regex_replace(
 
 
 def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Output:
-    """Whether each string matches a regular expression as a whole: bool."""
+    """Whether each string matches a regular expression as a whole.
+
+    Args:
+      input: string, any shape.
+      pattern: string, rank 0: a regular expression.
+    Returns: bool, shape of `input`.
+    Raises: InvalidArgumentError: `pattern` is no regular expression.
+
+    Examples:
+      >>> wf.Session().run(wf.strings.regex_full_match(["a1", "1a"], "[a-z][0-9]"))
+      array([ True, False])
+    """
     if isinstance(pattern, str | bytes):
         return out("StaticRegexFullMatch", [input], {"pattern": pattern}, name)
     return out("RegexFullMatch", [input, pattern], name=name)
@@ -601,6 +612,10 @@ def string_format(
       inputs: a tensor or a list of them.
       summarize: how many elements at each end of every axis are shown; -1 for all.
     Raises: InvalidArgumentError: there are more or fewer tensors than placeholders.
+
+    Examples:
+      >>> wf.Session().run(wf.strings.format("losses: {}", wf.constant([1, 2])))
+      b'losses: [1 2]'
     """
     tensors = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
     if template.count(placeholder) != len(tensors):
@@ -648,6 +663,10 @@ def split(
       source: former name of `input`.
       result_type: "SparseTensor", the only kind there is.
     Raises: InvalidArgumentError: another kind of result is asked for.
+
+    Examples:
+      >>> wf.Session().run(wf.strings.split(["a b", "c"])).values
+      array([b'a', b'b', b'c'], dtype=object)
     """
     if result_type != "SparseTensor":
         raise errors.InvalidArgumentError(

@@ -294,6 +294,17 @@ def raw_rnn(
     Raises:
       InvalidTypeError: `cell` is no cell, or `loop_fn` is not callable.
       InvalidArgumentError: what they return has another structure or shape than before.
+
+    Examples:
+      >>> cell, inputs = wf.nn.rnn_cell.GRUCell(4), wf.ones([3, 2, 5])
+      >>> def step(time, output, state, loop_state):
+      ...     state = cell.zero_state(2, wf.float32) if output is None else state
+      ...     return wf.fill([2], time >= 3), inputs[wf.minimum(time, 2)], state, output, None
+      >>> outputs, _, _ = wf.nn.raw_rnn(cell, step)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(outputs.stack()).shape
+      (3, 2, 4)
     """
     assert_like_rnncell("cell", cell)
     if not callable(loop_fn):

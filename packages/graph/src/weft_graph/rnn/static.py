@@ -154,6 +154,18 @@ def static_state_saving_rnn(
       state_name: the name of the state, or names in the structure of `cell.state_size`.
     Returns: outputs and state. The last output and the state wait until the state is stored.
     Raises: InvalidArgumentError: `state_name` has another structure than the state.
+
+    Examples:
+      >>> class Saver:
+      ...     kept = wf.get_variable("kept", [2, 4], trainable=False)
+      ...     def state(self, name):
+      ...         return self.kept.read_value()
+      ...     def save_state(self, name, value):
+      ...         return self.kept.assign(value)
+      >>> cell, steps = wf.nn.rnn_cell.GRUCell(4), [wf.ones([2, 5])] * 3
+      >>> outputs, state = wf.nn.static_state_saving_rnn(cell, steps, Saver(), "kept")
+      >>> len(outputs), state.shape
+      (3, TensorShape([Dimension(2), Dimension(4)]))
     """
     sizes = cell.state_size
     names, flat_sizes = nest.flatten(state_name), nest.flatten(sizes)
@@ -194,6 +206,13 @@ def static_bidirectional_rnn(
       scope: variable scope, or its name; "bidirectional_rnn" by default.
     Returns: T outputs of shape (B, O_fw + O_bw), and the last state of each network.
     Raises: as `static_rnn`.
+
+    Examples:
+      >>> forward, backward = wf.nn.rnn_cell.GRUCell(4), wf.nn.rnn_cell.GRUCell(4)
+      >>> steps = [wf.ones([2, 5])] * 3
+      >>> outputs, _, _ = wf.nn.static_bidirectional_rnn(forward, backward, steps, dtype=wf.float32)
+      >>> len(outputs), outputs[0].shape
+      (3, TensorShape([Dimension(2), Dimension(8)]))
     """
     assert_like_rnncell("cell_fw", cell_fw)
     assert_like_rnncell("cell_bw", cell_bw)

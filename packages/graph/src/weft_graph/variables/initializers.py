@@ -498,13 +498,33 @@ class HeNormal(_Scaled):
 
 
 class LecunUniform(_Scaled):
-    """Uniform numbers of variance 1 / inputs. Source: LeCun et al., 1998."""
+    """Uniform numbers of variance 1 / inputs.
+
+    Args:
+      seed: of the numbers; None for the graph's, or else another one in each session.
+      dtype: floating, of the values unless the call gives one.
+    Source: LeCun et al., 1998.
+
+    Examples:
+      >>> wf.initializers.lecun_uniform(seed=1)([2, 3]).shape
+      TensorShape([Dimension(2), Dimension(3)])
+    """
 
     _scaling = (1.0, "fan_in", "uniform")
 
 
 class LecunNormal(_Scaled):
-    """Truncated normal numbers of variance 1 / inputs. Source: LeCun et al., 1998."""
+    """Truncated normal numbers of variance 1 / inputs.
+
+    Args:
+      seed: of the numbers; None for the graph's, or else another one in each session.
+      dtype: floating, of the values unless the call gives one.
+    Source: LeCun et al., 1998.
+
+    Examples:
+      >>> wf.initializers.lecun_normal(seed=1)([2, 3]).shape
+      TensorShape([Dimension(2), Dimension(3)])
+    """
 
     _scaling = (1.0, "fan_in", "truncated_normal")
 
