@@ -51,6 +51,14 @@ def compute_gradient(
     Raises:
       FailedPreconditionError: there is no default session.
       InvalidArgumentError: the shape of `x_init_value` is not `x_shape`.
+
+    Examples:
+      >>> x = wf.constant([1.0, 2.0])
+      >>> with wf.Session():
+      ...     by_gradients, by_differences = wf.test.compute_gradient(x, [2], 3.0 * x, [2])
+      >>> by_gradients
+      array([[3., 0.],
+             [0., 3.]], dtype=float32)
     """
     single = not isinstance(x, list | tuple)
     xs = [x] if single else list(x)

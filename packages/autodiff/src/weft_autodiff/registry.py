@@ -96,6 +96,12 @@ def NotDifferentiable(op_type: str) -> None:  # noqa: N802 - TensorFlow's public
     """Declare that no gradient flows through an op type, on purpose.
 
     A declaration that says `Traits(differentiable=False)` needs none of this.
+
+    Args:
+      op_type: name of a registered op.
+
+    Examples:
+      >>> wf.NotDifferentiable("MyLookup")
     """
     if loaded_traits(op_type).differentiable:
         _gradients.register(op_type, Gradient(not_differentiable, True, True))

@@ -37,7 +37,18 @@ _SEED = 87654321
 
 
 class TestCase(unittest.TestCase):
-    """Each test starts with an empty default graph and the same random seeds."""
+    """Each test starts with an empty default graph and the same random seeds.
+
+    Args:
+      methodName: of the test to run.
+
+    Examples:
+      >>> class SquareTest(wf.test.TestCase):
+      ...     def test_square(self):
+      ...         self.assertAllClose(self.evaluate(wf.square([1.0, 3.0])), [1.0, 9.0])
+      >>> SquareTest("test_square").countTestCases()
+      1
+    """
 
     _cached: Session | None = None
     _directory: str | None = None
@@ -252,34 +263,67 @@ def _is_structure(value: Any) -> bool:
 
 
 def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
-    """Whether a session would have a GPU."""
+    """Whether a session would have a GPU.
+
+    Args:
+      cuda_only, min_cuda_compute_capability: accepted for TensorFlow's sake.
+
+    Examples:
+      >>> wf.test.is_gpu_available() == bool(wf.test.gpu_device_name())
+      True
+    """
     with graph_as_default(Graph()), Session() as session:
         return any(device.device_type == "GPU" for device in session.list_devices())
 
 
 def is_built_with_cuda() -> bool:
-    """Whether a GPU could be used if there were one."""
+    """Whether a GPU could be used if there were one.
+
+    Examples:
+      >>> wf.test.is_built_with_cuda() == wf.test.is_built_with_gpu_support()
+      True
+    """
     return is_gpu_available()
 
 
 def is_built_with_gpu_support() -> bool:
-    """Whether a GPU could be used if there were one."""
+    """Whether a GPU could be used if there were one.
+
+    Examples:
+      >>> isinstance(wf.test.is_built_with_gpu_support(), bool)
+      True
+    """
     return is_built_with_cuda()
 
 
 def is_built_with_rocm() -> bool:
-    """False: GPUs are used through CUDA."""
+    """False: GPUs are used through CUDA.
+
+    Examples:
+      >>> wf.test.is_built_with_rocm()
+      False
+    """
     return False
 
 
 def gpu_device_name() -> str:
-    """The first GPU's name, or ""."""
+    """The first GPU's name, or "".
+
+    Examples:
+      >>> with wf.device(wf.test.gpu_device_name()):  # "" asks for nothing
+      ...     x = wf.constant(1.0)
+    """
     with graph_as_default(Graph()), Session() as session:
         return next((d.name for d in session.list_devices() if d.device_type == "GPU"), "")
 
 
 def get_temp_dir() -> str:
-    """A directory for files of this process's tests."""
+    """A directory for files of this process's tests.
+
+    Examples:
+      >>> wf.test.get_temp_dir() == wf.test.get_temp_dir()
+      True
+    """
     return tempfile.gettempdir()
 
 
@@ -295,6 +339,11 @@ def assert_equal_graph_def(
       checkpoint_v2, hash_table_shared_name: accepted for TensorFlow's sake: names that are drawn at
         random there are not random here.
     Raises: AssertionError: a node is missing, unexpected or different; it is named.
+
+    Examples:
+      >>> x = wf.constant(1.0)
+      >>> graph_def = wf.get_default_graph().as_graph_def()
+      >>> wf.test.assert_equal_graph_def(graph_def, x.graph.as_graph_def())
     """
     ours, theirs = ({node.name: node for node in graph.node} for graph in (actual, expected))
     for what, extra in (("unexpected", ours.keys() - theirs), ("missing", theirs.keys() - ours)):

@@ -69,6 +69,19 @@ def remove_training_nodes(
     """The graph without the nodes that only hand their input on: Identity and CheckNumerics.
 
     Nodes with control edges stay, and so do `protected_nodes`.
+
+    Args:
+      input_graph: a `GraphDef`; it stays as it is.
+      protected_nodes: names of nodes to keep.
+    Returns: a new `GraphDef`.
+    Raises: InvalidArgumentError: the nodes form a cycle.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, name="x")
+      >>> y = wf.square(wf.identity(x, name="copy"), name="y")
+      >>> small = wf.graph_util.remove_training_nodes(wf.get_default_graph().as_graph_def())
+      >>> [node.name for node in small.node]
+      ['x', 'y']
     """
     kept = set(protected_nodes or ())
     for node in input_graph.node:
@@ -100,6 +113,18 @@ def _followed(name: str, instead: Mapping[str, str]) -> str:
 
 
 def tensor_shape_from_node_def_name(graph: Graph, input_name: str) -> TensorShape:
-    """The static shape of a tensor named as in a `NodeDef`, where ":0" may be left out."""
+    """The static shape of a tensor named as in a `NodeDef`, where ":0" may be left out.
+
+    Args:
+      graph: a Graph.
+      input_name: "node", "node:output".
+    Returns: a TensorShape.
+    Raises: NotFoundError: there is no such tensor.
+
+    Examples:
+      >>> x = wf.zeros([2, 3], name="x")
+      >>> wf.graph_util.tensor_shape_from_node_def_name(x.graph, "x")
+      TensorShape([Dimension(2), Dimension(3)])
+    """
     name = input_name if ":" in input_name else f"{input_name}:0"
     return graph.get_tensor_by_name(name).get_shape()

@@ -58,12 +58,29 @@ as_str = as_text
 
 
 def as_str_any(value: Any) -> str:
-    """Bytes decoded, anything else through `str`."""
+    """Bytes decoded, anything else through `str`.
+
+    Args:
+      value: any object; bytes are UTF-8.
+
+    Examples:
+      >>> wf.compat.as_str_any(b"text"), wf.compat.as_str_any(3)
+      ('text', '3')
+    """
     return as_text(value) if isinstance(value, bytes) else str(value)
 
 
 def path_to_str(path: Any) -> Any:
-    """The text of a path object; anything else as it is."""
+    """The text of a path object; anything else as it is.
+
+    Args:
+      path: any object; what has `__fspath__` is a path.
+
+    Examples:
+      >>> import pathlib
+      >>> wf.compat.path_to_str(pathlib.PurePosixPath("logs/run1"))
+      'logs/run1'
+    """
     return as_str_any(os.fspath(path)) if hasattr(path, "__fspath__") else path
 
 

@@ -31,25 +31,61 @@ def get_logger() -> _logging.Logger:
 
 
 def set_verbosity(v: int) -> None:
-    """Show messages of this level and above; starts a handler where the program has none."""
+    """Show messages of this level and above; starts a handler where the program has none.
+
+    Args:
+      v: `wf.logging.DEBUG`, `INFO`, `WARN`, `ERROR` or `FATAL`.
+
+    Examples:
+      >>> before = wf.logging.get_verbosity()
+      >>> wf.logging.set_verbosity(wf.logging.ERROR)
+      >>> wf.logging.get_verbosity() == wf.logging.ERROR
+      True
+      >>> wf.logging.set_verbosity(before)
+    """
     if not _logging.getLogger().handlers and not _logger.handlers:
         _logger.addHandler(_logging.StreamHandler())
     _logger.setLevel(v)
 
 
 def get_verbosity() -> int:
-    """The level that is shown."""
+    """The level that is shown.
+
+    Examples:
+      >>> wf.logging.get_verbosity() in (wf.logging.INFO, wf.logging.WARN)
+      True
+    """
     return _logger.getEffectiveLevel()
 
 
 def log_every_n(level: int, msg: str, n: int, *args: _Any) -> None:
-    """Log the first and then every n-th call with the same message."""
+    """Log the first and then every n-th call with the same message.
+
+    Args:
+      level: as for `set_verbosity`.
+      msg: the message, with places for `args` as those of Python's `%`.
+      n: a positive int.
+
+    Examples:
+      >>> for step in range(100):
+      ...     wf.logging.log_every_n(wf.logging.DEBUG, "step %d", 50, step)
+    """
     if _count(msg) % n == 0:
         _logger.log(level, msg, *args)
 
 
 def log_first_n(level: int, msg: str, n: int, *args: _Any) -> None:
-    """Log the first n calls with the same message."""
+    """Log the first n calls with the same message.
+
+    Args:
+      level: as for `set_verbosity`.
+      msg: the message, with places for `args` as those of Python's `%`.
+      n: how many.
+
+    Examples:
+      >>> for step in range(100):
+      ...     wf.logging.log_first_n(wf.logging.DEBUG, "first steps: %d", 2, step)
+    """
     if _count(msg) < n:
         _logger.log(level, msg, *args)
 
@@ -61,17 +97,38 @@ def _count(msg: str) -> int:
 
 
 def log_if(level: int, msg: str, condition: bool, *args: _Any) -> None:
-    """Log if `condition` holds."""
+    """Log if `condition` holds.
+
+    Args:
+      level: as for `set_verbosity`.
+      msg: the message, with places for `args` as those of Python's `%`.
+      condition: a bool.
+
+    Examples:
+      >>> loss = 0.5
+      >>> wf.logging.log_if(wf.logging.WARN, "the loss is %g", loss > 100, loss)
+    """
     if condition:
         _logger.log(level, msg, *args)
 
 
 def TaskLevelStatusMessage(msg: str) -> None:  # noqa: N802 - TensorFlow's public name
-    """Log at the level ERROR."""
+    """Log at the level ERROR.
+
+    Args:
+      msg: the message.
+
+    Examples:
+      >>> wf.logging.TaskLevelStatusMessage("the task ends")
+    """
     _logger.error(msg)
 
 
 def flush() -> None:
-    """Flush all handlers."""
+    """Flush all handlers.
+
+    Examples:
+      >>> wf.logging.flush()
+    """
     for handler in _logger.handlers:
         handler.flush()

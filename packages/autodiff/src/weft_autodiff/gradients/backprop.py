@@ -36,14 +36,33 @@ _RULES: Final[Mapping[type, Rule]] = {
 
 
 class UnconnectedGradients(Enum):
-    """What `gradients` returns for an x that no y depends on: None, or zeros of its shape."""
+    """What `gradients` returns for an x that no y depends on: None, or zeros of its shape.
+
+    Args:
+      value: "none" or "zero".
+
+    Examples:
+      >>> x = wf.constant(3.0)
+      >>> wf.gradients(wf.constant(1.0), x, unconnected_gradients=wf.UnconnectedGradients.NONE)
+      [None]
+      >>> zeros = wf.gradients(wf.constant(1.0), x, unconnected_gradients="zero")
+      >>> wf.Session().run(zeros)
+      [np.float32(0.0)]
+    """
 
     NONE = "none"
     ZERO = "zero"
 
 
 class AggregationMethod:
-    """How partial gradients are summed, in TensorFlow; here the sum is one AddN for all of them."""
+    """How partial gradients are summed, in TensorFlow; here the sum is one AddN for all of them.
+
+    Examples:
+      >>> x = wf.constant(3.0)
+      >>> method = wf.AggregationMethod.EXPERIMENTAL_TREE
+      >>> wf.Session().run(wf.gradients(x * x, x, aggregation_method=method))
+      [np.float32(6.0)]
+    """
 
     ADD_N = 0
     DEFAULT = ADD_N

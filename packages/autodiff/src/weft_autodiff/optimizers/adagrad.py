@@ -67,6 +67,17 @@ class ProximalAdagradOptimizer(UpdateRuleOptimizer):
       name: of the node that applies the updates, and of the slots ("accumulator").
     Raises: InvalidArgumentError: `initial_accumulator_value` is not positive.
     Source: Duchi and Singer 2009, "Efficient learning using forward-backward splitting".
+
+    Examples:
+      >>> w = wf.Variable(0.0)
+      >>> optimizer = wf.train.ProximalAdagradOptimizer(0.5, l2_regularization_strength=0.001)
+      >>> train = optimizer.minimize(wf.square(w - 3.0))
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     for _ in range(100):
+      ...         session.run(train)
+      ...     abs(session.run(w) - 3.0) < 0.1
+      np.True_
     """
 
     _rule = "ProximalAdagrad"
@@ -112,6 +123,18 @@ class AdagradDAOptimizer(UpdateRuleOptimizer):
         "gradient_squared_accumulator").
     Raises: InvalidArgumentError: `initial_gradient_squared_accumulator_value` is not positive.
     Source: Duchi et al. 2011, "Adaptive subgradient methods".
+
+    Examples:
+      >>> w = wf.Variable(0.0)
+      >>> step = wf.train.get_or_create_global_step()
+      >>> optimizer = wf.train.AdagradDAOptimizer(1.0, step)
+      >>> train = optimizer.minimize(wf.square(w - 3.0), global_step=step)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     for _ in range(100):
+      ...         session.run(train)
+      ...     abs(session.run(w) - 3.0) < 0.1
+      np.True_
     """
 
     _rule = "AdagradDA"

@@ -72,6 +72,16 @@ class ProximalGradientDescentOptimizer(UpdateRuleOptimizer):
       use_locking: accepted for TensorFlow's sake.
       name: of the node that applies the updates.
     Source: Duchi and Singer 2009, "Efficient learning using forward-backward splitting".
+
+    Examples:
+      >>> w = wf.Variable(2.0)
+      >>> optimizer = wf.train.ProximalGradientDescentOptimizer(0.5, l1_regularization_strength=1.0)
+      >>> train = optimizer.minimize(w)  # the gradient 1 and the penalty 1, half a step each
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(train)
+      ...     session.run(w)
+      np.float32(1.0)
     """
 
     _rule = "ProximalGradientDescent"

@@ -171,6 +171,11 @@ def cosine_decay_restarts(
       t_mul, m_mul: scalars.
       alpha: scalar, the lowest rate as a part of the first.
     Source: Loshchilov and Hutter 2016, "SGDR: stochastic gradient descent with warm restarts".
+
+    Examples:
+      >>> rates = [wf.train.cosine_decay_restarts(0.5, step, 10) for step in (0, 5, 10)]
+      >>> [round(float(rate), 3) for rate in wf.Session().run(rates)]
+      [0.5, 0.25, 0.5]
     """
     with _Schedule(name, "SGDRDecay", learning_rate, global_step) as s:
         done = s.step / s.of(first_decay_steps)
@@ -199,6 +204,11 @@ def linear_cosine_decay(
       decay_steps: positive scalar.
       num_periods, alpha, beta: scalars.
     Source: Bello et al. 2017, "Neural optimizer search with reinforcement learning".
+
+    Examples:
+      >>> rate = wf.train.linear_cosine_decay(0.5, 5, decay_steps=10, beta=0.0)
+      >>> np.round(wf.Session().run(rate), 3)
+      np.float32(0.125)
     """
     with _Schedule(name, "LinearCosineDecay", learning_rate, global_step) as s:
         return _linear_cosine(s, decay_steps, num_periods, alpha, beta, None)
@@ -222,6 +232,11 @@ def noisy_linear_cosine_decay(
       initial_variance, variance_decay: of the noise, whose variance is
         `initial_variance / (1 + global_step) ** variance_decay`.
       num_periods, alpha, beta: scalars.
+
+    Examples:
+      >>> rate = wf.train.noisy_linear_cosine_decay(0.5, 5, decay_steps=10, initial_variance=1e-6)
+      >>> bool(0.12 < wf.Session().run(rate) < 0.13)
+      True
     """
     with _Schedule(name, "NoisyLinearCosineDecay", learning_rate, global_step) as s:
         step = out("Minimum", [s.step, s.of(decay_steps)])

@@ -27,6 +27,15 @@ def global_step(sess: Any, global_step_tensor: Any) -> int:
     Args:
       sess: a session over the step's graph.
       global_step_tensor: the variable or tensor.
+
+    Examples:
+      >>> step = wf.train.create_global_step()
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(wf.assign_add(step, 3))
+      ...     wf.train.global_step(session, step)
+      np.int64(3)
+      3
     """
     return int(sess.run(global_step_tensor))
 
@@ -110,7 +119,16 @@ def get_or_create_global_step(graph: Graph | None = None) -> Any:
 def assert_global_step(global_step_tensor: Any) -> None:
     """Check that something may be a global step.
 
+    Args:
+      global_step_tensor: what is checked.
     Raises: InvalidTypeError: it is no tensor or variable, no integer, or no scalar.
+
+    Examples:
+      >>> wf.train.assert_global_step(wf.train.create_global_step())
+      >>> wf.train.assert_global_step(wf.Variable(0.5))
+      Traceback (most recent call last):
+        ...
+      weft_tensor.errors.InvalidTypeError: ...
     """
     dtype = getattr(global_step_tensor, "dtype", None)
     if not isinstance(dtype, dtypes.DType) or not hasattr(global_step_tensor, "op"):

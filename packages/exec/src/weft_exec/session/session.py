@@ -463,10 +463,6 @@ class Session(BaseSession):
     `run` carries out one step, `make_callable` makes a function of a step that runs often. In a
     `with` block it is the default session and its graph the default graph; at the end it closes.
 
-
-    `run` carries out one step, `make_callable` makes a function of a step that runs often. In a
-    `with` block it is the default session and its graph the default graph; at the end it closes.
-
     Args:
       target: "" for this process alone; `inproc://name` to share variables and queues with other
         sessions of the process on the same name.

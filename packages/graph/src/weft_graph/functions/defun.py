@@ -319,6 +319,15 @@ def Declare(  # noqa: N802 - TensorFlow's name
     Returns: a function of tensors: one result, a tuple of several, or the node.
     Raises (what is returned): InvalidArgumentError, InvalidTypeError: arguments do not fit.
     Source: TensorFlow's `tensorflow.python.framework.function.Declare`.
+
+    Examples:
+      >>> double = wf.Declare("Double", [("x", wf.float32)], [("y", wf.float32)])
+      >>> y = double(wf.constant(2.0))
+      >>> wf.Defun(wf.float32, func_name="Double")(lambda x: 2.0 * x).add_to_graph(
+      ...     wf.get_default_graph()
+      ... )
+      >>> wf.Session().run(y)
+      np.float32(4.0)
     """
     kinds = [(name, dtypes.as_dtype(kind)) for name, kind in inputs]
     results = [dtypes.as_dtype(kind) for _, kind in outputs]

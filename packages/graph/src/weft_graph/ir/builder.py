@@ -373,6 +373,15 @@ def register_tensor_conversion_function(
       base_type: a class or tuple of classes.
       conversion_func: returns an Output, or NotImplemented to pass.
       priority: lower ones are asked first.
+
+    Examples:
+      >>> class Money:
+      ...     cents = 250
+      >>> def convert(value, dtype=None, name=None, as_ref=False):
+      ...     return wf.constant(value.cents / 100, dtype, name=name)
+      >>> wf.register_tensor_conversion_function(Money, convert)
+      >>> wf.Session().run(wf.convert_to_tensor(Money()) + 1.0)
+      np.float32(3.5)
     """
     _converters.append((priority, base_type, conversion_func))
     _converters.sort(key=lambda entry: entry[0])

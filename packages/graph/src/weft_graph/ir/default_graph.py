@@ -127,7 +127,20 @@ class name_scope:  # noqa: N801 - TensorFlow's public name
 def op_scope(
     values: Iterable[Any], name: str | None, default_name: str | None = None
 ) -> Iterator[str]:
-    """`name_scope` with TensorFlow's older order of arguments."""
+    """`name_scope` with TensorFlow's older order of arguments.
+
+    Args:
+      values: tensors that the scope's nodes will use: their graph is made the default one.
+      name: of the scope, or None for `default_name`.
+      default_name: used where there is no name.
+
+    Examples:
+      >>> x = wf.constant(1.0)
+      >>> with wf.op_scope([x], None, "layer"):
+      ...     y = wf.negative(x, name="y")
+      >>> y.op.name
+      'layer/y'
+    """
     with name_scope(name, default_name, values) as scope:
         yield scope
 

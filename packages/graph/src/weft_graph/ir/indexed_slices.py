@@ -39,7 +39,19 @@ class IndexedSlicesValue(NamedTuple):
 
 
 class SparseTensorValue(NamedTuple):
-    """The fetched or fed value of a SparseTensor: arrays."""
+    """The fetched or fed value of a SparseTensor: arrays.
+
+    Args:
+      indices: int64, shape (n, rank).
+      values: any type, shape (n,).
+      dense_shape: int64, shape (rank,).
+
+    Examples:
+      >>> x = wf.sparse.placeholder(wf.float32)
+      >>> value = wf.SparseTensorValue([[0, 1]], [5.0], [1, 3])
+      >>> wf.Session().run(wf.sparse.to_dense(x), {x: value})
+      array([[0., 5., 0.]], dtype=float32)
+    """
 
     indices: Any
     values: Any

@@ -25,6 +25,9 @@ class Node:
 
     Nodes are made by the functions of the API, never directly.
 
+    Args:
+      graph, name, op_def, inputs, control_inputs, attrs, device: as the attributes of these names.
+      code, line: where in the program it was made.
     Attributes:
       name: unique within the graph.
       type: the op type.

@@ -24,17 +24,31 @@ from weft_tensor import errors
 
 
 def executing_eagerly() -> bool:
-    """False: weft always builds graphs."""
+    """False: weft always builds graphs.
+
+    Examples:
+      >>> wf.executing_eagerly()
+      False
+    """
     return False
 
 
 def control_flow_v2_enabled() -> bool:
-    """False: loops and conditionals are nodes of the graph they are built in."""
+    """False: loops and conditionals are nodes of the graph they are built in.
+
+    Examples:
+      >>> wf.control_flow_v2_enabled()
+      False
+    """
     return False
 
 
 def _already_so() -> None:
-    """Nothing: weft behaves so already."""
+    """Nothing: weft behaves so already.
+
+    Examples:
+      >>> wf.disable_v2_behavior()
+    """
 
 
 disable_eager_execution: Callable[[], None] = _already_so
@@ -47,7 +61,15 @@ disable_control_flow_v2: Callable[[], None] = _already_so
 def enable_eager_execution(*_: Any, **__: Any) -> None:
     """Refuse.
 
+    Args:
+      *_, **__: accepted, so that the message is the same whatever a program asks for.
     Raises: UnimplementedError: weft builds graphs only.
+
+    Examples:
+      >>> wf.enable_eager_execution()
+      Traceback (most recent call last):
+        ...
+      weft_tensor.errors.UnimplementedError: ...
     """
     raise errors.UnimplementedError("weft builds graphs and runs them in sessions only")
 
@@ -56,6 +78,12 @@ def _only_as_in_1() -> None:
     """Refuse.
 
     Raises: UnimplementedError: weft behaves as TensorFlow 1 does.
+
+    Examples:
+      >>> wf.enable_v2_behavior()
+      Traceback (most recent call last):
+        ...
+      weft_tensor.errors.UnimplementedError: ...
     """
     raise errors.UnimplementedError(
         "weft behaves as TensorFlow 1 does; what TensorFlow 2 changed cannot be switched on"

@@ -36,6 +36,13 @@ def lossy_transfers(
     Raises:
       InvalidTypeError: it is not float32.
       InvalidArgumentError: a device's name is malformed.
+
+    Examples:
+      >>> x = wf.constant([1.0, 2.0])
+      >>> with wf.device("/cpu:0"):
+      ...     y = 2.0 * wf.lossy_transfers(x, "/gpu:0")
+      >>> wf.Session().run(y)
+      array([2., 4.], dtype=float32)
     """
     value = convert_to_tensor(value)
     if value.dtype.base_dtype is not dtypes.float32:

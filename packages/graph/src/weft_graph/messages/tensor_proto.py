@@ -129,9 +129,15 @@ def array_to_proto(array: np.ndarray, dtype: DType) -> proto.TensorProto:
 def make_ndarray(tensor: proto.TensorProto) -> np.ndarray:
     """The array of a `TensorProto`: a new one, that the caller may write to.
 
+    Args:
+      tensor: a `TensorProto`, such as the attribute "value" of a constant.
     Raises:
       InvalidTypeError: its element type has no arrays (resource, variant), or is unknown.
       InvalidArgumentError: the values do not fit the shape.
+
+    Examples:
+      >>> wf.make_ndarray(wf.make_tensor_proto([1, 2]))
+      array([1, 2], dtype=int32)
     """
     array = array_from_proto(tensor, "the tensor", Budget())
     return array if array.flags.writeable else array.copy()

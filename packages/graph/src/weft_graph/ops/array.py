@@ -665,6 +665,10 @@ def zeros(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> O
 def ones(shape: Any, dtype: Any = dtypes.float32, name: str | None = None) -> Output:
     """A tensor of ones (True).
 
+    Args:
+      shape: int32 or int64, shape (rank,); a list of ints.
+      dtype: numeric or bool.
+    Returns: shape `shape`, dtype `dtype`.
     Examples:
       >>> wf.Session().run(wf.ones([2, 3], wf.int32))
       array([[1, 1, 1],

@@ -162,22 +162,31 @@ def cast(x: Any, dtype: Any, name: str | None = None) -> Any:
     return out("Cast", [value], {"DstT": target}, name)
 
 
-def _cast_to(dtype: DType, default: str) -> Any:
+def _cast_to(dtype: DType, default: str, public: str) -> Any:
     def convert(x: Any, name: str = default) -> Any:
         return cast(x, dtype, name)
 
     convert.__name__ = convert.__qualname__ = f"to_{dtype.name}"
-    convert.__doc__ = f"`cast` to {dtype.name}; deprecated in favour of it."
+    convert.__doc__ = f"""`cast` to {dtype.name}; deprecated in favour of it.
+
+    Args:
+      x: as for `cast`.
+    Returns: as `cast`.
+
+    Examples:
+      >>> wf.to_{public}([1.0, 2.0]).dtype == wf.{dtype.name}
+      True
+    """
     return convert
 
 
-to_float = _cast_to(dtypes.float32, "ToFloat")
-to_double = _cast_to(dtypes.float64, "ToDouble")
-to_int32 = _cast_to(dtypes.int32, "ToInt32")
-to_int64 = _cast_to(dtypes.int64, "ToInt64")
-to_bfloat16 = _cast_to(dtypes.bfloat16, "ToBFloat16")
-to_complex64 = _cast_to(dtypes.complex64, "ToComplex64")
-to_complex128 = _cast_to(dtypes.complex128, "ToComplex128")
+to_float = _cast_to(dtypes.float32, "ToFloat", "float")
+to_double = _cast_to(dtypes.float64, "ToDouble", "double")
+to_int32 = _cast_to(dtypes.int32, "ToInt32", "int32")
+to_int64 = _cast_to(dtypes.int64, "ToInt64", "int64")
+to_bfloat16 = _cast_to(dtypes.bfloat16, "ToBFloat16", "bfloat16")
+to_complex64 = _cast_to(dtypes.complex64, "ToComplex64", "complex64")
+to_complex128 = _cast_to(dtypes.complex128, "ToComplex128", "complex128")
 
 
 def saturate_cast(value: Any, dtype: Any, name: str | None = None) -> Output:

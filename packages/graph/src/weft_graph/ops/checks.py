@@ -75,8 +75,17 @@ def _asserted(
     return control.Assert(whole, data, summarize)
 
 
-def _relation(name: str, ops: Sequence[str], sign: str) -> Callable[..., Node]:
-    """An assertion of a relation between two tensors, op after op."""
+def _relation(
+    name: str, ops: Sequence[str], sign: str, holds: tuple[int, int]
+) -> Callable[..., Node]:
+    """An assertion of a relation between two tensors, op after op.
+
+    Args:
+      name: of the assertion.
+      ops: the first compares, the others turn the result into the condition.
+      sign: the relation as Python writes it.
+      holds: two numbers for the example that are in this relation.
+    """
 
     def check(
         x: Any,
@@ -104,6 +113,13 @@ def _relation(name: str, ops: Sequence[str], sign: str) -> Callable[..., Node]:
       summarize: how many elements of each.
       message: what the message starts with.
     Raises: InvalidArgumentError: at construction where both are constant, else at run time.
+
+    Examples:
+      >>> x = wf.placeholder(wf.int32, [2])
+      >>> with wf.control_dependencies([wf.{name}(x, {holds[1]})]):
+      ...     checked = wf.identity(x)
+      >>> wf.Session().run(checked, {{x: [{holds[0]}, {holds[0]}]}})
+      array([{holds[0]}, {holds[0]}], dtype=int32)
     """
     return check
 
@@ -116,16 +132,16 @@ def _both(x: Any, y: Any) -> tuple[Output, Output]:
     return convert_to_tensor(x, b.dtype.base_dtype), b
 
 
-assert_equal = _relation("assert_equal", ["Equal"], "==")
-assert_none_equal = _relation("assert_none_equal", ["NotEqual"], "!=")
-assert_less = _relation("assert_less", ["Less"], "<")
-assert_less_equal = _relation("assert_less_equal", ["LessEqual"], "<=")
-assert_greater = _relation("assert_greater", ["Greater"], ">")
-assert_greater_equal = _relation("assert_greater_equal", ["GreaterEqual"], ">=")
+assert_equal = _relation("assert_equal", ["Equal"], "==", (2, 2))
+assert_none_equal = _relation("assert_none_equal", ["NotEqual"], "!=", (1, 2))
+assert_less = _relation("assert_less", ["Less"], "<", (1, 2))
+assert_less_equal = _relation("assert_less_equal", ["LessEqual"], "<=", (2, 2))
+assert_greater = _relation("assert_greater", ["Greater"], ">", (3, 2))
+assert_greater_equal = _relation("assert_greater_equal", ["GreaterEqual"], ">=", (2, 2))
 
 
-def _sign(name: str, op: str, sign: str) -> Callable[..., Node]:
-    """An assertion of a relation between a tensor and 0."""
+def _sign(name: str, op: str, sign: str, holds: int) -> Callable[..., Node]:
+    """An assertion of a relation between a tensor and 0, which `holds` for a number."""
 
     def check(
         x: Any,
@@ -151,14 +167,21 @@ def _sign(name: str, op: str, sign: str) -> Callable[..., Node]:
       summarize: how many elements of it.
       message: what the message starts with.
     Raises: InvalidArgumentError: at construction where `x` is constant, else at run time.
+
+    Examples:
+      >>> x = wf.placeholder(wf.int32, [2])
+      >>> with wf.control_dependencies([wf.{name}(x)]):
+      ...     checked = wf.identity(x)
+      >>> wf.Session().run(checked, {{x: [{holds}, {holds}]}})
+      array([{holds}, {holds}], dtype=int32)
     """
     return check
 
 
-assert_negative = _sign("assert_negative", "Less", "<")
-assert_positive = _sign("assert_positive", "Greater", ">")
-assert_non_negative = _sign("assert_non_negative", "GreaterEqual", ">=")
-assert_non_positive = _sign("assert_non_positive", "LessEqual", "<=")
+assert_negative = _sign("assert_negative", "Less", "<", -1)
+assert_positive = _sign("assert_positive", "Greater", ">", 1)
+assert_non_negative = _sign("assert_non_negative", "GreaterEqual", ">=", 0)
+assert_non_positive = _sign("assert_non_positive", "LessEqual", "<=", 0)
 
 
 def assert_near(
@@ -177,6 +200,10 @@ def assert_near(
       x, y: floating or complex tensors of one type.
       rtol, atol: tolerances, 10 times the type's epsilon by default.
     Raises: InvalidArgumentError: at run time.
+
+    Examples:
+      >>> check = wf.assert_near([1.0, 2.0], [1.0, 2.1], rtol=0.1)
+      >>> wf.Session().run(check)
     """
     with get_default_graph().name_scope(name or "assert_near"):
         a, b = _both(x, y)
@@ -495,7 +522,16 @@ def assert_same_float_dtype(tensors: Iterable[Any] | None = None, dtype: Any = N
 def assert_proper_iterable(values: Any) -> None:
     """Check that `values` is a collection of tensors and not a tensor, an array or a string.
 
+    Args:
+      values: any object.
     Raises: InvalidTypeError: it is not.
+
+    Examples:
+      >>> wf.assert_proper_iterable([wf.constant(1.0), wf.constant(2.0)])
+      >>> wf.assert_proper_iterable("text")
+      Traceback (most recent call last):
+        ...
+      weft_tensor.errors.InvalidTypeError: ...
     """
     unintended = (Output, SparseTensor, np.ndarray, str, bytes)
     if isinstance(values, unintended) or not hasattr(values, "__iter__"):

@@ -281,6 +281,11 @@ def Print(  # noqa: N802 - TensorFlow's name
       message: what is printed before the data.
       first_n: print only so many times; by default always.
       summarize: how many elements of each tensor are printed, 3 by default.
+
+    Examples:
+      >>> x = wf.constant([1.0, 2.0])
+      >>> wf.Session().run(wf.Print(x, [wf.shape(x)], "the shape is "))
+      array([1., 2.], dtype=float32)
     """
     attrs = {"message": message, "first_n": first_n, "summarize": summarize}
     known = {key: value for key, value in attrs.items() if value is not None}
@@ -303,6 +308,12 @@ def print_v2(
       summarize: how many elements at each end of every axis are printed; -1 for all.
       sep, end: text between the inputs and after the last.
     Raises: InvalidArgumentError: the stream is unknown.
+
+    Examples:
+      >>> said = wf.print("x is", wf.constant([1, 2]), output_stream="file://said.txt")
+      >>> wf.Session().run(said)
+      >>> open("said.txt").read().split()
+      ['x', 'is', '[1', '2]']
     """
     attrs = {"output_stream": _stream_name(output_stream), "end": end}
     if len(inputs) == 1 and _is_line(inputs[0]):
@@ -322,7 +333,14 @@ print = print_v2
 
 
 def timestamp(name: str | None = None) -> Output:
-    """The time when the node runs, in seconds since 1970: float64, rank 0."""
+    """The time when the node runs, in seconds since 1970: float64, rank 0.
+
+    Examples:
+      >>> seconds = wf.timestamp()
+      >>> with wf.Session() as session:
+      ...     bool(session.run(seconds) <= session.run(seconds))
+      True
+    """
     return out("Timestamp", (), name=name)
 
 
@@ -421,6 +439,9 @@ def numpy_function(
 ) -> Any:
     """`py_func` of a stateful function, by its newer name.
 
+    Args:
+      func, inp, Tout: as for `py_func`.
+    Returns: as `py_func`.
     Examples:
       >>> wf.Session().run(wf.numpy_function(lambda x: 2 * x, [wf.constant([1, 2])], wf.int32))
       array([2, 4], dtype=int32)

@@ -698,6 +698,10 @@ def lbeta(x: Any, name: str | None = None) -> Output:
     Args:
       x: floating, shape (..., N).
     Returns: shape (...).
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.lbeta([2.0, 3.0])), 3)  # log(1 / 12)
+      np.float32(-2.485)
     """
     value = convert_to_tensor(x)
     total = reduction.reduce_sum(lgamma(value), -1)

@@ -192,6 +192,14 @@ def add_check_numerics_ops() -> Node:
 
     Raises: InvalidArgumentError: at run time, if one is infinite or not a number; the message names
       the tensor.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, name="x")
+      >>> y = wf.log(x)
+      >>> check = wf.add_check_numerics_ops()
+      >>> value, _ = wf.Session().run([y, check], {x: 1.0})
+      >>> value
+      np.float32(0.0)
     """
     graph = get_default_graph()
     checks: list[Node] = []

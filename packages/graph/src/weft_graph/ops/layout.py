@@ -632,7 +632,17 @@ def space_to_batch(
     name: str | None = None,
     block_shape: Any = None,
 ) -> Output:
-    """`space_to_batch_nd` of images with square blocks."""
+    """`space_to_batch_nd` of images with square blocks.
+
+    Args:
+      input: any type, shape (B, H, W, C).
+      paddings: integers, shape (2, 2).
+      block_size: extent of a block; or `block_shape`: both extents.
+
+    Examples:
+      >>> wf.space_to_batch(wf.zeros([1, 4, 4, 3]), [[0, 0], [0, 0]], 2).shape
+      TensorShape([Dimension(4), Dimension(2), Dimension(2), Dimension(3)])
+    """
     blocks = [block_size, block_size] if block_shape is None else block_shape
     return space_to_batch_nd(input, blocks, paddings, name)
 
@@ -644,7 +654,17 @@ def batch_to_space(
     name: str | None = None,
     block_shape: Any = None,
 ) -> Output:
-    """`batch_to_space_nd` of images with square blocks."""
+    """`batch_to_space_nd` of images with square blocks.
+
+    Args:
+      input: any type, shape (B·∏block, H, W, C).
+      crops: integers, shape (2, 2).
+      block_size: extent of a block; or `block_shape`: both extents.
+
+    Examples:
+      >>> wf.batch_to_space(wf.zeros([4, 2, 2, 3]), [[0, 0], [0, 0]], 2).shape
+      TensorShape([Dimension(1), Dimension(4), Dimension(4), Dimension(3)])
+    """
     blocks = [block_size, block_size] if block_shape is None else block_shape
     return batch_to_space_nd(input, blocks, crops, name)
 
@@ -701,6 +721,12 @@ def extract_image_patches(
       ksizes, strides, rates: [1, h, w, 1] each: window, step between windows, step within.
       padding: "VALID", or "SAME" with zeros.
       sizes: newer name of `ksizes`.
+
+    Examples:
+      >>> image = wf.reshape(wf.range(4.0), [1, 2, 2, 1])
+      >>> one = [1, 1, 1, 1]
+      >>> wf.Session().run(wf.extract_image_patches(image, [1, 2, 2, 1], one, one))
+      array([[[[0., 1., 2., 3.]]]], dtype=float32)
     """
     attrs = {
         "ksizes": ksizes if sizes is None else sizes,

@@ -247,6 +247,11 @@ def required_space_to_batch_paddings(
       input_shape, block_shape: int32, shape (n,).
       base_paddings: int32 at least 0, shape (n, 2), the least paddings; zeros by default.
     Returns: paddings and crops, int32, shape (n, 2).
+
+    Examples:
+      >>> paddings, crops = wf.required_space_to_batch_paddings([5], [2])
+      >>> wf.Session().run([paddings, crops])
+      [array([[0, 1]], dtype=int32), array([[0, 1]], dtype=int32)]
     """
     with _name_scope(name or "required_space_to_batch_paddings"):
         sizes = convert_to_tensor(input_shape, dtypes.int32)

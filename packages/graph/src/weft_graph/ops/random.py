@@ -396,7 +396,17 @@ def categorical(
     seed: int | None = None,
     name: str | None = None,
 ) -> Output:
-    """`multinomial`, by its later name."""
+    """`multinomial`, by its later name.
+
+    Args:
+      logits, num_samples, seed: as for `multinomial`.
+      dtype: int32 or int64, the default.
+    Returns: shape (B, num_samples).
+
+    Examples:
+      >>> wf.random.categorical([[0.0, 0.0]], 5, seed=1).shape
+      TensorShape([Dimension(1), Dimension(5)])
+    """
     return multinomial(logits, num_samples, seed, name, dtype)
 
 
@@ -538,7 +548,21 @@ def stateless_truncated_normal(
     dtype: Any = dtypes.float32,
     name: str | None = None,
 ) -> Output:
-    """`truncated_normal` as a function of `seed`: integers, shape (2,)."""
+    """`truncated_normal` as a function of `seed`: integers, shape (2,).
+
+    Args:
+      shape: int32 or int64, shape (rank,).
+      seed: int32 or int64, shape (2,).
+      mean, stddev: scalars of type `dtype`.
+      dtype: floating.
+    Returns: shape `shape`, dtype `dtype`.
+
+    Examples:
+      >>> x = wf.random.stateless_truncated_normal([3], seed=[1, 2])
+      >>> with wf.Session() as session:
+      ...     np.array_equal(session.run(x), session.run(x))
+      True
+    """
     with _scope(name, "stateless_truncated_normal") as scope:
         attrs = {"dtype": dtypes.as_dtype(dtype)}
         inputs = [shape_tensor(shape), seed]

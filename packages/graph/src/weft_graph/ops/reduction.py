@@ -570,14 +570,34 @@ def argmin(
 def arg_max(
     input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None
 ) -> Output:
-    """`argmax`, in its older argument order."""
+    """`argmax`, in its older argument order.
+
+    Args:
+      input: real, rank at least 1.
+      dimension: int32 or int64, shape (): the axis.
+      output_type: int32 or int64.
+    Returns: shape of `input` without the axis, dtype `output_type`.
+
+    Examples:
+      >>> wf.Session().run(wf.arg_max([[1, 5, 2], [7, 0, 3]], 1))
+      array([1, 0])
+    """
     return _position("ArgMax", input, dimension, output_type, name)
 
 
 def arg_min(
     input: Any, dimension: Any, output_type: Any = dtypes.int64, name: str | None = None
 ) -> Output:
-    """`argmin`, in its older argument order."""
+    """`argmin`, in its older argument order.
+
+    Args:
+      input, dimension, output_type: as for `arg_max`.
+    Returns: shape of `input` without the axis, dtype `output_type`.
+
+    Examples:
+      >>> wf.Session().run(wf.arg_min([[1, 5, 2], [7, 0, 3]], 1))
+      array([0, 1])
+    """
     return _position("ArgMin", input, dimension, output_type, name)
 
 

@@ -337,6 +337,14 @@ def unsorted_segment_sqrt_n(
     """Sums of each segment's elements, divided by the square root of their number.
 
     See `unsorted_segment_sum`.
+
+    Args:
+      data, segment_ids, num_segments: as for `unsorted_segment_sum`; `data` is floating or complex.
+    Returns: as `unsorted_segment_sum`.
+
+    Examples:
+      >>> wf.Session().run(wf.unsorted_segment_sqrt_n([1.0, 3.0, 5.0, 7.0], [0, 0, 0, 0], 2))
+      array([8., 0.], dtype=float32)
     """
     _, total, count = _sizes(data, segment_ids, num_segments)
     return out("RealDiv", [total, out("Sqrt", [count])], name=name or "UnsortedSegmentSqrtN")

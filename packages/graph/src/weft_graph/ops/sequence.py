@@ -248,7 +248,15 @@ def histogram_fixed_width_bins(
 ) -> Output:
     """The bin that each value falls into; see `histogram_fixed_width`.
 
+    Args:
+      values, value_range, nbins: as for `histogram_fixed_width`.
+      dtype: int32 or int64.
     Returns: shape of `values`, element type `dtype`, in [0, nbins).
+
+    Examples:
+      >>> values = [-1.0, 0.5, 3.0, 9.0]
+      >>> wf.Session().run(wf.histogram_fixed_width_bins(values, [0.0, 4.0], nbins=4))
+      array([0, 0, 3, 3], dtype=int32)
     """
     data = convert_to_tensor(values, name="values")
     limits = convert_to_tensor(value_range, data.dtype.base_dtype, "value_range")

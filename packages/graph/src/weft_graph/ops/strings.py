@@ -500,7 +500,18 @@ def as_string(
 def string_to_hash_bucket(
     string_tensor: Any = None, num_buckets: int = 1, name: str | None = None, input: Any = None
 ) -> Output:
-    """A bucket in [0, num_buckets) for each string: int64; new programs use the fast one."""
+    """A bucket in [0, num_buckets) for each string: int64; new programs use the fast one.
+
+    Args:
+      string_tensor: string, any shape.
+      num_buckets: a positive int.
+      input: newer name of `string_tensor`.
+    Returns: int64, shape of the strings.
+
+    Examples:
+      >>> wf.Session().run(wf.string_to_hash_bucket(["a", "b", "a"], 1))
+      array([0, 0, 0])
+    """
     value = string_tensor if input is None else input
     return out("StringToHashBucket", [value], {"num_buckets": num_buckets}, name)
 
@@ -524,7 +535,20 @@ def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = 
 def string_to_hash_bucket_strong(
     input: Any, num_buckets: int, key: Sequence[int], name: str | None = None
 ) -> Output:
-    """A bucket for each string that nobody can foresee without the key of two integers."""
+    """A bucket for each string that nobody can foresee without the key of two integers.
+
+    Args:
+      input: string, any shape.
+      num_buckets: a positive int.
+      key: two ints of 64 bits, kept secret.
+    Returns: int64, shape of `input`, in [0, num_buckets).
+    Raises: InvalidArgumentError: the key is not two integers.
+
+    Examples:
+      >>> x = wf.Session().run(wf.string_to_hash_bucket_strong(["a", "a"], 10, key=[1, 2]))
+      >>> bool(x[0] == x[1])
+      True
+    """
     if len(key) != 2:
         raise errors.InvalidArgumentError(f"the key must be two integers, got {list(key)}")
     attrs = {"num_buckets": num_buckets, "key": list(key)}

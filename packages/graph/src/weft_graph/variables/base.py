@@ -24,7 +24,13 @@ from weft_tensor.shape import Dims, TensorShape
 
 
 class VariableSynchronization:
-    """When replicas of a variable are synchronised."""
+    """When replicas of a variable are synchronised.
+
+    Examples:
+      >>> w = wf.get_variable("w", [2], synchronization=wf.VariableSynchronization.ON_WRITE)
+      >>> w.shape
+      TensorShape([Dimension(2)])
+    """
 
     AUTO = 0
     NONE = 1
@@ -33,7 +39,13 @@ class VariableSynchronization:
 
 
 class VariableAggregation:
-    """How updates of the replicas of a variable are combined."""
+    """How updates of the replicas of a variable are combined.
+
+    Examples:
+      >>> w = wf.get_variable("w", [2], aggregation=wf.VariableAggregation.MEAN)
+      >>> w.shape
+      TensorShape([Dimension(2)])
+    """
 
     NONE = 0
     SUM = 1

@@ -23,19 +23,37 @@ _use_resource_by_default = False
 
 
 def enable_resource_variables() -> None:
-    """Make resource variables where `use_resource` is not given."""
+    """Make resource variables where `use_resource` is not given.
+
+    Examples:
+      >>> wf.enable_resource_variables()
+      >>> wf.resource_variables_enabled()
+      True
+      >>> wf.disable_resource_variables()
+    """
     global _use_resource_by_default
     _use_resource_by_default = True
 
 
 def disable_resource_variables() -> None:
-    """Make reference variables where `use_resource` is not given, as it is at first."""
+    """Make reference variables where `use_resource` is not given, as it is at first.
+
+    Examples:
+      >>> wf.disable_resource_variables()
+      >>> wf.Variable(0.0).op.type
+      'VariableV2'
+    """
     global _use_resource_by_default
     _use_resource_by_default = False
 
 
 def resource_variables_enabled() -> bool:
-    """Whether resource variables are made where `use_resource` is not given."""
+    """Whether resource variables are made where `use_resource` is not given.
+
+    Examples:
+      >>> wf.resource_variables_enabled()
+      False
+    """
     return _use_resource_by_default
 
 
@@ -48,6 +66,14 @@ def variable_creator_scope(variable_creator: Creator) -> Iterator[None]:
 
     Args:
       variable_creator: calls `next_creator(**kwargs)` for the next outer one, or the real thing.
+
+    Examples:
+      >>> def frozen(next_creator, **kwargs):
+      ...     return next_creator(**{**kwargs, "trainable": False})
+      >>> with wf.variable_creator_scope(frozen):
+      ...     w = wf.Variable(0.0)
+      >>> wf.trainable_variables()
+      []
     """
     creators = get_default_graph().scopes.variable_creators
     creators.append(variable_creator)

@@ -311,6 +311,19 @@ class UniformUnitScaling(Initializer):
 
     They lie within ±factor √(3 / input size), where the input size is the product of all sizes
     but the last.
+
+    Args:
+      factor: number that the limits are multiplied with.
+      seed: of this op.
+      dtype: floating.
+
+    Examples:
+      >>> initializer = wf.uniform_unit_scaling_initializer(seed=1)
+      >>> w = wf.get_variable("w", [3, 2], initializer=initializer)  # the limits are ±√(3 / 3)
+      >>> with wf.Session() as session:
+      ...     session.run(w.initializer)
+      ...     bool(np.all(np.abs(session.run(w)) <= 1.0))
+      True
     """
 
     def __init__(

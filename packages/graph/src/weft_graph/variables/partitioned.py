@@ -328,7 +328,22 @@ def create_partitioned_variables(
     name: str | None = None,
     reuse: Any = None,
 ) -> list[Any]:
-    """The parts of a partitioned variable, cut as `slicing` says: the number of parts per axis."""
+    """The parts of a partitioned variable, cut as `slicing` says: the number of parts per axis.
+
+    Args:
+      shape: list of ints, of the whole.
+      slicing: list of ints of the same length, only one of them more than 1.
+      initializer: an initializer, or a value of shape `shape`.
+      dtype: element type.
+      trainable, collections, reuse: as for `get_variable`.
+      name: of the scope of the parts; "PartitionedVariable" by default.
+    Returns: the parts, in order.
+
+    Examples:
+      >>> parts = wf.create_partitioned_variables([6, 2], [3, 1], wf.zeros_initializer())
+      >>> [part.shape.as_list() for part in parts]
+      [[2, 2], [2, 2], [2, 2]]
+    """
     from weft_graph.variables.scope import get_variable, variable_scope
 
     with variable_scope(name, "PartitionedVariable", reuse=reuse):
@@ -377,7 +392,17 @@ def variable_axis_size_partitioner(
 ) -> Partitioner:
     """A partitioner that makes parts of at most `max_shard_bytes`, as few as will do.
 
+    Args:
+      max_shard_bytes: bytes.
+      axis: which axis is cut.
+      bytes_per_string_element: bytes that a string counts for.
+      max_shards: parts at the most; as many as it takes by default.
     Raises: InvalidArgumentError: an argument is less than 1.
+
+    Examples:
+      >>> partitioner = wf.variable_axis_size_partitioner(16)
+      >>> len(list(wf.get_variable("table", [6, 2], partitioner=partitioner)))  # 8 bytes a row
+      3
     """
     if max_shard_bytes < 1 or bytes_per_string_element < 1 or (max_shards or 1) < 1:
         raise errors.InvalidArgumentError("sizes and numbers of parts must be positive")
@@ -402,7 +427,17 @@ def min_max_variable_partitioner(
 ) -> Partitioner:
     """A partitioner that makes up to `max_partitions` parts of at least `min_slice_size` bytes.
 
+    Args:
+      max_partitions: parts at the most.
+      axis: which axis is cut.
+      min_slice_size: bytes.
+      bytes_per_string_element: bytes that a string counts for.
     Raises: InvalidArgumentError: an argument is less than 1.
+
+    Examples:
+      >>> partitioner = wf.min_max_variable_partitioner(4, min_slice_size=24)
+      >>> len(list(wf.get_variable("table", [6, 2], partitioner=partitioner)))  # 48 bytes
+      2
     """
     if max_partitions < 1 or min_slice_size < 1 or bytes_per_string_element < 1:
         raise errors.InvalidArgumentError("sizes and numbers of parts must be positive")

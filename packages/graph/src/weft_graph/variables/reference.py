@@ -254,7 +254,13 @@ def global_variables(scope: str | None = None) -> list[Any]:
 
 
 def all_variables() -> list[Any]:
-    """`global_variables`, by its former name."""
+    """`global_variables`, by its former name.
+
+    Examples:
+      >>> w = wf.Variable(0.0, name="w")
+      >>> [variable.name for variable in wf.all_variables()]
+      ['w:0']
+    """
     return global_variables()
 
 
@@ -272,7 +278,17 @@ def local_variables(scope: str | None = None) -> list[Any]:
 
 
 def model_variables(scope: str | None = None) -> list[Any]:
-    """The variables that inference uses."""
+    """The variables that inference uses.
+
+    Args:
+      scope: a regular expression that names match from their start; None for all.
+    Returns: the collection MODEL_VARIABLES of the default graph.
+
+    Examples:
+      >>> w = wf.Variable(0.0, name="w", collections=[wf.GraphKeys.MODEL_VARIABLES])
+      >>> [variable.name for variable in wf.model_variables()]
+      ['w:0']
+    """
     return _collection(GraphKeys.MODEL_VARIABLES, scope)
 
 
@@ -293,7 +309,18 @@ def trainable_variables(scope: str | None = None) -> list[Any]:
 
 
 def moving_average_variables(scope: str | None = None) -> list[Any]:
-    """The variables that have moving averages."""
+    """The variables that have moving averages.
+
+    Args:
+      scope: a regular expression that names match from their start; None for all.
+    Returns: the collection MOVING_AVERAGE_VARIABLES of the default graph.
+
+    Examples:
+      >>> w = wf.Variable(0.0, name="w")
+      >>> averaged = wf.train.ExponentialMovingAverage(0.9).apply([w])
+      >>> [variable.name for variable in wf.moving_average_variables()]
+      ['w:0']
+    """
     return _collection(GraphKeys.MOVING_AVERAGE_VARIABLES, scope)
 
 
@@ -318,7 +345,18 @@ def variables_initializer(var_list: Sequence[Any], name: str = "init") -> Node:
 
 
 def initialize_variables(var_list: Sequence[Any], name: str = "init") -> Node:
-    """`variables_initializer`, by its former name."""
+    """`variables_initializer`, by its former name.
+
+    Args:
+      var_list: variables.
+
+    Examples:
+      >>> w = wf.Variable(3.0)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.initialize_variables([w]))
+      ...     session.run(w)
+      np.float32(3.0)
+    """
     return variables_initializer(var_list, name)
 
 
@@ -336,7 +374,15 @@ def global_variables_initializer() -> Node:
 
 
 def initialize_all_variables() -> Node:
-    """`global_variables_initializer`, by its former name, which the white paper uses."""
+    """`global_variables_initializer`, by its former name, which the white paper uses.
+
+    Examples:
+      >>> w = wf.Variable(3.0)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.initialize_all_variables())
+      ...     session.run(w)
+      np.float32(3.0)
+    """
     return global_variables_initializer()
 
 
@@ -350,19 +396,37 @@ def local_variables_initializer() -> Node:
 
 
 def initialize_local_variables() -> Node:
-    """`local_variables_initializer`, by its former name."""
+    """`local_variables_initializer`, by its former name.
+
+    Examples:
+      >>> w = wf.Variable(3.0, collections=[wf.GraphKeys.LOCAL_VARIABLES])
+      >>> with wf.Session() as session:
+      ...     session.run(wf.initialize_local_variables())
+      ...     session.run(w)
+      np.float32(3.0)
+    """
     return local_variables_initializer()
 
 
 def tables_initializer(name: str = "init_all_tables") -> Node:
-    """A node that initializes all lookup tables of the default graph."""
+    """A node that initializes all lookup tables of the default graph.
+
+    Examples:
+      >>> with wf.Session() as session:
+      ...     session.run(wf.tables_initializer())
+    """
     graph = get_default_graph()
     with graph.control_dependencies(_collection(GraphKeys.TABLE_INITIALIZERS, None)):
         return builder.create("NoOp", (), None, name)
 
 
 def initialize_all_tables(name: str = "init_all_tables") -> Node:
-    """`tables_initializer`, by its former name."""
+    """`tables_initializer`, by its former name.
+
+    Examples:
+      >>> with wf.Session() as session:
+      ...     session.run(wf.initialize_all_tables())
+    """
     return tables_initializer(name)
 
 
@@ -410,7 +474,19 @@ def report_uninitialized_variables(
 
 
 def assert_variables_initialized(var_list: Sequence[Any] | None = None) -> Node | None:
-    """A node that fails with FailedPreconditionError unless all of `var_list` have values."""
+    """A node that fails with FailedPreconditionError unless all of `var_list` have values.
+
+    Args:
+      var_list: variables; all global and local ones by default.
+    Returns: the node; None where there are no variables.
+
+    Examples:
+      >>> w = wf.Variable(3.0)
+      >>> check = wf.assert_variables_initialized([w])
+      >>> with wf.Session() as session:
+      ...     session.run(w.initializer)
+      ...     session.run(check)
+    """
     if var_list is None:
         var_list = global_variables() + local_variables()
     if not var_list:

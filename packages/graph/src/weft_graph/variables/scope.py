@@ -58,6 +58,10 @@ _DEFAULTS = (
 class VariableScope:
     """The settings that get_variable takes from the scopes around it.
 
+    Args:
+      reuse, name, initializer, regularizer, caching_device, partitioner, custom_getter, dtype,
+        use_resource, constraint: as the attributes of these names.
+      name_scope: becomes `original_name_scope`.
     Attributes:
       name: prefix of the variables' names; "" at the top.
       original_name_scope: the name scope that was opened with it, with its closing slash.
@@ -361,7 +365,17 @@ def get_local_variable(name: str, *args: Any, **kwargs: Any) -> Any:
 
 
 def no_regularizer(_: Any) -> None:
-    """A regularizer that asks for nothing, to override the scope's."""
+    """A regularizer that asks for nothing, to override the scope's.
+
+    Args:
+      _: the variable.
+
+    Examples:
+      >>> with wf.variable_scope("model", regularizer=wf.nn.l2_loss):
+      ...     w = wf.get_variable("w", [2], regularizer=wf.no_regularizer)
+      >>> wf.losses.get_regularization_losses()
+      []
+    """
     return None
 
 
@@ -541,5 +555,15 @@ def _nested_getters(inner: Callable[..., Any], outer: Callable[..., Any]) -> Cal
 def variable_op_scope(
     values: Any, name_or_scope: Any, default_name: str | None = None, **kwargs: Any
 ) -> variable_scope:
-    """`variable_scope` with its arguments in their former order."""
+    """`variable_scope` with its arguments in their former order.
+
+    Args:
+      values: tensors that are used in the block.
+      name_or_scope, default_name, **kwargs: as for `variable_scope`.
+
+    Examples:
+      >>> with wf.variable_op_scope([], None, "model") as scope:
+      ...     scope.name
+      'model'
+    """
     return variable_scope(name_or_scope, default_name, values, **kwargs)
