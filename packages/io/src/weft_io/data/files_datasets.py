@@ -131,6 +131,16 @@ class FixedLengthRecordDataset(Dataset):
       record_bytes: int64, shape (): length of a record.
       header_bytes, footer_bytes: what to leave out at the ends of each file; 0 by default.
       buffer_size, compression_type: as for `TFRecordDataset`.
+    Raises: InvalidArgumentError: `record_bytes` is not positive, another number is negative, or it
+      is another compression; when it runs: NotFoundError: there is no such file; DataLossError: a
+      file does not hold whole records.
+
+    Examples:
+      >>> wf.Session().run(wf.write_file("fixed", "#aabb"))
+      >>> dataset = wf.data.FixedLengthRecordDataset("fixed", record_bytes=2, header_bytes=1)
+      >>> record = wf.data.make_one_shot_iterator(dataset).get_next()
+      >>> wf.Session().run(record)
+      b'aa'
     """
 
     def __init__(

@@ -177,27 +177,88 @@ def one_shot(dataset: Any) -> Iterator:
 
 
 def make_one_shot_iterator(dataset: Any) -> Iterator:
-    """As `dataset.make_one_shot_iterator()`."""
+    """An iterator over a dataset that begins by itself; as `dataset.make_one_shot_iterator()`.
+
+    Args:
+      dataset: what it goes through.
+    Raises: InvalidTypeError: it is no dataset; InvalidArgumentError: it uses placeholders or
+      variables, which wants an initializable iterator.
+
+    Examples:
+      >>> element = wf.data.make_one_shot_iterator(wf.data.Dataset.range(3)).get_next()
+      >>> with wf.Session() as session:
+      ...     session.run([element])
+      ...     session.run([element])
+      [np.int64(0)]
+      [np.int64(1)]
+    """
     return one_shot(dataset)
 
 
 def make_initializable_iterator(dataset: Any, shared_name: str | None = None) -> Iterator:
-    """As `dataset.make_initializable_iterator(shared_name)`."""
+    """An iterator over a dataset that begins, or begins again, when its initializer runs.
+
+    As `dataset.make_initializable_iterator(shared_name)`.
+
+    Args:
+      dataset: what it goes through.
+      shared_name: the name it is shared under among sessions.
+    Raises: InvalidTypeError: it is no dataset.
+
+    Examples:
+      >>> first = wf.placeholder(wf.int64, [])
+      >>> iterator = wf.data.make_initializable_iterator(wf.data.Dataset.range(first, 10))
+      >>> element = iterator.get_next()
+      >>> with wf.Session() as session:
+      ...     session.run(iterator.initializer, {first: 7})
+      ...     session.run(element)
+      np.int64(7)
+    """
     return initializable(dataset, shared_name)
 
 
 def get_output_types(dataset_or_iterator: Any) -> Any:
-    """Its `output_types`."""
+    """The element types of the tensors in an element, in its structure.
+
+    Args:
+      dataset_or_iterator: whose elements are asked about.
+    Raises: InvalidTypeError: neither of them.
+
+    Examples:
+      >>> dataset = wf.data.Dataset.from_tensor_slices({"a": [[1.0, 2.0]]})
+      >>> wf.data.get_output_types(dataset)
+      {'a': weft.float32}
+    """
     return _checked_form(dataset_or_iterator).output_types
 
 
 def get_output_shapes(dataset_or_iterator: Any) -> Any:
-    """Its `output_shapes`."""
+    """The shapes of the tensors in an element, in its structure.
+
+    Args:
+      dataset_or_iterator: whose elements are asked about.
+    Raises: InvalidTypeError: neither of them.
+
+    Examples:
+      >>> dataset = wf.data.Dataset.from_tensor_slices({"a": [[1.0, 2.0]]})
+      >>> wf.data.get_output_shapes(dataset)
+      {'a': TensorShape([Dimension(2)])}
+    """
     return _checked_form(dataset_or_iterator).output_shapes
 
 
 def get_output_classes(dataset_or_iterator: Any) -> Any:
-    """Its `output_classes`."""
+    """The classes, Tensor or SparseTensor, of the parts of an element, in its structure.
+
+    Args:
+      dataset_or_iterator: whose elements are asked about.
+    Raises: InvalidTypeError: neither of them.
+
+    Examples:
+      >>> dataset = wf.data.Dataset.from_tensor_slices({"a": [[1.0, 2.0]]})
+      >>> wf.data.get_output_classes(dataset) == {"a": wf.Tensor}
+      True
+    """
     return _checked_form(dataset_or_iterator).output_classes
 
 

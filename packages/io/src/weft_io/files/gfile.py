@@ -159,7 +159,7 @@ def mkdir(path: PathLike) -> None:
 
     Raises:
       NotFoundError: the directory above does not exist.
-      AlreadyExistsError: there is a file of that name.
+      FailedPreconditionError: there is a file of that name.
     """
     _make_directory(as_path(path), parents=False)
 
@@ -167,7 +167,7 @@ def mkdir(path: PathLike) -> None:
 def makedirs(path: PathLike) -> None:
     """Create a directory and those above it; what exists is left alone.
 
-    Raises: FailedPreconditionError, AlreadyExistsError: there is a file in the way.
+    Raises: FailedPreconditionError: there is a file in the way.
     """
     _make_directory(as_path(path), parents=True)
 
@@ -195,7 +195,7 @@ def remove(path: PathLike) -> None:
 
 
 def rmtree(path: PathLike) -> None:
-    """Remove a directory with all that is in it.
+    """Remove a directory with all that is in it, or a file.
 
     Raises: NotFoundError: there is none.
     """
@@ -463,7 +463,19 @@ def _missing_bytes(data: bytes) -> int:
 
 
 class FastGFile(GFile):
-    """A GFile by its former name."""
+    """A GFile by its former name.
+
+    Args:
+      name: path.
+      mode: as for `GFile`.
+    Raises: InvalidArgumentError: another mode.
+
+    Examples:
+      >>> with wf.gfile.FastGFile("bytes", "wb") as file:
+      ...     file.write(b"abc")
+      >>> wf.gfile.FastGFile("bytes", "rb").read(2)
+      b'ab'
+    """
 
 
 Open = GFile
@@ -472,12 +484,40 @@ Open = GFile
 
 
 def Copy(oldpath: PathLike, newpath: PathLike, overwrite: bool = False) -> None:  # noqa: N802
-    """Copy a file; see `copy`."""
+    """Copy a file, between file systems too.
+
+    Args:
+      oldpath: the file, a path or a URL that fsspec knows.
+      newpath: where to; a file, not a directory.
+      overwrite: replace a file that is there.
+    Raises:
+      NotFoundError: there is no such file, or no directory for the copy.
+      AlreadyExistsError: the target exists, and `overwrite` is false.
+      FailedPreconditionError: one of them is a directory.
+
+    Examples:
+      >>> with wf.gfile.GFile("from.txt", "w") as file:
+      ...     file.write("text")
+      >>> wf.gfile.Copy("from.txt", "to.txt")
+      >>> wf.gfile.GFile("to.txt").read()
+      'text'
+    """
     copy(oldpath, newpath, overwrite)
 
 
 def DeleteRecursively(dirname: PathLike) -> None:  # noqa: N802
-    """Remove a directory with all that is in it; see `rmtree`."""
+    """Remove a directory with all that is in it, or a file.
+
+    Args:
+      dirname: a path, or a URL that fsspec knows.
+    Raises: NotFoundError: there is none.
+
+    Examples:
+      >>> wf.gfile.MakeDirs("tree/branch")
+      >>> wf.gfile.DeleteRecursively("tree")
+      >>> wf.gfile.Exists("tree")
+      False
+    """
     rmtree(dirname)
 
 
@@ -549,27 +589,97 @@ def MakeDirs(dirname: PathLike) -> None:  # noqa: N802
 
 
 def MkDir(dirname: PathLike) -> None:  # noqa: N802
-    """Create a directory; see `mkdir`."""
+    """Create a directory; one that exists is left alone.
+
+    Args:
+      dirname: a path, or a URL that fsspec knows.
+    Raises:
+      NotFoundError: the directory above does not exist; `MakeDirs` makes it as well.
+      FailedPreconditionError: there is a file of that name.
+
+    Examples:
+      >>> wf.gfile.MkDir("logs")
+      >>> wf.gfile.IsDirectory("logs")
+      True
+    """
     mkdir(dirname)
 
 
 def Remove(filename: PathLike) -> None:  # noqa: N802
-    """Remove a file; see `remove`."""
+    """Remove a file.
+
+    Args:
+      filename: a path, or a URL that fsspec knows.
+    Raises:
+      NotFoundError: there is none.
+      FailedPreconditionError: it is a directory, which `DeleteRecursively` removes.
+
+    Examples:
+      >>> with wf.gfile.GFile("old.txt", "w") as file:
+      ...     file.write("text")
+      >>> wf.gfile.Remove("old.txt")
+      >>> wf.gfile.Exists("old.txt")
+      False
+    """
     remove(filename)
 
 
 def Rename(oldname: PathLike, newname: PathLike, overwrite: bool = False) -> None:  # noqa: N802
-    """Move a file or a directory; see `rename`."""
+    """Move a file or a directory; a file between file systems too, which copies it.
+
+    Args:
+      oldname: a path, or a URL that fsspec knows.
+      newname: its new path.
+      overwrite: replace a file that is there.
+    Raises:
+      NotFoundError: there is no such file or directory.
+      AlreadyExistsError: the target exists, and `overwrite` is false.
+      FailedPreconditionError: one is a file and the other an existing directory.
+      UnimplementedError: a directory would go to another file system.
+
+    Examples:
+      >>> with wf.gfile.GFile("draft.txt", "w") as file:
+      ...     file.write("text")
+      >>> wf.gfile.Rename("draft.txt", "final.txt")
+      >>> wf.gfile.Exists("draft.txt"), wf.gfile.Exists("final.txt")
+      (False, True)
+    """
     rename(oldname, newname, overwrite)
 
 
 def Stat(filename: PathLike) -> FileStatistics:  # noqa: N802
-    """Length, time of the last change, and whether it is a directory; see `stat`."""
+    """Length, time of the last change, and whether it is a directory.
+
+    Args:
+      filename: a path, or a URL that fsspec knows.
+    Returns: a tuple of `length` in bytes, `mtime_nsec`, nanoseconds since 1970, and `is_directory`.
+    Raises: NotFoundError: there is none.
+
+    Examples:
+      >>> with wf.gfile.GFile("five.txt", "w") as file:
+      ...     file.write("12345")
+      >>> found = wf.gfile.Stat("five.txt")
+      >>> found.length, found.is_directory
+      (5, False)
+    """
     return stat(filename)
 
 
 def Walk(  # noqa: N802
     top: PathLike, in_order: bool = True
 ) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Every directory under `top`, before what is in it if `in_order`; see `walk`."""
+    """Every directory under `top`, itself included; nothing where there is no such directory.
+
+    Args:
+      top: a path, or a URL that fsspec knows.
+      in_order: a directory comes before what is in it; else after.
+    Yields: (path, directories in it, files in it).
+
+    Examples:
+      >>> wf.gfile.MakeDirs("top/inner")
+      >>> for path, directories, files in wf.gfile.Walk("top"):
+      ...     print(path, directories, files)
+      top ['inner'] []
+      top/inner [] []
+    """
     return walk(top, in_order)

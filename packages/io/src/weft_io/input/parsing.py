@@ -60,6 +60,22 @@ class SparseFeature(NamedTuple):
       dtype: float32, int64 or string.
       size: extent of the axis, or of each.
       already_sorted: whether the indices ascend; else they are put in order.
+
+    Args:
+      index_key: name of the int64 feature of indices, or of several, one per axis.
+      value_key: name of the feature of values.
+      dtype: float32, int64 or string.
+      size: extent of the axis, or of each.
+      already_sorted: whether the indices ascend; else they are put in order.
+
+    Examples:
+      >>> places = wf.train.Feature(int64_list=wf.train.Int64List(value=[0, 2]))
+      >>> values = wf.train.Feature(float_list=wf.train.FloatList(value=[0.5, 1.5]))
+      >>> features = wf.train.Features(feature={"places": places, "values": values})
+      >>> text = wf.train.Example(features=features).SerializeToString()
+      >>> row = wf.SparseFeature("places", "values", wf.float32, size=4)
+      >>> wf.Session().run(wf.sparse.to_dense(wf.parse_example([text], {"row": row})["row"]))
+      array([[0.5, 0. , 1.5, 0. ]], dtype=float32)
     """
 
     index_key: Any
@@ -100,6 +116,21 @@ class FixedLenSequenceFeature(NamedTuple):
       dtype: float32, int64 or string.
       allow_missing: whether examples may lack it.
       default_value: what the padding is; 0 or "" by default.
+
+    Args:
+      shape: of one value.
+      dtype: float32, int64 or string.
+      allow_missing: whether examples may lack it; `parse_example` requires True.
+      default_value: what the padding is; must be None for `parse_sequence_example`.
+
+    Examples:
+      >>> one_two = wf.train.Feature(int64_list=wf.train.Int64List(value=[1, 2]))
+      >>> features = wf.train.Features(feature={"a": one_two})
+      >>> text = wf.train.Example(features=features).SerializeToString()
+      >>> numbers = wf.FixedLenSequenceFeature([], wf.int64, allow_missing=True)
+      >>> wf.Session().run(wf.parse_example([text, ""], {"a": numbers}))
+      {'a': array([[1, 2],
+             [0, 0]])}
     """
 
     shape: Any
@@ -491,7 +522,22 @@ def parse_sequence_example(
     Returns: context features as those of `parse_example`; feature lists: (n, most steps, *shape),
       padded, or a SparseTensor of shape (n, most steps, most values); the number of steps of each
       dense feature list, int64, shape (n,).
-    Raises: as `parse_example`.
+    Raises: as `parse_example`; InvalidArgumentError: neither kind of features is given.
+
+    Examples:
+      >>> one, two = (
+      ...     wf.train.Feature(int64_list=wf.train.Int64List(value=[i])) for i in (1, 2)
+      ... )
+      >>> steps = wf.train.FeatureLists(
+      ...     feature_list={"step": wf.train.FeatureList(feature=[one, two])}
+      ... )
+      >>> text = wf.train.SequenceExample(feature_lists=steps).SerializeToString()
+      >>> step = wf.FixedLenSequenceFeature([], wf.int64)
+      >>> _, lists, lengths = wf.io.parse_sequence_example(
+      ...     [text], sequence_features={"step": step}
+      ... )
+      >>> wf.Session().run([lists, lengths])
+      [{'step': array([[1, 2]])}, {'step': array([2])}]
     """
     context, lists = _sequence_plans(context_features, sequence_features)
     with name_scope(name, "ParseSequenceExample", [serialized, example_names]) as scope:
@@ -525,7 +571,20 @@ def parse_single_sequence_example(
       example_name: string, shape (): what messages call the example.
     Returns: context features as those of `parse_single_example`; feature lists: (steps, *shape), or
       a SparseTensor of shape (steps, most values).
-    Raises: as `parse_example`.
+    Raises: as `parse_sequence_example`.
+
+    Examples:
+      >>> one, two = (
+      ...     wf.train.Feature(int64_list=wf.train.Int64List(value=[i])) for i in (1, 2)
+      ... )
+      >>> steps = wf.train.FeatureLists(
+      ...     feature_list={"step": wf.train.FeatureList(feature=[one, two])}
+      ... )
+      >>> text = wf.train.SequenceExample(feature_lists=steps).SerializeToString()
+      >>> step = wf.FixedLenSequenceFeature([], wf.int64)
+      >>> _, lists = wf.parse_single_sequence_example(text, sequence_features={"step": step})
+      >>> wf.Session().run(lists)
+      {'step': array([1, 2])}
     """
     context, lists = _sequence_plans(context_features, sequence_features)
     with name_scope(name, "ParseSingleSequenceExample", [serialized, example_name]) as scope:

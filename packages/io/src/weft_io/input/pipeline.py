@@ -37,6 +37,17 @@ def match_filenames_once(pattern: Any, name: str | None = None) -> Variable:
     Args:
       pattern: string, shape () or (n,): names with * and ?.
     Returns: a local variable, string, shape (files,).
+    Raises: InvalidTypeError: `pattern` is no string; when its initializer runs:
+      InvalidArgumentError: a set in a pattern does not end.
+
+    Examples:
+      >>> for name in ("part-1", "part-2"):
+      ...     wf.Session().run(wf.write_file(name, ""))
+      >>> files = wf.io.match_filenames_once("part-*")
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     session.run(files)
+      array([b'part-1', b'part-2'], dtype=object)
     """
     return Variable(
         matching_files(pattern),

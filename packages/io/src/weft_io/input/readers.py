@@ -23,7 +23,7 @@ from weft_tensor import dtypes, errors
 
 
 class ReaderBase:
-    """What goes through files, one after the other, and reads records out of them.
+    r"""What goes through files, one after the other, and reads records out of them.
 
     When it is done with a file it takes the next name out of the queue that `read` is given, and
     waits for one without holding a thread. A file that cannot be read is an error of the `read`
@@ -32,6 +32,18 @@ class ReaderBase:
     Args:
       reader_ref: the handle, resource, shape ().
       supports_serialize: whether its state can be serialized; all readers here can.
+
+    Examples:
+      >>> wf.Session().run(wf.write_file("ab.txt", "a\nb\n"))
+      >>> names = wf.FIFOQueue(1, [wf.string], shapes=[[]])
+      >>> reader = wf.TextLineReader()
+      >>> keys, values = reader.read_up_to(names, 10)
+      >>> with wf.Session() as session:
+      ...     session.run(names.enqueue("ab.txt"))
+      ...     session.run(values)
+      ...     session.run(reader.num_records_produced())
+      array([b'a', b'b'], dtype=object)
+      np.int64(2)
     """
 
     def __init__(self, reader_ref: Output, supports_serialize: bool = False) -> None:
@@ -54,6 +66,7 @@ class ReaderBase:
         Args:
           queue: a queue of strings of shape (), or its handle: the names of files.
         Returns: (key, value), strings of shape (); the key says file and place.
+        Raises: InvalidTypeError: it is not a queue of one string.
         Raises (when it runs): OutOfRangeError: the queue is closed and empty; NotFoundError,
           DataLossError, ...: the file cannot be read.
         """
@@ -119,14 +132,33 @@ def _handle(queue: Any) -> Any:
 
 
 class WholeFileReader(ReaderBase):
-    """Records are whole files, with their names as keys."""
+    """Records are whole files, with their names as keys.
+
+    Examples:
+      >>> wf.Session().run(wf.write_file("whole.txt", "all of it"))
+      >>> names = wf.FIFOQueue(1, [wf.string], shapes=[[]])
+      >>> key, value = wf.WholeFileReader().read(names)
+      >>> with wf.Session() as session:
+      ...     session.run(names.enqueue("whole.txt"))
+      ...     session.run([key, value])
+      [b'whole.txt', b'all of it']
+    """
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(ops.whole_file_reader(name=name), supports_serialize=True)
 
 
 class IdentityReader(ReaderBase):
-    """Records are the names it is given, as keys and values."""
+    """Records are the names it is given, as keys and values.
+
+    Examples:
+      >>> work = wf.FIFOQueue(1, [wf.string], shapes=[[]])
+      >>> key, value = wf.IdentityReader().read(work)
+      >>> with wf.Session() as session:
+      ...     session.run(work.enqueue("item 1"))
+      ...     session.run([key, value])
+      [b'item 1', b'item 1']
+    """
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__(ops.identity_reader(name=name), supports_serialize=True)
@@ -137,6 +169,7 @@ class TextLineReader(ReaderBase):
 
     Args:
       skip_header_lines: how many lines to leave out at the beginning of each file.
+    Raises: InvalidArgumentError: `skip_header_lines` is negative.
 
     Examples:
       >>> wf.Session().run(wf.write_file("lines.txt", "one\ntwo\n"))
@@ -167,6 +200,18 @@ class FixedLengthRecordReader(ReaderBase):
       header_bytes, footer_bytes: what to leave out at the ends of each file.
       hop_bytes: from the beginning of a record to that of the next; `record_bytes` by default.
       encoding: "", "ZLIB" or "GZIP".
+    Raises: InvalidArgumentError: `record_bytes` is not positive, another number is negative, or it
+      is another encoding.
+
+    Examples:
+      >>> wf.Session().run(wf.write_file("pairs", "[aabb]"))
+      >>> names = wf.FIFOQueue(1, [wf.string], shapes=[[]])
+      >>> reader = wf.FixedLengthRecordReader(2, header_bytes=1, footer_bytes=1)
+      >>> keys, values = reader.read_up_to(names, 10)
+      >>> with wf.Session() as session:
+      ...     session.run(names.enqueue("pairs"))
+      ...     session.run([keys, values])
+      [array([b'pairs:0', b'pairs:1'], dtype=object), array([b'aa', b'bb'], dtype=object)]
     """
 
     def __init__(
@@ -193,6 +238,17 @@ class TFRecordReader(ReaderBase):
 
     Args:
       options: TFRecordOptions, or a compression.
+    Raises: InvalidArgumentError: another compression.
+
+    Examples:
+      >>> with wf.python_io.TFRecordWriter("read.tfrecord") as writer:
+      ...     writer.write(b"first")
+      >>> names = wf.FIFOQueue(1, [wf.string], shapes=[[]])
+      >>> key, value = wf.TFRecordReader().read(names)
+      >>> with wf.Session() as session:
+      ...     session.run(names.enqueue("read.tfrecord"))
+      ...     session.run([key, value])
+      [b'read.tfrecord:0', b'first']
     """
 
     def __init__(self, name: str | None = None, options: Any = None) -> None:
@@ -209,6 +265,18 @@ class ParquetReader(ReaderBase):
 
     Args:
       columns: names of those to read, all by default; `a.b` is a field of a nested column.
+    Raises: InvalidArgumentError: `columns` are not names; when it runs: there is no such column.
+
+    Examples:
+      >>> from pyarrow import parquet, table
+      >>> parquet.write_table(table({"x": [1, 2]}), "rows.parquet")
+      >>> names = wf.FIFOQueue(1, [wf.string], shapes=[[]])
+      >>> keys, rows = wf.io.ParquetReader(["x"]).read_up_to(names, 10)
+      >>> parsed = wf.parse_example(rows, {"x": wf.FixedLenFeature([], wf.int64)})
+      >>> with wf.Session() as session:
+      ...     session.run(names.enqueue("rows.parquet"))
+      ...     session.run(parsed)
+      {'x': array([1, 2])}
     """
 
     def __init__(self, columns: Sequence[str] | None = None, name: str | None = None) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def write_graph(
     graph_or_graph_def: Graph | proto.GraphDef, logdir: str, name: str, as_text: bool = True
 ) -> str:
-    """Write a graph as a `GraphDef`, atomically.
+    r"""Write a graph as a `GraphDef`, atomically.
 
     Args:
       graph_or_graph_def: what to write.
@@ -26,7 +26,14 @@ def write_graph(
       name: file name in it.
       as_text: write protobuf's text format.
     Returns: the path.
-    Raises: InvalidArgumentError: the graph has no form in a GraphDef, or takes 2 GiB or more.
+    Raises: InvalidArgumentError: the graph has no form in a GraphDef, or takes 2 GiB or more;
+      AlreadyExistsError: there is a file where the directory should be.
+
+    Examples:
+      >>> x = wf.constant(1.0, name="x")
+      >>> path = wf.io.write_graph(wf.get_default_graph(), "models", "graph.pbtxt")
+      >>> wf.gfile.GFile(path).readline()
+      'node {\n'
     """
     message: Any = graph_or_graph_def
     if isinstance(graph_or_graph_def, Graph):

@@ -377,7 +377,15 @@ def decode_json_example(json_examples: Any, name: str | None = None) -> Output:
 
     Args:
       json_examples: strings of any shape.
-    Raises (when it runs): InvalidArgumentError: a string is no example in JSON.
+    Returns: strings of that shape.
+    Raises: InvalidTypeError: they are no strings; when it runs: InvalidArgumentError: a string is
+      no example in JSON.
+
+    Examples:
+      >>> text = '{"features": {"feature": {"a": {"int64List": {"value": ["3"]}}}}}'
+      >>> serialized = wf.decode_json_example([text])
+      >>> wf.Session().run(wf.parse_example(serialized, {"a": wf.FixedLenFeature([], wf.int64)}))
+      {'a': array([3])}
     """
     return out("DecodeJSONExample", [json_examples], None, name)
 
@@ -388,7 +396,14 @@ def decode_compressed(bytes: Any, compression_type: str = "", name: str | None =
     Args:
       bytes: strings of any shape.
       compression_type: "", "ZLIB" or "GZIP".
-    Raises: InvalidArgumentError: another compression; when it runs: a string is no such data.
+    Returns: strings of that shape.
+    Raises: InvalidTypeError: they are no strings; InvalidArgumentError: another compression; when
+      it runs: a string is no such data.
+
+    Examples:
+      >>> import zlib
+      >>> wf.Session().run(wf.decode_compressed([zlib.compress(b"text")], "ZLIB"))
+      array([b'text'], dtype=object)
     """
     if compression_type not in ("", "ZLIB", "GZIP"):
         raise errors.InvalidArgumentError(

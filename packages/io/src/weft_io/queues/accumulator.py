@@ -26,6 +26,18 @@ class ConditionalAccumulatorBase:
       dtype: element type of the gradients.
       shape: static shape of a gradient, or None.
       accumulator_ref: the handle.
+
+    Examples:
+      >>> gradients = [wf.ConditionalAccumulator(wf.float32, []) for _ in range(2)]
+      >>> isinstance(gradients[0], wf.ConditionalAccumulatorBase)
+      True
+      >>> stale = gradients[0].apply_grad(1.0, local_step=2)
+      >>> with wf.Session() as session:
+      ...     for accumulator in gradients:
+      ...         session.run(accumulator.set_global_step(3))
+      ...     session.run(stale)
+      ...     session.run(gradients[0].num_accumulated())
+      np.int32(0)
     """
 
     def __init__(self, dtype: Any, shape: Any, accumulator_ref: Output) -> None:
@@ -79,6 +91,9 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
       shared_name: the name it is shared under among sessions.
       name: of its node.
       reduction_type: "MEAN" or "SUM".
+    Raises:
+      InvalidTypeError: `dtype` is not a number.
+      InvalidArgumentError: another `reduction_type`.
 
     Examples:
       >>> accumulator = wf.ConditionalAccumulator(wf.float32, shape=[])
@@ -152,6 +167,20 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
       shared_name: the name it is shared under among sessions.
       name: of its node.
       reduction_type: "MEAN" or "SUM".
+    Raises:
+      InvalidTypeError: `dtype` is not a number.
+      InvalidArgumentError: another `reduction_type`.
+
+    Examples:
+      >>> rows = wf.SparseConditionalAccumulator(wf.float32, shape=[3, 1])
+      >>> mean = rows.take_indexed_slices_grad(2)
+      >>> with wf.Session() as session:
+      ...     session.run(rows.apply_grad([0], [[1.0]]))
+      ...     session.run(rows.apply_grad([0, 2], [[3.0], [5.0]]))
+      ...     indices, values = session.run([mean.indices, mean.values])
+      >>> indices, values
+      (array([0, 2]), array([[2.],
+             [5.]], dtype=float32))
     """
 
     def __init__(
@@ -208,11 +237,16 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
 
         Args:
           num_required: int32, shape (), positive.
+        Raises (when it runs): InvalidArgumentError: `num_required` is not positive.
         """
         parts = ops.take_sparse_gradient(self._accumulator_ref, num_required, self._dtype, name)
         return SparseGradient(*parts)
 
     def take_indexed_slices_grad(self, num_required: Any, name: str | None = None) -> IndexedSlices:
-        """`take_grad`, as IndexedSlices."""
+        """`take_grad`, as IndexedSlices.
+
+        Args:
+          num_required: int32, shape (), positive.
+        """
         taken = self.take_grad(num_required, name)
         return IndexedSlices(taken.values, taken.indices, taken.shape)

@@ -33,7 +33,16 @@ class Barrier:
         `take_many` must have equal ones.
       shared_name: the name it is shared under among sessions.
       name: of its node.
-    Raises: InvalidArgumentError: there are not as many shapes as types.
+    Raises: InvalidArgumentError: there are not as many shapes as types, or one is not known whole.
+
+    Examples:
+      >>> barrier = wf.queue.Barrier([wf.float32, wf.int32], shapes=[[], []])
+      >>> taken = barrier.take_many(1)
+      >>> with wf.Session() as session:
+      ...     session.run(barrier.insert_many(0, ["a", "b"], [0.5, 1.5]))
+      ...     session.run(barrier.insert_many(1, ["b"], [3]))  # completes "b"
+      ...     session.run([taken.keys, *taken.values])
+      [array([b'b'], dtype=object), array([1.5], dtype=float32), array([3], dtype=int32)]
     """
 
     def __init__(

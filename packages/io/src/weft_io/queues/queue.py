@@ -38,6 +38,16 @@ class QueueBase(HasComponents):
       names: name of each component; elements are dicts then.
       queue_ref: the handle, resource, shape ().
     Raises: InvalidArgumentError: the lists have different lengths.
+
+    Examples:
+      >>> queues = [wf.FIFOQueue(2, [wf.int32]), wf.RandomShuffleQueue(2, 0, [wf.int32])]
+      >>> chosen = wf.QueueBase.from_list(1, queues)
+      >>> with wf.Session() as session:
+      ...     session.run(chosen.enqueue(5))
+      ...     session.run([queue.size() for queue in queues])
+      ...     session.run(queues[1].dequeue())
+      [np.int32(0), np.int32(1)]
+      np.int32(5)
     """
 
     def __init__(

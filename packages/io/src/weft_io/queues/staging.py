@@ -120,7 +120,28 @@ class BaseStagingArea(HasComponents):
 
 
 class StagingArea(BaseStagingArea):
-    """Tuples of tensors in the order they were put in; arguments as of `BaseStagingArea`."""
+    """Tuples of tensors that a step puts aside for a later one, taken in the order they came.
+
+    Args:
+      dtypes: element type of each component.
+      shapes: static shape of each component; None for any.
+      names: name of each component; tuples are dicts then.
+      shared_name: the name it is shared under among sessions.
+      capacity: how many tuples fit; 0 for any number.
+      memory_limit: how many bytes fit; 0 for any number.
+    Raises:
+      InvalidArgumentError: the lists differ in length, or a limit is negative.
+      InvalidTypeError: `shared_name` is no string.
+
+    Examples:
+      >>> area = wf.queue.StagingArea([wf.int32], shapes=[[]])
+      >>> put = area.put(wf.constant(1))
+      >>> (element,) = area.get()
+      >>> with wf.Session() as session:
+      ...     session.run(put)
+      ...     session.run([element, put])  # takes one, and puts the next aside
+      [np.int32(1), None]
+    """
 
     def put(self, values: Any, name: str | None = None) -> Node:
         """Put a tuple in; waits for space.
@@ -169,9 +190,20 @@ class MapStagingArea(BaseStagingArea):
     """Tuples of tensors by key, whose components may come and go one by one.
 
     Args:
-      dtypes, shapes, names, shared_name, capacity, memory_limit: as for `BaseStagingArea`;
-        incomplete tuples count for the memory limit alone.
+      dtypes, shapes, names, shared_name, capacity, memory_limit: as for `StagingArea`; incomplete
+        tuples count for the memory limit alone.
       ordered: let `get` without a key take the smallest one, rather than the one completed first.
+    Raises: as `StagingArea`.
+
+    Examples:
+      >>> area = wf.queue.MapStagingArea([wf.float32, wf.int32], names=["x", "label"])
+      >>> key, (x, label) = wf.constant(7, wf.int64), (0.5, 3)
+      >>> _, values = area.get(key)
+      >>> with wf.Session() as session:
+      ...     session.run(area.put(key, {"x": x}))
+      ...     session.run(area.put(key, {"label": label}))
+      ...     session.run(values)
+      {'x': np.float32(0.5), 'label': np.int32(3)}
     """
 
     def __init__(

@@ -12,7 +12,13 @@ from weft_tensor import errors
 
 
 class TFRecordCompressionType:
-    """The kinds of compression, as numbers."""
+    """The kinds of compression, as numbers.
+
+    Examples:
+      >>> options = wf.io.TFRecordOptions(wf.io.TFRecordCompressionType.GZIP)
+      >>> wf.io.TFRecordOptions.get_compression_type_string(options)
+      'GZIP'
+    """
 
     NONE = 0
     ZLIB = 1
@@ -46,6 +52,13 @@ class TFRecordOptions:
       mem_level: 1 to 9.
       compression_strategy: 0 to 4: Z_DEFAULT_STRATEGY, Z_FILTERED, Z_HUFFMAN_ONLY, Z_RLE, Z_FIXED.
     Raises: InvalidArgumentError: a value out of its range.
+
+    Examples:
+      >>> options = wf.io.TFRecordOptions("ZLIB", compression_level=9)
+      >>> with wf.python_io.TFRecordWriter("small.tfrecord", options) as writer:
+      ...     writer.write(b"record")
+      >>> list(wf.python_io.tf_record_iterator("small.tfrecord", options))
+      [b'record']
     """
 
     compression_type_map: ClassVar[dict[int, str]] = {

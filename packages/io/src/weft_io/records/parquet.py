@@ -47,6 +47,14 @@ def parquet_batches(
       dates and times the integers that they are stored as; lists that all have one length (n, k).
     Raises: NotFoundError, ...; InvalidArgumentError: there is no such column or row group, lists
       differ in length, nulls have no default; DataLossError: the file is damaged.
+
+    Examples:
+      >>> from pyarrow import parquet, table
+      >>> parquet.write_table(table({"x": [1, 2, 3], "y": ["a", None, "c"]}), "xy.parquet")
+      >>> for batch in wf.io.parquet_batches("xy.parquet", 2, defaults={"y": ""}):
+      ...     print(batch)
+      {'x': array([1, 2]), 'y': array([b'a', b''], dtype=object)}
+      {'x': array([3]), 'y': array([b'c'], dtype=object)}
     """
     file = ParquetFile(as_path(path), columns)
     try:

@@ -38,7 +38,18 @@ def tf_record_batches(
 
     Much faster than one by one, for `parse_example`.
 
+    Args:
+      path: local, or a URL that fsspec knows.
+      batch_size: records in a list, positive.
+      options: TFRecordOptions, or a compression ("GZIP").
     Raises: as `tf_record_iterator`; the records before the damaged one come first.
+
+    Examples:
+      >>> with wf.python_io.TFRecordWriter("three.tfrecord") as writer:
+      ...     for record in (b"a", b"b", b"c"):
+      ...         writer.write(record)
+      >>> list(wf.io.tf_record_batches("three.tfrecord", 2))
+      [[b'a', b'b'], [b'c']]
     """
     held: list[bytes] = []
     try:
