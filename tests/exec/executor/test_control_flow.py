@@ -23,7 +23,7 @@ from weft_exec.executor.step import StepMachine
 from weft_exec.kernels.registry import kernel
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
-from weft_graph.ir.traits import WRITES
+from weft_graph.ir.traits import WAITS
 from weft_graph.passes import prune
 from weft_graph.raw_ops import Enter, Exit, LoopCond, Merge, NextIteration, Switch
 
@@ -36,11 +36,11 @@ register_op(
     outputs=("output: float32",),
     attrs={"body": "string"},
     shape=lambda node: [()],
-    traits=WRITES,
+    traits=WAITS,
 )
 
 
-@kernel("TestWait", asynchronous=True)
+@kernel("TestWait")
 def _wait(node: Any, device: Any) -> Callable[..., Any]:
     return BODIES[node.attrs["body"]]
 
@@ -50,12 +50,12 @@ register_op(
     inputs=("input: int32",),
     outputs=("output: int32",),
     shape=lambda node: [()],
-    traits=WRITES,
+    traits=WAITS,
     doc="The input, by an asynchronous kernel: what waits for it is scheduled node by node.",
 )
 
 
-@kernel("TestPass", asynchronous=True)
+@kernel("TestPass")
 def _pass(node: Any, device: Any) -> Callable[..., Any]:
     return lambda ctx, inputs, done: done(inputs[0])
 

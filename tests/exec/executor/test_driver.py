@@ -18,7 +18,7 @@ from weft_exec.resources.resources import Done
 from weft_exec.resources.threads import shared_pool
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
-from weft_graph.ir.traits import WRITES
+from weft_graph.ir.traits import WAITS, WRITES
 
 BODIES: dict[str, Callable[..., Any]] = {}
 
@@ -29,7 +29,7 @@ for _op in ("TestHeavy", "TestAsynchronous"):
         outputs=("output: float32",),
         attrs={"N": "int >= 0", "body": "string"},
         shape=lambda node: [()],
-        traits=WRITES,
+        traits=WAITS if _op.endswith("Asynchronous") else WRITES,
     )
 
 
@@ -38,7 +38,7 @@ def _heavy(node: Any, device: Any) -> Callable[..., Any]:
     return lambda *inputs: BODIES[node.attrs["body"]](*inputs)
 
 
-@kernel("TestAsynchronous", asynchronous=True)
+@kernel("TestAsynchronous")
 def _asynchronous(node: Any, device: Any) -> Callable[..., Any]:
     def start(context: StepContext, inputs: Sequence[Any], done: Done) -> None:
         BODIES[node.attrs["body"]](context, inputs, done)

@@ -23,7 +23,7 @@ from weft_graph.functions.decorator import function
 from weft_graph.functions.defun import Declare, Defun
 from weft_graph.ir.builder import out
 from weft_graph.ir.op_def import register_op
-from weft_graph.ir.traits import WRITES
+from weft_graph.ir.traits import WAITS
 from weft_graph.passes import prune
 from weft_graph.passes.inline import inline_calls
 from weft_tensor import dtypes, errors
@@ -35,12 +35,12 @@ register_op(
     inputs=("input: float32",),
     outputs=("output: float32",),
     shape=lambda node: [node.inputs[0].dims],
-    traits=WRITES,
+    traits=WAITS,
     doc="The input, by an asynchronous kernel.",
 )
 
 
-@kernel("TestPatient", asynchronous=True)
+@kernel("TestPatient")
 def _patient(node: Any, device: Any) -> Callable[..., Any]:
     return lambda ctx, inputs, done: done(inputs[0])
 

@@ -12,6 +12,7 @@ import pytest
 from weft_exec.devices.device import register_device
 from weft_exec.kernels.registry import (
     ALL,
+    ANY_DEVICE,
     ARRAY_DEVICE,
     Kernel,
     find_kernel,
@@ -23,6 +24,7 @@ from weft_exec.kernels.registry import (
 from weft_graph.ir.builder import out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.op_def import lookup_op, register_op
+from weft_graph.ir.traits import WAITS
 from weft_tensor import dtypes, errors
 
 KERNELS: list[Kernel] = [
@@ -84,6 +86,18 @@ def test_kernels_of_a_type_come_before_those_that_it_shares() -> None:
     assert kernels_of("TestShared", "CPU")[0].heavy
     with pytest.raises(errors.AlreadyExistsError, match="TestShared for TESTED is registered"):
         kernel("TestShared", device="TESTED")(lambda node, device: "again")
+
+
+def test_kernels_of_an_op_that_waits_are_asynchronous() -> None:
+    register_op("TestWaits", ("x: float32",), ("y: float32",), traits=WAITS)
+    register_op("TestStays", ("x: float32",), ("y: float32",))
+    kernel("TestWaits", "TestStays")(lambda node, device: "plain")
+    kernel("TestWaits", device=ANY_DEVICE)(lambda node, device: "any")
+    kernel("TestStays", device="STREAMED", asynchronous=True)(lambda node, device: "on a stream")
+    assert kernels_of("TestWaits", "CPU")[0].asynchronous
+    assert kernels_of("TestWaits", ANY_DEVICE)[0].asynchronous
+    assert not kernels_of("TestStays", "CPU")[0].asynchronous
+    assert kernels_of("TestStays", "STREAMED")[0].asynchronous
 
 
 _FOUND = """

@@ -52,6 +52,7 @@ def _cheap(node: Any, device: Any) -> Callable[..., Any]:
     return BODIES[node.attrs["body"]]
 
 
+# The op does not say that it waits: as on a device that leaves its work to a stream.
 @kernel("AttackAsynchronous", asynchronous=True)
 def _asynchronous(node: Any, device: Any) -> Callable[..., Any]:
     return BODIES[node.attrs["body"]]

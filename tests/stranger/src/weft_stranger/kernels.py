@@ -35,7 +35,7 @@ def _get(node: Node, device: Device) -> Callable[..., Any]:
     return _tally(node, device).get
 
 
-@kernel("StrangerTallyAwait", asynchronous=True)
+@kernel("StrangerTallyAwait")
 def _await(node: Node, device: Device) -> Callable[..., Any]:
     tally = _tally(node, device)
 

@@ -3,7 +3,7 @@
 A factory `make(node, device)` runs once per executable, with the node's attributes baked in, and
 returns the function that computes: `fn(*inputs) -> value`, or a tuple for several outputs, or None
 for none.  An asynchronous kernel is `fn(ctx, inputs, done)` and calls `done(value)` or
-`done.fail(error)` exactly once, from any thread.
+`done.fail(error)` exactly once, from any thread; the kernels of ops whose traits say so are.
 
 There are two kinds of factories. One is written for a type of devices, and is registered for it::
 
@@ -90,7 +90,9 @@ class Kernel:
         shapes and axes; or `ALL`.
       heavy: worth a thread of the pool when something else can run meanwhile.
       alias: the result may share memory with an input, though the op is not declared as a view.
-      asynchronous: `fn(ctx, inputs, done)`.
+      asynchronous: `fn(ctx, inputs, done)`. Whoever looks a kernel up finds this set where the
+        op's traits say it; a registration sets it only for a kernel that waits though the op does
+        not, such as one that leaves its work to a stream.
     """
 
     op: str
@@ -222,7 +224,7 @@ def find_kernel(node: Node, device_type: str) -> Kernel | None:
     for entry in kernels_of(node.type, device_type):
         if entry.accepts(node):
             return entry
-    for entry in _registered.get(f"{node.type} on {ANY_DEVICE}") or ():
+    for entry in kernels_of(node.type, ANY_DEVICE):
         if entry.accepts(node):
             return entry
     return None
@@ -266,6 +268,8 @@ def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
         count, entries = _count, [entry for key in keys for entry in _tables.get(key, ())]
     if known is not None:
         entries = [mine for mine in (_on(entry, known) for entry in entries) if mine]
+    if traits_of(op).asynchronous:
+        entries = [replace(entry, asynchronous=True) for entry in entries]
     with _lock:
         if count == _count:
             _found[op, device_type] = tuple(entries)
@@ -333,7 +337,8 @@ _NOT_ARRAYS: Final = frozenset((dtypes.string, dtypes.variant, dtypes.resource))
 
 def _computes_with_arrays(entry: Kernel, op_def: OpDef) -> bool:
     """Whether a kernel of the CPU takes and gives arrays of numbers, and nothing else."""
-    if entry.asynchronous or (op_def.stateful and not op_def.traits.random):
+    traits = op_def.traits
+    if entry.asynchronous or traits.asynchronous or (op_def.stateful and not traits.random):
         return False
     args = (*op_def.inputs, *op_def.outputs)
     return not any(arg.is_ref or arg.list_attr or arg.dtype in _NOT_ARRAYS for arg in args)

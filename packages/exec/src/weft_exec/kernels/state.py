@@ -451,7 +451,7 @@ def _mutex(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("MutexAcquire", "MutexLock", asynchronous=True)
+@kernel("MutexAcquire", "MutexLock")
 def _mutex_acquire(node: Node, device: Device) -> KernelFunction:
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         mutex: MutexResource = inputs[0].resource

@@ -21,7 +21,7 @@ _BFLOAT16 = dtypes.bfloat16.numpy
 _FLOAT32 = np.dtype(np.float32)
 
 
-@kernel("_Send", "_Recv", device=ANY_DEVICE, asynchronous=True)
+@kernel("_Send", "_Recv", device=ANY_DEVICE)
 def _transfer(node: Node, device: Device) -> KernelFunction:
     def run(*_: Any) -> None:
         raise errors.InternalError(f"{node.type} {node.name!r} was run as a kernel")

@@ -94,10 +94,7 @@ def _apply_sparse(node: Node, device: Device) -> KernelFunction:
 
 
 @kernel(
-    "AccumulatorTakeGradient",
-    "ResourceAccumulatorTakeGradient",
-    "SparseAccumulatorTakeGradient",
-    asynchronous=True,
+    "AccumulatorTakeGradient", "ResourceAccumulatorTakeGradient", "SparseAccumulatorTakeGradient"
 )
 def _take(node: Node, device: Device) -> KernelFunction:
     kind = _kind_of(node)

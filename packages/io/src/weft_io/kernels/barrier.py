@@ -61,7 +61,7 @@ def _insert_many(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("BarrierTakeMany", asynchronous=True)
+@kernel("BarrierTakeMany")
 def _take_many(node: Node, device: Device) -> KernelFunction:
     types = tuple(node.attrs["component_types"])
     small: bool = node.attrs["allow_small_batch"]

@@ -330,7 +330,7 @@ class _Handed:
         self._done(values[0] if len(values) == 1 else values)
 
 
-@kernel("IteratorGetNext", asynchronous=True)
+@kernel("IteratorGetNext")
 def _get_next(node: Node, device: Device) -> KernelFunction:
     types = tuple(node.attrs["output_types"])
 

@@ -129,7 +129,7 @@ def _check_types(queue: Queue, types: tuple[DType, ...]) -> None:
         )
 
 
-@kernel("QueueEnqueueV2", "QueueEnqueueManyV2", asynchronous=True)
+@kernel("QueueEnqueueV2", "QueueEnqueueManyV2")
 def _enqueue(node: Node, device: Device) -> KernelFunction:
     types = tuple(node.attrs["Tcomponents"])
     timeout: int = node.attrs["timeout_ms"]
@@ -145,7 +145,7 @@ def _enqueue(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("QueueDequeueV2", asynchronous=True)
+@kernel("QueueDequeueV2")
 def _dequeue(node: Node, device: Device) -> KernelFunction:
     types = tuple(node.attrs["component_types"])
     timeout: int = node.attrs["timeout_ms"]
@@ -160,7 +160,7 @@ def _dequeue(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("QueueDequeueManyV2", "QueueDequeueUpToV2", asynchronous=True)
+@kernel("QueueDequeueManyV2", "QueueDequeueUpToV2")
 def _dequeue_many(node: Node, device: Device) -> KernelFunction:
     types = tuple(node.attrs["component_types"])
     timeout: int = node.attrs["timeout_ms"]
@@ -183,7 +183,7 @@ def _dequeue_many(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("QueueCloseV2", asynchronous=True)
+@kernel("QueueCloseV2")
 def _close(node: Node, device: Device) -> KernelFunction:
     cancel: bool = node.attrs["cancel_pending_enqueues"]
 

@@ -83,7 +83,7 @@ class _Unpacked:
         self._done((keys, values))
 
 
-@kernel("ReaderReadV2", asynchronous=True)
+@kernel("ReaderReadV2")
 def _read(node: Node, device: Device) -> KernelFunction:
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         reader, queue = resource_of(inputs[0], ReaderResource), resource_of(inputs[1], Queue)
@@ -92,7 +92,7 @@ def _read(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ReaderReadUpToV2", asynchronous=True)
+@kernel("ReaderReadUpToV2")
 def _read_up_to(node: Node, device: Device) -> KernelFunction:
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         reader, queue = resource_of(inputs[0], ReaderResource), resource_of(inputs[1], Queue)

@@ -74,7 +74,7 @@ def _answer(node: Node, done: Done) -> Done:
     return Unpacked(done) if len(node.outputs) == 1 else done
 
 
-@kernel("Stage", asynchronous=True)
+@kernel("Stage")
 def _stage(node: Node, device: Device) -> KernelFunction:
     area = _plain(node, device)
     keep = keeper(node, 0)
@@ -85,7 +85,7 @@ def _stage(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Unstage", asynchronous=True)
+@kernel("Unstage")
 def _unstage(node: Node, device: Device) -> KernelFunction:
     area = _plain(node, device)
 
@@ -95,7 +95,7 @@ def _unstage(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("StagePeek", asynchronous=True)
+@kernel("StagePeek")
 def _stage_peek(node: Node, device: Device) -> KernelFunction:
     area = _plain(node, device)
 
@@ -117,7 +117,7 @@ def _stage_clear(node: Node, device: Device) -> KernelFunction:
     return lambda: area().clear()
 
 
-@kernel("MapStage", "OrderedMapStage", asynchronous=True)
+@kernel("MapStage", "OrderedMapStage")
 def _map_stage(node: Node, device: Device) -> KernelFunction:
     area = _map(node, device)
     keep = keeper(node, 2)
@@ -137,7 +137,7 @@ def _map_stage(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("MapUnstage", "OrderedMapUnstage", "MapPeek", "OrderedMapPeek", asynchronous=True)
+@kernel("MapUnstage", "OrderedMapUnstage", "MapPeek", "OrderedMapPeek")
 def _map_unstage(node: Node, device: Device) -> KernelFunction:
     area = _map(node, device)
     remove = node.type.endswith("Unstage")
@@ -153,7 +153,7 @@ def _map_unstage(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("MapUnstageNoKey", "OrderedMapUnstageNoKey", asynchronous=True)
+@kernel("MapUnstageNoKey", "OrderedMapUnstageNoKey")
 def _map_unstage_no_key(node: Node, device: Device) -> KernelFunction:
     area = _map(node, device)
     count = len(node.outputs) - 1
