@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import ast
+import json
+import subprocess
+import sys
+from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,21 +20,36 @@ from weft_graph.ir.op_def import registered_ops
 OPS = frozenset(registered_ops())
 
 BESIDE = {"ops", "kernels", "grads"}
-"""Folders in which op names belong: declarations, kernels and gradients."""
+"""Folders in which op names belong, each to its family: declarations, kernels and gradients."""
 
 ALLOWED = {
-    "autodiff/src/weft_autodiff/gradients/units.py": "it looks for the stacks that autodiff makes",
-    "autodiff/src/weft_autodiff/gradients/walk.py": "it looks for the stacks that autodiff makes",
-    "autodiff/src/weft_autodiff/recompute_grad.py": "it looks for the stacks that autodiff makes",
     "graph/src/weft_graph/freezing.py": "it makes of each reader the op that takes a value",
     "graph/src/weft_graph/graph_util.py": "TensorFlow names the ops that it removes",
-    "graph/src/weft_graph/messages/function_reader.py": "it tells apart what it has just made",
-    "graph/src/weft_graph/messages/variables.py": "a variable's own parts are looked for by name",
     "io/src/weft_io/meta_graphs/graph_def_edits.py": "ops of savers that weft does not declare",
     "io/src/weft_io/meta_graphs/tensorflow_ops.py": "what TensorFlow has instead of ops of ours",
     "io/src/weft_io/saving/saver_builder.py": "a saver's own node is looked for by name",
 }
 """Sources that ask for names of ops, and why."""
+
+ALLOWED_BESIDE = {
+    "exec/src/weft_exec/kernels/rows.py": "updates of scatters, named as in ResourceScatterMul",
+}
+"""Declarations, kernels and gradients that list names of other families' ops, and why."""
+
+DECLARED_WHERE = """
+import json
+from weft_graph.ir import op_def
+found, register = {}, op_def.register_op
+def recorded(name, *args, **keywords):
+    import sys
+    frame = sys._getframe(1)
+    found.setdefault(name, frame.f_code.co_filename)
+    register(name, *args, **keywords)
+op_def.register_op = recorded
+import weft
+op_def.registered_ops()
+print(json.dumps(found))
+"""
 
 
 def names_in(node: ast.AST) -> list[str]:
@@ -68,11 +88,62 @@ def tables(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
                 yield node.lineno, found
 
 
+@cache
+def sources() -> list[tuple[Path, ast.AST]]:
+    paths = sorted(ROOT.glob("packages/*/src/**/*.py"))
+    return [(path, ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
+
+
 def findings() -> dict[str, list[tuple[int, list[str]]]]:
     found = {}
-    for path in sorted(ROOT.glob("packages/*/src/**/*.py")):
+    for path, tree in sources():
         if not BESIDE & set(path.parts):
-            here = sorted(tables(ast.parse(path.read_text(encoding="utf-8"))))
+            here = sorted(tables(tree))
+            if here:
+                found[str(path.relative_to(ROOT / "packages"))] = here
+    return found
+
+
+@cache
+def families() -> dict[str, set[str]]:
+    """File stem to the ops that are declared, have kernels or gradients in files of that stem."""
+    command = [sys.executable, "-c", DECLARED_WHERE]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    found = defaultdict(set)
+    for name, source in json.loads(done.stdout).items():
+        found[Path(source).stem].add(name)
+    for path, tree in sources():
+        if BESIDE & set(path.parts):
+            found[path.stem] |= registered_in(tree)
+    return found
+
+
+def registered_in(tree: ast.AST) -> set[str]:
+    """The ops that a source names where it registers kernels and gradients."""
+    return {
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("kernel", "RegisterGradient")
+        for argument in node.args
+        for name in names_in(argument)
+    }
+
+
+def foreign(tree: ast.AST, own: set[str]) -> list[tuple[int, list[str]]]:
+    """Tables that name ops outside a family; parts of its own ops' names, as Sum, are fine."""
+    found = []
+    for line, names in sorted(tables(tree)):
+        others = [name for name in names if not any(name in mine for mine in own)]
+        if others:
+            found.append((line, others))
+    return found
+
+
+def foreign_findings() -> dict[str, list[tuple[int, list[str]]]]:
+    found = {}
+    for path, tree in sources():
+        if BESIDE & set(path.parts):
+            here = foreign(tree, families()[path.stem])
             if here:
                 found[str(path.relative_to(ROOT / "packages"))] = here
     return found
@@ -83,6 +154,22 @@ FOUND = findings()
 
 def test_no_tables_of_op_names() -> None:
     assert {path: here for path, here in FOUND.items() if path not in ALLOWED} == {}
+
+
+def test_families_name_only_their_own_ops() -> None:
+    found = foreign_findings()
+    assert {path: here for path, here in found.items() if path not in ALLOWED_BESIDE} == {}
+    assert set(ALLOWED_BESIDE) <= set(found), "an exception is no longer needed"
+
+
+def test_declarations_are_found() -> None:
+    assert "Softplus" in families()["nn"] and "VarHandleOp" in families()["resource_state"]
+
+
+def test_foreign_tables_are_found() -> None:
+    own = {"SegmentSum", "Relu"}
+    source = 'X = {"Sum": 1, "Relu": 2}\nY = node.type in ("Relu", "Tanh")'
+    assert foreign(ast.parse(source), own) == [(2, ["Tanh"])] * 2
 
 
 @pytest.mark.parametrize("path", ALLOWED)

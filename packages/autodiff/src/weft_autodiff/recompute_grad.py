@@ -185,7 +185,7 @@ class _Region:
             if isinstance(context, CondContext) and node.context is not self.home:
                 return context.conditional
             return context if isinstance(context, WhileContext) else node
-        if node.type == "StackV2":
+        if node.role is Role.STACK:
             return node
         return unit_of(node.outputs[0], self.home)
 

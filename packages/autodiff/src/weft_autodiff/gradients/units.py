@@ -25,7 +25,7 @@ def unit_of(output: Output, level: Level) -> Unit:
     back along it.
     """
     node = output.node
-    if node.type == "StackV2":
+    if node.role is Role.STACK:
         push = push_of(output)
         node = node if push is None else push
     elif node.context is None:
@@ -95,7 +95,7 @@ def push_of(handle: Output) -> Node | None:
     while stack:
         output = stack.pop()
         for user in output.consumers():
-            if user.type == "StackPushV2" and user.inputs[0] is output:
+            if user.role is Role.PUSH and user.inputs[0] is output:
                 return user
             if is_constant_enter(user):
                 stack.append(user.outputs[0])

@@ -13,6 +13,7 @@ from weft_autodiff.gradients.values import Grad, add_all, all_before_any, as_den
 from weft_graph.control_flow.context import Conditional, ControlFlowContext, WhileContext
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 
 Pushed = tuple[Node, Output]
 """A push that forward code makes, and the stack that its gradients are on."""
@@ -122,7 +123,7 @@ class Walk:
         grads = [None if o in path.stops else self.total(o) for o in node.outputs]
         if all(grad is None for grad in grads):
             return
-        if node.type == "StackPopV2" and self.loop is not None:
+        if node.role is Role.POP and self.loop is not None:
             dense = as_dense(grads[0])
             assert dense is not None
             self.receive(node.inputs[0], self.loop.push(dense))

@@ -6,6 +6,7 @@ from weft_autodiff.grads.common import ints, scalar_like, shape_of, sum_to_shape
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 
 Grads = list[Output | None]
 
@@ -182,7 +183,8 @@ def _cross_entropy(node: Node, grad: Output | None, by_backprop: Output | None) 
 
 def _is_fixed(value: Output) -> bool:
     """Whether no gradient can be asked for: a constant, or behind stop_gradient."""
-    return value.node.type in ("Const", "StopGradient")
+    traits = value.node.traits
+    return traits.role is Role.CONSTANT or (traits.identity and not traits.differentiable)
 
 
 @RegisterGradient("SparseSoftmaxCrossEntropyWithLogits")

@@ -9,6 +9,7 @@ import numpy as np
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.resources.resources import ResourceHandle
 from weft_exec.resources.tensor_arrays import BoundedStack, Stack
+from weft_graph.ir.traits import Role
 from weft_graph.ops.stack import producer
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
@@ -94,7 +95,7 @@ def _close(node: Node, device: Device) -> KernelFunction:
 
 def _checked(node: Node, function: KernelFunction) -> KernelFunction:
     """`function`, after a check of the stack where the graph does not show which one it is."""
-    if producer(node.inputs[0]).type == "StackV2":
+    if producer(node.inputs[0]).role is Role.STACK:
         return function
     dtype: DType = node.attrs["T" if node.type == "StackPushV2" else "elem_type"]
 

@@ -41,6 +41,10 @@ class Role(enum.Enum):
     PLACEHOLDER: the value is to be fed.
     VARIABLE: it gives the reference or the handle of a variable.
     READ: it gives the value of the variable behind its first input, a handle.
+    ASSIGN: it gives the variable of its first input the value of its second.
+    IS_INITIALIZED: it tells whether the variable behind its first input has a value.
+    TENSOR_ARRAY: it makes a TensorArray.
+    STACK, PUSH, POP: it makes a stack, puts a value onto one, takes the last value off one.
     CALL: it calls the function that the attribute `f` names.
     SWITCH, MERGE, ENTER, EXIT, NEXT_ITERATION: they route values through branches and loops.
     LOOP_COND: it marks the predicate of a loop.
@@ -53,6 +57,12 @@ class Role(enum.Enum):
     PLACEHOLDER = "placeholder"
     VARIABLE = "variable"
     READ = "read"
+    ASSIGN = "assign"
+    IS_INITIALIZED = "is initialized"
+    TENSOR_ARRAY = "tensor array"
+    STACK = "stack"
+    PUSH = "push"
+    POP = "pop"
     CALL = "call"
     SWITCH = "switch"
     MERGE = "merge"

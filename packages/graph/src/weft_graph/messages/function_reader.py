@@ -169,7 +169,8 @@ class _Reader:
             attrs: dict[str, Any] = {"dtype": dtype, "shape": self._argument_dims(i, where)}
             op = "Placeholder"
             handles = list(arg.handle_data)
-            if dtype is dtypes.resource and len(handles) == 1:
+            is_variable = dtype is dtypes.resource and len(handles) == 1
+            if is_variable:
                 op = "VarHandleOp"
                 attrs = {
                     "dtype": dtype_from_proto(handles[0].dtype, where),
@@ -181,7 +182,7 @@ class _Reader:
                 if handles:
                     attrs["shape"] = shape_from_proto(handles[0].shape, where)
             output = self._graph._argument(op, attrs, arg.name, attrs["shape"])
-            if op == "VarHandleOp":
+            if is_variable:
                 output.dims = ()
             self._arguments[arg.name] = output
 

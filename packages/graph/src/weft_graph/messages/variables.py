@@ -123,7 +123,7 @@ def _restore_resource(variable: ResourceVariable, message: Any, import_scope: st
         variable._graph_element = names.output(
             f"{message.variable_name[:-2]}/Read/ReadVariableOp:0"
         )
-    found = [node for node in handle.consumers() if node.type == "VarIsInitializedOp"]
+    found = [node for node in handle.consumers() if node.role is Role.IS_INITIALIZED]
     if found:
         variable._is_initialized = found[0].outputs[0]
 

@@ -24,7 +24,7 @@ def handle_source(handle: Output) -> Node | None:
     """The VarHandleOp whose handle arrives at `handle`, through control flow; None when unknown."""
     node = handle.node
     for _ in range(64):
-        if node.type == "VarHandleOp":
+        if node.role is Role.VARIABLE:
             return node
         if not (node.traits.identity or node.traits.routes) or not node.inputs:
             return None
@@ -228,7 +228,12 @@ register_op(
     ("resource: resource",),
     ("is_initialized: bool",),
     shape=scalar,
-    traits=Traits(state=State.READS, differentiable=False, allows_uninitialized=True),
+    traits=Traits(
+        state=State.READS,
+        role=Role.IS_INITIALIZED,
+        differentiable=False,
+        allows_uninitialized=True,
+    ),
     doc="Whether the variable has a value.",
 )
 register_op(
@@ -256,7 +261,11 @@ register_op(
     {"dtype": "type"},
     _assign_handle_shape,
     traits=Traits(
-        variable_type="dtype", state=State.WRITES, differentiable=False, cost=cost_rules.assigns
+        variable_type="dtype",
+        state=State.WRITES,
+        role=Role.ASSIGN,
+        differentiable=False,
+        cost=cost_rules.assigns,
     ),
     doc="Replaces the variable's value.",
 )

@@ -9,7 +9,7 @@ from weft_graph.ir.builder import create, out
 from weft_graph.ir.costs import free
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.traits import State, Traits
+from weft_graph.ir.traits import Role, State, Traits
 from weft_graph.ops.shape_rules import with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -35,9 +35,9 @@ def check_element(handle: Output, dtype: DType) -> None:
     Raises: InvalidTypeError: the stack holds another type than `dtype`, or it is no stack.
     """
     node = producer(handle)
-    if node.type in ("TensorArrayV3", "VarHandleOp"):
+    if node.role in (Role.TENSOR_ARRAY, Role.VARIABLE):
         raise errors.InvalidTypeError(f"requires the handle of a stack, got that of {node!r}")
-    if node.type == "StackV2" and node.attrs["elem_type"] is not dtype:
+    if node.role is Role.STACK and node.attrs["elem_type"] is not dtype:
         raise errors.InvalidTypeError(
             f"the stack {node.name!r} holds {node.attrs['elem_type'].name}, "
             f"but it is used as {dtype.name}"
@@ -68,7 +68,7 @@ register_op(
     ("handle: resource",),
     {"elem_type": "type", "stack_name": "string = ''"},
     _stack_shape,
-    traits=Traits(state=State.STEP, differentiable=False),
+    traits=Traits(state=State.STEP, role=Role.STACK, differentiable=False),
     doc="A new stack, which lives as long as somebody holds its handle.",
 )
 register_op(
@@ -77,7 +77,7 @@ register_op(
     ("output: T",),
     {"T": "type", "swap_memory": "bool = false"},
     _push_shape,
-    traits=Traits(state=State.STEP, cost=free),
+    traits=Traits(state=State.STEP, role=Role.PUSH, cost=free),
     doc="Puts a value onto a stack, and passes it on.",
 )
 register_op(
@@ -86,7 +86,7 @@ register_op(
     ("elem: elem_type",),
     {"elem_type": "type"},
     _pop_shape,
-    traits=Traits(state=State.STEP, differentiable=False, cost=free),
+    traits=Traits(state=State.STEP, role=Role.POP, differentiable=False, cost=free),
     doc="Takes the last value off a stack.",
 )
 register_op(

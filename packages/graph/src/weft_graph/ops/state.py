@@ -110,7 +110,13 @@ register_op(
     ("is_initialized: bool",),
     {"dtype": "type"},
     scalar,
-    traits=Traits(state=State.READS, differentiable=False, cost=free, allows_uninitialized=True),
+    traits=Traits(
+        state=State.READS,
+        role=Role.IS_INITIALIZED,
+        differentiable=False,
+        cost=free,
+        allows_uninitialized=True,
+    ),
     doc="Whether the variable has a value.",
 )
 register_op(
@@ -128,7 +134,9 @@ register_op(
     ("output_ref: Ref(T)",),
     {"T": "type", "validate_shape": "bool = true", "use_locking": "bool = true"},
     _assign_shape,
-    traits=Traits(state=State.WRITES, differentiable=False, cost=cost_rules.assigns),
+    traits=Traits(
+        state=State.WRITES, role=Role.ASSIGN, differentiable=False, cost=cost_rules.assigns
+    ),
     doc="Replaces the variable's value; the output is the same reference.",
 )
 for _op, _doc in (("AssignAdd", "Adds to"), ("AssignSub", "Subtracts from")):

@@ -14,7 +14,7 @@ from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.costs import free
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.traits import State, Traits
+from weft_graph.ir.traits import Role, State, Traits
 from weft_graph.ops.shape_rules import (
     constant_array,
     constant_int,
@@ -44,9 +44,9 @@ def array_dims(handle: Output, dtype: DType) -> Dims:
             more = constant_value_as_dims(node.inputs[2])
             lead = None if lead is None or more is None else (*lead, *more)
         node = producer(node.inputs[0])
-    if node.type in ("StackV2", "VarHandleOp"):
+    if node.role in (Role.STACK, Role.VARIABLE):
         raise errors.InvalidTypeError(f"requires the handle of a TensorArray, got that of {node!r}")
-    if node.type != "TensorArrayV3":
+    if node.role is not Role.TENSOR_ARRAY:
         return None
     if node.attrs["dtype"] is not dtype:
         raise errors.InvalidTypeError(
@@ -190,7 +190,7 @@ register_op(
         "tensor_array_name": "string = ''",
     },
     _array_shape,
-    traits=Traits(state=State.STEP, differentiable=False),
+    traits=Traits(state=State.STEP, role=Role.TENSOR_ARRAY, differentiable=False),
     doc="A new array, which lives as long as somebody holds its handle.",
 )
 register_op(

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft_exec.kernels.common import new_array
 from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_graph.ir.traits import Role
 from weft_io.checkpoint import held
 from weft_io.checkpoint.encoding import check_saveable
 from weft_io.checkpoint.items import Item
@@ -40,7 +41,7 @@ def _save(node: Node, device: Device) -> KernelFunction:
 @kernel("HoldForSave")
 def _hold(node: Node, device: Device) -> KernelFunction:
     items_of = _items(node)
-    constant = [source.node.type in _SNAPSHOTS for source in node.inputs[2:]]
+    constant = [source.node.role in _SNAPSHOTS for source in node.inputs[2:]]
     last: list[str] = []
 
     def run(names: Any, specs: Any, *tensors: Any) -> Any:
@@ -57,7 +58,7 @@ def _hold(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-_SNAPSHOTS: Final = ("ReadVariableOp", "Variable", "VariableV2")
+_SNAPSHOTS: Final = (Role.READ, Role.VARIABLE)
 """Nodes whose values never change, whatever happens to the variable."""
 
 
@@ -108,10 +109,13 @@ def _required(output: Output) -> Dims:
     if output.dims is not None:
         return output.dims
     for node in output.consumers():
-        if node.type == "Assign" and node.attrs["validate_shape"]:
-            return node.inputs[0].dims
-        if node.type == "AssignVariableOp" and node.inputs[0].node.type == "VarHandleOp":
-            dims: Dims = node.inputs[0].node.attrs["shape"]
+        if node.role is not Role.ASSIGN:
+            continue
+        variable = node.inputs[0]
+        if variable.dtype.is_ref and node.attrs["validate_shape"]:
+            return variable.dims
+        if not variable.dtype.is_ref and variable.node.role is Role.VARIABLE:
+            dims: Dims = variable.node.attrs["shape"]
             return dims
     return None
 
