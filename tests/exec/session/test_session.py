@@ -101,6 +101,22 @@ class TestFeeds:
             assert session.run(y) == 6.0
             assert session.run(y, {c: 5.0}) == 15.0
 
+    @pytest.mark.parametrize("known", [[2, 3], [None, 3], None])
+    def test_a_sparse_tensor_is_fed_whatever_is_known_of_its_shape(self, known: Any) -> None:
+        x = wf.sparse.placeholder(wf.float32, known)
+        dense = wf.sparse.to_dense(x)
+        with wf.Session() as session:
+            value = wf.SparseTensorValue([[0, 1]], [5.0], [2, 3])
+            np.testing.assert_array_equal(session.run(dense, {x: value}), [[0, 5, 0], [0, 0, 0]])
+
+    def test_a_sparse_tensor_is_not_fed_another_shape_than_the_graph_was_built_upon(self) -> None:
+        x = wf.sparse.placeholder(wf.float32, [2, 3])
+        assert wf.sparse.to_dense(x).shape == (2, 3)
+        value = wf.SparseTensorValue([[0, 1]], [5.0], [4, 3])
+        message = r"shape \[2, 3\].* \[4, 3\]"
+        with wf.Session() as session, pytest.raises(errors.InvalidArgumentError, match=message):
+            session.run(x.values, {x: value})
+
     def test_wrong_feeds_say_required_and_got(self) -> None:
         x = wf.placeholder(wf.float32, [None, 3], name="x")
         n = wf.placeholder(wf.int32, [], name="n")

@@ -6,6 +6,9 @@ import copy
 from collections.abc import Callable, Collection, Hashable, Mapping, MutableMapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import (
     IndexedSlices,
@@ -126,7 +129,9 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
     """
     if isinstance(key, SparseTensor):
         indices, values, shape = value
-        parts = [(key.indices, indices), (key.values, values), (key.dense_shape, shape)]
+        parts = [(key.indices, indices), (key.values, values)]
+        if not _is_known(graph, key, shape):
+            parts.append((key.dense_shape, shape))
         return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
     if isinstance(key, IndexedSlices):
         parts = [(key.values, value[0]), (key.indices, value[1])]
@@ -145,3 +150,20 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
     if not graph.is_feedable(output):
         raise errors.InvalidArgumentError(f"{output!r} may not be fed")
     return [(output, value)]
+
+
+def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:
+    """Whether the graph was built upon the shape of a sparse tensor, so that it is not fed again.
+
+    Raises: InvalidArgumentError: it was, and `shape` is another one.
+    """
+    if graph.is_feedable(key.dense_shape):
+        return False
+    known = constant_value(key.dense_shape)
+    if known is None:
+        return False
+    if not np.array_equal(known, shape):
+        raise errors.InvalidArgumentError(
+            f"{key!r} has the shape {known.tolist()}, but is fed a value of shape {shape!r}"
+        )
+    return True

@@ -250,7 +250,21 @@ def sparse_placeholder(dtype: Any, shape: Any = None, name: str | None = None) -
 
     Args:
       dtype: element type of the values.
-      shape: static shape; None is anything. Where it is fully known it need not be fed.
+      shape: the dense shape: sizes, None for each that is not known; None for any shape; or a
+        tensor, int64, shape (rank,). Once the graph was built upon a fully known shape, no other
+        shape can be fed.
+    Returns: indices int64, shape (n, rank), and values of `dtype`, shape (n,), which are fed; and
+      dense_shape int64, shape (rank,), a placeholder unless `shape` is fully known or a tensor.
+    Raises: InvalidTypeError: `shape` is no shape, or a tensor that is not int64.
+    Raises (when it runs): InvalidArgumentError: it is not fed, or with another shape than is known.
+
+    Examples:
+      >>> x = wf.sparse.placeholder(wf.float32, [2, 3])
+      >>> y = wf.sparse.matmul(x, wf.ones([3, 1]))
+      >>> value = wf.SparseTensorValue(indices=[[0, 0], [1, 2]], values=[5, 7], dense_shape=[2, 3])
+      >>> wf.Session().run(y, {x: value})
+      array([[5.],
+             [7.]], dtype=float32)
     """
     prefix = "" if name is None else f"{name}/"
     dims = None if shape is None or isinstance(shape, Output) else as_dims(shape)
