@@ -57,8 +57,8 @@ def examples(source: pathlib.Path) -> Iterator[doctest.DocTest]:
 def failures(test: doctest.DocTest) -> str:
     """What goes wrong in the examples of a docstring, each with a graph of its own."""
     said: list[str] = []
-    with wf.Graph().as_default():
-        doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append)
+    wf.reset_default_graph()
+    doctest.DocTestRunner(optionflags=FLAGS).run(test, out=said.append)
     return "".join(said)
 
 

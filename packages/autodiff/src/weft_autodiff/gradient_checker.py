@@ -94,7 +94,20 @@ def compute_gradient_error(
 ) -> float:
     """The largest difference between the two Jacobians of `compute_gradient`.
 
-    Args, Raises: as `compute_gradient`.
+    Args:
+      x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict: as for
+        `compute_gradient`.
+    Returns: the largest absolute difference of two elements; NaN where one of them is; 0.0 where
+      the Jacobians are empty.
+    Raises:
+      FailedPreconditionError: there is no default session.
+      InvalidArgumentError: the shape of `x_init_value` is not `x_shape`.
+
+    Examples:
+      >>> x = wf.constant([1.0, 2.0])
+      >>> with wf.Session():
+      ...     wf.test.compute_gradient_error(x, [2], wf.square(x), [2], delta=1e-2) < 1e-3
+      True
     """
     pairs = compute_gradient(
         x, x_shape, y, y_shape, x_init_value, delta, init_targets, extra_feed_dict

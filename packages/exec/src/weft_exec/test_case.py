@@ -358,6 +358,25 @@ def main(argv: list[str] | None = None) -> None:
     """Run the tests of the program's main module, and exit.
 
     Args:
-      argv: the command line, `sys.argv` by default.
+      argv: the command line, `sys.argv` by default: the program's name, then options and names of
+        tests as `python -m unittest` takes them.
+    Raises: SystemExit: always; its status is 0 if all tests passed.
+
+    Examples:
+      >>> import pathlib, subprocess, sys
+      >>> program = pathlib.Path("square_test.py")
+      >>> length = program.write_text('''
+      ... import weft as wf
+      ...
+      ... class SquareTest(wf.test.TestCase):
+      ...     def test_negative(self):
+      ...         with self.session():
+      ...             self.assertAllClose(wf.square([-2.0]).eval(), [4.0])
+      ...
+      ... if __name__ == "__main__":
+      ...     wf.test.main()
+      ... ''')
+      >>> subprocess.run([sys.executable, program], capture_output=True).returncode
+      0
     """
     unittest.main(argv=argv)

@@ -62,7 +62,15 @@ def _process_graph() -> Graph:
 def reset_default_graph() -> None:
     """Replace the process's default graph by an empty one.
 
+    Nodes of the old graph stay what they are, and its sessions go on.
+
     Raises: FailedPreconditionError: called inside `with graph.as_default()`.
+
+    Examples:
+      >>> x = wf.constant(1.0, name="x")
+      >>> wf.reset_default_graph()
+      >>> wf.constant(2.0, name="x").name
+      'x:0'
     """
     global _global_graph
     if of_thread.graphs:

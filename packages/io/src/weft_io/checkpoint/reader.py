@@ -155,6 +155,17 @@ class CheckpointReader:
     Raises:
       NotFoundError: there is none.
       DataLossError: its index is damaged.
+
+    Examples:
+      >>> weights = wf.Variable([1.0, 2.0], name="weights")
+      >>> with wf.Session() as session:
+      ...     session.run(weights.initializer)
+      ...     prefix = wf.train.Saver().save(session, "./inspected")
+      >>> reader = wf.train.NewCheckpointReader(prefix)
+      >>> reader.get_variable_to_shape_map()
+      {'weights': [2]}
+      >>> reader.get_tensor("weights")
+      array([1., 2.], dtype=float32)
     """
 
     def __init__(self, prefix: str) -> None:

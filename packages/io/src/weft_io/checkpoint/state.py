@@ -57,13 +57,23 @@ def generate_checkpoint_state_proto(
     """The `CheckpointState` that says what the latest checkpoints are.
 
     Args:
-      save_dir: directory of the state file; when it is relative, so are the paths in the message.
+      save_dir: directory of the state file. When it is a relative path, relative paths of
+        checkpoints become relative to it.
       model_checkpoint_path: prefix of the latest.
       all_model_checkpoint_paths: prefixes of all that are kept, oldest first; the latest is added
         when it is not the last of them.
       all_model_checkpoint_timestamps: when each was written, in seconds since the epoch.
       last_preserved_timestamp: when the last one was written that is kept for good.
-    Raises: InvalidArgumentError: as many timestamps as paths are required.
+    Returns: the message.
+    Raises: InvalidArgumentError: there are timestamps, but not as many as paths; or a path is not
+      UTF-8.
+
+    Examples:
+      >>> state = wf.train.generate_checkpoint_state_proto(
+      ...     "./log", "./log/model-2", ["./log/model-1", "./log/model-2"]
+      ... )
+      >>> state.model_checkpoint_path
+      'model-2'
     """
     from weft_graph import proto
 
@@ -97,12 +107,29 @@ def update_checkpoint_state(
     last_preserved_timestamp: float | None = None,
     save_relative_paths: bool = False,
 ) -> None:
-    """Write the state file, atomically; arguments as of `generate_checkpoint_state_proto`.
+    """Write the state file, which says what the latest checkpoints of a directory are, atomically.
+
+    `Saver.save` does this; a program that writes checkpoints in another way calls it.
 
     Args:
+      save_dir, model_checkpoint_path, all_model_checkpoint_paths, all_model_checkpoint_timestamps,
+        last_preserved_timestamp: as for `generate_checkpoint_state_proto`.
       latest_filename: name of the file; "checkpoint" by default.
       save_relative_paths: name the checkpoints relative to `save_dir`, so that the directory can
         be moved.
+    Raises:
+      InvalidArgumentError: as `generate_checkpoint_state_proto`, or `latest_filename` is no name.
+      NotFoundError: there is no such directory.
+
+    Examples:
+      >>> step = wf.Variable(7, name="step")
+      >>> with wf.Session() as session:
+      ...     session.run(step.initializer)
+      ...     older = wf.train.Saver().save(session, "./older")
+      ...     newer = wf.train.Saver().save(session, "./newer")
+      >>> wf.train.update_checkpoint_state(".", older)
+      >>> wf.train.latest_checkpoint(".")
+      './older'
     """
     save_dir = paths.as_path(save_dir)
     if save_relative_paths:
@@ -181,7 +208,6 @@ def get_checkpoint_state(
       checkpoint_dir: a directory.
       latest_filename: of the state file; "checkpoint" by default.
     Returns: a CheckpointState message; None where there is no state file.
-    Returns: None when there is no such file.
     Raises: DataLossError: the file is damaged.
 
     Examples:
@@ -248,7 +274,22 @@ def checkpoint_exists(checkpoint_prefix: str) -> bool:
 
 
 def get_checkpoint_mtimes(checkpoint_prefixes: Sequence[str]) -> list[float]:
-    """When the checkpoints that exist were written, in seconds since the epoch."""
+    """When the checkpoints that exist were written.
+
+    Args:
+      checkpoint_prefixes: what `Saver.save` returned.
+    Returns: seconds since the epoch, in the same order; nothing for what does not exist.
+
+    Examples:
+      >>> import time
+      >>> step = wf.Variable(7, name="step")
+      >>> with wf.Session() as session:
+      ...     session.run(step.initializer)
+      ...     prefix = wf.train.Saver().save(session, "./timed")
+      >>> [written] = wf.train.get_checkpoint_mtimes([prefix, "./nowhere"])
+      >>> written <= time.time()
+      True
+    """
     times = []
     for prefix in checkpoint_prefixes:
         try:
@@ -267,8 +308,18 @@ def remove_checkpoint(
     """Remove a checkpoint and its graph, if they are there.
 
     Args:
+      checkpoint_prefix: what `Saver.save` returned.
       checkpoint_format_version: accepted for compatibility.
       meta_graph_suffix: of the file with the graph.
+
+    Examples:
+      >>> step = wf.Variable(7, name="step")
+      >>> with wf.Session() as session:
+      ...     session.run(step.initializer)
+      ...     prefix = wf.train.Saver().save(session, "./removed")
+      >>> wf.train.remove_checkpoint(prefix)
+      >>> wf.train.checkpoint_exists(prefix)
+      False
     """
     prefix = paths.as_path(checkpoint_prefix)
     writer.remove_checkpoint(prefix, [f"{paths.base_name(prefix)}.{meta_graph_suffix}"])

@@ -122,7 +122,19 @@ def maybe_batch(
     """`batch` of those examples for which `keep_input` is true.
 
     Args:
-      keep_input: bool, shape (); with `enqueue_many` perhaps one per example.
+      tensors: as for `batch`, and so are those not named here.
+      keep_input: bool, shape (); with `enqueue_many` shape () for all, or (n,), one per example.
+    Returns: as `batch`.
+    Raises: InvalidArgumentError: as `batch`, or the rank of `keep_input` is not known, over 1, or 1
+      without `enqueue_many`.
+    Raises (when it runs): OutOfRangeError: the examples have ended.
+
+    Examples:
+      >>> x = wf.train.range_input_producer(10, shuffle=False).dequeue()
+      >>> even = wf.train.maybe_batch([x], wf.equal(x % 2, 0), batch_size=3)
+      >>> with wf.train.MonitoredSession() as session:
+      ...     session.run(even)
+      array([0, 2, 4], dtype=int32)
     """
     options = _Options(
         batch_size, enqueue_many, shapes, allow_smaller_final_batch, dynamic_pad, num_threads
@@ -151,7 +163,23 @@ def batch_join(
     """`batch` of several sources at once, with a thread for each.
 
     Args:
-      tensors_list: several `tensors` of equal types and shapes.
+      tensors_list: the `tensors` of each source: as many, of the same types; of the same shapes,
+        too, unless `dynamic_pad`.
+      batch_size, capacity, enqueue_many, shapes, dynamic_pad, allow_smaller_final_batch,
+        shared_name: as for `batch`.
+    Returns: as `batch`, with the structure of the first source.
+    Raises: InvalidArgumentError: as `batch`, or sources have other numbers, names or shapes of
+      tensors; InvalidTypeError: other types, or only some are dicts.
+    Raises (when it runs): OutOfRangeError: the examples have ended.
+
+    Examples:
+      >>> sources = [
+      ...     [wf.train.input_producer(rows, num_epochs=1).dequeue()] for rows in ([1, 2], [30, 40])
+      ... ]
+      >>> rows = wf.train.batch_join(sources, batch_size=4)
+      >>> with wf.train.MonitoredSession() as session:
+      ...     sorted(session.run(rows).tolist())
+      [1, 2, 30, 40]
     """
     return maybe_batch_join(
         tensors_list,
@@ -179,7 +207,24 @@ def maybe_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`batch_join` of those examples for which `keep_input` is true."""
+    """`batch_join` of those examples for which `keep_input` is true.
+
+    Args:
+      tensors_list: as for `batch_join`, and so are those not named here.
+      keep_input: bool, shape (), or with `enqueue_many` also (n,), for each source alike.
+    Returns: as `batch_join`.
+    Raises: InvalidArgumentError, InvalidTypeError: as `batch_join`, and as `maybe_batch`.
+    Raises (when it runs): OutOfRangeError: the examples have ended.
+
+    Examples:
+      >>> sources = [[wf.constant([1, 2])], [wf.constant([1, 3])]]
+      >>> firsts = wf.train.maybe_batch_join(
+      ...     sources, [True, False], batch_size=4, enqueue_many=True
+      ... )
+      >>> with wf.train.MonitoredSession() as session:
+      ...     session.run(firsts)
+      array([1, 1, 1, 1], dtype=int32)
+    """
     options = _Options(batch_size, enqueue_many, shapes, allow_smaller_final_batch, dynamic_pad)
     return _batch(
         tensors_list,
@@ -212,6 +257,9 @@ def shuffle_batch(
       capacity: examples that are made ahead, at most.
       min_after_dequeue: examples that stay to choose from: more mix better and start later.
       seed: of the choices.
+    Returns: as `batch`.
+    Raises: InvalidArgumentError: as `batch`, or `capacity` is not above `min_after_dequeue`.
+    Raises (when it runs): OutOfRangeError: the examples have ended.
 
     Examples:
       >>> x = wf.train.range_input_producer(10, shuffle=False).dequeue()
@@ -249,7 +297,24 @@ def maybe_shuffle_batch(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`shuffle_batch` of those examples for which `keep_input` is true."""
+    """`shuffle_batch` of those examples for which `keep_input` is true.
+
+    Args:
+      tensors: as for `shuffle_batch`, and so are those not named here.
+      keep_input: bool, shape (); with `enqueue_many` shape () for all, or (n,), one per example.
+    Returns: as `batch`.
+    Raises: InvalidArgumentError: as `shuffle_batch`, and as `maybe_batch`.
+    Raises (when it runs): OutOfRangeError: the examples have ended.
+
+    Examples:
+      >>> x = wf.train.range_input_producer(10, num_epochs=1).dequeue()
+      >>> even = wf.train.maybe_shuffle_batch(
+      ...     [x], 5, capacity=10, min_after_dequeue=2, keep_input=wf.equal(x % 2, 0)
+      ... )
+      >>> with wf.train.MonitoredSession() as session:
+      ...     sorted(session.run(even).tolist())
+      [0, 2, 4, 6, 8]
+    """
     options = _Options(
         batch_size, enqueue_many, shapes, allow_smaller_final_batch, threads=num_threads
     )
@@ -275,7 +340,25 @@ def shuffle_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`shuffle_batch` of several sources at once, with a thread for each."""
+    """`shuffle_batch` of several sources at once, with a thread for each.
+
+    Args:
+      tensors_list: the `tensors` of each source: as many, of the same types and shapes.
+      batch_size, capacity, min_after_dequeue, seed, enqueue_many, shapes,
+        allow_smaller_final_batch, shared_name: as for `shuffle_batch`.
+    Returns: as `batch`, with the structure of the first source.
+    Raises: InvalidArgumentError, InvalidTypeError: as `shuffle_batch`, and as `batch_join`.
+    Raises (when it runs): OutOfRangeError: the examples have ended.
+
+    Examples:
+      >>> sources = [
+      ...     [wf.train.input_producer(rows, num_epochs=1).dequeue()] for rows in ([1, 2], [30, 40])
+      ... ]
+      >>> rows = wf.train.shuffle_batch_join(sources, 4, capacity=10, min_after_dequeue=2)
+      >>> with wf.train.MonitoredSession() as session:
+      ...     sorted(session.run(rows).tolist())
+      [1, 2, 30, 40]
+    """
     return maybe_shuffle_batch_join(
         tensors_list,
         batch_size,
@@ -304,7 +387,24 @@ def maybe_shuffle_batch_join(
     shared_name: str | None = None,
     name: str | None = None,
 ) -> Any:
-    """`shuffle_batch_join` of those examples for which `keep_input` is true."""
+    """`shuffle_batch_join` of those examples for which `keep_input` is true.
+
+    Args:
+      tensors_list: as for `shuffle_batch_join`, and so are those not named here.
+      keep_input: bool, shape (), or with `enqueue_many` also (n,), for each source alike.
+    Returns: as `batch_join`.
+    Raises: InvalidArgumentError, InvalidTypeError: as `shuffle_batch_join`, and as `maybe_batch`.
+    Raises (when it runs): OutOfRangeError: the examples have ended.
+
+    Examples:
+      >>> sources = [[wf.constant([1, 2])], [wf.constant([1, 3])]]
+      >>> firsts = wf.train.maybe_shuffle_batch_join(
+      ...     sources, 4, 10, 2, keep_input=[True, False], enqueue_many=True
+      ... )
+      >>> with wf.train.MonitoredSession() as session:
+      ...     session.run(firsts)
+      array([1, 1, 1, 1], dtype=int32)
+    """
     options = _Options(batch_size, enqueue_many, shapes, allow_smaller_final_batch)
     return _batch(
         tensors_list,

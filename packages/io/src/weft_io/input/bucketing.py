@@ -57,8 +57,16 @@ def bucket(
       keep_input: bool, shape (): whether to use the example at all.
       shared_name: the name the queue of the output is shared under among sessions.
     Returns: the bucket of the batch, int32, shape (); and the batch, as `tensors`.
-    Raises: InvalidArgumentError: no tensors, a list of another length than `num_buckets`.
+    Raises: InvalidArgumentError: no tensors, no buckets, or a list of another length than
+      `num_buckets`.
     Raises (when it runs): OutOfRangeError: the examples have ended.
+
+    Examples:
+      >>> x = wf.train.range_input_producer(10, shuffle=False).dequeue()
+      >>> which, numbers = wf.train.bucket([x], x % 2, batch_size=3, num_buckets=2)
+      >>> with wf.train.MonitoredSession() as session:
+      ...     session.run((which, numbers))
+      (np.int32(0), array([0, 2, 4], dtype=int32))
     """
     sizes = _checked_sizes(batch_size, num_buckets)
     limits = list(bucket_capacities or [capacity] * num_buckets)
@@ -101,12 +109,23 @@ def bucket_by_sequence_length(
 
     Args:
       input_length: int32 or int64, shape (): the length of the example.
-      bucket_boundaries: increasing lengths; the buckets are below the first, from each to the
-        next, and from the last on.
-      the others: as for `bucket`; one batch size or capacity per bucket is one more than there are
-        boundaries.
+      tensors: as for `bucket`, and so are those not named here.
+      batch_size: int32, shape (), or one per bucket; there is one more bucket than boundaries.
+      bucket_boundaries: increasing lengths. An example as long as a boundary is in the bucket above
+        it.
     Returns: the lengths in the batch, shape (batch_size,); and the batch, as `tensors`.
-    Raises: InvalidArgumentError: the boundaries do not increase; and as `bucket`.
+    Raises: InvalidArgumentError: there are no boundaries, or they do not increase; and as `bucket`.
+    Raises (when it runs): OutOfRangeError: the examples have ended.
+
+    Examples:
+      >>> length = wf.train.input_producer([1, 2, 7, 8], shuffle=False).dequeue()
+      >>> lengths, sequences = wf.train.bucket_by_sequence_length(
+      ...     length, [wf.range(length)], 2, bucket_boundaries=[5], dynamic_pad=True
+      ... )
+      >>> with wf.train.MonitoredSession() as session:
+      ...     session.run((lengths, sequences))
+      (array([1, 2], dtype=int32), array([[0, 0],
+             [0, 1]], dtype=int32))
     """
     boundaries = [int(boundary) for boundary in bucket_boundaries]
     if not boundaries:

@@ -62,11 +62,23 @@ def limit_epochs(tensor: Any, num_epochs: int | None = None, name: str | None = 
     """`tensor`, for `num_epochs` times; it counts them in a local variable.
 
     Args:
-      num_epochs: None for no limit.
-    Raises: InvalidArgumentError: `num_epochs` is not positive.
+      tensor: any type, any shape.
+      num_epochs: how often; None for no limit.
+    Returns: type and shape of `tensor`.
+    Raises: InvalidArgumentError: `num_epochs` is not positive; InvalidTypeError: it is no integer.
     Raises (when it runs):
       OutOfRangeError: the epochs are over.
       FailedPreconditionError: local variables are not initialized.
+
+    Examples:
+      >>> x = wf.train.limit_epochs(wf.constant([1.0, 2.0]), num_epochs=2)
+      >>> steps = 0
+      >>> with wf.train.MonitoredSession() as session:
+      ...     while not session.should_stop():
+      ...         _ = session.run(x)
+      ...         steps += 1
+      >>> steps
+      2
     """
     value = convert_to_tensor(tensor)
     if num_epochs is None:
@@ -108,7 +120,18 @@ def input_producer(
       shared_name: the name the queue is shared under among sessions.
       summary_name: of a summary of how full the queue is.
       cancel_op: of the queue runner.
-    Raises: InvalidArgumentError: S is not fully known.
+    Returns: a queue of elements of the type of `input_tensor`, shape S.
+    Raises: InvalidArgumentError: S is not fully known, or is not `element_shape`; or `num_epochs`
+      is not positive.
+
+    Examples:
+      >>> points = wf.train.input_producer([[1, 2], [3, 4]], num_epochs=1, shuffle=False)
+      >>> point = points.dequeue()
+      >>> with wf.train.MonitoredSession() as session:
+      ...     session.run(point)
+      ...     session.run(point)
+      array([1, 2], dtype=int32)
+      array([3, 4], dtype=int32)
     """
     with name_scope(name, "input_producer", [input_tensor]):
         rows = convert_to_tensor(input_tensor, name="input_tensor")

@@ -219,6 +219,13 @@ def audio(
       max_outputs: how many of the n at most.
     Returns: string, shape (): a serialized `Summary`, with 16-bit WAV inside.
     Raises: InvalidArgumentError: when it runs, if a shape does not fit or the rate is not positive.
+
+    Examples:
+      >>> tone = wf.sin(wf.range(800.0) * 0.35)
+      >>> node = wf.summary.audio("tone", tone[wf.newaxis, :], sample_rate=8000)
+      >>> text = wf.Session().run(node)
+      >>> wf.Summary.FromString(text).value[0].audio.length_frames
+      800
     """
 
     def make(tag: str, scope: str | None) -> Output:
@@ -270,6 +277,15 @@ def tensor_summary(
       summary_metadata: which plugin of TensorBoard shows it.
       display_name: shown in place of the tag; put into the metadata.
     Returns: string, shape (): a serialized `Summary`.
+    Raises: InvalidArgumentError: `name` is None; InvalidTypeError: when it runs, if `tensor` is a
+      handle.
+
+    Examples:
+      >>> node = wf.summary.tensor_summary("confusion", [[9, 1], [2, 8]], "Rows are true classes.")
+      >>> text = wf.Session().run(node)
+      >>> wf.make_ndarray(wf.Summary.FromString(text).value[0].tensor)
+      array([[9, 1],
+             [2, 8]], dtype=int32)
     """
     from weft_graph import proto
 
@@ -337,7 +353,16 @@ def merge_all(
 def get_summary_description(node_def: proto.NodeDef) -> proto.SummaryDescription:
     """The description that a TensorSummary node of an old graph holds.
 
+    Args:
+      node_def: a `NodeDef` of a TensorSummary, whose attribute `description` is JSON.
+    Returns: a `SummaryDescription` message.
     Raises: InvalidArgumentError: another kind of node, or what it holds is not JSON of this kind.
+
+    Examples:
+      >>> node = wf.NodeDef(name="confusion", op="TensorSummary")
+      >>> node.attr["description"].s = b'{"typeHint": "matrix"}'
+      >>> wf.summary.get_summary_description(node).type_hint
+      'matrix'
     """
     from google.protobuf import json_format
 

@@ -28,6 +28,16 @@ def main_op_with_restore(restore_op_name: Any) -> Node:
 
     Args:
       restore_op_name: that node, or its name.
+    Raises: NotFoundError: the default graph has no node of that name.
+
+    Examples:
+      >>> vocabulary = wf.Variable(["none"], name="vocabulary")
+      >>> fill = wf.assign(vocabulary, ["filled"], name="fill")
+      >>> start = wf.saved_model.main_op_with_restore("fill")
+      >>> with wf.Session() as session:
+      ...     session.run(start)
+      ...     session.run(vocabulary)
+      array([b'filled'], dtype=object)
     """
     graph = get_default_graph()
     restore = graph.as_graph_element(restore_op_name)

@@ -35,14 +35,26 @@ def build_signature_def(
     method_name: str | None = None,
     defaults: Mapping[str, Any] | None = None,
 ) -> proto.SignatureDef:
-    """A signature.
+    """A signature: how callers of a saved model name its inputs and outputs.
 
     Args:
       inputs, outputs: `TensorInfo`s by the names that callers use.
       method_name: one of `signature_constants`, as a rule.
       defaults: values of inputs that callers may leave out: arrays, numbers, or constants of a
         graph.
-    Raises: InvalidArgumentError: a default is a tensor without a constant value.
+    Returns: a `SignatureDef` message.
+    Raises: InvalidArgumentError: a default is a tensor without a constant value; TypeError: an
+      input or output is not a `TensorInfo`.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None], name="x")
+      >>> signature = wf.saved_model.build_signature_def(
+      ...     inputs={"x": wf.saved_model.build_tensor_info(x)},
+      ...     outputs={"y": wf.saved_model.build_tensor_info(2.0 * x)},
+      ...     method_name=wf.saved_model.signature_constants.PREDICT_METHOD_NAME,
+      ... )
+      >>> signature.inputs["x"].name, signature.method_name
+      ('x:0', 'tensorflow/serving/predict')
     """
     from weft_graph import proto
 
@@ -72,7 +84,16 @@ def regression_signature_def(examples: Any, predictions: Any) -> proto.Signature
     Args:
       examples: string: serialized `Example`s.
       predictions: float32.
-    Raises: InvalidArgumentError, InvalidTypeError: one is missing, or of another type.
+    Returns: a `SignatureDef` message, with the input "inputs" and the output "outputs".
+    Raises: InvalidArgumentError: one is missing, or of another type; InvalidTypeError: one is no
+      tensor.
+
+    Examples:
+      >>> examples = wf.placeholder(wf.string, [None])
+      >>> row = wf.parse_example(examples, {"x": wf.FixedLenFeature([], wf.float32)})
+      >>> signature = wf.saved_model.regression_signature_def(examples, 2.0 * row["x"])
+      >>> signature.method_name
+      'tensorflow/serving/regress'
     """
     return build_signature_def(
         {names.REGRESS_INPUTS: _info(examples, dtypes.string, "examples")},
@@ -88,7 +109,18 @@ def classification_signature_def(examples: Any, classes: Any, scores: Any) -> pr
       examples: string: serialized `Example`s.
       classes: string: names of the classes, or None.
       scores: float32, or None if there are classes.
-    Raises: InvalidArgumentError, InvalidTypeError: one is missing, or of another type.
+    Returns: a `SignatureDef` message, with the input "inputs" and the outputs "classes" and
+      "scores".
+    Raises: InvalidArgumentError: one is missing, or of another type; InvalidTypeError: one is no
+      tensor.
+
+    Examples:
+      >>> examples = wf.placeholder(wf.string, [None])
+      >>> row = wf.parse_example(examples, {"x": wf.FixedLenFeature([2], wf.float32)})
+      >>> scores = wf.nn.softmax(row["x"])
+      >>> signature = wf.saved_model.classification_signature_def(examples, None, scores)
+      >>> list(signature.outputs)
+      ['scores']
     """
     if classes is None and scores is None:
         raise errors.InvalidArgumentError("classes or scores are required")
@@ -111,7 +143,16 @@ def predict_signature_def(
 
     Args:
       inputs, outputs: tensors by the names that callers use; at least one of each.
-    Raises: InvalidArgumentError: there are none.
+    Returns: a `SignatureDef` message.
+    Raises: InvalidArgumentError: there are none; InvalidTypeError: one is no tensor.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None], name="x")
+      >>> signature = wf.saved_model.predict_signature_def({"x": x}, {"y": 2.0 * x})
+      >>> builder = wf.saved_model.builder.SavedModelBuilder("./doubling")
+      >>> with wf.Session() as session:
+      ...     builder.add_meta_graph_and_variables(session, ["serve"], {"double": signature})
+      >>> path = builder.save()
     """
     for what, tensors in (("inputs", inputs), ("outputs", outputs)):
         if not tensors:
@@ -150,7 +191,21 @@ _TYPES = {
 
 
 def is_valid_signature(signature_def: Any) -> bool:
-    """Whether a signature is one of the kinds that are made here, with the types they need."""
+    """Whether a signature is a prediction, regression or classification with the types it needs.
+
+    Args:
+      signature_def: a `SignatureDef` message; None is not valid.
+    Returns: False, too, without inputs or without outputs.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None])
+      >>> signature = wf.saved_model.predict_signature_def({"x": x}, {"y": 2.0 * x})
+      >>> wf.saved_model.is_valid_signature(signature)
+      True
+      >>> signature.method_name = "tensorflow/serving/regress"
+      >>> wf.saved_model.is_valid_signature(signature)
+      False
+    """
     if signature_def is None or not signature_def.inputs or not signature_def.outputs:
         return False
     if signature_def.method_name == names.PREDICT_METHOD_NAME:

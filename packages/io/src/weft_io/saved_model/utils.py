@@ -25,7 +25,13 @@ def build_tensor_info(tensor: Any) -> proto.TensorInfo:
     Args:
       tensor: a tensor, a variable, or a SparseTensor, of which the names of its three parts are
         taken.
+    Returns: a `TensorInfo` message.
     Raises: InvalidTypeError: it is something else.
+
+    Examples:
+      >>> info = wf.saved_model.build_tensor_info(wf.placeholder(wf.float32, [None, 3], name="x"))
+      >>> info.name, [dim.size for dim in info.tensor_shape.dim]
+      ('x:0', [-1, 3])
     """
     from weft_graph import proto
 
@@ -58,10 +64,22 @@ def get_tensor_from_tensor_info(
       tensor_info: a `TensorInfo`.
       graph: where it is; the default graph by default.
       import_scope: name scope that its graph was imported under.
+    Returns: a tensor, or a SparseTensor of three.
     Raises:
       NotFoundError: there is no such tensor.
       InvalidArgumentError: the message names none.
       UnimplementedError: it describes a composite tensor other than a SparseTensor.
+
+    Examples:
+      >>> x = wf.placeholder(wf.float32, [None], name="x")
+      >>> wf.saved_model.simple_save(wf.Session(), "./doubled", {"x": x}, {"y": 2.0 * x})
+      >>> with wf.Graph().as_default(), wf.Session() as session:
+      ...     model = wf.saved_model.load(session, ["serve"], "./doubled")
+      ...     signature = model.signature_def["serving_default"]
+      ...     x = wf.saved_model.get_tensor_from_tensor_info(signature.inputs["x"])
+      ...     y = wf.saved_model.get_tensor_from_tensor_info(signature.outputs["y"])
+      ...     session.run(y, {x: [1.0, 2.0]})
+      array([2., 4.], dtype=float32)
     """
     chosen = graph or get_default_graph()
     kind = tensor_info.WhichOneof("encoding")

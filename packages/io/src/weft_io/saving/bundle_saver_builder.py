@@ -25,6 +25,15 @@ class BundleSaverBuilder(SaverBuilder):
 
     Args:
       write_version: noted in the `SaverDef`.
+
+    Examples:
+      >>> step = wf.Variable(7, name="step")
+      >>> saver = wf.train.Saver(builder=wf.train.BundleSaverBuilder())
+      >>> with wf.Session() as session:
+      ...     session.run(step.initializer)
+      ...     prefix = saver.save(session, "./bundle")
+      >>> wf.train.load_variable(prefix, "step")
+      np.int32(7)
     """
 
     def add_save(self, path: Output, saveables: Sequence[SaveableObject], sharded: bool) -> Output:

@@ -24,6 +24,19 @@ class summary_iterator(Iterator["proto.Event"]):  # noqa: N801 - TensorFlow's pu
     Raises:
       NotFoundError: there is no such file.
       DataLossError: a record is damaged or cut short; it is not passed over.
+
+    Examples:
+      >>> import glob
+      >>> with wf.summary.FileWriter("./curve") as writer:
+      ...     for step, loss in enumerate([0.5, 0.25]):
+      ...         value = wf.Summary.Value(tag="loss", simple_value=loss)
+      ...         writer.add_summary(wf.Summary(value=[value]), step)
+      >>> [path] = glob.glob("./curve/*")
+      >>> for event in wf.train.summary_iterator(path):
+      ...     for value in event.summary.value:
+      ...         event.step, value.tag, value.simple_value
+      (0, 'loss', 0.5)
+      (1, 'loss', 0.25)
     """
 
     def __init__(self, path: PathLike) -> None:

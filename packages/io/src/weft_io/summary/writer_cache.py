@@ -13,14 +13,26 @@ from weft_io.summary.writer import FileWriter
 
 
 class FileWriterCache:
-    """One FileWriter for each directory of this process."""
+    """One FileWriter for each directory of this process: hooks that write to one share a file.
+
+    Examples:
+      >>> writer = wf.summary.FileWriterCache.get("./shared")
+      >>> wf.summary.FileWriterCache.get("./shared") is writer
+      True
+      >>> wf.summary.FileWriterCache.clear()
+    """
 
     _writers: ClassVar[dict[str, FileWriter]] = {}
     _lock: ClassVar[threading.RLock] = threading.RLock()
 
     @staticmethod
     def get(logdir: PathLike) -> FileWriter:
-        """The writer of a directory; a new one begins with the default graph."""
+        """The writer of a directory; a new one begins with the default graph.
+
+        Args:
+          logdir: the directory.
+        Raises: OpError: a new file cannot be made.
+        """
         key = as_path(logdir)
         with FileWriterCache._lock:
             writer = FileWriterCache._writers.get(key)
