@@ -81,7 +81,7 @@ def _draws(words: philox.Words, count: int, unique: bool, source: _Distribution)
 
     def fresh(number: int) -> Array:
         uniform = np.empty(number, np.float64)
-        philox.fill_uniform(words, uniform)
+        philox.fill_uniform(words, uniform, np)
         return source.draw(uniform)
 
     drawn = fresh(count)

@@ -42,8 +42,9 @@ from weft_exec.resources.resources import Resource
 from weft_tensor import dtypes, errors
 
 Array = np.ndarray[Any, Any]
-Words = Callable[[int], Array]
-Fill = Callable[[Words, Array], None]
+Words = Callable[[int], Any]
+Fill = Callable[[Words, Any, Any], None]
+"""`fill(words, result, xp)`: from words to the elements of a new array of the module `xp`."""
 
 _MASK = 2**64 - 1
 _FLOAT16 = dtypes.float16.numpy
@@ -103,33 +104,40 @@ def entropy() -> tuple[int, int]:
     return bits & _MASK, bits >> 64
 
 
-def stateless_words(seed: Any) -> Words:
-    """The words of the stream of a stateless op.
+def stateless_key(seed: Any) -> tuple[int, int]:
+    """The key of the stream of a stateless op.
 
     Raises: InvalidArgumentError: `seed` does not have shape [2].
     """
     if seed.shape != (2,):
         raise errors.InvalidArgumentError(f"seed must have shape [2], got {list(seed.shape)}")
-    key = np.array([int(part) & _MASK for part in seed], np.uint64)
-    bits = np.random.Philox(key=key)
-    return bits.random_raw
+    first, second = seed.tolist()
+    return first & _MASK, second & _MASK
+
+
+def stateless_words(seed: Any) -> Words:
+    """The words of the stream of a stateless op.
+
+    Raises: InvalidArgumentError: `seed` does not have shape [2].
+    """
+    return np.random.Philox(key=np.array(stateless_key(seed), np.uint64)).random_raw
 
 
 # --------------------------------------------------------------------------- numbers
+# All but those by inversion are over the array module, as on GPUs the words are made there.
 
 
-def _halves(words: Words, count: int) -> Array:
+def _halves(words: Words, count: int) -> Any:
     raw = words((count + 1) // 2)
     if not np.little_endian:
         raw = raw.astype("<u8")
     return raw.view("<u4")[:count]
 
 
-def fill_uniform(words: Words, result: Array) -> None:
-    """Uniform numbers in [0, 1) into a floating vector, whatever its shape."""
+def fill_uniform(words: Words, result: Any, xp: Any) -> None:
+    """Uniform numbers in [0, 1) into a floating array in C order."""
     flat = result.reshape(-1)
     dtype = result.dtype
-    bits: Array
     if dtype == _FLOAT64:
         bits = words(flat.size)
         bits >>= np.uint64(11)
@@ -143,35 +151,33 @@ def fill_uniform(words: Words, result: Array) -> None:
     flat *= dtype.type(2.0**-kept)
 
 
-def fill_normal(words: Words, result: Array) -> None:
-    """Standard normal numbers into a floating array."""
+def fill_normal(words: Words, result: Any, xp: Any) -> None:
+    """Standard normal numbers into a floating array in C order."""
     size = result.size
     wide: Any = np.float64 if result.dtype == _FLOAT64 else np.float32
     half = (size + 1) // 2
-    uniform = np.empty(2 * half, wide)
-    fill_uniform(words, uniform)
+    uniform = xp.empty(2 * half, wide)
+    fill_uniform(words, uniform, xp)
     radii, angles = uniform[:half], uniform[half:]
-    direct = result.dtype == uniform.dtype and result.flags.c_contiguous
-    flat = result.reshape(-1) if direct else np.empty(size, wide)
-    for start in range(0, half, _CHUNK):
-        chunk = slice(start, min(start + _CHUNK, half))
-        _polar(radii[chunk], angles[chunk])
+    chunk = _CHUNK if xp is np else max(half, 1)  # what stays in a CPU's cache
+    for start in range(0, half, chunk):
+        part = slice(start, min(start + chunk, half))
+        _polar(xp, radii[part], angles[part])
+    flat = result.reshape(-1)
     flat[:half] = radii
     flat[half:] = angles[: size - half]
-    if not direct:
-        result[...] = flat.reshape(result.shape)
 
 
-def _polar(radii: Array, angles: Array) -> None:
+def _polar(xp: Any, radii: Any, angles: Any) -> None:
     """Box-Muller in place: two vectors of uniform numbers become two of normal ones."""
     kind = radii.dtype.type
-    np.subtract(kind(1), radii, out=radii)
-    np.log(radii, out=radii)
+    xp.subtract(kind(1), radii, out=radii)
+    xp.log(radii, out=radii)
     radii *= kind(-2)
-    np.sqrt(radii, out=radii)
+    xp.sqrt(radii, out=radii)
     angles -= kind(0.5)
     angles *= kind(math.pi)
-    np.tan(angles, out=angles)
+    xp.tan(angles, out=angles)
     squares = angles * angles
     one_minus = kind(1) - squares
     squares += kind(1)
@@ -181,35 +187,35 @@ def _polar(radii: Array, angles: Array) -> None:
     radii *= one_minus
 
 
-def fill_truncated_normal(words: Words, result: Array) -> None:
-    """Standard normal numbers within [-2, 2] into a floating array."""
-    fill_normal(words, result)
+def fill_truncated_normal(words: Words, result: Any, xp: Any) -> None:
+    """Standard normal numbers within [-2, 2] into a floating array in C order."""
+    fill_normal(words, result, xp)
     flat = result.reshape(-1)
-    beyond = np.flatnonzero(np.abs(flat) > 2)
+    beyond = xp.nonzero(xp.absolute(flat) > 2)[0]
     while beyond.size:
-        fresh = np.empty(beyond.size, result.dtype)
-        fill_normal(words, fresh)
+        fresh = xp.empty(beyond.size, result.dtype)
+        fill_normal(words, fresh, xp)
         flat[beyond] = fresh
-        beyond = beyond[np.abs(fresh) > 2]
+        beyond = beyond[xp.nonzero(xp.absolute(fresh) > 2)[0]]
 
 
-def fill_integers(words: Words, result: Array, low: int, high: int) -> None:
-    """Uniform integers in [low, high) into an int32 or int64 array."""
+def fill_integers(words: Words, result: Any, low: int, high: int) -> None:
+    """Uniform integers in [low, high) into an int32 or int64 array in C order."""
     draws = words(result.size)
     draws %= np.uint64(high - low)
     draws += np.uint64(low & _MASK)
     result.reshape(-1)[...] = draws.view(np.int64)
 
 
-def permutation(words: Words, count: int) -> Array:
+def permutation(words: Words, count: int, xp: Any) -> Any:
     """The numbers 0 .. count-1 in random order."""
-    return np.argsort(words(count))
+    return xp.argsort(words(count))
 
 
 def classes(words: Words, logits: Array, result: Array) -> None:
     """Class numbers with the probabilities softmax(logits), row by row, by inversion."""
     uniform = np.empty(result.shape, np.float64)
-    fill_uniform(words, uniform)
+    fill_uniform(words, uniform, np)
     for row, values in enumerate(logits):
         wide = values.astype(np.float64)
         sums = np.cumsum(np.exp(wide - wide.max()))

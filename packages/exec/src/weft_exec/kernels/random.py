@@ -1,7 +1,13 @@
-"""Kernels of random ops, over the streams of `weft_exec.kernels.philox`."""
+"""Kernels of random ops, over the streams of `weft_exec.kernels.philox`.
+
+A device type is told by `register` where its words come from; what is made of them is the same on
+all, over the array module.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +55,13 @@ def _finish(result: Array) -> Any:
     return result if result.ndim else result[()]
 
 
+Draw = Callable[..., Any]
+"""`draw(function, *args)` is `function(words, *args)`."""
+Source = Callable[["Node", "Device"], Draw]
+"""From a node to what draws: for each run the next execution of the node's stream."""
+StatelessSource = Callable[["Device", Any], Draw]
+"""From a seed to what draws from the stream of a stateless op."""
+
 _FILLS: dict[str, philox.Fill] = {
     "RandomUniform": philox.fill_uniform,
     "RandomStandardNormal": philox.fill_normal,
@@ -59,26 +72,24 @@ _FILLS: dict[str, philox.Fill] = {
 }
 
 
-@kernel("RandomUniform", "RandomStandardNormal", "TruncatedNormal", heavy=True)
-def _floats(node: Node, device: Device) -> KernelFunction:
-    stream = stream_of(node, device.resources)
-    fill, dtype, known = _FILLS[node.type], node.outputs[0].dtype.numpy, _shape_of(node)
+def _floats(source: Source, node: Node, device: Device) -> KernelFunction:
+    draw, known = source(node, device), _shape_of(node)
+    fill, dtype = _FILLS[node.type], node.outputs[0].dtype.numpy
 
     def run(shape: Any) -> Any:
         result = new_array(device, _checked_shape(shape) if known is None else known, dtype)
-        stream.run(fill, result)
+        draw(fill, result, device.xp)
         return _finish(result)
 
     return run
 
 
-@kernel("StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal", heavy=True)
-def _stateless_floats(node: Node, device: Device) -> KernelFunction:
+def _stateless_floats(source: StatelessSource, node: Node, device: Device) -> KernelFunction:
     fill, dtype = _FILLS[node.type], node.outputs[0].dtype.numpy
 
     def run(shape: Any, seed: Any) -> Any:
         result = new_array(device, _checked_shape(shape), dtype)
-        fill(philox.stateless_words(seed), result)
+        source(device, seed)(fill, result, device.xp)
         return _finish(result)
 
     return run
@@ -91,48 +102,78 @@ def _range(low: Any, high: Any) -> tuple[int, int]:
     return first, last
 
 
-@kernel("RandomUniformInt", heavy=True)
-def _integers(node: Node, device: Device) -> KernelFunction:
-    stream = stream_of(node, device.resources)
-    dtype = node.outputs[0].dtype.numpy
+def _integers(source: Source, node: Node, device: Device) -> KernelFunction:
+    draw, dtype = source(node, device), node.outputs[0].dtype.numpy
 
     def run(shape: Any, low: Any, high: Any) -> Any:
         first, last = _range(low, high)
         result = new_array(device, _checked_shape(shape), dtype)
-        stream.run(philox.fill_integers, result, first, last)
+        draw(philox.fill_integers, result, first, last)
         return _finish(result)
 
     return run
 
 
-@kernel("StatelessRandomUniformInt", heavy=True)
-def _stateless_integers(node: Node, device: Device) -> KernelFunction:
+def _stateless_integers(source: StatelessSource, node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(shape: Any, seed: Any, low: Any, high: Any) -> Any:
         first, last = _range(low, high)
         result = new_array(device, _checked_shape(shape), dtype)
-        philox.fill_integers(philox.stateless_words(seed), result, first, last)
+        source(device, seed)(philox.fill_integers, result, first, last)
         return _finish(result)
 
     return run
 
 
-@kernel("RandomShuffle", heavy=True)
-def _shuffle(node: Node, device: Device) -> KernelFunction:
-    stream = stream_of(node, device.resources)
+def _shuffle(source: Source, node: Node, device: Device) -> KernelFunction:
+    draw, xp = source(node, device), device.xp
 
     def run(value: Any) -> Any:
         if not value.shape or value.shape[0] < 2:
             return value.copy()
-        order = stream.run(philox.permutation, value.shape[0])
+        order = draw(philox.permutation, value.shape[0], xp)
         if value.dtype.hasobject:
             return value[order]
+        if xp is not np:
+            return xp.take(value, order, axis=0)
         result = new_array(device, value.shape, value.dtype)
-        np.take(value, order, axis=0, out=result, mode="clip")
+        np.take(value, order, axis=0, out=result, mode="clip")  # "raise" would copy once more
         return result
 
     return run
+
+
+def register(device: str, source: Source, stateless: StatelessSource) -> None:
+    """Register the kernels of a device type whose arrays are drawn from `source`."""
+
+    def add(factory: Callable[..., Any], source: Any, *ops: str, host: Sequence[str] = ()) -> None:
+        kernel(*ops, device=device, host=host, heavy=device == "CPU")(partial(factory, source))
+
+    floats = ("RandomUniform", "RandomStandardNormal", "TruncatedNormal")
+    stateless_floats = (
+        "StatelessRandomUniform", "StatelessRandomNormal", "StatelessTruncatedNormal"
+    )  # fmt: skip
+    bounds = ("minval", "maxval")
+    add(_floats, source, *floats, host=("shape",))
+    add(_stateless_floats, stateless, *stateless_floats, host=("shape", "seed"))
+    add(_integers, source, "RandomUniformInt", host=("shape", *bounds))
+    add(
+        _stateless_integers, stateless, "StatelessRandomUniformInt", host=("shape", "seed", *bounds)
+    )
+    add(_shuffle, source, "RandomShuffle")
+
+
+def _from_stream(node: Node, device: Device) -> Draw:
+    return stream_of(node, device.resources).run
+
+
+def _from_seed(device: Device, seed: Any) -> Draw:
+    words = philox.stateless_words(seed)
+    return lambda function, *args: function(words, *args)
+
+
+register("CPU", _from_stream, _from_seed)
 
 
 @kernel("Multinomial", heavy=True)

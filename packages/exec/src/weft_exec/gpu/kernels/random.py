@@ -1,21 +1,19 @@
-"""GPU kernels of random ops: the streams of `weft_exec.kernels.philox`, made on the GPU.
+"""The streams of `weft_exec.kernels.philox`, made on the GPU, for the kernels of random ops.
 
+A thread for each block of words has no counterpart among the functions of the array module.
 Integers and uniform numbers have the same bits as on the CPU; normal ones are equal up to the
 rounding of log and tan.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.gpu.element_types import INTEGERS, REAL
 from weft_exec.kernels import philox
-from weft_exec.kernels.random import _checked_shape, _range, stream_of
-from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_tensor import errors
+from weft_exec.kernels.random import Draw, register, stream_of
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -85,137 +83,18 @@ class DeviceWords:
         return out
 
 
-def _words(stream: philox.RandomStream, xp: Any) -> DeviceWords:
-    """The words of the next execution of a stream."""
-    return DeviceWords(xp, stream.key, *stream.next_counter())
-
-
-def _stateless(xp: Any, seed: Any) -> DeviceWords:
-    if seed.shape != (2,):
-        raise errors.InvalidArgumentError(f"seed must have shape [2], got {list(seed.shape)}")
-    return DeviceWords(xp, (int(seed[0]), int(seed[1])), 0, 0)
-
-
-def _uniform(xp: Any, words: DeviceWords, shape: Any, dtype: np.dtype[Any]) -> Any:
-    result = xp.empty(shape, dtype)
-    philox.fill_uniform(words, result)
-    return result
-
-
-def _normal(xp: Any, words: DeviceWords, shape: Any, dtype: np.dtype[Any]) -> Any:
-    wide = np.dtype(np.float64 if dtype == np.float64 else np.float32)
-    kind = wide.type
-    size = math.prod(shape)
-    half = (size + 1) // 2
-    uniform = _uniform(xp, words, 2 * half, wide)
-    radii = xp.sqrt(xp.log(kind(1) - uniform[:half]) * kind(-2))
-    angles = xp.tan((uniform[half:] - kind(0.5)) * kind(math.pi))
-    squares = angles * angles
-    radii = radii / (squares + kind(1))
-    both = xp.concatenate([radii * (kind(1) - squares), radii * (angles * kind(2))])
-    return both[:size].reshape(shape).astype(dtype)
-
-
-def _truncated(xp: Any, words: DeviceWords, shape: Any, dtype: np.dtype[Any]) -> Any:
-    flat = _normal(xp, words, (math.prod(shape),), dtype)
-    beyond = xp.nonzero(xp.absolute(flat) > 2)[0]
-    while beyond.size:
-        fresh = _normal(xp, words, (beyond.size,), dtype)
-        flat[beyond] = fresh
-        beyond = beyond[xp.nonzero(xp.absolute(fresh) > 2)[0]]
-    return flat.reshape(shape)
-
-
-_MAKERS: Final = {
-    "RandomUniform": _uniform,
-    "RandomStandardNormal": _normal,
-    "TruncatedNormal": _truncated,
-    "StatelessRandomUniform": _uniform,
-    "StatelessRandomNormal": _normal,
-    "StatelessTruncatedNormal": _truncated,
-}
-
-
-@kernel(
-    "RandomUniform",
-    "RandomStandardNormal",
-    "TruncatedNormal",
-    device="GPU",
-    host=("shape",),
-    dtypes={"dtype": REAL},
-)
-def _floats(node: Node, device: Device) -> KernelFunction:
-    stream, xp = stream_of(node, device.resources), device.xp
-    make, dtype = _MAKERS[node.type], node.outputs[0].dtype.numpy
-    return lambda shape: make(xp, _words(stream, xp), _checked_shape(shape), dtype)
-
-
-@kernel(
-    "StatelessRandomUniform",
-    "StatelessRandomNormal",
-    "StatelessTruncatedNormal",
-    device="GPU",
-    host=(
-        "shape",
-        "seed",
-    ),
-    dtypes={"dtype": REAL},
-)
-def _stateless_floats(node: Node, device: Device) -> KernelFunction:
-    make, dtype, xp = _MAKERS[node.type], node.outputs[0].dtype.numpy, device.xp
-    return lambda shape, seed: make(xp, _stateless(xp, seed), _checked_shape(shape), dtype)
-
-
-def _integers_of(xp: Any, words: DeviceWords, shape: Any, low: Any, high: Any, dtype: Any) -> Any:
-    first, last = _range(low, high)
-    result = xp.empty(_checked_shape(shape), dtype)
-    philox.fill_integers(words, result, first, last)
-    return result
-
-
-@kernel(
-    "RandomUniformInt",
-    device="GPU",
-    host=(
-        "shape",
-        "minval",
-        "maxval",
-    ),
-    dtypes={"Tout": INTEGERS},
-)
-def _integers(node: Node, device: Device) -> KernelFunction:
-    stream, xp = stream_of(node, device.resources), device.xp
-    dtype = node.outputs[0].dtype.numpy
-    return lambda shape, low, high: _integers_of(xp, _words(stream, xp), shape, low, high, dtype)
-
-
-@kernel(
-    "StatelessRandomUniformInt",
-    device="GPU",
-    host=(
-        "shape",
-        "seed",
-        "minval",
-        "maxval",
-    ),
-    dtypes={"dtype": INTEGERS},
-)
-def _stateless_integers(node: Node, device: Device) -> KernelFunction:
-    dtype, xp = node.outputs[0].dtype.numpy, device.xp
-
-    def run(shape: Any, seed: Any, low: Any, high: Any) -> Any:
-        return _integers_of(xp, _stateless(xp, seed), shape, low, high, dtype)
-
-    return run
-
-
-@kernel("RandomShuffle", device="GPU")
-def _shuffle(node: Node, device: Device) -> KernelFunction:
+def _from_stream(node: Node, device: Device) -> Draw:
     stream, xp = stream_of(node, device.resources), device.xp
 
-    def run(value: Any) -> Any:
-        if not value.shape or value.shape[0] < 2:
-            return value.copy()
-        return xp.take(value, xp.argsort(_words(stream, xp)(value.shape[0])), axis=0)
+    def draw(function: Callable[..., Any], *args: Any) -> Any:
+        return function(DeviceWords(xp, stream.key, *stream.next_counter()), *args)
 
-    return run
+    return draw
+
+
+def _from_seed(device: Device, seed: Any) -> Draw:
+    words = DeviceWords(device.xp, philox.stateless_key(seed), 0, 0)
+    return lambda function, *args: function(words, *args)
+
+
+register("GPU", _from_stream, _from_seed)
