@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -264,9 +265,9 @@ def _tensor_scatter_update(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------- partition and stitch
 
 
-@kernel("DynamicPartition")
+@kernel("DynamicPartition", device=ARRAY_DEVICE)
 def _dynamic_partition(node: Node, device: Device) -> KernelFunction:
-    count: int = node.attrs["num_partitions"]
+    xp, count = device.xp, node.attrs["num_partitions"]
 
     def run(data: Any, partitions: Any) -> Any:
         rank = partitions.ndim
@@ -275,13 +276,14 @@ def _dynamic_partition(node: Node, device: Device) -> KernelFunction:
                 f"data's shape must start with that of partitions, "
                 f"{format_dims(partitions.shape)}, got {format_dims(data.shape)}"
             )
-        numbers = np.asarray(partitions).reshape(-1)
-        if numbers.size and (numbers.min() < 0 or numbers.max() >= count):
+        numbers = xp.asarray(partitions).reshape(-1)
+        if xp is np and numbers.size and (numbers.min() < 0 or numbers.max() >= count):
             check_bounds(np.asarray(partitions), count, "partitions")
-        order = np.argsort(numbers, kind="stable")
-        ordered = np.asarray(data).reshape(numbers.size, *data.shape[rank:]).take(order, 0)
-        ends = np.cumsum(np.bincount(numbers, minlength=count)).tolist()
-        parts = [ordered[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+        order = xp.argsort(numbers, kind="stable")
+        rows = xp.asarray(data).reshape(numbers.size, *data.shape[rank:])
+        ordered = xp.take(rows, order, axis=0)
+        starts = xp.searchsorted(numbers[order], xp.arange(count + 1, dtype=numbers.dtype))
+        parts = [ordered[start:end] for start, end in pairwise(starts.tolist())]
         return tuple(parts) if count > 1 else parts[0]
 
     return run
@@ -317,9 +319,9 @@ def _dynamic_stitch(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------- one-hot and positions
 
 
-@kernel("OneHot")
+@kernel("OneHot", device=ARRAY_DEVICE, host=("depth",))
 def _one_hot(node: Node, device: Device) -> KernelFunction:
-    axis: int = node.attrs["axis"]
+    xp, axis = device.xp, node.attrs["axis"]
     dtype = node.outputs[0].dtype.numpy
 
     def run(indices: Any, depth: Any, on: Any, off: Any) -> Any:
@@ -327,6 +329,9 @@ def _one_hot(node: Node, device: Device) -> KernelFunction:
         if size < 0:
             raise errors.InvalidArgumentError(f"depth must be at least 0, got {size}")
         at = normal_axis(axis, indices.ndim + 1)
+        if xp is not np:  # places that are few would have to be waited for
+            classes = xp.arange(size).reshape(-1, *(1,) * (indices.ndim - at))
+            return xp.where(xp.expand_dims(indices, at) == classes, on, off)
         shape = indices.shape
         result = np.asarray(filled(device, (*shape[:at], size, *shape[at:]), off, dtype))
         before, after = 1, 1
@@ -342,9 +347,7 @@ def _one_hot(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Where")
+@kernel("Where", device=ARRAY_DEVICE)
 def _where(node: Node, device: Device) -> KernelFunction:
-    def run(x: Any) -> Any:
-        return np.argwhere(x).astype(np.int64, copy=False)
-
-    return run
+    argwhere = device.xp.argwhere
+    return lambda x: argwhere(x).astype(np.int64, copy=False)

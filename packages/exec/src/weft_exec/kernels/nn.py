@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import new_array, widened
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sliding import Array, column_sums, contiguous
 from weft_tensor import errors
 
@@ -38,9 +38,9 @@ def _make_leaky(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------------- bias
 
 
-@kernel("BiasAdd")
+@kernel("BiasAdd", device=ARRAY_DEVICE)
 def _make_bias_add(node: Node, device: Device) -> KernelFunction:
-    channels_first = node.attrs["data_format"] == "NCHW"
+    xp, channels_first = device.xp, node.attrs["data_format"] == "NCHW"
 
     def run(value: Any, bias: Any) -> Any:
         channels = value.shape[1 if channels_first else -1]
@@ -51,18 +51,22 @@ def _make_bias_add(node: Node, device: Device) -> KernelFunction:
             )
         if channels_first:
             bias = bias.reshape((-1,) + (1,) * (value.ndim - 2))
-        return np.add(value, bias, out=new_array(device, value.shape, value.dtype))
+        return xp.add(value, bias, out=new_array(device, value.shape, value.dtype))
 
     return run
 
 
-@kernel("BiasAddGrad")
+@kernel("BiasAddGrad", device=ARRAY_DEVICE)
 def _make_bias_grad(node: Node, device: Device) -> KernelFunction:
-    channels_first = node.attrs["data_format"] == "NCHW"
+    xp, channels_first = device.xp, node.attrs["data_format"] == "NCHW"
     exact = node.outputs[0].dtype.numpy
 
     def run(grad: Any) -> Any:
         grad = widened(grad)
+        if xp is not np:  # one launch takes all axes; NumPy is fast along one of them at a time
+            channel = 1 if channels_first else grad.ndim - 1
+            axes = tuple([axis for axis in range(grad.ndim) if axis != channel])
+            return xp.sum(grad, axis=axes, dtype=grad.dtype).astype(exact)
         if channels_first:
             batch, channels = grad.shape[:2]
             inner = grad.reshape(batch, channels, -1).sum(-1, dtype=grad.dtype)
@@ -73,13 +77,14 @@ def _make_bias_grad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("L2Loss")
+@kernel("L2Loss", device=ARRAY_DEVICE)
 def _make_l2(node: Node, device: Device) -> KernelFunction:
+    dot: Any = device.xp.dot
     exact = node.outputs[0].dtype.numpy
 
     def run(t: Any) -> Any:
         flat = widened(t).reshape(-1)
-        return (np.dot(flat, flat) * flat.dtype.type(0.5)).astype(exact)
+        return (dot(flat, flat) * flat.dtype.type(0.5)).astype(exact)
 
     return run
 

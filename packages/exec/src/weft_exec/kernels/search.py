@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -68,9 +69,10 @@ def _list_diff(node: Node, device: Device) -> KernelFunction:
 # ------------------------------------------------------------------------------- largest
 
 
-@kernel("TopK", "TopKV2")
+@kernel("TopK", device=ARRAY_DEVICE)
+@kernel("TopKV2", device=ARRAY_DEVICE, host=("k",))
 def _top_k(node: Node, device: Device) -> KernelFunction:
-    fixed = node.attrs.get("k")
+    xp, fixed = device.xp, node.attrs.get("k")
 
     def run(x: Any, k: Any = fixed) -> tuple[Any, Any]:
         count = int(k)
@@ -81,15 +83,13 @@ def _top_k(node: Node, device: Device) -> KernelFunction:
             )
         size = x.shape[-1]
         # The complement reverses the order of integers, signed or not, without overflow.
-        keys = (~x if x.dtype.kind in "iu" else -x).reshape(-1, size)
-        if count and size >= FEW * count:
-            chosen = np.stack([_smallest(row, count) for row in keys]) if len(keys) else None
+        keys = (~x if x.dtype.kind in "iu" else -x).reshape(prod(x.shape[:-1]), size)
+        if xp is np and len(keys) and count and size >= FEW * count:
+            chosen = np.stack([_smallest(row, count) for row in keys])
         else:
-            chosen = None
-        if chosen is None:
-            chosen = np.argsort(keys, axis=-1, kind="stable")[:, :count]
+            chosen = xp.argsort(keys, axis=-1, kind="stable")[:, :count]
         indices = chosen.reshape(*x.shape[:-1], count)
-        return np.take_along_axis(x, indices, -1), indices.astype(np.int32)
+        return xp.take_along_axis(x, indices, axis=-1), indices.astype(np.int32)
 
     return run
 

@@ -1,4 +1,4 @@
-"""GPU kernels of biases, softmax and the fused losses."""
+"""GPU kernels of softmax and the fused losses: one launch each, which reads each row once."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from weft_exec.gpu.element_types import INEXACT, INTEGERS, REAL
+from weft_exec.gpu.element_types import REAL
 from weft_exec.gpu.generated import Source
-from weft_exec.kernels.common import widened
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_tensor import errors
 
@@ -18,49 +17,6 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 _FLOATING: Final = {"T": REAL}
-
-# -------------------------------------------------------------------------------- bias
-
-
-@kernel("BiasAdd", device="GPU", dtypes={"T": (*INEXACT, *INTEGERS)})
-def _bias_add(node: Node, device: Device) -> KernelFunction:
-    xp, first = device.xp, node.attrs["data_format"] == "NCHW"
-
-    def run(value: Any, bias: Any) -> Any:
-        channels = value.shape[1 if first else -1]
-        if bias.shape != (channels,):
-            raise errors.InvalidArgumentError(
-                f"BiasAdd requires a bias of shape [{channels}] for a value of "
-                f"{list(value.shape)}, got {list(bias.shape)}"
-            )
-        return xp.add(value, bias.reshape(-1, *(1,) * (value.ndim - 2)) if first else bias)
-
-    return run
-
-
-@kernel("BiasAddGrad", device="GPU", dtypes={"T": (*INEXACT, *INTEGERS)})
-def _bias_add_grad(node: Node, device: Device) -> KernelFunction:
-    xp, first = device.xp, node.attrs["data_format"] == "NCHW"
-
-    def run(grad: Any) -> Any:
-        grad = widened(grad)
-        channel = 1 if first else grad.ndim - 1
-        axes = tuple(axis for axis in range(grad.ndim) if axis != channel)
-        return xp.sum(grad, axis=axes, dtype=grad.dtype)
-
-    return run
-
-
-@kernel("L2Loss", device="GPU", dtypes=_FLOATING)
-def _l2_loss(node: Node, device: Device) -> KernelFunction:
-    xp = device.xp
-
-    def run(t: Any) -> Any:
-        t = widened(t)
-        return xp.sum(xp.square(t), dtype=t.dtype) * t.dtype.type(0.5)
-
-    return run
-
 
 # ----------------------------------------------------------------------------- softmax
 
