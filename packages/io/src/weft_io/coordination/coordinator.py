@@ -212,7 +212,21 @@ class LooperThread(threading.Thread):
       coord: the coordinator.
       timer_interval_secs: seconds from one start to the next; None for no pause.
       target: called as `target(*args, **kwargs)`; without one, override `run_loop`.
-    Raises: InvalidArgumentError: no coordinator, or arguments but no target.
+      args, kwargs: for the target.
+    Raises: InvalidArgumentError: no coordinator, or arguments but no target; InvalidTypeError: the
+      interval is no number, or the target cannot be called.
+
+    Examples:
+      >>> coordinator = wf.train.Coordinator()
+      >>> rounds = []
+      >>> def count():
+      ...     rounds.append(len(rounds))
+      ...     if len(rounds) == 3:
+      ...         coordinator.request_stop()
+      >>> thread = wf.train.LooperThread.loop(coordinator, None, count)
+      >>> coordinator.join()
+      >>> rounds
+      [0, 1, 2]
     """
 
     def __init__(
@@ -247,7 +261,7 @@ class LooperThread(threading.Thread):
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
     ) -> LooperThread:
-        """A thread that repeats `target`, started."""
+        """A thread that repeats `target`, started; arguments as of the class."""
         looper = LooperThread(coord, timer_interval_secs, target, args, kwargs)
         looper.start()
         return looper

@@ -29,19 +29,40 @@ _log = logging.getLogger("weft")
 
 
 class CheckpointSaverListener:
-    """Told before and after each checkpoint; override what is needed."""
+    """Told before and after each checkpoint of a `CheckpointSaverHook`; override what is needed.
+
+    Examples:
+      >>> class Report(wf.train.CheckpointSaverListener):
+      ...     def after_save(self, session, global_step_value):
+      ...         print("saved step", global_step_value)
+      >>> advance = wf.train.get_or_create_global_step().assign_add(1)
+      >>> saver = wf.train.CheckpointSaverHook("./told", save_steps=2, listeners=[Report()])
+      >>> with wf.train.MonitoredSession(hooks=[saver]) as session:
+      ...     for _ in range(2):
+      ...         _ = session.run(advance)
+      saved step 0
+      saved step 2
+    """
 
     def begin(self) -> None:
         """Called once before the session is made; may still add nodes to the default graph."""
 
     def before_save(self, session: Any, global_step_value: int) -> None:
-        """Called before a checkpoint is written."""
+        """Called before a checkpoint is written.
+
+        Args:
+          session: the session, without hooks.
+          global_step_value: the step that is saved.
+        """
 
     def after_save(self, session: Any, global_step_value: int) -> bool | None:
-        """Called when it is written; true asks for the end of the training loop."""
+        """Called when it is written; arguments as of `before_save`.
+
+        Returns: true asks for the end of the training loop.
+        """
 
     def end(self, session: Any, global_step_value: int) -> None:
-        """Called at the end, after the last checkpoint."""
+        """Called at the end, after the last checkpoint; arguments as of `before_save`."""
 
 
 class CheckpointSaverHook(SessionRunHook):

@@ -13,10 +13,23 @@ from weft_io.coordination.coordinator import Coordinator
 class SessionRunArgs(NamedTuple):
     """What a hook adds to a step, or what the program asked for.
 
-    Attributes:
+    Args:
       fetches: any structure that `Session.run` takes; None for nothing.
       feed_dict: tensors, or their names, to values.
       options: a RunOptions, merged with those of the program and of the other hooks.
+
+    Examples:
+      >>> class PrintLoss(wf.train.SessionRunHook):
+      ...     def before_run(self, run_context):
+      ...         return wf.train.SessionRunArgs({"loss": "loss:0"})
+      ...
+      ...     def after_run(self, run_context, run_values):
+      ...         print(run_values.results["loss"])
+      >>> x = wf.Variable(3.0)
+      >>> loss = wf.square(x, name="loss")
+      >>> with wf.train.MonitoredSession(hooks=[PrintLoss()]) as session:
+      ...     _ = session.run(x)
+      9.0
     """
 
     fetches: Any
@@ -25,12 +38,25 @@ class SessionRunArgs(NamedTuple):
 
 
 class SessionRunValues(NamedTuple):
-    """What a step gave.
+    """What a step gave; a hook's `after_run` is called with it.
 
-    Attributes:
+    Args:
       results: the structure of the hook's fetches with values in place; None without fetches.
       options: the RunOptions of the step.
       run_metadata: the RunMetadata of the step.
+
+    Examples:
+      >>> class Trace(wf.train.SessionRunHook):
+      ...     def before_run(self, run_context):
+      ...         options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+      ...         return wf.train.SessionRunArgs(None, options=options)
+      ...
+      ...     def after_run(self, run_context, run_values):
+      ...         print("traced:", bool(run_values.run_metadata.step_stats.dev_stats))
+      >>> x = wf.Variable(3.0)
+      >>> with wf.train.MonitoredSession(hooks=[Trace()]) as session:
+      ...     _ = session.run(x)
+      traced: True
     """
 
     results: Any
@@ -39,11 +65,24 @@ class SessionRunValues(NamedTuple):
 
 
 class SessionRunContext:
-    """A step that is about to run, or has run.
+    """A step that is about to run, or has run; a hook's methods are called with it.
 
     Args:
       original_args: what the program asked for.
       session: the session, without hooks.
+
+    Examples:
+      >>> class StopWhenSmall(wf.train.SessionRunHook):
+      ...     def after_run(self, run_context, run_values):
+      ...         if run_context.session.run(loss) < 1.0:
+      ...             run_context.request_stop()
+      >>> loss = wf.Variable(8.0)
+      >>> halve = wf.assign(loss, loss / 2.0)
+      >>> with wf.train.MonitoredSession(hooks=[StopWhenSmall()]) as session:
+      ...     while not session.should_stop():
+      ...         last = session.run(halve)
+      >>> last
+      np.float32(0.5)
     """
 
     def __init__(self, original_args: SessionRunArgs, session: Any) -> None:

@@ -14,7 +14,20 @@ from weft_tensor import errors
 
 
 class SessionCreator:
-    """Makes sessions for `MonitoredSession`."""
+    """Makes sessions for `MonitoredSession`: a base of classes that override `create_session`.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> initialize = wf.global_variables_initializer()
+      >>> class OneThread(wf.train.SessionCreator):
+      ...     def create_session(self):
+      ...         session = wf.Session(config=wf.ConfigProto(inter_op_parallelism_threads=1))
+      ...         session.run(initialize)
+      ...         return session
+      >>> with wf.train.MonitoredSession(OneThread()) as session:
+      ...     session.run(x)
+      np.float32(1.0)
+    """
 
     def create_session(self) -> Any:
         """A new session whose model is ready."""
@@ -40,6 +53,13 @@ class ChiefSessionCreator(SessionCreator):
       checkpoint_filename_with_path: the checkpoint.
     Raises: InvalidArgumentError: both of the last two; InvalidTypeError: `scaffold` is not a
       Scaffold.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> creator = wf.train.ChiefSessionCreator(checkpoint_dir="./restored_if_there")
+      >>> with wf.train.MonitoredSession(creator) as session:
+      ...     session.run(x)
+      np.float32(1.0)
     """
 
     def __init__(
@@ -89,6 +109,15 @@ class WorkerSessionCreator(SessionCreator):
       config: a ConfigProto.
       max_wait_secs: how long to wait; None for without end.
     Raises: InvalidTypeError: an argument is of the wrong kind.
+
+    Examples:
+      >>> x = wf.Variable(1.0)
+      >>> chief = wf.Session("inproc://trained")
+      >>> chief.run(wf.global_variables_initializer())
+      >>> worker = wf.train.WorkerSessionCreator(master="inproc://trained", max_wait_secs=10)
+      >>> with wf.train.MonitoredSession(worker) as session:
+      ...     session.run(x)
+      np.float32(1.0)
     """
 
     def __init__(

@@ -80,6 +80,18 @@ class SessionManager:
       local_init_feed_dict: what to feed for it.
     Raises: InvalidArgumentError: `ready_for_local_init_op` without `local_init_op`, or a negative
       pause; InvalidTypeError: an argument is of the wrong kind.
+
+    Examples:
+      >>> step = wf.Variable(0, name="step")
+      >>> saver, init = wf.train.Saver(), wf.global_variables_initializer()
+      >>> manager = wf.train.SessionManager()
+      >>> with manager.prepare_session("", init, saver, checkpoint_dir="./managed") as session:
+      ...     session.run(step.assign(7))
+      ...     prefix = saver.save(session, "./managed/model")
+      np.int32(7)
+      >>> with manager.prepare_session("", init, saver, checkpoint_dir="./managed") as session:
+      ...     session.run(step)
+      np.int32(7)
     """
 
     def __init__(
@@ -179,8 +191,11 @@ class SessionManager:
         max_wait_secs: float = 7200,
         config: Any = None,
     ) -> tuple[Session, bool]:
-        """A session, and whether a checkpoint made its model ready; arguments as above.
+        """A session, and whether a checkpoint made its model ready.
 
+        Args:
+          master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
+            max_wait_secs, config: as of `prepare_session`.
         Raises: InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path`;
           OpError: the checkpoint cannot be restored.
         """

@@ -80,9 +80,19 @@ class StopAtStepHook(SessionRunHook):
 class GlobalStepWaiterHook(SessionRunHook):
     """Holds a worker back until the global step, which others count, has come far enough.
 
+    With another step for each worker, they begin one after the other.
+
     Args:
       wait_until_step: the global step.
     Raises: InvalidTypeError: it is no integer.
+
+    Examples:
+      >>> advance = wf.train.get_or_create_global_step().assign_add(1)
+      >>> task_index = 0
+      >>> hook = wf.train.GlobalStepWaiterHook(wait_until_step=100 * task_index)
+      >>> with wf.train.MonitoredSession(hooks=[hook]) as session:
+      ...     session.run(advance)
+      np.int64(1)
     """
 
     def __init__(self, wait_until_step: int) -> None:

@@ -61,6 +61,18 @@ class Supervisor:
       local_init_run_options: RunOptions for `local_init_op`.
     Raises: InvalidArgumentError: an argument is too small, or a variable of a program that is not
       the chief has no device; InvalidTypeError: an argument is of the wrong kind.
+
+    Examples:
+      >>> step = wf.train.get_or_create_global_step()
+      >>> advance = step.assign_add(1)
+      >>> supervisor = wf.train.Supervisor(logdir="./supervised")
+      >>> with supervisor.managed_session() as session:
+      ...     while not supervisor.should_stop():
+      ...         if session.run(advance) == 3:
+      ...             supervisor.request_stop()
+      ...     path = supervisor.saver.save(session, supervisor.save_path, global_step=step)
+      >>> path
+      './supervised/model.ckpt-3'
     """
 
     USE_DEFAULT: Final[Any] = 0

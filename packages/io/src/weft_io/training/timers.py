@@ -39,6 +39,15 @@ class SecondOrStepTimer:
       every_secs: seconds between; or
       every_steps: steps between.
     Raises: InvalidArgumentError: not exactly one of them is given.
+
+    Examples:
+      >>> timer = wf.train.SecondOrStepTimer(every_steps=10)
+      >>> for step in range(25):
+      ...     if timer.should_trigger_for_step(step):
+      ...         timer.update_last_triggered_step(step)[1], step
+      (None, 0)
+      (10, 10)
+      (10, 20)
     """
 
     def __init__(self, every_secs: float | None = None, every_steps: int | None = None) -> None:

@@ -26,6 +26,14 @@ def basic_train_loop(
       args, kwargs: for it.
       master: a session target.
     Raises: InvalidTypeError: an argument is of the wrong kind; what the step raises.
+
+    Examples:
+      >>> advance = wf.train.get_or_create_global_step().assign_add(1)
+      >>> supervisor = wf.train.Supervisor()
+      >>> def train_step(session, last):
+      ...     if session.run(advance) == last:
+      ...         supervisor.request_stop()
+      >>> wf.train.basic_train_loop(supervisor, train_step, args=[3])
     """
     if not (hasattr(supervisor, "managed_session") and hasattr(supervisor, "should_stop")):
         raise errors.InvalidTypeError(f"supervisor must be a Supervisor, got {supervisor!r}")
