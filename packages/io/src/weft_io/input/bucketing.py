@@ -62,11 +62,11 @@ def bucket(
     Raises (when it runs): OutOfRangeError: the examples have ended.
 
     Examples:
-      >>> x = wf.train.range_input_producer(10, shuffle=False).dequeue()
+      >>> x = wf.train.input_producer([1, 2, 3, 5], num_epochs=1, shuffle=False).dequeue()
       >>> which, numbers = wf.train.bucket([x], x % 2, batch_size=3, num_buckets=2)
       >>> with wf.train.MonitoredSession() as session:
       ...     session.run((which, numbers))
-      (np.int32(0), array([0, 2, 4], dtype=int32))
+      (np.int32(1), array([1, 3, 5], dtype=int32))
     """
     sizes = _checked_sizes(batch_size, num_buckets)
     limits = list(bucket_capacities or [capacity] * num_buckets)
@@ -118,7 +118,7 @@ def bucket_by_sequence_length(
     Raises (when it runs): OutOfRangeError: the examples have ended.
 
     Examples:
-      >>> length = wf.train.input_producer([1, 2, 7, 8], shuffle=False).dequeue()
+      >>> length = wf.train.input_producer([1, 7, 2], num_epochs=1, shuffle=False).dequeue()
       >>> lengths, sequences = wf.train.bucket_by_sequence_length(
       ...     length, [wf.range(length)], 2, bucket_boundaries=[5], dynamic_pad=True
       ... )

@@ -30,7 +30,7 @@ class SessionCreator:
     """
 
     def create_session(self) -> Any:
-        """A new session whose model is ready."""
+        """A new session whose model is ready. Raises: NotImplementedError: not overridden."""
         raise NotImplementedError(f"create_session of {type(self).__name__}")
 
 
