@@ -38,7 +38,7 @@ __all__ = [
 import builtins
 import operator
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -46,19 +46,26 @@ from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import NodeSpec, ValueRule, register_op
+from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ir.traits import elementwise
 from weft_graph.ir.value_rules import of_arrays, of_two
 from weft_graph.ops import cost_rules, shape_rules
 from weft_graph.ops.casting import cast
+from weft_graph.ops.elementwise import (
+    FLOATING,
+    INEXACT,
+    NUMBERS,
+    REALS,
+    pair,
+    register_binary,
+    register_gradient_of_unary,
+    register_unary,
+    unary,
+)
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, format_dims, merge_dims
-
-_NUMBERS = "{inexact, integral}"
-_SIGNED = "{inexact, int8, int16, int32, int64}"
-_REALS = "{realnumbertype}"
 
 
 def _clip_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -144,177 +151,142 @@ def _clip(t: Scalar, low: Scalar, high: Scalar) -> Scalar:
 # ------------------------------------------------------------------------ declarations
 
 
-_PLAIN: Final[dict[str, bool]] = {}
-_CHEAP: Final = {"cheap": True}
-_STEPWISE: Final = {"differentiable": False}
-"""What ops of a kind have in common beside being elementwise."""
+_DIV = "x / y; between integers rounded towards zero."
+_NEAREST = "The nearest integer, the even one of two."
+
+register_binary(
+    "Add",
+    "{inexact, integral, string}",
+    scalar.add,
+    "x + y; strings are joined.",
+    value=of_two(np.add, operator.add),
+    cheap=True,
+)
+register_binary(
+    "AddV2", NUMBERS, scalar.add, "x + y.", value=of_two(np.add, operator.add), cheap=True
+)
+register_binary(
+    "Sub", NUMBERS, scalar.sub, "x - y.", value=of_two(np.subtract, operator.sub), cheap=True
+)
+register_binary(
+    "Mul", NUMBERS, scalar.mul, "x * y.", value=of_two(np.multiply, operator.mul), cheap=True
+)
+register_binary("MulNoNan", INEXACT, _mul_no_nan, "x * y, and 0 where y is 0, whatever x is.")
+register_binary("SquaredDifference", NUMBERS, _squared_difference, "|x - y| ** 2.", cheap=True)
+register_binary(
+    "Maximum",
+    REALS,
+    scalar.maximum,
+    "The larger of x and y; NaN where either is.",
+    value=of_two(np.maximum, max),
+    cheap=True,
+)
+register_binary(
+    "Minimum",
+    REALS,
+    scalar.minimum,
+    "The smaller of x and y; NaN where either is.",
+    value=of_two(np.minimum, min),
+    cheap=True,
+)
+register_binary("Div", NUMBERS, scalar.div, _DIV, cheap=True)
+register_binary("RealDiv", NUMBERS, scalar.div, _DIV, cheap=True)
+register_binary("DivNoNan", INEXACT, _div_no_nan, "x / y, and 0 where y is 0.")
+register_binary(
+    "FloorDiv",
+    REALS,
+    _floor_div,
+    "x / y rounded down.",
+    value=of_two(np.floor_divide, operator.floordiv),
+    cheap=True,
+    differentiable=False,
+)
+register_binary(
+    "FloorMod",
+    REALS,
+    scalar.floor_mod,
+    "The remainder of FloorDiv, with the sign of y.",
+    value=of_two(np.remainder, operator.mod),
+    cheap=True,
+)
+register_binary(
+    "TruncateDiv", NUMBERS, _truncate_div, "x / y rounded towards zero.", differentiable=False
+)
+register_binary("TruncateMod", REALS, scalar.trunc_mod, "Another name of Mod.")
+register_binary("Mod", REALS, scalar.trunc_mod, "The remainder of TruncateDiv, with the sign of x.")
+register_binary("Pow", NUMBERS, scalar.power, "x to the power of y.")
+
+register_unary(
+    "Neg",
+    "{inexact, int8, int16, int32, int64}",
+    scalar.neg,
+    "-x.",
+    value=of_arrays(np.negative),
+    cheap=True,
+    involution=True,
+)
+register_unary(
+    "Abs",
+    REALS,
+    scalar.absolute,
+    "The absolute value of a real number.",
+    value=of_arrays(np.abs),
+    cheap=True,
+)
+register_unary("Sign", NUMBERS, _sign, "-1, 0 or 1; x / |x| of a complex number; 0 of NaN.")
+register_unary("Square", NUMBERS, scalar.square, "x * x.", cheap=True)
+register_unary(
+    "Sqrt", INEXACT, scalar.sqrt, "The square root; NaN of a negative number.", cheap=True
+)
+register_unary("Rsqrt", INEXACT, _rsqrt, "1 / sqrt(x).", cheap=True)
+register_unary("Reciprocal", NUMBERS, scalar.reciprocal, "1 / x.", cheap=True)
+register_unary("Inv", NUMBERS, scalar.reciprocal, "1 / x.")
+register_unary(
+    "Floor", FLOATING, scalar.floor, "The largest integer not above x.", differentiable=False
+)
+register_unary(
+    "Ceil", FLOATING, scalar.ceil, "The smallest integer not below x.", differentiable=False
+)
+register_unary("Rint", FLOATING, scalar.rint, _NEAREST, differentiable=False)
+register_unary("Round", REALS, scalar.rint, _NEAREST, differentiable=False)
+
+register_gradient_of_unary("SqrtGrad", _sqrt_grad, "dy * 0.5 / y, for y = sqrt(x).")
+register_gradient_of_unary("RsqrtGrad", _rsqrt_grad, "dy * -0.5 * y ** 3, for y = rsqrt(x).")
+register_gradient_of_unary("ReciprocalGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x.")
+register_gradient_of_unary("InvGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x.")
+
+register_op(
+    "AddN",
+    ("inputs: N * T",),
+    ("sum: T",),
+    {"N": "int >= 1", "T": "{inexact, integral, variant}"},
+    shape_rules.merged,
+    traits=elementwise(
+        _sum, one_shape=True, in_float32=True, cheap=True, cost=cost_rules.sum_of_many
+    ),
+    doc="The sum of N tensors of one shape.",
+)
+register_op(
+    "AccumulateNV2",
+    ("inputs: N * T",),
+    ("sum: T",),
+    {"N": "int >= 1", "T": NUMBERS, "shape": "shape"},
+    _accumulate_shape,
+    traits=elementwise(_sum, one_shape=True, in_float32=True, cost=cost_rules.sum_of_many),
+    doc="The sum of N tensors of one shape.",
+)
+register_op(
+    "ClipByValue",
+    ("t: T", "clip_value_min: T", "clip_value_max: T"),
+    ("output: T",),
+    {"T": REALS},
+    _clip_shape,
+    traits=elementwise(_clip),
+    doc="t, at least clip_value_min and at most clip_value_max.",
+)
 
 
-_VALUES: Final[dict[str, ValueRule]] = {
-    "Add": of_two(np.add, operator.add),
-    "AddV2": of_two(np.add, operator.add),
-    "Sub": of_two(np.subtract, operator.sub),
-    "Mul": of_two(np.multiply, operator.mul),
-    "FloorDiv": of_two(np.floor_divide, operator.floordiv),
-    "FloorMod": of_two(np.remainder, operator.mod),
-    "Maximum": of_two(np.maximum, max),
-    "Minimum": of_two(np.minimum, min),
-    "Neg": of_arrays(np.negative),
-    "Abs": of_arrays(np.abs),
-}
-"""Of those that programs compute shapes with."""
-
-
-def _declare() -> None:
-    strings = "{inexact, integral, string}"
-    for op, kind, types, function, doc in (
-        ("Add", _CHEAP, strings, scalar.add, "x + y; strings are joined."),
-        ("AddV2", _CHEAP, _NUMBERS, scalar.add, "x + y."),
-        ("Sub", _CHEAP, _NUMBERS, scalar.sub, "x - y."),
-        ("Mul", _CHEAP, _NUMBERS, scalar.mul, "x * y."),
-        ("Div", _CHEAP, _NUMBERS, scalar.div, "x / y; between integers rounded towards zero."),
-        ("RealDiv", _CHEAP, _NUMBERS, scalar.div, "x / y; between integers rounded towards zero."),
-        ("DivNoNan", _PLAIN, "{inexact}", _div_no_nan, "x / y, and 0 where y is 0."),
-        ("MulNoNan", _PLAIN, "{inexact}", _mul_no_nan, "x * y, and 0 where y is 0, whatever x is."),
-        ("FloorDiv", _CHEAP | _STEPWISE, _REALS, _floor_div, "x / y rounded down."),
-        (
-            "FloorMod",
-            _CHEAP,
-            _REALS,
-            scalar.floor_mod,
-            "The remainder of FloorDiv, with the sign of y.",
-        ),
-        ("TruncateDiv", _STEPWISE, _NUMBERS, _truncate_div, "x / y rounded towards zero."),
-        ("TruncateMod", _PLAIN, _REALS, scalar.trunc_mod, "Another name of Mod."),
-        (
-            "Mod",
-            _PLAIN,
-            _REALS,
-            scalar.trunc_mod,
-            "The remainder of TruncateDiv, with the sign of x.",
-        ),
-        ("Pow", _PLAIN, _NUMBERS, scalar.power, "x to the power of y."),
-        ("Maximum", _CHEAP, _REALS, scalar.maximum, "The larger of x and y; NaN where either is."),
-        ("Minimum", _CHEAP, _REALS, scalar.minimum, "The smaller of x and y; NaN where either is."),
-        ("SquaredDifference", _CHEAP, _NUMBERS, _squared_difference, "|x - y| ** 2."),
-    ):
-        register_op(
-            op,
-            ("x: T", "y: T"),
-            ("z: T",),
-            {"T": types},
-            shape_rules.broadcast,
-            value=_VALUES.get(op),
-            traits=elementwise(function, **kind),
-            doc=doc,
-        )
-    _declare_of_one()
-    _declare_gradients()
-    _declare_of_many()
-
-
-def _declare_of_one() -> None:
-    for op, kind, types, function, doc in (
-        ("Neg", _CHEAP | {"involution": True}, _SIGNED, scalar.neg, "-x."),
-        ("Abs", _CHEAP, _REALS, scalar.absolute, "The absolute value of a real number."),
-        ("Sign", _PLAIN, _NUMBERS, _sign, "-1, 0 or 1; x / |x| of a complex number; 0 of NaN."),
-        ("Square", _CHEAP, _NUMBERS, scalar.square, "x * x."),
-        ("Sqrt", _CHEAP, "{inexact}", scalar.sqrt, "The square root; NaN of a negative number."),
-        ("Rsqrt", _CHEAP, "{inexact}", _rsqrt, "1 / sqrt(x)."),
-        ("Reciprocal", _CHEAP, _NUMBERS, scalar.reciprocal, "1 / x."),
-        ("Inv", _PLAIN, _NUMBERS, scalar.reciprocal, "1 / x."),
-        ("Floor", _STEPWISE, "{floating}", scalar.floor, "The largest integer not above x."),
-        ("Ceil", _STEPWISE, "{floating}", scalar.ceil, "The smallest integer not below x."),
-        ("Rint", _STEPWISE, "{floating}", scalar.rint, "The nearest integer, the even one of two."),
-        ("Round", _STEPWISE, _REALS, scalar.rint, "The nearest integer, the even one of two."),
-    ):
-        register_op(
-            op,
-            ("x: T",),
-            ("y: T",),
-            {"T": types},
-            shape_rules.unchanged,
-            value=_VALUES.get(op),
-            traits=elementwise(function, **kind),
-            doc=doc,
-        )
-
-
-def _declare_gradients() -> None:
-    for op, function, doc in (
-        ("SqrtGrad", _sqrt_grad, "dy * 0.5 / y, for y = sqrt(x)."),
-        ("RsqrtGrad", _rsqrt_grad, "dy * -0.5 * y ** 3, for y = rsqrt(x)."),
-        ("ReciprocalGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x."),
-        ("InvGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x."),
-    ):
-        register_op(
-            op,
-            ("y: T", "dy: T"),
-            ("z: T",),
-            {"T": "{inexact}"},
-            shape_rules.merged_with(0, 1),
-            traits=elementwise(function),
-            doc=doc,
-        )
-
-
-def _declare_of_many() -> None:
-    register_op(
-        "AddN",
-        ("inputs: N * T",),
-        ("sum: T",),
-        {"N": "int >= 1", "T": "{inexact, integral, variant}"},
-        shape_rules.merged,
-        traits=elementwise(
-            _sum, one_shape=True, in_float32=True, cheap=True, cost=cost_rules.sum_of_many
-        ),
-        doc="The sum of N tensors of one shape.",
-    )
-    register_op(
-        "AccumulateNV2",
-        ("inputs: N * T",),
-        ("sum: T",),
-        {"N": "int >= 1", "T": _NUMBERS, "shape": "shape"},
-        _accumulate_shape,
-        traits=elementwise(_sum, one_shape=True, in_float32=True, cost=cost_rules.sum_of_many),
-        doc="The sum of N tensors of one shape.",
-    )
-    register_op(
-        "ClipByValue",
-        ("t: T", "clip_value_min: T", "clip_value_max: T"),
-        ("output: T",),
-        {"T": _REALS},
-        _clip_shape,
-        traits=elementwise(_clip),
-        doc="t, at least clip_value_min and at most clip_value_max.",
-    )
-
-
-_declare()
-
-
-def pair(x: Any, y: Any) -> tuple[Output, Output]:
-    """Two operands as outputs; a Python value takes the element type of the other one.
-
-    Raises: InvalidTypeError: their element types differ.
-    """
-    if type(x) is Output and type(y) is Output and x.dtype is y.dtype:
-        return x, y
-    if isinstance(x, Output) or hasattr(x, "_as_output"):
-        a = convert_to_tensor(x)
-        return a, convert_to_tensor(y, a.dtype.base_dtype)
-    b = convert_to_tensor(y)
-    if isinstance(y, Output) or hasattr(y, "_as_output"):
-        return convert_to_tensor(x, b.dtype.base_dtype), b
-    a = convert_to_tensor(x)
-    return a, convert_to_tensor(y, a.dtype.base_dtype)
-
-
-def unary(op: str, x: Any, name: str | None) -> Any:
-    """An elementwise op that maps 0 to 0; of a sparse tensor it maps the values."""
-    if isinstance(x, SparseTensor):
-        return SparseTensor(x.indices, out(op, [x.values], name=name), x.dense_shape)
-    return out(op, [x], name=name)
+# --------------------------------------------------------------------------- functions
 
 
 def add(x: Any, y: Any, name: str | None = None) -> Output:

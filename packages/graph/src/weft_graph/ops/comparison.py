@@ -27,7 +27,7 @@ from weft_graph.ir.op_def import NodeSpec, ValueRule, register_op
 from weft_graph.ir.scalar import Scalar
 from weft_graph.ir.traits import elementwise
 from weft_graph.ops import shape_rules
-from weft_graph.ops.arithmetic import pair
+from weft_graph.ops.elementwise import pair
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
 

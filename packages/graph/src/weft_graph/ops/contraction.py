@@ -11,7 +11,7 @@ import numpy as np
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ops import shape_rules
-from weft_graph.ops.arithmetic import pair
+from weft_graph.ops.elementwise import pair
 from weft_tensor import errors
 from weft_tensor.shape import broadcast_dims, format_dims, num_elements
 

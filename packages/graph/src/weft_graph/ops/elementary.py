@@ -42,11 +42,16 @@ from typing import Any
 from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
-from weft_graph.ir.op_def import register_op
 from weft_graph.ir.scalar import Scalar
-from weft_graph.ir.traits import elementwise
-from weft_graph.ops import reduction, shape_rules
-from weft_graph.ops.arithmetic import unary
+from weft_graph.ops import reduction
+from weft_graph.ops.elementwise import (
+    FLOATING,
+    INEXACT,
+    register_binary,
+    register_gradient_of_unary,
+    register_unary,
+    unary,
+)
 from weft_tensor import errors
 
 
@@ -73,138 +78,106 @@ def _xdivy(x: Scalar, y: Scalar) -> Scalar:
     return scalar.where(scalar.equal(x, 0), 0, x / y)
 
 
-def _declare() -> None:
-    for op, cheap, function, doc in (
-        ("Exp", True, scalar.exp, "e to the power of x."),
-        ("Expm1", False, scalar.expm1, "exp(x) - 1, accurate near 0."),
-        ("Log", True, scalar.log, "The natural logarithm."),
-        ("Log1p", True, scalar.log1p, "log(1 + x), accurate near 0."),
-        ("Sin", True, scalar.sin, "The sine of an angle in radians."),
-        ("Cos", True, scalar.cos, "The cosine of an angle in radians."),
-        ("Tan", False, scalar.tan, "The tangent of an angle in radians."),
-        ("Asin", False, scalar.asin, "The angle in radians whose sine is x."),
-        ("Acos", False, scalar.acos, "The angle in radians whose cosine is x."),
-        ("Atan", False, scalar.atan, "The angle in radians whose tangent is x."),
-        ("Sinh", False, scalar.sinh, "The hyperbolic sine."),
-        ("Cosh", False, scalar.cosh, "The hyperbolic cosine."),
-        ("Tanh", True, scalar.tanh, "The hyperbolic tangent."),
-        ("Asinh", False, scalar.asinh, "The inverse of the hyperbolic sine."),
-        ("Acosh", False, scalar.acosh, "The inverse of the hyperbolic cosine."),
-        ("Atanh", False, scalar.atanh, "The inverse of the hyperbolic tangent."),
-        ("Sigmoid", True, _sigmoid, "1 / (1 + exp(-x))."),
-    ):
-        # One primitive gives the same either way.
-        register_op(
-            op,
-            ("x: T",),
-            ("y: T",),
-            {"T": "{inexact}"},
-            shape_rules.unchanged,
-            traits=elementwise(function, in_float32=op == "Sigmoid", cheap=cheap),
-            doc=doc,
-        )
-    for op, function, doc in (
-        ("Erf", scalar.erf, "The error function."),
-        ("Erfc", scalar.erfc, "1 - erf(x), accurate for large x."),
-        ("Lgamma", scalar.lgamma, "log(|gamma(x)|)."),
-        ("Digamma", scalar.digamma, "The derivative of lgamma."),
-        (
-            "BesselI0e",
-            scalar.bessel_i0e,
-            "exp(-|x|) times the modified Bessel function of order 0.",
-        ),
-        (
-            "BesselI1e",
-            scalar.bessel_i1e,
-            "exp(-|x|) times the modified Bessel function of order 1.",
-        ),
-    ):
-        register_op(
-            op,
-            ("x: T",),
-            ("y: T",),
-            {"T": "{floating}"},
-            shape_rules.unchanged,
-            traits=elementwise(function, in_float32=True),
-            doc=doc,
-        )
-    _declare_of_two()
-    for op, function, doc in (
-        ("TanhGrad", _tanh_grad, "dy * (1 - y * y), for y = tanh(x)."),
-        ("SigmoidGrad", _sigmoid_grad, "dy * y * (1 - y), for y = sigmoid(x)."),
-    ):
-        register_op(
-            op,
-            ("y: T", "dy: T"),
-            ("z: T",),
-            {"T": "{inexact}"},
-            shape_rules.merged_with(0, 1),
-            traits=elementwise(function),
-            doc=doc,
-        )
-    _declare_tests()
+# ------------------------------------------------------------------------------ declarations
 
+_WIDE = "{float32, float64}"
 
-def _declare_tests() -> None:
-    for op, function, doc in (
-        ("IsNan", scalar.is_nan, "Whether x is not a number."),
-        ("IsInf", scalar.is_inf, "Whether x is infinite, of either sign."),
-        ("IsFinite", scalar.is_finite, "Whether x is neither infinite nor not a number."),
-    ):
-        register_op(
-            op,
-            ("x: T",),
-            ("y: bool",),
-            {"T": "{floating}"},
-            shape_rules.unchanged,
-            traits=elementwise(function, differentiable=False),
-            doc=doc,
-        )
+register_unary("Exp", INEXACT, scalar.exp, "e to the power of x.", cheap=True)
+register_unary("Expm1", INEXACT, scalar.expm1, "exp(x) - 1, accurate near 0.")
+register_unary("Log", INEXACT, scalar.log, "The natural logarithm.", cheap=True)
+register_unary("Log1p", INEXACT, scalar.log1p, "log(1 + x), accurate near 0.", cheap=True)
+register_unary("Sin", INEXACT, scalar.sin, "The sine of an angle in radians.", cheap=True)
+register_unary("Cos", INEXACT, scalar.cos, "The cosine of an angle in radians.", cheap=True)
+register_unary("Tan", INEXACT, scalar.tan, "The tangent of an angle in radians.")
+register_unary("Asin", INEXACT, scalar.asin, "The angle in radians whose sine is x.")
+register_unary("Acos", INEXACT, scalar.acos, "The angle in radians whose cosine is x.")
+register_unary("Atan", INEXACT, scalar.atan, "The angle in radians whose tangent is x.")
+register_unary("Sinh", INEXACT, scalar.sinh, "The hyperbolic sine.")
+register_unary("Cosh", INEXACT, scalar.cosh, "The hyperbolic cosine.")
+register_unary("Tanh", INEXACT, scalar.tanh, "The hyperbolic tangent.", cheap=True)
+register_unary("Asinh", INEXACT, scalar.asinh, "The inverse of the hyperbolic sine.")
+register_unary("Acosh", INEXACT, scalar.acosh, "The inverse of the hyperbolic cosine.")
+register_unary("Atanh", INEXACT, scalar.atanh, "The inverse of the hyperbolic tangent.")
+register_unary("Sigmoid", INEXACT, _sigmoid, "1 / (1 + exp(-x)).", in_float32=True, cheap=True)
+register_binary("Atan2", FLOATING, scalar.atan2, "The angle of (x, y) in (-pi, pi].", names="yx")
+register_binary("Xlogy", INEXACT, _xlogy, "x * log(y), and 0 where x is 0.")
+register_binary("Xdivy", INEXACT, _xdivy, "x / y, and 0 where x is 0.")
+register_binary(
+    "NextAfter",
+    f"{_WIDE} = float32",
+    scalar.next_after,
+    "The next number after x1 in the direction of x2.",
+    names=("x1", "x2"),
+)
+register_unary("Erf", FLOATING, scalar.erf, "The error function.", in_float32=True)
+register_unary("Erfc", FLOATING, scalar.erfc, "1 - erf(x), accurate for large x.", in_float32=True)
+register_unary("Lgamma", FLOATING, scalar.lgamma, "log(|gamma(x)|).", in_float32=True)
+register_unary("Digamma", FLOATING, scalar.digamma, "The derivative of lgamma.", in_float32=True)
+register_unary(
+    "BesselI0e",
+    FLOATING,
+    scalar.bessel_i0e,
+    "exp(-|x|) times the modified Bessel function of order 0.",
+    in_float32=True,
+)
+register_unary(
+    "BesselI1e",
+    FLOATING,
+    scalar.bessel_i1e,
+    "exp(-|x|) times the modified Bessel function of order 1.",
+    in_float32=True,
+)
+register_binary(
+    "Igamma",
+    _WIDE,
+    scalar.igamma,
+    "The regularised lower incomplete gamma function P(a, x).",
+    names="ax",
+)
+register_binary(
+    "Igammac",
+    _WIDE,
+    scalar.igammac,
+    "The regularised upper incomplete gamma function Q(a, x).",
+    names="ax",
+)
+register_binary(
+    "IgammaGradA", _WIDE, scalar.igamma_grad_a, "The derivative of Igamma for a.", names="ax"
+)
+register_binary(
+    "Zeta", _WIDE, scalar.zeta, "The Hurwitz zeta function, sum of (q + k) ** -x.", names="xq"
+)
+register_binary(
+    "Polygamma", _WIDE, scalar.polygamma, "The derivative of order a + 1 of lgamma.", names="ax"
+)
+register_gradient_of_unary("TanhGrad", _tanh_grad, "dy * (1 - y * y), for y = tanh(x).")
+register_gradient_of_unary("SigmoidGrad", _sigmoid_grad, "dy * y * (1 - y), for y = sigmoid(x).")
+register_unary(
+    "IsNan",
+    FLOATING,
+    scalar.is_nan,
+    "Whether x is not a number.",
+    result="bool",
+    differentiable=False,
+)
+register_unary(
+    "IsInf",
+    FLOATING,
+    scalar.is_inf,
+    "Whether x is infinite, of either sign.",
+    result="bool",
+    differentiable=False,
+)
+register_unary(
+    "IsFinite",
+    FLOATING,
+    scalar.is_finite,
+    "Whether x is neither infinite nor not a number.",
+    result="bool",
+    differentiable=False,
+)
 
-
-def _declare_of_two() -> None:
-    wide = "{float32, float64}"
-    for op, names, types, function, doc in (
-        ("Atan2", "yx", "{floating}", scalar.atan2, "The angle of (x, y) in (-pi, pi]."),
-        ("Xlogy", "xy", "{inexact}", _xlogy, "x * log(y), and 0 where x is 0."),
-        ("Xdivy", "xy", "{inexact}", _xdivy, "x / y, and 0 where x is 0."),
-        (
-            "NextAfter",
-            ("x1", "x2"),
-            f"{wide} = float32",
-            scalar.next_after,
-            "The next number after x1 in the direction of x2.",
-        ),
-        (
-            "Igamma",
-            "ax",
-            wide,
-            scalar.igamma,
-            "The regularised lower incomplete gamma function P(a, x).",
-        ),
-        (
-            "Igammac",
-            "ax",
-            wide,
-            scalar.igammac,
-            "The regularised upper incomplete gamma function Q(a, x).",
-        ),
-        ("IgammaGradA", "ax", wide, scalar.igamma_grad_a, "The derivative of Igamma for a."),
-        ("Zeta", "xq", wide, scalar.zeta, "The Hurwitz zeta function, sum of (q + k) ** -x."),
-        ("Polygamma", "ax", wide, scalar.polygamma, "The derivative of order a + 1 of lgamma."),
-    ):
-        register_op(
-            op,
-            tuple(f"{name}: T" for name in names),
-            ("z: T",),
-            {"T": types},
-            shape_rules.broadcast,
-            traits=elementwise(function),
-            doc=doc,
-        )
-
-
-_declare()
+# --------------------------------------------------------------------------- functions
 
 
 def exp(x: Any, name: str | None = None) -> Output:

@@ -12,7 +12,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ops import cost_rules, diagonals, reduction, shape_rules
-from weft_graph.ops.arithmetic import pair
+from weft_graph.ops.elementwise import pair
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims
 
