@@ -17,7 +17,7 @@ from weft_testing.cases import (
 )
 
 from weft_graph.ir.builder import out
-from weft_graph.ops import layout
+from weft_graph.ops import permutation
 
 LOOSE = {"float32": (2e-3, 2e-4), "complex64": (2e-3, 2e-4), "float64": (1e-9, 1e-10),
          "complex128": (1e-9, 1e-10)}  # fmt: skip
@@ -38,7 +38,7 @@ def _symmetric(shift: float) -> Any:
     def prepare(x: Any) -> Any:
         half = np.array(0.5, x.dtype.numpy)
         unit = np.array(shift * np.eye(3), x.dtype.numpy)
-        both = out("AddV2", [x, layout.matrix_transpose(x, conjugate=True)])
+        both = out("AddV2", [x, permutation.matrix_transpose(x, conjugate=True)])
         return out("AddV2", [out("Mul", [half, both]), unit])
 
     return prepare

@@ -15,7 +15,7 @@ from weft_testing.cases import BOOL, NUMBERS, STRING, Case
 
 from weft_graph.control_flow.tensor_array import TensorArray
 from weft_graph.ir.node import Output
-from weft_graph.ops.array import shape as shape_of
+from weft_graph.ops.shapes import shape as shape_of
 from weft_tensor import dtypes
 
 Array = np.ndarray[Any, Any]

@@ -18,7 +18,7 @@ from weft_graph.control_flow.functional import foldl, foldr, map_fn, scan
 from weft_graph.ir.builder import constant
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import SparseTensor
-from weft_graph.ops import array, casting, elementary, reduction, strings
+from weft_graph.ops import array, casting, reduction, shapes, strings, trigonometry
 from weft_graph.ops.array import placeholder
 from weft_graph.variables.reference import global_variables, global_variables_initializer
 from weft_graph.variables.scope import get_variable, get_variable_scope, variable_scope
@@ -144,7 +144,7 @@ def test_static_shapes() -> None:
     unknown, some = placeholder("float32", None), placeholder("float32", [None, 3])
     known, pair = placeholder("float32", [4, 3]), placeholder("float32", [4, None])
     assert map_fn(lambda row: row, unknown).dims is None
-    assert map_fn(lambda row: array.size(row), unknown, "int32").dims == (None,)
+    assert map_fn(lambda row: shapes.size(row), unknown, "int32").dims == (None,)
     assert map_fn(lambda row: row[:2], some).dims == (None, 2)
     assert map_fn(lambda row: row, pair).dims == (4, None)
     assert map_fn(lambda row: row, (some, known))[0].dims == (4, 3)
@@ -157,7 +157,7 @@ def test_static_shapes() -> None:
 
 def test_results_of_many_shapes_cannot_be_put_together() -> None:
     x = placeholder("int32", [None])
-    result = map_fn(lambda n: array.zeros(array.reshape(n, [1])), x, "float32", infer_shape=False)
+    result = map_fn(lambda n: array.zeros(shapes.reshape(n, [1])), x, "float32", infer_shape=False)
     assert run(result, {x: [2, 2]}).shape == (2, 2)
     with pytest.raises(errors.InvalidArgumentError, match="must have one shape"):
         run(result, {x: [2, 3]})
@@ -193,8 +193,8 @@ def test_gradients_flow_to_rows_initializers_and_variables() -> None:
 @pytest.mark.parametrize("settings", [{"parallel_iterations": 1}, {"swap_memory": True}])
 def test_settings_change_no_gradient(settings: Any) -> None:
     x = constant(normal(5, 3))
-    plain = gradients(scan(lambda a, row: elementary.sin(a + row), x), x)
-    other = gradients(scan(lambda a, row: elementary.sin(a + row), x, **settings), x)
+    plain = gradients(scan(lambda a, row: trigonometry.sin(a + row), x), x)
+    other = gradients(scan(lambda a, row: trigonometry.sin(a + row), x, **settings), x)
     np.testing.assert_array_equal(*run([plain[0], other[0]]))
 
 

@@ -33,7 +33,9 @@ from weft_graph.ops import (
     masks,
     matmul,
     reduction,
+    shapes,
     state,
+    trigonometry,
 )
 from weft_graph.ops.array import placeholder
 from weft_graph.rnn import cell as rnn_cell, dynamic as dynamic_rnn
@@ -124,11 +126,11 @@ NAMES = SimpleNamespace(
     reduce_all=reduction.reduce_all,
     reduce_any=reduction.reduce_any,
     reduce_sum=reduction.reduce_sum,
-    reshape=array.reshape,
+    reshape=shapes.reshape,
     scan=functional.scan,
     sigmoid=elementary.sigmoid,
-    sin=elementary.sin,
-    tanh=elementary.tanh,
+    sin=trigonometry.sin,
+    tanh=trigonometry.tanh,
     tile=join.tile,
     where=masks.where,
     while_loop=while_loop,

@@ -22,14 +22,16 @@ from weft_graph.ir.op_def import Array, Values, register_op
 from weft_graph.ir.value_rules import arrays, value_rule
 from weft_graph.ops import (
     array,
+    broadcasting,
     comparison,
     control,
     gather,
     identity,
     join,
-    layout,
+    permutation,
     reduction,
     sequence,
+    shapes,
     slicing,
 )
 from weft_graph.ops.casting import cast
@@ -79,9 +81,9 @@ def test_shapes_sizes_ranks() -> None:
     y = fed(None, 3)
     assert known(out("Shape", [y])) is None
     assert known(out("Rank", [y])) == 2
-    assert known(array.shape(y)[1]) == 3
-    assert known(array.shape(y)[0]) is None
-    assert known(array.shape(y)[-1:]) == [3]
+    assert known(shapes.shape(y)[1]) == 3
+    assert known(shapes.shape(y)[0]) is None
+    assert known(shapes.shape(y)[-1:]) == [3]
 
 
 def test_values_have_their_outputs_type() -> None:
@@ -105,9 +107,9 @@ def test_values_must_not_be_written_to() -> None:
         (lambda n: join.concat([[n], [4, 5]], 0)[1:], [4, 5]),
         (lambda n: join.stack([n, 5])[::-1], [5, None]),
         (lambda n: gather.gather(join.stack([n, 5, 6]), [2, 0]), [6, None]),
-        (lambda n: array.reshape(join.stack([n, 5]), [2, 1])[:, 0], [None, 5]),
-        (lambda n: array.expand_dims(n * 2 + 1, 0), [None]),
-        (lambda n: array.squeeze(join.stack([[n], [5]]), 1), [None, 5]),
+        (lambda n: shapes.reshape(join.stack([n, 5]), [2, 1])[:, 0], [None, 5]),
+        (lambda n: shapes.expand_dims(n * 2 + 1, 0), [None]),
+        (lambda n: shapes.squeeze(join.stack([[n], [5]]), 1), [None, 5]),
         (lambda n: join.stack([n, 5]) * 2, [None, 10]),
         (lambda n: join.tile(join.stack([n, 5]), [2]), [None, 5, None, 5]),
         (lambda n: array.fill([2], n), [None, None]),
@@ -115,11 +117,11 @@ def test_values_must_not_be_written_to() -> None:
         (lambda n: join.split(join.stack([n, 5, 6]), [1, 2])[1], [5, 6]),
         (lambda n: join.unstack(join.stack([n, 5]))[1], 5),
         (lambda n: slicing.slice(join.stack([n, 5, 6]), [1], [-1]), [5, 6]),
-        (lambda n: layout.reverse(join.stack([n, 5]), [0]), [5, None]),
+        (lambda n: permutation.reverse(join.stack([n, 5]), [0]), [5, None]),
         (lambda n: cast(join.stack([n, 5]), dtypes.int64), [None, 5]),
         (lambda n: identity.identity(join.stack([n, 5])), [None, 5]),
         (lambda n: identity.identity_n([n, constant(5)])[1], 5),
-        (lambda n: array.broadcast_dynamic_shape(join.stack([n, 5]), [3, 1]), [3, 5]),
+        (lambda n: broadcasting.broadcast_dynamic_shape(join.stack([n, 5]), [3, 1]), [3, 5]),
     ],
 )
 def test_partial_values(make: Any, wanted: Any) -> None:
@@ -143,8 +145,8 @@ def test_partial_values(make: Any, wanted: Any) -> None:
         (lambda: comparison.less(1.0, 2.0), True),
         (lambda: comparison.logical_not(constant(True)), False),
         (lambda: array.zeros_like(constant([1, 2])), [0, 0]),
-        (lambda: array.broadcast_to(constant([1, 2]), [2, 2]), [[1, 2], [1, 2]]),
-        (lambda: layout.transpose(constant([[1, 2], [3, 4]])), [[1, 3], [2, 4]]),
+        (lambda: broadcasting.broadcast_to(constant([1, 2]), [2, 2]), [[1, 2], [1, 2]]),
+        (lambda: permutation.transpose(constant([[1, 2], [3, 4]])), [[1, 3], [2, 4]]),
         (lambda: array.fill([2, 1], b"x"), [[b"x"], [b"x"]]),
     ],
 )
@@ -162,10 +164,10 @@ def test_as_dims() -> None:
 
 def test_dynamic_shapes_flow_into_reshape() -> None:
     x = fed(None, 4, 6)
-    shape = array.shape(x)
-    y = array.reshape(x, [shape[0], shape[1] * shape[2]])
+    shape = shapes.shape(x)
+    y = shapes.reshape(x, [shape[0], shape[1] * shape[2]])
     assert y.dims == (None, 24)
-    y = array.reshape(x, join.concat([shape[:-1], [2, 3]], 0))
+    y = shapes.reshape(x, join.concat([shape[:-1], [2, 3]], 0))
     assert y.dims == (None, 4, 2, 3)
 
 
@@ -194,12 +196,12 @@ def test_what_was_used_can_no_longer_be_fed(_graph: Graph) -> None:
     a, b = constant(2), constant(3)
     total = a + b
     other = constant(4)
-    array.zeros(array.expand_dims(total, 0))
+    array.zeros(shapes.expand_dims(total, 0))
     assert not _graph.is_feedable(total)
     assert not _graph.is_feedable(a) and not _graph.is_feedable(b)
     assert _graph.is_feedable(other)
     n = fed(2, dtype=dtypes.int32)
-    array.reshape(fed(6), n)
+    shapes.reshape(fed(6), n)
     assert _graph.is_feedable(n)
 
 
@@ -208,7 +210,7 @@ def test_a_deep_chain_neither_recurses_nor_grows_quadratically() -> None:
     start = time.perf_counter()
     for _ in range(3000):
         value = value + 1
-        array.expand_dims(value, 0)
+        shapes.expand_dims(value, 0)
         constant_value(value)
     built = time.perf_counter() - start
     assert known(value) == 3000

@@ -14,7 +14,7 @@ from weft_graph import layers, nn
 from weft_graph.ir.collections_keys import GraphKeys, get_collection
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
-from weft_graph.ops import array
+from weft_graph.ops import shapes
 from weft_graph.ops.array import placeholder
 from weft_graph.variables.reference import (
     global_variables,
@@ -300,7 +300,7 @@ def test_dropout_by_constant_and_by_tensor() -> None:
 def test_a_fed_training_runs_one_side_only() -> None:
     x, training = placeholder("float32", [4, 3]), placeholder("bool", [])
     h = layers.batch_normalization(layers.dropout(x, 0.5, training=training), training=training)
-    image = layers.batch_normalization(array.reshape(h, [4, 1, 1, 3]), training=training)
+    image = layers.batch_normalization(shapes.reshape(h, [4, 1, 1, 3]), training=training)
     value = normal(4, 3)
     on = executed(image, {x: value, training: True})
     off = executed(image, {x: value, training: False})

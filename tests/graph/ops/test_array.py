@@ -12,7 +12,20 @@ from weft_testing.evaluate import evaluate
 from weft_graph import Graph
 from weft_graph.ir.builder import constant, convert_to_tensor
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, gather, identity, join, layout, masks, search, sparse
+from weft_graph.ops import (
+    array,
+    broadcasting,
+    gather,
+    identity,
+    join,
+    masks,
+    padding,
+    permutation,
+    search,
+    shapes,
+    space_to_batch,
+    sparse,
+)
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dimension, TensorShape
 
@@ -74,7 +87,7 @@ def test_large_zeros_are_a_fill() -> None:
 
 def test_zeros_of_dynamic_shapes() -> None:
     x = fed(None, 3)
-    for shape in (array.shape(x), [array.shape(x)[0], 3]):
+    for shape in (shapes.shape(x), [shapes.shape(x)[0], 3]):
         zeros = array.zeros(shape)
         assert zeros.dims == (None, 3)
         assert evaluate(zeros, {x: table(2, 3)}).shape == (2, 3)
@@ -106,10 +119,10 @@ def test_fill_refuses_negative_sizes() -> None:
 
 def test_static_shapes_are_constants() -> None:
     x = fed(2, 3)
-    for value in (array.shape(x), array.size(x), array.rank(x)):
+    for value in (shapes.shape(x), shapes.size(x), shapes.rank(x)):
         assert value.node.type == "Const"
-    assert array.shape(x, out_type=dtypes.int64).dtype is dtypes.int64
-    assert array.shape(fed(None)).node.type == "Shape"
+    assert shapes.shape(x, out_type=dtypes.int64).dtype is dtypes.int64
+    assert shapes.shape(fed(None)).node.type == "Shape"
 
 
 def test_shapes_convert_to_tensors() -> None:
@@ -130,17 +143,17 @@ def test_shapes_convert_to_tensors() -> None:
     ],
 )
 def test_reshapes_infer(dims: Any, target: Any, wanted: Any) -> None:
-    assert array.reshape(fed(*dims), target).dims == wanted
+    assert shapes.reshape(fed(*dims), target).dims == wanted
 
 
 REFUSED: list[tuple[str, Callable[[], Any], str]] = [
-    ("reshape", lambda: array.reshape(fed(2, 3), [4]), r"\[2,3\] has 6 elements.*requires 4"),
-    ("reshape -1", lambda: array.reshape(fed(2, 3), [4, -1]), "a multiple of 4"),
-    ("two -1", lambda: array.reshape(fed(2, 3), [-1, -1]), "only one size"),
-    ("size -2", lambda: array.reshape(fed(2, 3), [-2]), "at least -1"),
-    ("shape rank", lambda: array.reshape(fed(2, 3), [[6]]), "must be a vector"),
-    ("expand", lambda: array.expand_dims(fed(2), 2), r"\[-2, 2\) for rank 2, got 2"),
-    ("squeeze", lambda: array.squeeze(fed(2, 1), [0]), "axis 0 must have size 1"),
+    ("reshape", lambda: shapes.reshape(fed(2, 3), [4]), r"\[2,3\] has 6 elements.*requires 4"),
+    ("reshape -1", lambda: shapes.reshape(fed(2, 3), [4, -1]), "a multiple of 4"),
+    ("two -1", lambda: shapes.reshape(fed(2, 3), [-1, -1]), "only one size"),
+    ("size -2", lambda: shapes.reshape(fed(2, 3), [-2]), "at least -1"),
+    ("shape rank", lambda: shapes.reshape(fed(2, 3), [[6]]), "must be a vector"),
+    ("expand", lambda: shapes.expand_dims(fed(2), 2), r"\[-2, 2\) for rank 2, got 2"),
+    ("squeeze", lambda: shapes.squeeze(fed(2, 1), [0]), "axis 0 must have size 1"),
     ("concat axis", lambda: join.concat([fed(2), fed(2)], 1), r"\[-1, 1\) for rank 1"),
     ("concat size", lambda: join.concat([fed(2, 3), fed(2, 4)], 0), "axis 1 .* 3 and 4"),
     ("concat rank", lambda: join.concat([fed(2), fed(2, 4)], 0), "equal ranks"),
@@ -155,35 +168,39 @@ REFUSED: list[tuple[str, Callable[[], Any], str]] = [
     ("unstack unknown", lambda: join.unstack(fed(None)), "give num"),
     ("tile", lambda: join.tile(fed(2), [1, 1]), "one entry per axis"),
     ("tile negative", lambda: join.tile(fed(2), [-1]), "at least 0"),
-    ("transpose", lambda: layout.transpose(fed(2, 3), [0, 0]), r"permutation .* got \[0, 0\]"),
-    ("transpose rank", lambda: layout.transpose(fed(2, 3), [0]), "one entry per axis"),
-    ("matrix", lambda: layout.matrix_transpose(fed(2)), "at least 2"),
-    ("pad", lambda: layout.pad(fed(2), [[1, 1], [1, 1]]), r"must have shape \[1,2\]"),
-    ("pad negative", lambda: layout.pad(fed(2), [[-1, 1]]), "at least 0"),
-    ("pad mode", lambda: layout.pad(fed(2), [[1, 1]], "edge"), "CONSTANT, REFLECT or SYMMETRIC"),
-    ("reflect", lambda: layout.pad(fed(2), [[2, 0]], "reflect"), "at most 1"),
-    ("reverse", lambda: layout.reverse(fed(2), [1]), r"\[-1, 1\)"),
-    ("reverse twice", lambda: layout.reverse(fed(2), [0, -1]), "given twice"),
-    ("roll", lambda: layout.roll(fed(2), 1, 1), r"\[-1, 1\)"),
+    ("transpose", lambda: permutation.transpose(fed(2, 3), [0, 0]), r"permutation .* got \[0, 0\]"),
+    ("transpose rank", lambda: permutation.transpose(fed(2, 3), [0]), "one entry per axis"),
+    ("matrix", lambda: permutation.matrix_transpose(fed(2)), "at least 2"),
+    ("pad", lambda: padding.pad(fed(2), [[1, 1], [1, 1]]), r"must have shape \[1,2\]"),
+    ("pad negative", lambda: padding.pad(fed(2), [[-1, 1]]), "at least 0"),
+    ("pad mode", lambda: padding.pad(fed(2), [[1, 1]], "edge"), "CONSTANT, REFLECT or SYMMETRIC"),
+    ("reflect", lambda: padding.pad(fed(2), [[2, 0]], "reflect"), "at most 1"),
+    ("reverse", lambda: permutation.reverse(fed(2), [1]), r"\[-1, 1\)"),
+    ("reverse twice", lambda: permutation.reverse(fed(2), [0, -1]), "given twice"),
+    ("roll", lambda: permutation.roll(fed(2), 1, 1), r"\[-1, 1\)"),
     ("gather axis", lambda: gather.gather(fed(2), [0], axis=1), r"\[-1, 1\)"),
     ("gather", lambda: gather.gather(fed(2, 3), [0, 2]), r"indices\[1\] = 2 is not in \[0, 2\)"),
     ("gather below", lambda: gather.gather(fed(2, 3), -1), r"indices = -1 is not in \[0, 2\)"),
     ("gather_nd", lambda: gather.gather_nd(fed(2), [[0, 1]]), "more axes"),
     ("scatter_nd", lambda: gather.scatter_nd([[0]], fed(1, 2), [4]), r"shape \[1\]"),
-    ("broadcast", lambda: array.broadcast_to(fed(2), [3]), "cannot be broadcast"),
-    ("broadcast rank", lambda: array.broadcast_to(fed(2, 2), [2]), "lower rank"),
+    ("broadcast", lambda: broadcasting.broadcast_to(fed(2), [3]), "cannot be broadcast"),
+    ("broadcast rank", lambda: broadcasting.broadcast_to(fed(2, 2), [2]), "lower rank"),
     ("one_hot", lambda: gather.one_hot([0], -1), "at least 0"),
     ("top_k", lambda: search.top_k(fed(2), 3), "at most the last size"),
     ("searchsorted", lambda: search.searchsorted([1], [1], side="up"), "'left' or 'right'"),
     ("partition", lambda: gather.dynamic_partition(fed(2), [0, 1, 0], 2), "must start with"),
     (
         "space_to_batch",
-        lambda: layout.space_to_batch_nd(fed(1, 3, 1), [2], [[0, 0]]),
+        lambda: space_to_batch.space_to_batch_nd(fed(1, 3, 1), [2], [[0, 0]]),
         "of 2, got 3",
     ),
-    ("batch_to_space", lambda: layout.batch_to_space_nd(fed(3, 2, 1), [2], [[0, 0]]), "of 2"),
-    ("space_to_depth", lambda: layout.space_to_depth(fed(1, 3, 2, 1), 2), "multiples of 2"),
-    ("depth_to_space", lambda: layout.depth_to_space(fed(1, 2, 2, 3), 2), "multiples of 4"),
+    (
+        "batch_to_space",
+        lambda: space_to_batch.batch_to_space_nd(fed(3, 2, 1), [2], [[0, 0]]),
+        "of 2",
+    ),
+    ("space_to_depth", lambda: space_to_batch.space_to_depth(fed(1, 3, 2, 1), 2), "multiples of 2"),
+    ("depth_to_space", lambda: space_to_batch.depth_to_space(fed(1, 2, 2, 3), 2), "multiples of 4"),
     ("ensure_shape", lambda: identity.ensure_shape(fed(2), [3]), r"\[2\] and \[3\]"),
     ("mask", lambda: masks.boolean_mask(fed(2), [True] * 3), r"axes from 0 on of shape \[2\]"),
     ("mask rank", lambda: masks.boolean_mask(fed(2), True), "at least 1"),
@@ -200,25 +217,25 @@ def test_mistakes_are_refused_when_built(build: Callable[[], Any], message: str)
 
 
 LATE: list[tuple[str, Callable[[Output], Any], Any, str]] = [
-    ("reshape", lambda x: array.reshape(x, [4]), table(2, 3), "requires 4"),
-    ("reshape empty", lambda x: array.reshape(x, [0, -1]), table(0), "cannot be inferred"),
-    ("expand", lambda x: array.expand_dims(x, 3), table(2), r"got 3"),
-    ("squeeze", lambda x: array.squeeze(x, [0]), table(2), "size 1"),
+    ("reshape", lambda x: shapes.reshape(x, [4]), table(2, 3), "requires 4"),
+    ("reshape empty", lambda x: shapes.reshape(x, [0, -1]), table(0), "cannot be inferred"),
+    ("expand", lambda x: shapes.expand_dims(x, 3), table(2), r"got 3"),
+    ("squeeze", lambda x: shapes.squeeze(x, [0]), table(2), "size 1"),
     ("concat", lambda x: join.concat([x, table(2)], 0), table(2, 1), "concatenated"),
     ("split", lambda x: join.split(x, 2)[0], table(3), "multiple of 2"),
     ("split sizes", lambda x: join.split(x, [1, 1])[0], table(3), "add up to 3"),
     ("stack", lambda x: join.stack([x, table(2)]), table(3), "one shape"),
     ("unstack", lambda x: join.unstack(x, 2)[0], table(3), "got 2"),
     ("tile", lambda x: join.tile(x, [2]), table(2, 2), "2 entries"),
-    ("transpose", lambda x: layout.transpose(x, [1, 0]), table(2), "permutation"),
-    ("pad", lambda x: layout.pad(x, [[1, 1]]), table(2, 2), r"\[2,2\]"),
-    ("mirror", lambda x: layout.pad(x, [[2, 1]], "SYMMETRIC"), table(1), "at most 1"),
-    ("reverse", lambda x: layout.reverse(x, [1]), table(2), r"\[-1, 1\)"),
+    ("transpose", lambda x: permutation.transpose(x, [1, 0]), table(2), "permutation"),
+    ("pad", lambda x: padding.pad(x, [[1, 1]]), table(2, 2), r"\[2,2\]"),
+    ("mirror", lambda x: padding.pad(x, [[2, 1]], "SYMMETRIC"), table(1), "at most 1"),
+    ("reverse", lambda x: permutation.reverse(x, [1]), table(2), r"\[-1, 1\)"),
     ("gather", lambda x: gather.gather(x, [5]), table(2), r"indices\[0\] = 5 is not in \[0, 2\)"),
     ("gather one", lambda x: gather.gather(x, 5), table(2), r"indices = 5 is not in \[0, 2\)"),
     ("gather_nd", lambda x: gather.gather_nd(x, [[0, 7]]), table(2, 3), r"\[\.\.\., 1\]\[0\] = 7"),
     ("partition", lambda x: gather.dynamic_partition(x, [0, 9], 2)[0], table(2), r"\[1\] = 9"),
-    ("broadcast", lambda x: array.broadcast_to(x, [3]), table(2), "cannot be broadcast"),
+    ("broadcast", lambda x: broadcasting.broadcast_to(x, [3]), table(2), "cannot be broadcast"),
     ("top_k", lambda x: search.top_k(x, 3).values, table(2), r"got 3"),
     (
         "ensure_shape",
@@ -227,9 +244,14 @@ LATE: list[tuple[str, Callable[[Output], Any], Any, str]] = [
         r"\[\?,2\], got \[2\]",
     ),
     ("unique", lambda x: search.unique(x).y, table(2, 2), "must be a vector"),
-    ("roll", lambda x: layout.roll(x, 1, 1), table(2), r"\[-1, 1\)"),
-    ("blocks", lambda x: layout.space_to_batch_nd(x, [2], [[0, 0]]), table(1, 3), "of 2, got 3"),
-    ("depth", lambda x: layout.depth_to_space(x, 2), table(1, 2, 2, 3), "multiple of 4"),
+    ("roll", lambda x: permutation.roll(x, 1, 1), table(2), r"\[-1, 1\)"),
+    (
+        "blocks",
+        lambda x: space_to_batch.space_to_batch_nd(x, [2], [[0, 0]]),
+        table(1, 3),
+        "of 2, got 3",
+    ),
+    ("depth", lambda x: space_to_batch.depth_to_space(x, 2), table(1, 2, 2, 3), "multiple of 4"),
     ("numerics", lambda x: identity.check_numerics(x, "bad"), np.array([1, np.nan]), "bad.*NaN"),
     ("numerics inf", lambda x: identity.check_numerics(x, "bad"), np.array([1, -np.inf]), "Inf"),
 ]
@@ -252,10 +274,10 @@ def test_large_finite_numbers_pass() -> None:
 
 
 def test_former_argument_names() -> None:
-    assert array.expand_dims(fed(2), dim=0).dims == (1, 2)
-    assert array.squeeze(fed(1, 2), squeeze_dims=[0]).dims == (2,)
+    assert shapes.expand_dims(fed(2), dim=0).dims == (1, 2)
+    assert shapes.squeeze(fed(1, 2), squeeze_dims=[0]).dims == (2,)
     with pytest.raises(errors.InvalidArgumentError, match="former name"):
-        array.expand_dims(fed(2), 0, dim=0)
+        shapes.expand_dims(fed(2), 0, dim=0)
 
 
 # ---------------------------------------------------------------------------- compositions
@@ -362,29 +384,29 @@ def test_a_gather_reads_rows_of_resource_variables() -> None:
 
 def test_transpositions() -> None:
     x = fed(2, 3, 4)
-    assert layout.transpose(x).dims == (4, 3, 2)
-    assert layout.matrix_transpose(x).dims == (2, 4, 3)
+    assert permutation.transpose(x).dims == (4, 3, 2)
+    assert permutation.matrix_transpose(x).dims == (2, 4, 3)
     hidden = array.placeholder(dtypes.float32)
-    y, z = layout.transpose(hidden), layout.matrix_transpose(hidden)
+    y, z = permutation.transpose(hidden), permutation.matrix_transpose(hidden)
     value = table(2, 3, 4)
     np.testing.assert_array_equal(evaluate(y, {hidden: value}), value.T)
     np.testing.assert_array_equal(evaluate(z, {hidden: value}), value.swapaxes(1, 2))
     c = constant(np.array([[1 + 2j]]))
-    assert evaluate(layout.transpose(c, conjugate=True)).tolist() == [[1 - 2j]]
-    assert layout.transpose(x, conjugate=True).node.type == "Transpose"
+    assert evaluate(permutation.transpose(c, conjugate=True)).tolist() == [[1 - 2j]]
+    assert permutation.transpose(x, conjugate=True).node.type == "Transpose"
 
 
 def test_pads() -> None:
     x = table(2)
-    assert evaluate(layout.pad(x, [[1, 1]])).tolist() == [0, 0, 1, 0]
-    assert evaluate(layout.pad(x, [[1, 1]], constant_values=7)).tolist() == [7, 0, 1, 7]
-    assert evaluate(layout.pad(x, [[1, 1]], "Symmetric")).tolist() == [0, 0, 1, 1]
+    assert evaluate(padding.pad(x, [[1, 1]])).tolist() == [0, 0, 1, 0]
+    assert evaluate(padding.pad(x, [[1, 1]], constant_values=7)).tolist() == [7, 0, 1, 7]
+    assert evaluate(padding.pad(x, [[1, 1]], "Symmetric")).tolist() == [0, 0, 1, 1]
 
 
 def test_images_to_batches_and_back() -> None:
     x = table(1, 4, 4, 2)
-    there = layout.space_to_batch(x, [[0, 0], [0, 0]], 2)
-    back = layout.batch_to_space(there, [[0, 0], [0, 0]], 2)
+    there = space_to_batch.space_to_batch(x, [[0, 0], [0, 0]], 2)
+    back = space_to_batch.batch_to_space(there, [[0, 0], [0, 0]], 2)
     assert there.dims == (4, 2, 2, 2) and back.dims == x.shape
     np.testing.assert_array_equal(evaluate(back), x)
 
@@ -421,7 +443,7 @@ def test_stacks_of_plain_values() -> None:
 def test_sparse_to_dense() -> None:
     tensor = sparse.SparseTensor([[0, 1], [1, 0]], [5, 6], [2, 3])
     assert evaluate(sparse.sparse_tensor_to_dense(tensor)).tolist() == [[0, 5, 0], [6, 0, 0]]
-    assert array.shape(tensor).dtype is dtypes.int32
+    assert shapes.shape(tensor).dtype is dtypes.int32
     with pytest.raises(errors.InvalidArgumentError, match="out of order"):
         evaluate(sparse.sparse_to_dense([[1], [0]], [3], [5, 6]))
     with pytest.raises(errors.InvalidArgumentError, match="repeated"):

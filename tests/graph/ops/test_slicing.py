@@ -13,7 +13,7 @@ import weft_graph
 from weft_graph.ir.builder import constant, constant_of, convert_to_tensor, out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, slicing, state
+from weft_graph.ops import array, shapes, slicing, state
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims
 
@@ -156,7 +156,7 @@ def test_tensors_as_indices() -> None:
 
 def test_sizes_of_shapes_flow_into_slices() -> None:
     x = array.placeholder(dtypes.float32, (None, 6))
-    n = array.shape(x)[1]
+    n = shapes.shape(x)[1]
     y = array.placeholder(dtypes.float32, (10,))
     assert y[: n // 2].dims == (3,)
 

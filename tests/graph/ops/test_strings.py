@@ -10,7 +10,7 @@ from weft_testing.evaluate import evaluate
 
 from weft_graph import Graph
 from weft_graph.ir.builder import constant
-from weft_graph.ops import array, strings
+from weft_graph.ops import array, string_conversion, strings
 from weft_tensor import dtypes, errors
 
 
@@ -56,15 +56,18 @@ def test_regular_expressions() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: strings.string_to_number("1_000"), "b'1_000'"),
-        (lambda: strings.string_to_number("1.5", dtypes.int32), "int32, got b'1.5'"),
-        (lambda: strings.string_to_number("3000000000", dtypes.int32), "out of the range"),
+        (lambda: string_conversion.string_to_number("1_000"), "b'1_000'"),
+        (lambda: string_conversion.string_to_number("1.5", dtypes.int32), "int32, got b'1.5'"),
+        (
+            lambda: string_conversion.string_to_number("3000000000", dtypes.int32),
+            "out of the range",
+        ),
         (lambda: strings.substr("abc", 4, 1), "got 4"),
         (lambda: strings.substr("abc", -4, 1), "got -4"),
-        (lambda: strings.decode_base64("a+b/"), "web-safe"),
-        (lambda: strings.decode_base64("a"), "base64"),
-        (lambda: strings.decode_raw(["ab", "c"], dtypes.uint8), r"lengths \[1, 2\]"),
-        (lambda: strings.decode_raw(["abc"], dtypes.int16), "multiple of 2"),
+        (lambda: string_conversion.decode_base64("a+b/"), "web-safe"),
+        (lambda: string_conversion.decode_base64("a"), "base64"),
+        (lambda: string_conversion.decode_raw(["ab", "c"], dtypes.uint8), r"lengths \[1, 2\]"),
+        (lambda: string_conversion.decode_raw(["abc"], dtypes.int16), "multiple of 2"),
         (lambda: strings.regex_replace("a", "(", "b"), "no regular expression"),
         (lambda: strings.regex_replace("a", "a", "\\1"), "no group"),
     ],
@@ -77,11 +80,11 @@ def test_bad_strings_are_refused_when_run(build: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: strings.as_string(1.0, scientific=True, shortest=True), "not both"),
-        (lambda: strings.as_string(1.0, fill="xy"), "one character"),
-        (lambda: strings.string_format("{} {}", [constant(1)]), "2 placeholders"),
-        (lambda: strings.string_to_hash_bucket_fast("a", 0), "at least 1"),
-        (lambda: strings.string_to_hash_bucket_strong("a", 5, [1]), "two integers"),
+        (lambda: string_conversion.as_string(1.0, scientific=True, shortest=True), "not both"),
+        (lambda: string_conversion.as_string(1.0, fill="xy"), "one character"),
+        (lambda: string_conversion.string_format("{} {}", [constant(1)]), "2 placeholders"),
+        (lambda: string_conversion.string_to_hash_bucket_fast("a", 0), "at least 1"),
+        (lambda: string_conversion.string_to_hash_bucket_strong("a", 5, [1]), "two integers"),
         (lambda: strings.string_length("a", unit="WORD"), "unit"),
     ],
 )
@@ -91,18 +94,22 @@ def test_bad_attributes_are_refused_when_built(build: Any, message: str) -> None
 
 
 def test_formats() -> None:
-    line = strings.string_format("{} of {}", [constant([1, 2]), constant("x")])
+    line = string_conversion.string_format("{} of {}", [constant([1, 2]), constant("x")])
     assert evaluate(line).tolist() == b"[1 2] of x"
-    assert evaluate(strings.as_string([1.5], precision=1)).tolist() == [b"1.5"]
+    assert evaluate(string_conversion.as_string([1.5], precision=1)).tolist() == [b"1.5"]
 
 
 def test_round_trips() -> None:
     data = constant([bytes(range(256)), b""])
-    assert evaluate(strings.decode_base64(strings.encode_base64(data))).tolist() == [
+    assert evaluate(
+        string_conversion.decode_base64(string_conversion.encode_base64(data))
+    ).tolist() == [
         bytes(range(256)),
         b"",
     ]
-    numbers = strings.string_to_number(strings.as_string(constant([1, -2])), dtypes.int64)
+    numbers = string_conversion.string_to_number(
+        string_conversion.as_string(constant([1, -2])), dtypes.int64
+    )
     assert evaluate(numbers).tolist() == [1, -2]
 
 

@@ -19,7 +19,7 @@ from weft_graph.ir import nest
 from weft_graph.ir.builder import constant
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, casting, comparison, elementary, join, reduction
+from weft_graph.ops import array, casting, comparison, join, reduction, shapes, trigonometry
 from weft_graph.ops.array import placeholder
 from weft_graph.rnn import cell as rnn_cell
 from weft_graph.rnn.dynamic import bidirectional_dynamic_rnn, dynamic_rnn, raw_rnn
@@ -487,7 +487,7 @@ def raw_steps(x: Any, units: int, steps: int = 3) -> Any:
     def loop_fn(time: Any, output: Any, state: Any, loop_state: Any) -> Any:
         batch = x.dims[0]
         following = array.zeros([batch, units]) if output is None else state
-        finished = join.tile(array.reshape(comparison.greater_equal(time, steps), [1]), [batch])
+        finished = join.tile(shapes.reshape(comparison.greater_equal(time, steps), [1]), [batch])
         given = x[:, 0] if output is None else x[:, -1] * casting.cast(time, "float32")
         return finished, given, following, output, None
 
@@ -580,7 +580,7 @@ def test_raw_rnn_carries_arrays_in_its_loop_state_and_has_gradients() -> None:
         if output is None:
             kept = {"rows": TensorArray("float32", 3), "n": constant(0.0)}
         else:
-            total = reduction.reduce_sum(elementary.tanh(output))
+            total = reduction.reduce_sum(trigonometry.tanh(output))
             rows = loop_state["rows"].write(time - 1, total)
             kept = {"rows": rows, "n": loop_state["n"] + total}
         return (*inner[:4], kept)
@@ -588,7 +588,7 @@ def test_raw_rnn_carries_arrays_in_its_loop_state_and_has_gradients() -> None:
     arrays, _, kept = raw_rnn(rnn_cell.GRUCell(4), loop_fn)
     by_array = gradients(kept["rows"].stack(), [x])
     by_sum = gradients(kept["n"], [x])
-    by_output = gradients(elementary.tanh(arrays.stack()), [x])
+    by_output = gradients(trigonometry.tanh(arrays.stack()), [x])
     first, *others = run([*by_array, *by_sum, *by_output], {x: normal(2, 3, 2)})
     for other in others:
         np.testing.assert_allclose(first, other, rtol=1e-4, atol=1e-6)

@@ -20,7 +20,17 @@ from weft_graph.ir import nest
 from weft_graph.ir.builder import constant, convert_to_tensor
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
-from weft_graph.ops import arithmetic, array, casting, elementary, join, matmul, reduction, state
+from weft_graph.ops import (
+    arithmetic,
+    array,
+    casting,
+    elementary,
+    join,
+    matmul,
+    reduction,
+    state,
+    trigonometry,
+)
 from weft_graph.ops.array import placeholder
 from weft_graph.rnn import cell as rnn_cell
 from weft_graph.rnn.cell import steps
@@ -63,7 +73,7 @@ NAMES = SimpleNamespace(
     ones=array.ones,
     reduce_sum=reduction.reduce_sum,
     sigmoid=elementary.sigmoid,
-    tanh=elementary.tanh,
+    tanh=trigonometry.tanh,
     tile=join.tile,
 )
 """What the cases use, by TensorFlow's names."""
@@ -266,7 +276,7 @@ class Summing(rnn_cell.RNNCell):
 
     def call(self, inputs: Any, state: Any) -> Any:
         w = get_variable("w", [inputs.shape[1].value, self._units])
-        h = elementary.tanh(matmul.matmul(inputs, w) + state)
+        h = trigonometry.tanh(matmul.matmul(inputs, w) + state)
         return h, h
 
 
@@ -277,7 +287,7 @@ class Building(Summing):
         self.built = True
 
     def call(self, inputs: Any, state: Any) -> Any:
-        h = elementary.tanh(matmul.matmul(inputs, self._w) + state + self._c)
+        h = trigonometry.tanh(matmul.matmul(inputs, self._w) + state + self._c)
         return h, h
 
 
@@ -305,7 +315,7 @@ class Old(rnn_cell.RNNCell):
     def __call__(self, inputs: Any, state: Any, scope: Any = None) -> Any:
         with variable_scope(scope or type(self).__name__):
             w = get_variable("w", [inputs.shape[1].value, self._units])
-            h = elementary.tanh(matmul.matmul(inputs, w) + state)
+            h = trigonometry.tanh(matmul.matmul(inputs, w) + state)
             return h, h
 
 

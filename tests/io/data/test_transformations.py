@@ -14,9 +14,9 @@ from weft_exec.session.session import Session
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import SparseTensor
-from weft_graph.ops.arithmetic import floormod as mod
 from weft_graph.ops.array import fill, placeholder
 from weft_graph.ops.comparison import equal
+from weft_graph.ops.division import floormod as mod
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_io.data.dataset import AUTOTUNE, Dataset
 from weft_io.data.iterator import Iterator

@@ -12,9 +12,10 @@ from weft_exec.session.session import Session
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import SparseTensor
-from weft_graph.ops.array import expand_dims, placeholder
+from weft_graph.ops.array import placeholder
 from weft_graph.ops.casting import cast
 from weft_graph.ops.sequence import range as range_
+from weft_graph.ops.shapes import expand_dims
 from weft_graph.variables import reference as variables
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.coordination.queue_runner import start_queue_runners

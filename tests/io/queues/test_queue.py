@@ -17,8 +17,9 @@ from weft_graph import proto
 from weft_graph.ir.builder import constant, create
 from weft_graph.ir.default_graph import control_dependencies
 from weft_graph.ir.graph import Graph
-from weft_graph.ops.array import placeholder, reshape
+from weft_graph.ops.array import placeholder
 from weft_graph.ops.control import no_op
+from weft_graph.ops.shapes import reshape
 from weft_graph.variables.reference import Variable
 from weft_io.queues.queue import (
     FIFOQueue,

@@ -31,7 +31,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope as _scope
 from weft_graph.nn.weights import match_ranks, required_broadcast, spread
-from weft_graph.ops import array, casting, identity
+from weft_graph.ops import array, casting, identity, shapes
 from weft_graph.ops.reduction import reduce_sum
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims, merge_dims
@@ -125,7 +125,7 @@ def _reduced(weighted: Output, values: Output, weights: Output, how: str) -> Out
     if how == Reduction.SUM:
         return total
     if how == Reduction.SUM_OVER_BATCH_SIZE:
-        count = casting.cast(array.size(values), dtypes.float32)
+        count = casting.cast(shapes.size(values), dtypes.float32)
     elif how == Reduction.MEAN:
         count = reduce_sum(spread(weights, values))
     else:
@@ -460,7 +460,7 @@ def mean_pairwise_squared_error(
         rank = len(difference.dims or ())
         axes = list(range(1, rank))
         if factor.dims is not None and len(factor.dims) == 1 and rank > 1:
-            factor = array.reshape(factor, [-1] + [1] * (rank - 1))
+            factor = shapes.reshape(factor, [-1] + [1] * (rank - 1))
         one = array.ones_like(difference)
         count = reduce_sum(one, axes, keepdims=True)
         fewer = out("Maximum", [out("Sub", [count, 1.0]), 0.0])
@@ -539,7 +539,7 @@ def softmax_cross_entropy(
         kind = logits.dtype.base_dtype
         labels = casting.cast(convert_to_tensor(onehot_labels), kind)
         if label_smoothing > 0:
-            classes = casting.cast(array.shape(labels)[1], kind)
+            classes = casting.cast(shapes.shape(labels)[1], kind)
             share = out("RealDiv", [label_smoothing, classes])
             labels = out("AddV2", [out("Mul", [labels, 1 - label_smoothing]), share])
         labels = identity.stop_gradient(labels)

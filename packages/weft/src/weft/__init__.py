@@ -37,10 +37,19 @@ from weft_graph.messages.graph_def import *
 from weft_graph.messages.import_graph_def import *
 from weft_graph.messages.tensor_proto import *
 from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
-from weft_graph.ops import gather as _gather, layout as _layout
+from weft_graph.ops import gather as _gather, permutation as _permutation
 from weft_graph.ops.arithmetic import *
-from weft_graph.ops.arithmetic import (
-    clip_by_value as clip_by_value,
+from weft_graph.ops.arithmetic import clip_by_value as clip_by_value
+from weft_graph.ops.array import *
+from weft_graph.ops.broadcasting import *
+from weft_graph.ops.casting import *
+from weft_graph.ops.checks import *
+from weft_graph.ops.comparison import *
+from weft_graph.ops.contraction import *
+from weft_graph.ops.control import *
+from weft_graph.ops.diagonals import *
+from weft_graph.ops.division import *
+from weft_graph.ops.division import (
     div as div,
     div_no_nan as div_no_nan,
     floor_div as floor_div,
@@ -48,18 +57,10 @@ from weft_graph.ops.arithmetic import (
     truncatediv as truncatediv,
     truncatemod as truncatemod,
 )
-from weft_graph.ops.array import *
-from weft_graph.ops.casting import *
-from weft_graph.ops.checks import *
-from weft_graph.ops.comparison import *
-from weft_graph.ops.contraction import *
-from weft_graph.ops.control import *
-from weft_graph.ops.diagonals import *
 from weft_graph.ops.elementary import *
 from weft_graph.ops.gather import *
 from weft_graph.ops.identity import *
 from weft_graph.ops.join import *
-from weft_graph.ops.layout import *
 from weft_graph.ops.linalg import (
     cholesky as cholesky,
     cholesky_solve as cholesky_solve,
@@ -77,9 +78,13 @@ from weft_graph.ops.linalg import (
 from weft_graph.ops.masks import *
 from weft_graph.ops.matmul import *
 from weft_graph.ops.matmul import sparse_matmul as sparse_matmul
+from weft_graph.ops.padding import *
+from weft_graph.ops.permutation import *
+from weft_graph.ops.powers import *
 from weft_graph.ops.random import *
 from weft_graph.ops.reduction import *
 from weft_graph.ops.reduction import arg_max as arg_max, arg_min as arg_min
+from weft_graph.ops.rounding import *
 from weft_graph.ops.search import *
 from weft_graph.ops.segments import *
 from weft_graph.ops.segments import (
@@ -88,25 +93,31 @@ from weft_graph.ops.segments import (
     sparse_segment_sum as sparse_segment_sum,
 )
 from weft_graph.ops.sequence import *
+from weft_graph.ops.shapes import *
 from weft_graph.ops.slicing import *
+from weft_graph.ops.space_to_batch import *
 from weft_graph.ops.sparse import *
+from weft_graph.ops.special import *
 from weft_graph.ops.state import *
-from weft_graph.ops.strings import (
+from weft_graph.ops.string_conversion import (
     as_string as as_string,
     decode_base64 as decode_base64,
     decode_raw as decode_raw,
     encode_base64 as encode_base64,
+    string_to_hash_bucket as string_to_hash_bucket,
+    string_to_hash_bucket_fast as string_to_hash_bucket_fast,
+    string_to_hash_bucket_strong as string_to_hash_bucket_strong,
+    string_to_number as string_to_number,
+)
+from weft_graph.ops.strings import (
     reduce_join as reduce_join,
     regex_replace as regex_replace,
     string_join as string_join,
     string_split as string_split,
     string_strip as string_strip,
-    string_to_hash_bucket as string_to_hash_bucket,
-    string_to_hash_bucket_fast as string_to_hash_bucket_fast,
-    string_to_hash_bucket_strong as string_to_hash_bucket_strong,
-    string_to_number as string_to_number,
     substr as substr,
 )
+from weft_graph.ops.trigonometry import *
 from weft_graph.variables.base import *
 from weft_graph.variables.creators import *
 from weft_graph.variables.initializers import (
@@ -140,7 +151,7 @@ Tensor = _node.Output
 tensor_scatter_add = _gather.tensor_scatter_nd_add
 tensor_scatter_sub = _gather.tensor_scatter_nd_sub
 tensor_scatter_update = _gather.tensor_scatter_nd_update
-reverse_v2 = _layout.reverse
+reverse_v2 = _permutation.reverse
 bool = _dtypes.bool_
 
 newaxis = None

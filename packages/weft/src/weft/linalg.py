@@ -2,13 +2,13 @@
 
 from weft_autodiff.clipping import global_norm as global_norm
 from weft_graph.nn.statistics import l2_normalize as l2_normalize
-from weft_graph.ops import diagonals as _diagonals, layout as _layout
+from weft_graph.ops import diagonals as _diagonals, permutation as _permutation
 from weft_graph.ops.contraction import *
 from weft_graph.ops.diagonals import eye as eye
-from weft_graph.ops.layout import matrix_transpose as matrix_transpose
 from weft_graph.ops.linalg import *
 from weft_graph.ops.matmul import *
 from weft_graph.ops.matmul import matvec as matvec
+from weft_graph.ops.permutation import matrix_transpose as matrix_transpose
 
 band_part = _diagonals.matrix_band_part
 diag = _diagonals.matrix_diag
@@ -16,4 +16,4 @@ diag_part = _diagonals.matrix_diag_part
 set_diag = _diagonals.matrix_set_diag
 tensor_diag = _diagonals.diag
 tensor_diag_part = _diagonals.diag_part
-transpose = _layout.matrix_transpose
+transpose = _permutation.matrix_transpose

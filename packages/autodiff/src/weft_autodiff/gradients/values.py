@@ -10,7 +10,7 @@ from weft_graph.ir import builder
 from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, control, join
+from weft_graph.ops import array, control, join, shapes
 from weft_graph.ops.resource_state import handle_dims, handle_source
 from weft_tensor import dtypes
 from weft_tensor.shape import is_fully_defined
@@ -82,7 +82,7 @@ def zeros_for(output: Output) -> Output:
     dtype = output.dtype.base_dtype
     if is_fully_defined(output.dims):
         return array.zeros(output.dims, dtype)
-    zeros = array.zeros(array.shape(output), dtype)
+    zeros = array.zeros(shapes.shape(output), dtype)
     zeros.set_shape(output.dims)
     return zeros
 
@@ -99,7 +99,7 @@ def _zeros_for_handle(handle: Output) -> Output:
 def shape_for(output: Output) -> Output:
     """The shape of an output, or of the variable behind a handle, as a tensor: int32, rank 1."""
     if output.dtype is not dtypes.resource:
-        return array.shape(output)
+        return shapes.shape(output)
     dims = handle_dims(output)
     if is_fully_defined(dims):
         return builder.constant(list(dims or ()), dtypes.int32)

@@ -8,11 +8,14 @@ import numpy as np
 
 from weft_graph.ir.builder import constant_of, create, out
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops import layout
+from weft_graph.ops import permutation
 from weft_graph.ops.shape_rules import constant_array, normal_axes
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
+
+Pair = list[Output | None]
+"""The gradients of an op of two inputs."""
 
 
 def sum_to_shape(grad: Output, value: Output, other: Output | None = None) -> Output:
@@ -139,5 +142,35 @@ def static_axes(axes: Output, rank: int | None) -> list[int] | None:
 
 def matrix_transpose(value: Output, conjugate: bool = False) -> Output:
     """The last two axes exchanged, and for `conjugate` the complex conjugate taken."""
-    swapped: Output = layout.matrix_transpose(value)
+    swapped: Output = permutation.matrix_transpose(value)
     return conj(swapped) if conjugate else swapped
+
+
+def mul(x: Output, y: Output) -> Output:
+    """x * y, which broadcast."""
+    return out("Mul", [x, y])
+
+
+def div(x: Output, y: Output) -> Output:
+    """x / y, which broadcast."""
+    return out("RealDiv", [x, y])
+
+
+def plus(number: float, x: Output) -> Output:
+    """number + x."""
+    return out("AddV2", [scalar_like(number, x), x])
+
+
+def minus(number: float, x: Output) -> Output:
+    """number - x."""
+    return out("Sub", [scalar_like(number, x), x])
+
+
+def neg(x: Output) -> Output:
+    """-x."""
+    return out("Neg", [x])
+
+
+def square(x: Output) -> Output:
+    """x * x."""
+    return out("Square", [x])

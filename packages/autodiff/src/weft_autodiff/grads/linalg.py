@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_autodiff.grads.common import conj, matrix_transpose, scalar_like, zeros_like
+from weft_autodiff.grads.common import conj, matrix_transpose, mul, neg, scalar_like, zeros_like
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, out
 from weft_graph.ir.node import Node, Output
@@ -28,14 +28,6 @@ def _product(a: Output, b: Output, adjoint_a: bool = False, adjoint_b: bool = Fa
 
 def _adjoint(x: Output) -> Output:
     return matrix_transpose(x, conjugate=True)
-
-
-def _mul(a: Output, b: Output) -> Output:
-    return out("Mul", [a, b])
-
-
-def _neg(x: Output) -> Output:
-    return out("Neg", [x])
 
 
 def _add(a: Output, b: Output) -> Output:
@@ -71,14 +63,14 @@ def _real_part(x: Output) -> Output:
 def _inverse(node: Node, grad: Output) -> Output:
     y = node.outputs[0]
     if node.attrs["adjoint"]:
-        return _neg(_product(_product(y, grad, adjoint_b=True), y))
-    return _neg(_product(_product(y, grad, adjoint_a=True), y, adjoint_b=True))
+        return neg(_product(_product(y, grad, adjoint_b=True), y))
+    return neg(_product(_product(y, grad, adjoint_a=True), y, adjoint_b=True))
 
 
 @RegisterGradient("MatrixDeterminant")
 def _determinant(node: Node, grad: Output) -> Output:
-    scale = _expand(_mul(grad, conj(node.outputs[0])), -1, -1)
-    return _mul(scale, out("MatrixInverse", [node.inputs[0]], {"adjoint": True}))
+    scale = _expand(mul(grad, conj(node.outputs[0])), -1, -1)
+    return mul(scale, out("MatrixInverse", [node.inputs[0]], {"adjoint": True}))
 
 
 @RegisterGradient("LogMatrixDeterminant")
@@ -87,11 +79,11 @@ def _log_determinant(node: Node, to_sign: Output, to_log: Output) -> Output:
     if to_log.dtype.is_complex:
         # The sign, of magnitude 1, turns with the imaginary part of the logarithm's change.
         real = to_log.dtype.real_dtype
-        turn = out("Imag", [_mul(conj(to_sign), node.outputs[0])], {"Tout": real})
-        parts = [out("Real", [to_log], {"Tout": real}), _neg(turn)]
+        turn = out("Imag", [mul(conj(to_sign), node.outputs[0])], {"Tout": real})
+        parts = [out("Real", [to_log], {"Tout": real}), neg(turn)]
         scale = out("Complex", parts, {"Tout": to_log.dtype})
     inverse = out("MatrixInverse", [node.inputs[0]], {"adjoint": True})
-    return _mul(_expand(scale, -1, -1), inverse)
+    return mul(_expand(scale, -1, -1), inverse)
 
 
 @RegisterGradient("Cholesky")
@@ -99,12 +91,12 @@ def _cholesky(node: Node, grad: Output) -> Output:
     factor = node.outputs[0]
     middle = _product(factor, grad, adjoint_a=True)
     diagonal = _real_part(out("MatrixDiagPart", [middle]))
-    halved = _mul(scalar_like(0.5, diagonal), diagonal)
+    halved = mul(scalar_like(0.5, diagonal), diagonal)
     middle = _band(out("MatrixSetDiag", [middle, halved]), -1, 0)
     # adjoint(L)^-1 @ middle @ L^-1, by two substitutions.
     half = out("MatrixTriangularSolve", [factor, middle], {"adjoint": True})
     whole = _adjoint(out("MatrixTriangularSolve", [factor, _adjoint(half)], {"adjoint": True}))
-    return _mul(scalar_like(0.5, whole), _add(whole, _adjoint(whole)))
+    return mul(scalar_like(0.5, whole), _add(whole, _adjoint(whole)))
 
 
 @RegisterGradient("MatrixExponential")
@@ -130,7 +122,7 @@ def _solve(node: Node, grad: Output, attrs: dict[str, Any]) -> tuple[Output, Out
     to_rhs = out(node.type, [matrix, grad], {**attrs, "adjoint": not transposed})
     x = node.outputs[0]
     pair = (x, to_rhs) if transposed else (to_rhs, x)
-    return _neg(_product(*pair, adjoint_b=True)), to_rhs
+    return neg(_product(*pair, adjoint_b=True)), to_rhs
 
 
 @RegisterGradient("MatrixSolve")
@@ -154,7 +146,7 @@ def _solve_ls(node: Node, grad: Output) -> Gradients:
     gram = _product(a, a, adjoint_a=tall, adjoint_b=not tall)
     weight = out("Cast", [regularizer], {"DstT": gram.dtype})
     unit = constant_of(np.eye(min(m, n), dtype=gram.dtype.numpy))
-    gram = _add(gram, _mul(weight, unit))
+    gram = _add(gram, mul(weight, unit))
     if tall:
         z = out("MatrixSolve", [gram, grad])
         both = _product(x, z, adjoint_b=True)
@@ -197,7 +189,7 @@ def _eigh(node: Node, to_values: Output, to_vectors: Output) -> Output:
     if node.attrs["compute_v"]:
         values, vectors = node.outputs
         coupling = _product(vectors, to_vectors, adjoint_a=True)
-        inner = _add(out("MatrixDiag", [to_values]), _mul(_differences(values), coupling))
+        inner = _add(out("MatrixDiag", [to_values]), mul(_differences(values), coupling))
     else:
         vectors = linalg.self_adjoint_eig(x)[1]
         inner = out("MatrixDiag", [to_values])
@@ -205,7 +197,7 @@ def _eigh(node: Node, to_values: Output, to_vectors: Output) -> Output:
     # Only the lower triangle is read: what flows to the upper one counts there.
     whole = _add(whole, _adjoint(whole))
     diagonal = out("MatrixDiagPart", [whole])
-    halved = _mul(scalar_like(0.5, diagonal), diagonal)
+    halved = mul(scalar_like(0.5, diagonal), diagonal)
     return out("MatrixSetDiag", [_band(whole, -1, 0), halved])
 
 
@@ -226,7 +218,7 @@ def _svd(node: Node, to_s: Output, to_u: Output, to_v: Output) -> Output:
                 f"{rows} by {columns}"
             )
     s, u, v = node.outputs
-    factors = _differences(_mul(s, s))
+    factors = _differences(mul(s, s))
     scale = _expand(s, -2)
     inverse = out("DivNoNan", [scalar_like(1, s), s])
     inverse = _expand(inverse, -2)
@@ -234,15 +226,15 @@ def _svd(node: Node, to_s: Output, to_u: Output, to_v: Output) -> Output:
     def turned(vectors: Output, grad: Output) -> tuple[Output, Output]:
         """The part within the space of the vectors, and the part outside it."""
         within = _product(vectors, grad, adjoint_a=True)
-        skew = _mul(factors, _sub(within, _adjoint(within)))
+        skew = mul(factors, _sub(within, _adjoint(within)))
         return skew, _sub(grad, _product(vectors, within))
 
     skew_u, outside_u = turned(u, to_u)
     skew_v, outside_v = turned(v, to_v)
-    inner = _add(_mul(skew_u, scale), out("MatrixDiag", [to_s]))
-    inner = _add(inner, _mul(_expand(s, -1), skew_v))
-    left = _add(_product(u, inner), _mul(outside_u, inverse))
-    right = _product(u, _mul(outside_v, inverse), adjoint_b=True)
+    inner = _add(mul(skew_u, scale), out("MatrixDiag", [to_s]))
+    inner = _add(inner, mul(_expand(s, -1), skew_v))
+    left = _add(_product(u, inner), mul(outside_u, inverse))
+    right = _product(u, mul(outside_v, inverse), adjoint_b=True)
     return _add(_product(left, v, adjoint_b=True), right)
 
 

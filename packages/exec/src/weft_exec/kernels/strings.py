@@ -1,9 +1,7 @@
-"""Kernels of strings: object arrays of bytes, one Python call per string."""
+"""Kernels on strings, which are arrays of bytes objects: joining, cutting, matching."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 import re
 from collections.abc import Callable
@@ -11,8 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.hashing import fingerprint64, murmur64, siphash
-from weft_exec.kernels.printing import summarize_ends
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph.ops.shape_rules import normal_axes
 from weft_tensor import errors
@@ -32,40 +28,48 @@ def strings_of(values: list[bytes], shape: tuple[int, ...]) -> Array:
     return result.reshape(shape)
 
 
-def _items(x: Any) -> list[bytes]:
+def items_of(x: Any) -> list[bytes]:
+    """The elements, row by row."""
     items: list[bytes] = np.asarray(x, object).reshape(-1).tolist()
     return items
 
 
-def _one(x: Any) -> bytes:
+def scalar_of(x: Any) -> bytes:
+    """The first element."""
     value: bytes = np.asarray(x, object).reshape(-1)[0]
     return value
 
 
-def _mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
+def mapped(function: Callable[[bytes], bytes]) -> KernelFunction:
+    """A kernel that makes a string of each string."""
+
     def run(x: Any) -> Any:
-        return strings_of([function(item) for item in _items(x)], x.shape)
+        return strings_of([function(item) for item in items_of(x)], x.shape)
 
     return run
 
 
-def _numbers(function: Callable[[bytes], Any], dtype: np.dtype[Any]) -> KernelFunction:
+def numbers_of(function: Callable[[bytes], Any], dtype: np.dtype[Any]) -> KernelFunction:
+    """A kernel that makes a number of each string."""
+
     def run(x: Any) -> Any:
-        return np.array([function(item) for item in _items(x)], dtype).reshape(x.shape)
+        return np.array([function(item) for item in items_of(x)], dtype).reshape(x.shape)
 
     return run
 
 
-def _bytes(value: str | bytes) -> bytes:
+def bytes_of(value: str | bytes) -> bytes:
+    """The value of an attribute; text as UTF-8."""
     return value.encode() if isinstance(value, str) else value
 
 
-def _unicode(value: bytes) -> str:
+def unicode_of(value: bytes) -> str:
     """Code points; bytes that are no UTF-8 survive the way there and back."""
     return value.decode("utf-8", "surrogateescape")
 
 
-def _utf8(value: str) -> bytes:
+def utf8_of(value: str) -> bytes:
+    """The bytes of what `unicode_of` gave."""
     return value.encode("utf-8", "surrogateescape")
 
 
@@ -74,7 +78,7 @@ def _utf8(value: str) -> bytes:
 
 @kernel("StringJoin")
 def _string_join(node: Node, device: Device) -> KernelFunction:
-    separator = _bytes(node.attrs["separator"])
+    separator = bytes_of(node.attrs["separator"])
 
     def run(*inputs: Any) -> Any:
         shape = next((x.shape for x in inputs if x.shape != ()), ())
@@ -85,7 +89,7 @@ def _string_join(node: Node, device: Device) -> KernelFunction:
                     f"{format_dims(x.shape)}"
                 )
         count = math.prod(shape)
-        columns = [_items(x) if x.shape == shape else _items(x) * count for x in inputs]
+        columns = [items_of(x) if x.shape == shape else items_of(x) * count for x in inputs]
         joined = [separator.join(row) for row in zip(*columns, strict=True)]
         return strings_of(joined, shape)
 
@@ -94,7 +98,7 @@ def _string_join(node: Node, device: Device) -> KernelFunction:
 
 @kernel("ReduceJoin", alias=True)
 def _reduce_join(node: Node, device: Device) -> KernelFunction:
-    separator = _bytes(node.attrs["separator"])
+    separator = bytes_of(node.attrs["separator"])
     keep: bool = node.attrs["keep_dims"]
 
     def run(x: Any, axes: Any) -> Any:
@@ -141,19 +145,19 @@ def _substr(node: Node, device: Device) -> KernelFunction:
 
 
 def _cut(item: bytes, pos: int, length: int, unicode: bool) -> bytes:
-    text: Any = _unicode(item) if unicode else item
+    text: Any = unicode_of(item) if unicode else item
     start = pos + len(text) if pos < 0 else pos
     if not 0 <= start <= len(text):
         raise errors.InvalidArgumentError(
             f"pos must be in [{-len(text)}, {len(text)}] for the string {item!r}, got {pos}"
         )
     part = text[start : start + max(length, 0)]
-    return _utf8(part) if unicode else part
+    return utf8_of(part) if unicode else part
 
 
 def _split_with(parts_of: Callable[[bytes], list[bytes]], x: Any) -> tuple[Any, Any, Any]:
     """The parts of each string as a sparse matrix."""
-    rows = [parts_of(item) for item in _items(x)]
+    rows = [parts_of(item) for item in items_of(x)]
     values = [part for row in rows for part in row]
     places = [(i, j) for i, row in enumerate(rows) for j in range(len(row))]
     widest = max([len(row) for row in rows], default=0)
@@ -169,7 +173,7 @@ def _string_split(node: Node, device: Device) -> KernelFunction:
     skip: bool = node.attrs["skip_empty"]
 
     def run(x: Any, delimiter: Any) -> Any:
-        marks = _one(delimiter)
+        marks = scalar_of(delimiter)
         pattern = re.compile(b"[" + re.escape(marks) + b"]") if marks else None
 
         def parts_of(item: bytes) -> list[bytes]:
@@ -188,7 +192,7 @@ def _string_split_v2(node: Node, device: Device) -> KernelFunction:
     most: int = node.attrs["maxsplit"]
 
     def run(x: Any, sep: Any) -> Any:
-        mark = _one(sep) or None
+        mark = scalar_of(sep) or None
         return _split_with(lambda item: item.split(mark, most), x)
 
     return run
@@ -197,13 +201,13 @@ def _string_split_v2(node: Node, device: Device) -> KernelFunction:
 @kernel("StringLength")
 def _string_length(node: Node, device: Device) -> KernelFunction:
     if node.attrs["unit"] == "UTF8_CHAR":
-        return _numbers(lambda item: sum([byte & 0xC0 != 0x80 for byte in item]), np.dtype("i4"))
-    return _numbers(len, np.dtype("i4"))
+        return numbers_of(lambda item: sum([byte & 0xC0 != 0x80 for byte in item]), np.dtype("i4"))
+    return numbers_of(len, np.dtype("i4"))
 
 
 @kernel("StringStrip")
 def _string_strip(node: Node, device: Device) -> KernelFunction:
-    return _mapped(bytes.strip)
+    return mapped(bytes.strip)
 
 
 @kernel("StringLower", "StringUpper")
@@ -214,110 +218,8 @@ def _string_case(node: Node, device: Device) -> KernelFunction:
         raise errors.InvalidArgumentError(f"encoding must be '' or 'utf-8', got {encoding!r}")
     if encoding:
         change = str.lower if lower else str.upper
-        return _mapped(lambda item: _utf8(change(_unicode(item))))
-    return _mapped(bytes.lower if lower else bytes.upper)
-
-
-# ---------------------------------------------------------------------------------- numbers
-
-_INTEGER = re.compile(rb"\s*[+-]?\d+\s*")
-_FLOAT = re.compile(
-    rb"\s*[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)\s*", re.I
-)
-
-
-@kernel("StringToNumber")
-def _string_to_number(node: Node, device: Device) -> KernelFunction:
-    output = node.outputs[0].dtype
-    whole = output.is_integer
-    low, high = (output.min, output.max) if whole else (0, 0)
-
-    def parse(item: bytes) -> Any:
-        if (_INTEGER if whole else _FLOAT).fullmatch(item) is None:
-            raise errors.InvalidArgumentError(
-                f"strings must be numbers of type {output.name}, got {item!r}"
-            )
-        if not whole:
-            return float(item)
-        value = int(item)
-        if not low <= value <= high:
-            raise errors.InvalidArgumentError(f"{value} is out of the range of {output.name}")
-        return value
-
-    return _numbers(parse, output.numpy)
-
-
-@kernel("AsString")
-def _as_string(node: Node, device: Device) -> KernelFunction:
-    attrs = node.attrs
-    dtype = node.inputs[0].dtype
-    width: int = attrs["width"]
-    precision: int = attrs["precision"]
-    fill = attrs["fill"]
-    if len(fill) > 1 or (fill and fill not in " 0+-"):
-        raise errors.InvalidArgumentError(f"fill must be one of ' 0+-' or empty, got {fill!r}")
-    if dtype.is_bool:
-        return _formatted(lambda value: b"true" if value else b"false")
-    size = (fill if fill.strip() else "") + (str(width) if width > -1 else "")
-    if dtype.is_integer:
-        return _formatted(lambda value: (f"%{size}d" % int(value)).encode())
-    kind = "e" if attrs["scientific"] else "g" if attrs["shortest"] else "f"
-    mark = f"%{size}" + (f".{precision}" if precision > -1 else "") + kind
-    if dtype.is_complex:
-        return _formatted(lambda value: (f"({mark},{mark})" % (value.real, value.imag)).encode())
-    return _formatted(lambda value: (mark % float(value)).encode())
-
-
-def _formatted(function: Callable[[Any], bytes]) -> KernelFunction:
-    def run(x: Any) -> Any:
-        items = np.asarray(x).reshape(-1)
-        return strings_of([function(item) for item in items], x.shape)
-
-    return run
-
-
-@kernel("DecodeRaw")
-def _decode_raw(node: Node, device: Device) -> KernelFunction:
-    dtype = node.outputs[0].dtype.numpy
-    stored = np.dtype(np.uint8) if dtype.kind == "b" else dtype
-    little: bool = node.attrs["little_endian"]
-
-    def run(x: Any) -> Any:
-        items = _items(x)
-        sizes = {len(item) for item in items} or {0}
-        size = sizes.pop()
-        if sizes or size % stored.itemsize:
-            raise errors.InvalidArgumentError(
-                f"strings must have one length, a multiple of {stored.itemsize} bytes, got "
-                f"lengths {sorted({len(item) for item in items})}"
-            )
-        raw = np.frombuffer(b"".join(items), np.uint8)
-        part = stored.itemsize // 2 if dtype.kind == "c" else stored.itemsize
-        if not little and part > 1:
-            raw = raw.reshape(-1, part)[:, ::-1].reshape(-1)
-        result = raw.view(stored).reshape(*x.shape, size // stored.itemsize)
-        return result != 0 if dtype.kind == "b" else np.array(result)
-
-    return run
-
-
-@kernel("StringToHashBucket")
-def _hash(node: Node, device: Device) -> KernelFunction:
-    count: int = node.attrs["num_buckets"]
-    return _numbers(lambda item: murmur64(item) % count, np.dtype("i8"))
-
-
-@kernel("StringToHashBucketFast")
-def _hash_fast(node: Node, device: Device) -> KernelFunction:
-    count: int = node.attrs["num_buckets"]
-    return _numbers(lambda item: fingerprint64(item) % count, np.dtype("i8"))
-
-
-@kernel("StringToHashBucketStrong")
-def _hash_strong(node: Node, device: Device) -> KernelFunction:
-    count: int = node.attrs["num_buckets"]
-    first, second = node.attrs["key"]
-    return _numbers(lambda item: siphash(item, (first, second)) % count, np.dtype("i8"))
+        return mapped(lambda item: utf8_of(change(unicode_of(item))))
+    return mapped(bytes.lower if lower else bytes.upper)
 
 
 # ---------------------------------------------------------------------- regular expressions
@@ -325,7 +227,7 @@ def _hash_strong(node: Node, device: Device) -> KernelFunction:
 
 def _compiled(pattern: bytes) -> re.Pattern[str]:
     # RE2 has \z where Python (up to 3.13) has \Z, and classes of ASCII characters only.
-    text = re.sub(r"(?<!\\)((?:\\\\)*)\\z", r"\1\\Z", _unicode(pattern))
+    text = re.sub(r"(?<!\\)((?:\\\\)*)\\z", r"\1\\Z", unicode_of(pattern))
     try:
         return re.compile(text, re.ASCII)
     except re.error as error:
@@ -336,7 +238,7 @@ def _compiled(pattern: bytes) -> re.Pattern[str]:
 
 def _rewriter(rewrite: bytes, groups: int) -> Callable[[re.Match[str]], str]:
     parts: list[str | int] = []
-    text = _unicode(rewrite)
+    text = unicode_of(rewrite)
     at = 0
     while at < len(text):
         if text[at] != "\\":
@@ -365,7 +267,7 @@ def _replacer(pattern: bytes, rewrite: bytes, everywhere: bool) -> Callable[[byt
     apply = _rewriter(rewrite, expression.groups)
 
     def replace(item: bytes) -> bytes:
-        text = _unicode(item)
+        text = unicode_of(item)
         parts = []
         end = 0
         last = -1
@@ -376,15 +278,15 @@ def _replacer(pattern: bytes, rewrite: bytes, everywhere: bool) -> Callable[[byt
             end = last = match.end()
             if not everywhere:
                 break
-        return _utf8("".join([*parts, text[end:]]))
+        return utf8_of("".join([*parts, text[end:]]))
 
     return replace
 
 
 @kernel("StaticRegexReplace")
 def _static_regex_replace(node: Node, device: Device) -> KernelFunction:
-    pattern, rewrite = _bytes(node.attrs["pattern"]), _bytes(node.attrs["rewrite"])
-    return _mapped(_replacer(pattern, rewrite, node.attrs["replace_global"]))
+    pattern, rewrite = bytes_of(node.attrs["pattern"]), bytes_of(node.attrs["rewrite"])
+    return mapped(_replacer(pattern, rewrite, node.attrs["replace_global"]))
 
 
 @kernel("RegexReplace")
@@ -392,70 +294,26 @@ def _regex_replace(node: Node, device: Device) -> KernelFunction:
     everywhere: bool = node.attrs["replace_global"]
 
     def run(x: Any, pattern: Any, rewrite: Any) -> Any:
-        return _mapped(_replacer(_one(pattern), _one(rewrite), everywhere))(x)
+        return mapped(_replacer(scalar_of(pattern), scalar_of(rewrite), everywhere))(x)
 
     return run
 
 
 def _matcher(pattern: bytes) -> KernelFunction:
     expression = _compiled(pattern)
-    return _numbers(
-        lambda item: expression.fullmatch(_unicode(item)) is not None, np.dtype(np.bool_)
+    return numbers_of(
+        lambda item: expression.fullmatch(unicode_of(item)) is not None, np.dtype(np.bool_)
     )
 
 
 @kernel("StaticRegexFullMatch")
 def _static_regex_full_match(node: Node, device: Device) -> KernelFunction:
-    return _matcher(_bytes(node.attrs["pattern"]))
+    return _matcher(bytes_of(node.attrs["pattern"]))
 
 
 @kernel("RegexFullMatch")
 def _regex_full_match(node: Node, device: Device) -> KernelFunction:
     def run(x: Any, pattern: Any) -> Any:
-        return _matcher(_one(pattern))(x)
-
-    return run
-
-
-# ----------------------------------------------------------------------------------- forms
-
-
-@kernel("EncodeBase64")
-def _encode_base64(node: Node, device: Device) -> KernelFunction:
-    if node.attrs["pad"]:
-        return _mapped(base64.urlsafe_b64encode)
-    return _mapped(lambda item: base64.urlsafe_b64encode(item).rstrip(b"="))
-
-
-@kernel("DecodeBase64")
-def _decode_base64(node: Node, device: Device) -> KernelFunction:
-    def decode(item: bytes) -> bytes:
-        body = item.rstrip(b"=")
-        try:
-            if set(body) & set(b"+/=") or len(item) - len(body) > 2:
-                raise binascii.Error("characters outside of the web-safe alphabet")
-            return base64.b64decode(body + b"=" * (-len(body) % 4), b"-_", validate=True)
-        except (binascii.Error, ValueError) as error:
-            raise errors.InvalidArgumentError(
-                f"strings must be web-safe base64, got {item!r}: {error}"
-            ) from None
-
-    return _mapped(decode)
-
-
-@kernel("StringFormat")
-def _string_format(node: Node, device: Device) -> KernelFunction:
-    template, placeholder = node.attrs["template"], node.attrs["placeholder"]
-    pieces = _unicode(_bytes(template)).split(_unicode(_bytes(placeholder)))
-    limit: int = node.attrs["summarize"]
-
-    def run(*inputs: Any) -> Any:
-        if len(inputs) != len(pieces) - 1:
-            raise errors.InvalidArgumentError(
-                f"the template has {len(pieces) - 1} placeholders, got {len(inputs)} inputs"
-            )
-        texts = [summarize_ends(value, limit) for value in inputs]
-        line = "".join([part for pair in zip(pieces, texts, strict=False) for part in pair])
-        return strings_of([_utf8(line + pieces[-1])], ())
+        return _matcher(scalar_of(pattern))(x)
 
     return run

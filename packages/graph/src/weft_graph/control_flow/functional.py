@@ -15,7 +15,7 @@ from weft_graph.ir.builder import constant, convert_to_tensor
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
-from weft_graph.ops import array
+from weft_graph.ops import shapes
 from weft_graph.variables.scope import get_variable_scope
 from weft_tensor import dtypes, errors
 
@@ -251,7 +251,7 @@ class _Rows:
             count = _merged(count, leaf)
         self._structure = elems
         self.dtypes = nest.pack_sequence_as(elems, [leaf.dtype.base_dtype for leaf in leaves])
-        self.count: Any = array.shape(leaves[0])[0] if count is None else count
+        self.count: Any = shapes.shape(leaves[0])[0] if count is None else count
         self._arrays = [
             TensorArray(leaf.dtype, size=self.count, dynamic_size=False, infer_shape=True).unstack(
                 leaf

@@ -24,7 +24,7 @@ from weft_graph import nn
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer, layout_of, padding_of, sizes
-from weft_graph.ops import array
+from weft_graph.ops import shapes
 from weft_graph.ops.windows import channel_axis, slide, spatial_axes, window_extent
 from weft_graph.variables.initializers import zeros_initializer
 from weft_tensor import errors
@@ -328,7 +328,7 @@ class Conv2DTranspose(_Conv):
         static = as_dims(self.compute_output_shape(inputs.shape)) or ()
         wanted: Any = list(static)
         if None in static:
-            dynamic = array.shape(inputs)
+            dynamic = shapes.shape(inputs)
             for axis, size in enumerate(static):
                 if size is None and axis == 0:
                     wanted[axis] = dynamic[axis]

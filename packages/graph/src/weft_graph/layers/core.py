@@ -13,7 +13,7 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer
-from weft_graph.ops import array, contraction, identity
+from weft_graph.ops import contraction, identity, shapes
 from weft_graph.variables.initializers import zeros_initializer
 from weft_tensor import errors
 from weft_tensor.shape import TensorShape, as_dims, format_dims
@@ -280,9 +280,9 @@ class Flatten(Layer):
             dims = inputs.dims or ()
         width = _product(dims[1:])
         if width is not None:
-            return array.reshape(inputs, [-1 if dims[0] is None else dims[0], width])
-        batch: Any = array.shape(inputs)[0] if dims[0] is None else dims[0]
-        result = array.reshape(inputs, [batch, -1])
+            return shapes.reshape(inputs, [-1 if dims[0] is None else dims[0], width])
+        batch: Any = shapes.shape(inputs)[0] if dims[0] is None else dims[0]
+        result = shapes.reshape(inputs, [batch, -1])
         result.dims = (dims[0], None)
         return result
 

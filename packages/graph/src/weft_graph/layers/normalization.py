@@ -12,7 +12,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.layers.core import smart_cond, static_bool
-from weft_graph.ops import array, casting
+from weft_graph.ops import array, casting, shapes
 from weft_graph.ops.shape_rules import normal_axes
 from weft_graph.variables.initializers import ones_initializer, zeros_initializer
 from weft_tensor import dtypes, errors
@@ -211,7 +211,7 @@ class BatchNormalization(Layer):
             return value
         shape = [1] * rank
         shape[self.axis[0]] = -1
-        return array.reshape(value, shape)
+        return shapes.reshape(value, shape)
 
     def _weight_of_batch(self, training: Any, known: bool | None) -> Any:
         kind = self.moving_mean.dtype.base_dtype

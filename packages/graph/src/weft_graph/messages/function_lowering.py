@@ -19,7 +19,7 @@ from weft_graph.functions.ordering import ends_of_effects
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.library import Library
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, comparison, identity
+from weft_graph.ops import array, comparison, identity, shapes
 from weft_graph.ops.control_flow import common_dims
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -113,7 +113,7 @@ def _truth(value: Output) -> Output:
         return comparison.not_equal(value, array.zeros((), value.dtype))
     if value.dtype is dtypes.bool_:
         return identity.identity(value)
-    return comparison.not_equal(array.size(value), 0)
+    return comparison.not_equal(shapes.size(value), 0)
 
 
 # ---------------------------------------------------------------------------------- loops

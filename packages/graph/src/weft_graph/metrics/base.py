@@ -23,7 +23,7 @@ from weft_graph.ir.collections_keys import GraphKeys, add_to_collections
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.nn.weights import match_ranks, required_broadcast, spread
-from weft_graph.ops import array, casting, identity, state
+from weft_graph.ops import array, casting, identity, shapes, state
 from weft_graph.ops.reduction import reduce_sum
 from weft_graph.variables.base import Variable
 from weft_graph.variables.scope import variable_scope
@@ -144,7 +144,7 @@ def mean(
         count = metric_variable([], dtypes.float32, name="count")
         products, full = weighted(values, weights)
         if full is None:
-            added = casting.cast(array.size(values), dtypes.float32)
+            added = casting.cast(shapes.size(values), dtypes.float32)
         else:
             added = reduce_sum(full)
         new_total = accumulate(total, reduce_sum(products))

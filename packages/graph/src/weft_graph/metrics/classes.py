@@ -19,7 +19,7 @@ from weft_graph.metrics.base import (
 )
 from weft_graph.metrics.counts import share
 from weft_graph.nn.weights import match_ranks
-from weft_graph.ops import array, casting, control, diagonals
+from weft_graph.ops import array, casting, control, diagonals, shapes
 from weft_graph.ops.reduction import reduce_any, reduce_max, reduce_sum
 from weft_graph.ops.search import top_k
 from weft_graph.variables.scope import variable_scope
@@ -66,7 +66,7 @@ def confusion_matrix(
             values = casting.cast(convert_to_tensor(weights), kind)
         places = out("AddV2", [out("Mul", [labels, count]), predictions])
         flat = out("UnsortedSegmentSum", [values, places, count * count])
-        result = array.reshape(flat, out("Pack", [[count, count]]))
+        result = shapes.reshape(flat, out("Pack", [[count, count]]))
         if isinstance(num_classes, int):
             result.set_shape([num_classes, num_classes])
         return result
@@ -92,8 +92,8 @@ def _streamed_matrix(
     total = metric_variable(
         [num_classes, num_classes], dtypes.float64, name="total_confusion_matrix"
     )
-    truth, guess = [array.reshape(convert_to_tensor(v), [-1]) for v in (labels, predictions)]
-    factor = None if weights is None else array.reshape(convert_to_tensor(weights), [-1])
+    truth, guess = [shapes.reshape(convert_to_tensor(v), [-1]) for v in (labels, predictions)]
+    factor = None if weights is None else shapes.reshape(convert_to_tensor(weights), [-1])
     added = confusion_matrix(truth, guess, num_classes, dtypes.float64, weights=factor)
     return convert_to_tensor(total), accumulate(total, added)
 
@@ -167,15 +167,15 @@ def mean_per_class_accuracy(
       np.float32(0.75)
     """
     with variable_scope(name, "mean_accuracy", (predictions, labels, weights)):
-        labels = array.reshape(casting.cast(convert_to_tensor(labels), dtypes.int64), [-1])
+        labels = shapes.reshape(casting.cast(convert_to_tensor(labels), dtypes.int64), [-1])
         predictions = casting.cast(convert_to_tensor(predictions), dtypes.int64)
-        predictions = array.reshape(predictions, [-1])
+        predictions = shapes.reshape(predictions, [-1])
         total = metric_variable([num_classes], dtypes.float32, name="total")
         count = metric_variable([num_classes], dtypes.float32, name="count")
         ones = array.ones_like(labels, dtype=dtypes.float32)
         right = casting.cast(out("Equal", [labels, predictions]), dtypes.float32)
         if weights is not None:
-            factor = array.reshape(casting.cast(convert_to_tensor(weights), dtypes.float32), [-1])
+            factor = shapes.reshape(casting.cast(convert_to_tensor(weights), dtypes.float32), [-1])
             right, ones = out("Mul", [right, factor]), out("Mul", [ones, factor])
         counts = out("UnsortedSegmentSum", [ones, labels, num_classes])
         hits = out("UnsortedSegmentSum", [right, labels, num_classes])
@@ -198,11 +198,11 @@ def _hits(
     if labels.dims is None or best.dims is None:
         raise errors.InvalidArgumentError("labels and predictions must have known ranks")
     if len(labels.dims) == len(best.dims) - 1:
-        labels = array.expand_dims(labels, -1)
+        labels = shapes.expand_dims(labels, -1)
     size = labels.dims[-1] if labels.dims else None
     if size is None:
         raise errors.InvalidArgumentError("the number of labels per example must be known")
-    equal = out("Equal", [array.expand_dims(best, -1), array.expand_dims(labels, -2)])
+    equal = out("Equal", [shapes.expand_dims(best, -1), shapes.expand_dims(labels, -2)])
     found = reduce_any(equal, -1)
     first = _first_of_equal(labels, size)
     if class_id is not None:
@@ -221,7 +221,7 @@ def _first_of_equal(labels: Output, size: int) -> Output:
     """Which labels of an example occur for the first time in it; negative ones stand for none."""
     import numpy as np
 
-    same = out("Equal", [array.expand_dims(labels, -1), array.expand_dims(labels, -2)])
+    same = out("Equal", [shapes.expand_dims(labels, -1), shapes.expand_dims(labels, -2)])
     earlier = np.tri(size, k=-1, dtype=np.bool_)
     repeated = reduce_any(out("LogicalAnd", [same, earlier]), -1)
     valid = out("GreaterEqual", [labels, 0])

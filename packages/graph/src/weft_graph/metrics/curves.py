@@ -21,7 +21,7 @@ from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.metrics.base import Metric, accumulate, collect, current, metric_variable, weighted
 from weft_graph.metrics.counts import share
-from weft_graph.ops import array, casting
+from weft_graph.ops import array, casting, shapes
 from weft_graph.ops.reduction import argmax, argmin, reduce_sum
 from weft_graph.variables.base import Variable
 from weft_graph.variables.scope import variable_scope
@@ -51,10 +51,10 @@ def _counts(
     if weights is not None:
         _, full = weighted(array.ones_like(predictions), weights)
         assert full is not None
-        factor = array.reshape(full, [1, -1])
-    values = array.reshape(predictions, [1, -1])
+        factor = shapes.reshape(full, [1, -1])
+    values = shapes.reshape(predictions, [1, -1])
     positive = out("Greater", [values, [[float(t)] for t in thresholds]])
-    truth = array.reshape(labels, [1, -1])
+    truth = shapes.reshape(labels, [1, -1])
     opposite = {True: positive, False: out("LogicalNot", [positive])}
     actual = {True: truth, False: out("LogicalNot", [truth])}
     variables: dict[str, Variable] = {}

@@ -10,7 +10,7 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope, static_number
-from weft_graph.ops import array, casting, elementary, nn, random, reduction
+from weft_graph.ops import casting, elementary, nn, random, reduction, shapes
 from weft_tensor import dtypes, errors
 
 
@@ -98,7 +98,7 @@ def zero_fraction(value: Any, name: str | None = None) -> Output:
     """
     with scope(name, "zero_fraction") as full:
         value = convert_to_tensor(value)
-        size = array.size(value, out_type=dtypes.int64)
+        size = shapes.size(value, out_type=dtypes.int64)
         others = reduction.count_nonzero(value, dtype=dtypes.int64)
         zeros = casting.cast(size - others, dtypes.float32)
         return out("RealDiv", [zeros, casting.cast(size, dtypes.float32)], name=full)
@@ -176,7 +176,7 @@ def _dropped(x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | 
 
 def _noise_shape(x: Output, noise_shape: Any) -> Any:
     if noise_shape is None:
-        return array.shape(x)
+        return shapes.shape(x)
     known = isinstance(noise_shape, list | tuple) and x.dims is not None
     if not known or len(noise_shape) != len(x.dims or ()):
         return noise_shape

@@ -24,7 +24,7 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
-from weft_graph.ops import array, conv, layout, pool as pools
+from weft_graph.ops import conv, pool as pools, shapes, space_to_batch
 from weft_graph.ops.conv import expand
 from weft_graph.ops.windows import channel_axis, spatial_axes
 from weft_tensor import errors
@@ -80,8 +80,8 @@ def conv1d(
     value = input if value is None else value
     wide, axis = _widened_layout(data_format)
     with scope(name, "conv1d") as full:
-        value = array.expand_dims(convert_to_tensor(value), axis)
-        filters = array.expand_dims(convert_to_tensor(filters), 0)
+        value = shapes.expand_dims(convert_to_tensor(value), axis)
+        filters = shapes.expand_dims(convert_to_tensor(filters), 0)
         result = conv.conv2d(
             value,
             filters,
@@ -90,7 +90,7 @@ def conv1d(
             data_format=wide,
             dilations=_widened(dilations, wide),
         )
-        return array.squeeze(result, [axis], name=full)
+        return shapes.squeeze(result, [axis], name=full)
 
 
 def _widened_layout(data_format: str | None) -> tuple[str, int]:
@@ -131,8 +131,8 @@ def conv1d_transpose(
     """
     wide, axis = _widened_layout(data_format)
     with scope(name, "conv1d_transpose") as full:
-        value = array.expand_dims(convert_to_tensor(input), axis)
-        filters = array.expand_dims(convert_to_tensor(filters), 0)
+        value = shapes.expand_dims(convert_to_tensor(input), axis)
+        filters = shapes.expand_dims(convert_to_tensor(filters), 0)
         if isinstance(output_shape, list | tuple):
             sizes: Any = [*output_shape[:axis], 1, *output_shape[axis:]]
         else:
@@ -147,7 +147,7 @@ def conv1d_transpose(
             data_format=wide,
             dilations=_widened(dilations, wide),
         )
-        return array.squeeze(result, [axis], name=full)
+        return shapes.squeeze(result, [axis], name=full)
 
 
 # --------------------------------------------------------------------------- two axes
@@ -184,7 +184,7 @@ def conv2d_transpose(
     value = convert_to_tensor(input if value is None else value)
     kernel = convert_to_tensor(filters if filter is None else filter)
     return conv.conv2d_backprop_input(
-        array.shape_vector(output_shape),
+        shapes.shape_vector(output_shape),
         kernel,
         value,
         strides,
@@ -472,9 +472,9 @@ def _dilated_pool(
         extra = -(size + reach) % rate
         pads.append([low, reach - low + extra])
         crops.append([0, extra])
-    grouped = layout.space_to_batch_nd(value, rates, pads)
+    grouped = space_to_batch.space_to_batch_nd(value, rates, pads)
     pooled = function(grouped, window, steps, "VALID", data_format, None)
-    return layout.batch_to_space_nd(pooled, rates, crops)
+    return space_to_batch.batch_to_space_nd(pooled, rates, crops)
 
 
 def max_pool_of_rank(
@@ -510,9 +510,9 @@ def _of_rank(
     if len(data_format) == 4:
         return plane(value, ksize, strides, padding, data_format, name)
     wide, axis = _widened_layout(data_format)
-    value = array.expand_dims(convert_to_tensor(value), axis)
+    value = shapes.expand_dims(convert_to_tensor(value), axis)
     result = plane(value, _widened(ksize, wide), _widened(strides, wide), padding, wide)
-    return array.squeeze(result, [axis], name=name)
+    return shapes.squeeze(result, [axis], name=name)
 
 
 def max_pool1d(

@@ -14,7 +14,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
-from weft_graph.ops import array, casting, gather, reduction, segments
+from weft_graph.ops import casting, gather, reduction, segments, shapes
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import merge_dims
 
@@ -78,8 +78,8 @@ def embedding_lookup(
 def _looked_up(
     parts: Sequence[Any], ids: Output, strategy: str, max_norm: float | None, name: str
 ) -> Output:
-    flat = array.reshape(ids, [-1])
-    places = out("Range", [0, array.size(flat), 1])
+    flat = shapes.reshape(ids, [-1])
+    places = out("Range", [0, shapes.size(flat), 1])
     owner, local = _assigned(parts, flat, strategy)
     count = len(parts)
     per_part = gather.dynamic_partition(local, casting.cast(owner, dtypes.int32), count)
@@ -94,9 +94,9 @@ def _looked_up(
         dims = convert_to_tensor(part).dims
         inner = merge_dims(inner, None if dims is None else dims[1:])
     if inner is not None and None not in inner and ids.dims is not None and None not in ids.dims:
-        return array.reshape(stitched, [*ids.dims, *inner], name=name)
-    shape = out("ConcatV2", [[array.shape(ids), array.shape(stitched)[1:]], 0])
-    result = array.reshape(stitched, shape, name=name)
+        return shapes.reshape(stitched, [*ids.dims, *inner], name=name)
+    shape = out("ConcatV2", [[shapes.shape(ids), shapes.shape(stitched)[1:]], 0])
+    result = shapes.reshape(stitched, shape, name=name)
     if inner is not None and ids.dims is not None:
         result.dims = merge_dims(result.dims, (*ids.dims, *inner))
     return result
@@ -132,7 +132,7 @@ def _total_rows(parts: Sequence[Any], ids: Output) -> Any:
     known = [size for size in sizes if size is not None]
     if len(known) == len(sizes):
         return sum(known)
-    rows = [array.shape(table)[0] for table in tables]
+    rows = [shapes.shape(table)[0] for table in tables]
     return casting.cast(out("AddN", [rows]), ids.dtype)
 
 
@@ -207,7 +207,7 @@ def _weighted(
     embeddings = gather.gather(table, places)
     weights = casting.cast(weights, embeddings.dtype)
     rank = 2 if embeddings.dims is None else len(embeddings.dims)
-    column = array.reshape(weights, [-1] + [1] * (rank - 1))
+    column = shapes.reshape(weights, [-1] + [1] * (rank - 1))
     products = out("Mul", [embeddings, column])
     sums = out("SegmentSum", [products, rows], name=name if combiner == "sum" else None)
     if combiner == "sum":

@@ -11,7 +11,7 @@ from weft_graph.ir.node import Output
 from weft_graph.nn.cross_entropy import sigmoid_cross_entropy_with_logits
 from weft_graph.nn.embedding import embedding_lookup
 from weft_graph.nn.scope import scope
-from weft_graph.ops import array, candidates, casting, identity, nn, reduction
+from weft_graph.ops import array, candidates, casting, identity, nn, reduction, shapes
 from weft_tensor import dtypes
 
 
@@ -144,9 +144,9 @@ def _sampled_logits(
     def rows(table: Any, ids: Output) -> Output:
         return embedding_lookup(table, ids, partition_strategy)
 
-    flat = array.reshape(labels, [-1])
+    flat = shapes.reshape(labels, [-1])
     true_logits = _true_logits(inputs, rows(weights, flat), num_true)
-    true_logits += array.reshape(rows(biases, flat), [-1, num_true])
+    true_logits += shapes.reshape(rows(biases, flat), [-1, num_true])
     products = out("MatMul", [inputs, rows(weights, sampled)], {"transpose_b": True})
     sampled_logits = out("AddV2", [products, rows(biases, sampled)])
     if remove_accidental_hits:
@@ -168,9 +168,9 @@ def _true_logits(inputs: Output, rows: Output, num_true: int) -> Output:
     if num_true == 1:
         return reduction.reduce_sum(out("Mul", [inputs, rows]), 1, keepdims=True)
     depth = inputs.dims[1] if inputs.dims is not None else None
-    size: Any = array.shape(inputs)[1] if depth is None else depth
-    cube = array.reshape(rows, [-1, num_true, size])
-    return reduction.reduce_sum(out("Mul", [array.expand_dims(inputs, 1), cube]), 2)
+    size: Any = shapes.shape(inputs)[1] if depth is None else depth
+    cube = shapes.reshape(rows, [-1, num_true, size])
+    return reduction.reduce_sum(out("Mul", [shapes.expand_dims(inputs, 1), cube]), 2)
 
 
 def _hits(labels: Output, sampled: Output, num_true: int, num_sampled: int) -> Output:
@@ -178,7 +178,7 @@ def _hits(labels: Output, sampled: Output, num_true: int, num_sampled: int) -> O
     found = candidates.compute_accidental_hits(labels, sampled, num_true)
     ids = casting.cast(found.ids, dtypes.int32)
     places = out("Pack", [[found.indices, ids]], {"axis": 1})
-    batch = array.shape(labels)[0]
+    batch = shapes.shape(labels)[0]
     shape = out("Pack", [[batch, num_sampled]])
     # One sampled class may hit twice in a row, and then counts once.
     return out("SparseToDense", [places, shape, found.weights, 0.0], {"validate_indices": False})

@@ -18,7 +18,7 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
-from weft_graph.ops import array, casting, identity, reduction
+from weft_graph.ops import array, casting, identity, reduction, shapes
 from weft_tensor import dtypes
 
 _NARROW = (dtypes.float16, dtypes.bfloat16)
@@ -62,7 +62,7 @@ def moments(
 
 
 def _squeezed(value: Output, axes: Any) -> Output:
-    return array.squeeze(value, axes if isinstance(axes, list | tuple) else [axes])
+    return shapes.squeeze(value, axes if isinstance(axes, list | tuple) else [axes])
 
 
 def weighted_moments(
@@ -142,7 +142,7 @@ def sufficient_statistics(
                 size *= x.dims[axis] or 0
             count = convert_to_tensor(size, kind, name="count")
         else:
-            sizes = out("GatherV2", [array.shape(x), axes, 0])
+            sizes = out("GatherV2", [shapes.shape(x), axes, 0])
             count = casting.cast(reduction.reduce_prod(sizes), kind)
         if shift is None:
             first, second = x, out("Square", [x])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops import array, control, reduction
+from weft_graph.ops import array, control, reduction, shapes
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims, is_fully_defined
 
@@ -39,20 +39,20 @@ def required_broadcast(weights: Output, values: Output) -> list[Node]:
         )
     if fits:
         return []
-    shapes = [array.shape(weights), array.shape(values)]
+    pair = [shapes.shape(weights), shapes.shape(values)]
     if weights.dims is None or values.dims is None:
-        both = out("BroadcastArgs", shapes)
-        good = out("Equal", [array.size(both), array.size(shapes[1])])
+        both = out("BroadcastArgs", pair)
+        good = out("Equal", [shapes.size(both), shapes.size(pair[1])])
         joined = out("Prod", [out("Cast", [both], {"DstT": "int64"}), [0]])
         good = out(
-            "LogicalAnd", [good, out("Equal", [joined, array.size(values, out_type="int64")])]
+            "LogicalAnd", [good, out("Equal", [joined, shapes.size(values, out_type="int64")])]
         )
     else:
-        same = out("Equal", shapes)
-        single = out("Equal", [shapes[0], 1])
+        same = out("Equal", pair)
+        single = out("Equal", [pair[0], 1])
         good = reduction.reduce_all(out("LogicalOr", [same, single]))
     text = "weights must broadcast to values; the shapes of weights and values are"
-    return [control.Assert(good, [text, *shapes])]
+    return [control.Assert(good, [text, *pair])]
 
 
 def spread(weights: Output, values: Output) -> Output:
@@ -80,14 +80,14 @@ def match_ranks(
     if labels.dims is not None and predictions.dims is not None:
         difference = len(predictions.dims) - len(labels.dims) - expected_difference
         if difference == 1 and predictions.dims[-1] in (1, None):
-            predictions = array.squeeze(predictions, [-1])
+            predictions = shapes.squeeze(predictions, [-1])
         elif difference == -1 and labels.dims[-1] in (1, None):
-            labels = array.squeeze(labels, [-1])
+            labels = shapes.squeeze(labels, [-1])
     if weights is None or not weights.dims or labels.dims is None:
         return labels, predictions, weights
     extra = len(weights.dims) - len(labels.dims)
     if extra == 1 and weights.dims[-1] in (1, None):
-        weights = array.squeeze(weights, [-1])
+        weights = shapes.squeeze(weights, [-1])
     elif extra == -1 and expand_weights:
-        weights = array.expand_dims(weights, -1)
+        weights = shapes.expand_dims(weights, -1)
     return labels, predictions, weights

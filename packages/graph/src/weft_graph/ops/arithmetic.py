@@ -1,4 +1,4 @@
-"""Arithmetic: sums, products, quotients, remainders, powers, rounding, extremes of pairs.
+"""Arithmetic: sums, differences, products, signs, and extremes of pairs.
 
 Binary functions broadcast as NumPy's do; a Python value takes the element type of the other
 operand, and between tensors nothing is promoted.
@@ -11,28 +11,14 @@ __all__ = [
     "accumulate_n",
     "add",
     "add_n",
-    "ceil",
-    "divide",
-    "floor",
-    "floordiv",
-    "floormod",
     "maximum",
     "minimum",
-    "mod",
     "multiply",
     "negative",
-    "pow",
-    "reciprocal",
-    "rint",
-    "round",
-    "rsqrt",
     "scalar_mul",
     "sign",
-    "sqrt",
-    "square",
     "squared_difference",
     "subtract",
-    "truediv",
 ]
 
 import builtins
@@ -51,20 +37,16 @@ from weft_graph.ir.scalar import Scalar
 from weft_graph.ir.traits import elementwise
 from weft_graph.ir.value_rules import of_arrays, of_two
 from weft_graph.ops import cost_rules, shape_rules
-from weft_graph.ops.casting import cast
 from weft_graph.ops.elementwise import (
-    FLOATING,
     INEXACT,
     NUMBERS,
     REALS,
     pair,
     register_binary,
-    register_gradient_of_unary,
     register_unary,
     unary,
 )
 from weft_tensor import dtypes, errors
-from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, format_dims, merge_dims
 
 
@@ -93,20 +75,8 @@ def _accumulate_shape(node: NodeSpec) -> Sequence[Dims]:
 # ------------------------------------------------------------------ scalar definitions
 
 
-def _div_no_nan(x: Scalar, y: Scalar) -> Scalar:
-    return scalar.where(scalar.equal(y, 0), 0, x / y)
-
-
 def _mul_no_nan(x: Scalar, y: Scalar) -> Scalar:
     return scalar.where(scalar.equal(y, 0), 0, x * y)
-
-
-def _floor_div(x: Scalar, y: Scalar) -> Scalar:
-    return scalar.floor_div(x, y) if x.dtype.is_integer else scalar.floor(x / y)
-
-
-def _truncate_div(x: Scalar, y: Scalar) -> Scalar:
-    return scalar.trunc(x / y)
 
 
 def _squared_difference(x: Scalar, y: Scalar) -> Scalar:
@@ -117,24 +87,6 @@ def _squared_difference(x: Scalar, y: Scalar) -> Scalar:
 def _sign(x: Scalar) -> Scalar:
     sign = scalar.sign(x)
     return sign if x.dtype.is_integer else scalar.where(scalar.is_nan(x), 0, sign)
-
-
-def _rsqrt(x: Scalar) -> Scalar:
-    return 1 / scalar.sqrt(x)
-
-
-def _sqrt_grad(y: Scalar, dy: Scalar) -> Scalar:
-    return dy * 0.5 / scalar.conj(y)
-
-
-def _rsqrt_grad(y: Scalar, dy: Scalar) -> Scalar:
-    c = scalar.conj(y)
-    return c * c * c * dy * -0.5
-
-
-def _reciprocal_grad(y: Scalar, dy: Scalar) -> Scalar:
-    c = scalar.conj(y)
-    return -(c * c * dy)
 
 
 def _sum(*values: Scalar) -> Scalar:
@@ -149,10 +101,6 @@ def _clip(t: Scalar, low: Scalar, high: Scalar) -> Scalar:
 
 
 # ------------------------------------------------------------------------ declarations
-
-
-_DIV = "x / y; between integers rounded towards zero."
-_NEAREST = "The nearest integer, the even one of two."
 
 register_binary(
     "Add",
@@ -189,32 +137,6 @@ register_binary(
     value=of_two(np.minimum, min),
     cheap=True,
 )
-register_binary("Div", NUMBERS, scalar.div, _DIV, cheap=True)
-register_binary("RealDiv", NUMBERS, scalar.div, _DIV, cheap=True)
-register_binary("DivNoNan", INEXACT, _div_no_nan, "x / y, and 0 where y is 0.")
-register_binary(
-    "FloorDiv",
-    REALS,
-    _floor_div,
-    "x / y rounded down.",
-    value=of_two(np.floor_divide, operator.floordiv),
-    cheap=True,
-    differentiable=False,
-)
-register_binary(
-    "FloorMod",
-    REALS,
-    scalar.floor_mod,
-    "The remainder of FloorDiv, with the sign of y.",
-    value=of_two(np.remainder, operator.mod),
-    cheap=True,
-)
-register_binary(
-    "TruncateDiv", NUMBERS, _truncate_div, "x / y rounded towards zero.", differentiable=False
-)
-register_binary("TruncateMod", REALS, scalar.trunc_mod, "Another name of Mod.")
-register_binary("Mod", REALS, scalar.trunc_mod, "The remainder of TruncateDiv, with the sign of x.")
-register_binary("Pow", NUMBERS, scalar.power, "x to the power of y.")
 
 register_unary(
     "Neg",
@@ -234,26 +156,6 @@ register_unary(
     cheap=True,
 )
 register_unary("Sign", NUMBERS, _sign, "-1, 0 or 1; x / |x| of a complex number; 0 of NaN.")
-register_unary("Square", NUMBERS, scalar.square, "x * x.", cheap=True)
-register_unary(
-    "Sqrt", INEXACT, scalar.sqrt, "The square root; NaN of a negative number.", cheap=True
-)
-register_unary("Rsqrt", INEXACT, _rsqrt, "1 / sqrt(x).", cheap=True)
-register_unary("Reciprocal", NUMBERS, scalar.reciprocal, "1 / x.", cheap=True)
-register_unary("Inv", NUMBERS, scalar.reciprocal, "1 / x.")
-register_unary(
-    "Floor", FLOATING, scalar.floor, "The largest integer not above x.", differentiable=False
-)
-register_unary(
-    "Ceil", FLOATING, scalar.ceil, "The smallest integer not below x.", differentiable=False
-)
-register_unary("Rint", FLOATING, scalar.rint, _NEAREST, differentiable=False)
-register_unary("Round", REALS, scalar.rint, _NEAREST, differentiable=False)
-
-register_gradient_of_unary("SqrtGrad", _sqrt_grad, "dy * 0.5 / y, for y = sqrt(x).")
-register_gradient_of_unary("RsqrtGrad", _rsqrt_grad, "dy * -0.5 * y ** 3, for y = rsqrt(x).")
-register_gradient_of_unary("ReciprocalGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x.")
-register_gradient_of_unary("InvGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x.")
 
 register_op(
     "AddN",
@@ -284,7 +186,6 @@ register_op(
     traits=elementwise(_clip),
     doc="t, at least clip_value_min and at most clip_value_max.",
 )
-
 
 # --------------------------------------------------------------------------- functions
 
@@ -337,95 +238,6 @@ def multiply(x: Any, y: Any, name: str | None = None) -> Output:
     return out("Mul", [x, y], name=name)
 
 
-_TRUE_QUOTIENT: dict[DType, DType] = {
-    dtypes.int8: dtypes.float32,
-    dtypes.uint8: dtypes.float32,
-    dtypes.int16: dtypes.float32,
-    dtypes.uint16: dtypes.float32,
-    dtypes.int32: dtypes.float64,
-    dtypes.uint32: dtypes.float64,
-    dtypes.int64: dtypes.float64,
-    dtypes.uint64: dtypes.float64,
-}
-
-
-def truediv(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y as Python's `/`.
-
-    Args:
-      x: numeric. 8 and 16-bit integers are divided in float32, wider ones in float64.
-      y: same dtype; the shapes broadcast.
-    Raises: InvalidTypeError: the dtypes differ.
-    Returns: the shape that theirs broadcast to, and their dtype.
-
-    Examples:
-      >>> wf.Session().run(wf.truediv([7.0, -7.0], 2.0))
-      array([ 3.5, -3.5], dtype=float32)
-    """
-    a, b = pair(x, y)
-    quotient = _TRUE_QUOTIENT.get(a.dtype.base_dtype)
-    if quotient is not None:
-        a, b = cast(a, quotient), cast(b, quotient)
-    return out("RealDiv", [a, b], name=name or "truediv")
-
-
-def divide(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y as Python's `/`; see `truediv`.
-
-    Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
-
-    Examples:
-      >>> wf.Session().run(wf.divide([1.0, 2.0], 4.0))
-      array([0.25, 0.5 ], dtype=float32)
-    """
-    return truediv(x, y, name)
-
-
-def div(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y as Python 2's `/`: rounded down between integers, exact otherwise.
-
-    Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
-
-    Examples:
-      >>> wf.Session().run(wf.div([7, -7], 2))
-      array([ 3, -4], dtype=int32)
-    """
-    a, b = pair(x, y)
-    return out("FloorDiv" if a.dtype.is_integer else "RealDiv", [a, b], name=name or "div")
-
-
-def realdiv(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y; numeric, broadcast shape.
-
-    Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
-
-    Examples:
-      >>> wf.Session().run(wf.realdiv([7.0], 2.0))
-      array([3.5], dtype=float32)
-    """
-    return out("RealDiv", [x, y], name=name)
-
-
-def div_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y, and 0 where y is 0; floating or complex, broadcast shape.
-
-    Args:
-      x, y: floating or complex, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
-
-    Examples:
-      >>> wf.Session().run(wf.div_no_nan([1.0, 2.0], [0.0, 4.0]))
-      array([0. , 0.5], dtype=float32)
-    """
-    return out("DivNoNan", list(pair(x, y)), name=name or "div_no_nan")
-
-
 def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
     """x * y, and 0 where y is 0 even if x is not finite; floating or complex, broadcast shape.
 
@@ -438,98 +250,6 @@ def multiply_no_nan(x: Any, y: Any, name: str | None = None) -> Output:
       array([0., 8.], dtype=float32)
     """
     return out("MulNoNan", list(pair(x, y)), name=name or "multiply_no_nan")
-
-
-def floordiv(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y rounded down; real, broadcast shape.
-
-    Args:
-      x, y: real, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
-    Raises: InvalidArgumentError: when run, an integer divisor is 0.
-
-    Examples:
-      >>> wf.Session().run(wf.floordiv([7, -7], 2))
-      array([ 3, -4], dtype=int32)
-    """
-    return out("FloorDiv", [x, y], name=name or "floordiv")
-
-
-def floor_div(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y rounded down; see `floordiv`.
-
-    Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
-
-    Examples:
-      >>> wf.Session().run(wf.floor_div([7, -7], 2))
-      array([ 3, -4], dtype=int32)
-    """
-    return out("FloorDiv", [x, y], name=name)
-
-
-def floormod(x: Any, y: Any, name: str | None = None) -> Output:
-    """The remainder of `floordiv`, with the sign of y; real, broadcast shape.
-
-    Args:
-      x, y: real, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
-    Raises: InvalidArgumentError: when run, an integer divisor is 0.
-
-    Examples:
-      >>> wf.Session().run(wf.floormod([7, -7], 3))
-      array([1, 2], dtype=int32)
-    """
-    return out("FloorMod", [x, y], name=name)
-
-
-mod = floormod
-
-
-def truncatediv(x: Any, y: Any, name: str | None = None) -> Output:
-    """x / y rounded towards zero; numeric, broadcast shape.
-
-    Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
-    Raises: InvalidArgumentError: when run, an integer divisor is 0.
-
-    Examples:
-      >>> wf.Session().run(wf.truncatediv([7, -7], 2))
-      array([ 3, -3], dtype=int32)
-    """
-    return out("TruncateDiv", [x, y], name=name)
-
-
-def truncatemod(x: Any, y: Any, name: str | None = None) -> Output:
-    """The remainder of `truncatediv`, with the sign of x; real, broadcast shape.
-
-    Args:
-      x, y: real, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
-    Raises: InvalidArgumentError: when run, an integer divisor is 0.
-
-    Examples:
-      >>> wf.Session().run(wf.truncatemod([7, -7], 3))
-      array([ 1, -1], dtype=int32)
-    """
-    return out("TruncateMod", [x, y], name=name)
-
-
-def pow(x: Any, y: Any, name: str | None = None) -> Output:
-    """x to the power of y; numeric, broadcast shape.
-
-    Args:
-      x, y: numeric, of one dtype; their shapes broadcast.
-    Returns: the shape that theirs broadcast to, and their dtype.
-    Raises: InvalidArgumentError: when run, an integer has a negative exponent.
-
-    Examples:
-      >>> wf.Session().run(wf.pow([2.0, 3.0], 2.0))
-      array([4., 9.], dtype=float32)
-    """
-    return out("Pow", [x, y], name=name)
 
 
 def maximum(x: Any, y: Any, name: str | None = None) -> Output:
@@ -626,122 +346,6 @@ def sign(x: Any, name: str | None = None) -> Any:
     return unary("Sign", x, name)
 
 
-def square(x: Any, name: str | None = None) -> Any:
-    """x * x; numeric, any shape; of a sparse tensor a sparse one.
-
-    Args:
-      x: numeric, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> wf.Session().run(wf.square([-3.0, 2.0]))
-      array([9., 4.], dtype=float32)
-    """
-    return unary("Square", x, name)
-
-
-def sqrt(x: Any, name: str | None = None) -> Any:
-    """The square root, NaN of a negative number; floating or complex, any shape.
-
-    Of a sparse tensor a sparse one.
-
-    Args:
-      x: floating or complex, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> wf.Session().run(wf.sqrt([4.0, 9.0]))
-      array([2., 3.], dtype=float32)
-    """
-    return unary("Sqrt", x, name)
-
-
-def rsqrt(x: Any, name: str | None = None) -> Output:
-    """1 / sqrt(x); floating or complex, any shape.
-
-    Args:
-      x: floating or complex, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> wf.Session().run(wf.rsqrt([4.0, 0.25]))
-      array([0.5, 2. ], dtype=float32)
-    """
-    return out("Rsqrt", [x], name=name)
-
-
-def reciprocal(x: Any, name: str | None = None) -> Output:
-    """1 / x; numeric, any shape.
-
-    Args:
-      x: numeric, any shape.
-    Returns: shape and dtype of `x`.
-    Raises: InvalidArgumentError: when run, an integer is 0.
-
-    Examples:
-      >>> wf.Session().run(wf.reciprocal([2.0, 4.0]))
-      array([0.5 , 0.25], dtype=float32)
-    """
-    return out("Reciprocal", [x], name=name)
-
-
-def floor(x: Any, name: str | None = None) -> Output:
-    """The largest integer not above x, as a float; floating, any shape.
-
-    Args:
-      x: floating, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> wf.Session().run(wf.floor([-1.5, 1.5]))
-      array([-2.,  1.], dtype=float32)
-    """
-    return out("Floor", [x], name=name)
-
-
-def ceil(x: Any, name: str | None = None) -> Output:
-    """The smallest integer not below x, as a float; floating, any shape.
-
-    Args:
-      x: floating, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> wf.Session().run(wf.ceil([-1.5, 1.5]))
-      array([-1.,  2.], dtype=float32)
-    """
-    return out("Ceil", [x], name=name)
-
-
-def rint(x: Any, name: str | None = None) -> Output:
-    """The nearest integer as a float, the even one of two; floating, any shape.
-
-    Args:
-      x: floating, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> wf.Session().run(wf.rint([0.5, 1.5, 2.4]))
-      array([0., 2., 2.], dtype=float32)
-    """
-    return out("Rint", [x], name=name)
-
-
-def round(x: Any, name: str | None = None) -> Output:
-    """The nearest integer, the even one of two; real, any shape; integers as they are.
-
-    Args:
-      x: real, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> wf.Session().run(wf.round([0.5, 1.5, 2.4]))
-      array([0., 2., 2.], dtype=float32)
-    """
-    value = convert_to_tensor(x)
-    return value if value.dtype.is_integer else out("Round", [value], name=name)
-
-
 def scalar_mul(scalar: Any, x: Any, name: str | None = None) -> Any:
     """A scalar times x.
 
@@ -816,20 +420,6 @@ def accumulate_n(
     if len(values) == 1:
         return out("Identity", values, name=name) if name else values[0]
     return out("AccumulateNV2", [values], {"shape": dims}, name)
-
-
-def reciprocal_no_nan(x: Any, name: str | None = None) -> Output:
-    """1 / x, and 0 where x is 0: floating or complex, any shape.
-
-    Args:
-      x: floating or complex, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> wf.Session().run(wf.math.reciprocal_no_nan([0.0, 4.0]))
-      array([0.  , 0.25], dtype=float32)
-    """
-    return div_no_nan(1, convert_to_tensor(x), name or "reciprocal_no_nan")
 
 
 def clip_by_value(t: Any, clip_value_min: Any, clip_value_max: Any, name: str | None = None) -> Any:

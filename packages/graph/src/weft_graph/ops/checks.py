@@ -37,7 +37,7 @@ from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops import array, control
+from weft_graph.ops import control, shapes as shape_ops
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dimension, format_dims
@@ -66,7 +66,7 @@ def _asserted(
         raise errors.InvalidArgumentError(f"{prefix}{statement} did not hold: {values}")
     whole = condition
     if condition.dims != ():
-        rank = out("Range", [0, array.rank(condition), 1])
+        rank = out("Range", [0, shape_ops.rank(condition), 1])
         whole = out("All", [condition, rank])
     if data is None:
         data = [f"{prefix}{statement} did not hold element-wise:"]
@@ -251,7 +251,7 @@ def is_strictly_increasing(x: Any, name: str | None = None) -> Output:
 
 def _monotone(x: Any, op: str, name: str) -> Output:
     with get_default_graph().name_scope(name):
-        flat = array.reshape(x, [-1])
+        flat = shape_ops.reshape(x, [-1])
         return out("All", [out(op, [flat[:-1], flat[1:]]), [0]])
 
 
@@ -281,8 +281,8 @@ def _rank_check(
                 f"{format_dims(value.dims)}"
             )
         return control.no_op("static_checks_determined_all_ok")
-    shown = data or [statement, wanted, "Received shape: ", array.shape(value)]
-    return control.Assert(out(op, [array.rank(value), wanted]), shown, summarize)
+    shown = data or [statement, wanted, "Received shape: ", shape_ops.shape(value)]
+    return control.Assert(out(op, [shape_ops.rank(value), wanted]), shown, summarize)
 
 
 def assert_rank(
@@ -362,8 +362,8 @@ def assert_rank_in(
                     f"{statement}. Received rank {len(value.dims)}, shape {format_dims(value.dims)}"
                 )
             return control.no_op("static_checks_determined_all_ok")
-        equal = out("Equal", [array.rank(value), np.array(list(ranks), np.int32)])
-        shown = data or [statement, "Received shape: ", array.shape(value)]
+        equal = out("Equal", [shape_ops.rank(value), np.array(list(ranks), np.int32)])
+        shown = data or [statement, "Received shape: ", shape_ops.shape(value)]
         return control.Assert(out("Any", [equal, [0]]), shown, summarize)
 
 
@@ -418,7 +418,7 @@ def assert_shapes(
                 if size is None or size == ".":
                     continue
                 known = None if value.dims is None else value.dims[axis]
-                have: Any = array.shape(value)[axis] if known is None else known
+                have: Any = shape_ops.shape(value)[axis] if known is None else known
                 want = meaning.setdefault(size, have) if isinstance(size, str) else size
                 check = _same_size(have, want, value, axis, (data, summarize, message))
                 if check is not None:
@@ -444,7 +444,7 @@ def _same_size(
                 f"{statement}{want} at axis {axis}, got shape {format_dims(value.dims)}"
             )
         return None
-    shown = data or [statement, want, f" at axis {axis}. Received shape: ", array.shape(value)]
+    shown = data or [statement, want, f" at axis {axis}. Received shape: ", shape_ops.shape(value)]
     return control.Assert(out("Equal", [convert_to_tensor(have), want]), shown, summarize)
 
 

@@ -31,7 +31,7 @@ from weft_graph.ir.indexed_slices import (
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import WRITES, State, Traits
-from weft_graph.ops import strings
+from weft_graph.ops import string_conversion
 from weft_graph.ops.shape_rules import scalar, unchanged
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
@@ -325,7 +325,7 @@ def print_v2(
         marks = ["{}" for _ in inputs]
         tensors = [convert_to_tensor(item) for item in inputs]
     template = sep.join(marks)
-    line = strings.string_format(template, tensors, summarize=summarize)
+    line = string_conversion.string_format(template, tensors, summarize=summarize)
     return create("PrintV2", [line], attrs, name or "PrintV2")
 
 

@@ -36,7 +36,7 @@ from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
-from weft_graph.ops import arithmetic, casting, cost_rules, layout, reduction, shape_rules
+from weft_graph.ops import arithmetic, casting, cost_rules, permutation, reduction, shape_rules
 from weft_graph.ops.casting import cast
 from weft_graph.ops.diagonals import (
     matrix_diag_part,
@@ -536,7 +536,7 @@ def adjoint(matrix: Any, name: str | None = None) -> Output:
       array([[0.-1.j],
              [2.-0.j]])
     """
-    return layout.matrix_transpose(matrix, name or "adjoint", conjugate=True)
+    return permutation.matrix_transpose(matrix, name or "adjoint", conjugate=True)
 
 
 def _longest_side(value: Output, factor: float) -> Output:

@@ -20,7 +20,7 @@ import numpy as np
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, gather, join
+from weft_graph.ops import array, broadcasting, gather, join, shapes
 from weft_graph.ops.shape_rules import constant_array, normal_axis
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims, num_elements
@@ -60,9 +60,9 @@ def boolean_mask(
                 f"got shape {format_dims(chosen.dims)}"
             )
         if count > 1:
-            values = array.reshape(values, _merged_shape(values, at, count))
-        flat = chosen if count == 1 else array.reshape(chosen, [-1])
-        positions = array.squeeze(out("Where", [flat]), axis=[1])
+            values = shapes.reshape(values, _merged_shape(values, at, count))
+        flat = chosen if count == 1 else shapes.reshape(chosen, [-1])
+        positions = shapes.squeeze(out("Where", [flat]), axis=[1])
         return gather.gather(values, positions, axis=at)
 
 
@@ -87,7 +87,7 @@ def _merged_shape(values: Output, at: int, count: int) -> Any:
         rest: Dims = (*dims[:at], middle, *dims[at + count :])
         if rest is not None and rest.count(None) <= 1:
             return [-1 if size is None else size for size in rest]
-    shape = array.shape(values)
+    shape = shapes.shape(values)
     return join.concat([shape[:at], constant_of(np.array([-1], np.int32)), shape[at + count :]], 0)
 
 
@@ -156,8 +156,8 @@ def sequence_mask(
         kind = counts.dtype.base_dtype
         zero, one = [constant_of(np.array(n, kind.numpy)) for n in (0, 1)]
         if maxlen is None:
-            flat = array.reshape(counts, [-1])
-            longest = out("Max", [join.concat([flat, array.reshape(zero, [1])], 0), [0]])
+            flat = shapes.reshape(counts, [-1])
+            longest = out("Max", [join.concat([flat, shapes.reshape(zero, [1])], 0), [0]])
         else:
             longest = convert_to_tensor(maxlen)
             if longest.dims not in ((), None):
@@ -167,7 +167,7 @@ def sequence_mask(
             if longest.dtype.base_dtype is not kind:
                 longest = out("Cast", [longest], {"DstT": kind})
         row = out("Range", [zero, longest, one])
-        result = out("Less", [row, array.expand_dims(counts, -1)])
+        result = out("Less", [row, shapes.expand_dims(counts, -1)])
         wanted = dtypes.as_dtype(dtype)
         return result if wanted is dtypes.bool_ else out("Cast", [result], {"DstT": wanted})
 
@@ -199,14 +199,14 @@ def meshgrid(*args: Any, indexing: str = "xy", name: str = "meshgrid") -> list[O
         for place, vector in zip(places, vectors, strict=True):
             shape = [1] * count
             shape[place] = -1
-            spread.append(array.reshape(vector, shape))
+            spread.append(shapes.reshape(vector, shape))
         sizes: list[Any] = [None] * count
         for place, vector in zip(places, vectors, strict=True):
-            sizes[place] = array.size(vector)
+            sizes[place] = shapes.size(vector)
         known = [constant_array(size) for size in sizes]
         static = [int(n) for n in known if n is not None]
         dims: Any = static if len(static) == count else join.stack(sizes)
-        return [array.broadcast_to(value, dims) for value in spread]
+        return [broadcasting.broadcast_to(value, dims) for value in spread]
 
 
 def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None = None) -> Output:
@@ -224,16 +224,16 @@ def repeat(input: Any, repeats: Any, axis: int | None = None, name: str | None =
     with _name_scope(name or "Repeat"):
         values = convert_to_tensor(input)
         if axis is None:
-            values, axis = array.reshape(values, [-1]), 0
+            values, axis = shapes.reshape(values, [-1]), 0
         if values.dims is not None:
             axis = normal_axis(axis, len(values.dims))
         counts = convert_to_tensor(repeats, dtypes.int32)
-        size = array.shape(values)[axis]
-        each = array.broadcast_to(array.reshape(counts, [-1]), array.reshape(size, [1]))
+        size = shapes.shape(values)[axis]
+        each = broadcasting.broadcast_to(shapes.reshape(counts, [-1]), shapes.reshape(size, [1]))
         mask = sequence_mask(each)
-        longest = array.shape(mask)[1]
-        grid = array.broadcast_to(
-            array.expand_dims(out("Range", [0, size, 1]), 1), join.stack([size, longest])
+        longest = shapes.shape(mask)[1]
+        grid = broadcasting.broadcast_to(
+            shapes.expand_dims(out("Range", [0, size, 1]), 1), join.stack([size, longest])
         )
         return gather.gather(values, boolean_mask(grid, mask), axis=axis)
 

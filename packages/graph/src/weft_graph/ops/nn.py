@@ -40,7 +40,7 @@ from weft_graph.ir.scalar import (
     where,
 )
 from weft_graph.ir.traits import Traits, elementwise
-from weft_graph.ops import array, cost_rules
+from weft_graph.ops import cost_rules, shapes
 from weft_graph.ops.shape_rules import (
     fixed,
     merge_size,
@@ -556,7 +556,7 @@ def _rows(value: Output) -> Output:
     dims = value.dims
     if dims is not None and dims[-1] is not None:
         return out("Reshape", [value, [-1, dims[-1]]])
-    return array.reshape(value, out("ConcatV2", [[[-1], array.shape(value)[-1:]], 0]))
+    return shapes.reshape(value, out("ConcatV2", [[[-1], shapes.shape(value)[-1:]], 0]))
 
 
 def softmax_cross_entropy_with_logits_v2(
@@ -589,7 +589,7 @@ def softmax_cross_entropy_with_logits_v2(
     if logits.dims is not None and len(logits.dims) == 2:
         return out(op, [logits, labels], name=name)
     flat = out(op, [_rows(logits), _rows(labels)])
-    shape = array.shape(logits)[:-1] if logits.dims is None else array.shape(logits)
+    shape = shapes.shape(logits)[:-1] if logits.dims is None else shapes.shape(logits)
     lead = shape if logits.dims is None else shape[: len(logits.dims) - 1]
     result = out("Reshape", [flat, lead], name=name)
     if logits.dims is not None:

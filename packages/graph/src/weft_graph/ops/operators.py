@@ -10,8 +10,9 @@ from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Operators, Output, implementations
-from weft_graph.ops.arithmetic import abs, truediv
+from weft_graph.ops.arithmetic import abs
 from weft_graph.ops.comparison import bitwise_or_logical_xor
+from weft_graph.ops.division import truediv
 from weft_graph.ops.matmul import matmul
 from weft_graph.ops.slicing import getitem
 from weft_tensor import dtypes

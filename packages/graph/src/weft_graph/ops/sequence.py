@@ -21,7 +21,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
 from weft_graph.ir.value_rules import MAX_ELEMENTS, arrays, value_rule
-from weft_graph.ops import arithmetic, cost_rules, reduction, shape_rules
+from weft_graph.ops import arithmetic, cost_rules, division, reduction, shape_rules
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -264,7 +264,7 @@ def histogram_fixed_width_bins(
     low, high = (
         out("StridedSlice", [limits, [i], [i + 1], [1]], {"shrink_axis_mask": 1}) for i in (0, 1)
     )
-    scaled = arithmetic.truediv(out("Sub", [data, low]), out("Sub", [high, low]))
+    scaled = division.truediv(out("Sub", [data, low]), out("Sub", [high, low]))
     wide = scaled.dtype.base_dtype
     places = out("Floor", [out("Mul", [cast(count, wide), scaled])])
     last = cast(out("Sub", [count, 1]), wide)

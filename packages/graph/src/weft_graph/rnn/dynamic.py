@@ -13,7 +13,7 @@ from weft_graph.ir import nest
 from weft_graph.ir.builder import constant, convert_to_tensor, out
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import arithmetic, array, casting, comparison, control, identity, reduction
+from weft_graph.ops import arithmetic, casting, comparison, control, identity, reduction, shapes
 from weft_graph.rnn.cell.base import assert_like_rnncell
 from weft_graph.rnn.cell.steps import (
     batch_size_of,
@@ -104,7 +104,7 @@ def _checked_lengths(sequence_length: Any, batch_size: Any) -> Output:
                 f"got {lengths!r}"
             )
         return lengths
-    shape = array.shape(lengths)
+    shape = shapes.shape(lengths)
     fits = reduction.reduce_all(comparison.equal(shape, [batch_size]))
     text = "sequence_length must have one entry per example; the batch's size and its shape are"
     check = control.Assert(fits, [text, batch_size, shape])
@@ -123,7 +123,7 @@ class _Unrolling:
         self._inputs = inputs
         self._lengths = lengths
         steps, batch = _common_sizes(leaves)
-        self._steps: Any = array.shape(leaves[0])[0] if steps is None else steps
+        self._steps: Any = shapes.shape(leaves[0])[0] if steps is None else steps
         self._rows = [
             TensorArray(each.dtype, size=self._steps, element_shape=each.dims[1:]).unstack(each)
             for each in leaves
@@ -419,4 +419,4 @@ def _emitted_sizes(cell: Any, state: Any, emitted: Any) -> tuple[list[Any], list
 def _size_of(value: Output) -> Any:
     dims: Dims = value.dims
     known = dims is not None and None not in dims
-    return value.shape if known else array.shape(value)
+    return value.shape if known else shapes.shape(value)

@@ -14,10 +14,10 @@ from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.ir.random_seed import get_seed
-from weft_graph.ops.array import size
 from weft_graph.ops.comparison import greater
 from weft_graph.ops.control import Assert, hold_function
 from weft_graph.ops.control_flow import common_dims
+from weft_graph.ops.shapes import size
 from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.functions import Traced, traced

@@ -23,8 +23,8 @@ from weft_graph.ir.builder import constant_of, convert_to_tensor, create
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
-from weft_graph.ops.array import expand_dims, reshape, squeeze
 from weft_graph.ops.join import concat, stack
+from weft_graph.ops.shapes import expand_dims, reshape, squeeze
 from weft_graph.ops.sparse import sparse_reorder
 from weft_io.arguments import INT64_MAX
 from weft_tensor import dtypes, errors

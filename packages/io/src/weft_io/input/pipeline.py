@@ -19,7 +19,7 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import control_dependencies, name_scope
 from weft_graph.ir.indexed_slices import convert_to_tensor_or_indexed_slices
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, casting, gather, identity, random, sequence
+from weft_graph.ops import casting, gather, identity, random, sequence, shapes
 from weft_graph.ops.control import Assert
 from weft_graph.variables.base import Variable
 from weft_io.arguments import encoded_paths, integer, listed, text
@@ -209,7 +209,7 @@ def string_input_producer(
         string_tensor = encoded_paths(string_tensor)
     with name_scope(name, "input_producer", [string_tensor]) as scope:
         names = convert_to_tensor(string_tensor, dtypes.string)
-        with control_dependencies([Assert(array.size(names) > 0, [message])]):
+        with control_dependencies([Assert(shapes.size(names) > 0, [message])]):
             names = identity.identity(names)
         return input_producer(
             names,
@@ -290,7 +290,7 @@ def slice_input_producer(
                 "Expected at least one tensor in slice_input_producer()."
             )
         _check_rows(tensors)
-        count = array.shape(convert_to_tensor(tensors[0]))[0]
+        count = shapes.shape(convert_to_tensor(tensors[0]))[0]
         queue = range_input_producer(count, num_epochs, shuffle, seed, capacity, shared_name)
         index = queue.dequeue()
         return [gather.gather(tensor, index) for tensor in tensors]

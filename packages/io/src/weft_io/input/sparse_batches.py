@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from weft_graph.ir.indexed_slices import SparseTensor, convert_to_tensor_or_sparse_tensor
 from weft_graph.ir.node import Node, Output
-from weft_graph.ops import array, casting, gather, join, masks, reduction
+from weft_graph.ops import array, casting, gather, join, masks, reduction, shapes
 from weft_io.ops.sparse_map import add_sparse_to_tensors_map, take_many_sparse_from_tensors_map
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
@@ -31,12 +31,12 @@ def converted(tensors: Sequence[Any]) -> list[Tensor]:
 def as_rows(tensors: Sequence[Tensor]) -> list[Tensor]:
     """One example as a batch of one."""
     return [
-        _sparse_row(t) if isinstance(t, SparseTensor) else array.expand_dims(t, 0) for t in tensors
+        _sparse_row(t) if isinstance(t, SparseTensor) else shapes.expand_dims(t, 0) for t in tensors
     ]
 
 
 def _sparse_row(tensor: SparseTensor) -> SparseTensor:
-    count = array.shape(tensor.indices, out_type=dtypes.int64)[:1]
+    count = shapes.shape(tensor.indices, out_type=dtypes.int64)[:1]
     zeros = array.fill(join.concat([count, [1]], 0), array.zeros([], dtypes.int64))
     one = array.ones([1], dtypes.int64)
     return SparseTensor(
@@ -64,7 +64,7 @@ def _row_count(tensor: Tensor) -> Output:
     """The number of rows: int64, shape (1,)."""
     if isinstance(tensor, SparseTensor):
         return tensor.dense_shape[:1]
-    return array.shape(tensor, out_type=dtypes.int64)[:1]
+    return shapes.shape(tensor, out_type=dtypes.int64)[:1]
 
 
 def _kept_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
@@ -73,10 +73,10 @@ def _kept_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
     numbers = reduction.cumsum(casting.cast(keep, dtypes.int64))
     row = gather.gather(numbers, masks.boolean_mask(rows, chosen)) - 1
     rest = masks.boolean_mask(tensor.indices, chosen)[:, 1:]
-    count = array.reshape(numbers[-1:], [-1])
+    count = shapes.reshape(numbers[-1:], [-1])
     total = join.concat([count, array.zeros([1], dtypes.int64)], 0)[:1]
     return SparseTensor(
-        join.concat([array.expand_dims(row, 1), rest], 1),
+        join.concat([shapes.expand_dims(row, 1), rest], 1),
         masks.boolean_mask(tensor.values, chosen),
         join.concat([total, tensor.dense_shape[1:]], 0),
     )

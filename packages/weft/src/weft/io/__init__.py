@@ -1,7 +1,7 @@
 """`wf.io`: files, records, what is in them, and bytes in strings."""
 
 from weft.io import gfile as gfile
-from weft_graph.ops.strings import (
+from weft_graph.ops.string_conversion import (
     decode_base64 as decode_base64,
     decode_raw as decode_raw,
     encode_base64 as encode_base64,

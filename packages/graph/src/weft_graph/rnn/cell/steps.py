@@ -11,7 +11,7 @@ from weft_graph.ir import nest
 from weft_graph.ir.builder import constant_of, convert_to_tensor, out
 from weft_graph.ir.constant_value import constant_value, constant_value_as_dims
 from weft_graph.ir.node import Output
-from weft_graph.ops import array, join
+from weft_graph.ops import array, join, shapes
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, format_dims, is_fully_defined
@@ -36,14 +36,14 @@ def _vector(size: Size, dims: Dims) -> Output:
             raise errors.InvalidArgumentError(
                 f"a shape must be fully known to make a tensor of it, got {format_dims(dims)}"
             )
-        return array.shape_vector(dims, dtypes.int32)
+        return shapes.shape_vector(dims, dtypes.int32)
     if size.dims not in ((), None) and len(size.dims or ()) != 1:
         raise errors.InvalidArgumentError(
             f"a size must be an integer tensor of rank 0 or 1, got {size!r}"
         )
     if size.dtype.base_dtype is not dtypes.int32:
         size = out("Cast", [size], {"DstT": dtypes.int32})
-    return array.expand_dims(size, 0) if size.dims == () else size
+    return shapes.expand_dims(size, 0) if size.dims == () else size
 
 
 def concat_dims(prefix: Size, suffix: Size) -> Dims:
@@ -128,14 +128,14 @@ def batch_size_of(inputs: Sequence[Output], axis: int) -> Any:
             )
         if dims[axis] is not None:
             return dims[axis]
-    return array.shape(inputs[0])[axis]
+    return shapes.shape(inputs[0])[axis]
 
 
 def transpose_batch_time(x: Output) -> Output:
     """The first two axes exchanged; `x` itself where its rank is known to be below 2."""
     dims = x.dims
     if dims is None:
-        rest = out("Range", [2, array.rank(x), 1])
+        rest = out("Range", [2, shapes.rank(x), 1])
         perm = out("ConcatV2", [[[1, 0], rest], 0])
         return out("Transpose", [x, perm], name="transpose")
     if len(dims) < 2:

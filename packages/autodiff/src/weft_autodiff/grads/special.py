@@ -1,0 +1,91 @@
+"""Gradients of special functions."""
+
+from __future__ import annotations
+
+import math
+
+from weft_autodiff.grads.common import (
+    Pair,
+    div,
+    mul,
+    neg,
+    plus,
+    scalar_like,
+    square,
+    sum_to_shapes,
+)
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Node, Output
+from weft_tensor import dtypes
+
+
+@RegisterGradient("Erf")
+def _erf(node: Node, grad: Output) -> Output:
+    slope = out("Exp", [neg(square(node.inputs[0]))])
+    return mul(grad, mul(scalar_like(2 / math.sqrt(math.pi), slope), slope))
+
+
+@RegisterGradient("Erfc")
+def _erfc(node: Node, grad: Output) -> Output:
+    return neg(_erf(node, grad))
+
+
+@RegisterGradient("Lgamma")
+def _lgamma(node: Node, grad: Output) -> Output:
+    return mul(grad, out("Digamma", [node.inputs[0]]))
+
+
+@RegisterGradient("Digamma")
+def _digamma(node: Node, grad: Output) -> Output:
+    x = node.inputs[0]
+    dtype = x.dtype.base_dtype
+    if dtype in (dtypes.float32, dtypes.float64):
+        return mul(grad, out("Polygamma", [scalar_like(1, x), x]))
+    wide = out("Cast", [x], {"DstT": dtypes.float32})
+    slope = out("Polygamma", [scalar_like(1, wide), wide])
+    return mul(grad, out("Cast", [slope], {"DstT": dtype}))
+
+
+@RegisterGradient("BesselI0e")
+def _bessel_i0e(node: Node, grad: Output) -> Output:
+    x = node.inputs[0]
+    turn = mul(out("Sign", [x]), node.outputs[0])
+    return mul(grad, out("Sub", [out("BesselI1e", [x]), turn]))
+
+
+@RegisterGradient("BesselI1e")
+def _bessel_i1e(node: Node, grad: Output) -> Output:
+    x, y = node.inputs[0], node.outputs[0]
+    # i1e(x) / x is 1 / 2 at 0.
+    is_zero = out("Equal", [x, scalar_like(0, x)])
+    safe = out("SelectV2", [is_zero, scalar_like(1, x), x])
+    ratio = out("SelectV2", [is_zero, scalar_like(0.5, x), div(y, safe)])
+    slope = out("Sub", [out("BesselI0e", [x]), mul(out("Sign", [x]), y)])
+    return mul(grad, out("Sub", [slope, ratio]))
+
+
+@RegisterGradient("Polygamma")
+def _polygamma(node: Node, grad: Output) -> Pair:
+    a, x = node.inputs  # the order is an integer: nothing flows to it
+    return sum_to_shapes(node, None, mul(grad, out("Polygamma", [plus(1, a), x])))
+
+
+@RegisterGradient("Zeta")
+def _zeta(node: Node, grad: Output) -> Pair:
+    x, q = node.inputs  # for x, as in TensorFlow, none is known
+    slope = mul(x, out("Zeta", [plus(1, x), q]))
+    return sum_to_shapes(node, None, neg(mul(grad, slope)))
+
+
+@RegisterGradient("Igamma")
+def _igamma(node: Node, grad: Output) -> Pair:
+    a, x = node.inputs
+    log = out("Sub", [mul(out("Sub", [a, scalar_like(1, a)]), out("Log", [x])), x])
+    density = out("Exp", [out("Sub", [log, out("Lgamma", [a])])])
+    return sum_to_shapes(node, mul(grad, out("IgammaGradA", [a, x])), mul(grad, density))
+
+
+@RegisterGradient("Igammac")
+def _igammac(node: Node, grad: Output) -> Pair:
+    return _igamma(node, neg(grad))

@@ -1,0 +1,72 @@
+"""Kernels of broadcasting."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.array import sizes_of
+from weft_exec.kernels.registry import ALL, ARRAY_DEVICE, KernelFunction, kernel
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+
+@kernel("BroadcastTo", device=ARRAY_DEVICE, host=("shape",))
+def _broadcast_to(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+
+    def run(x: Any, shape: Any) -> Any:
+        target = sizes_of(shape)
+        if x.shape == target:
+            return x
+        try:
+            found = xp.broadcast_to(x, target)
+        except ValueError:
+            raise errors.InvalidArgumentError(
+                f"shape {format_dims(x.shape)} cannot be broadcast to {format_dims(target)}"
+            ) from None
+        return found if xp is np else found.copy()
+
+    return run
+
+
+@kernel("BroadcastArgs", device=ARRAY_DEVICE, host=ALL)
+def _broadcast_args(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(a: Any, b: Any) -> Any:
+        return np.array(_broadcast(sizes_of(a), sizes_of(b)), dtype)
+
+    return run
+
+
+def _broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return np.broadcast_shapes(a, b)
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            f"shapes must be equal or broadcast, got {list(a)} and {list(b)}"
+        ) from None
+
+
+@kernel("BroadcastGradientArgs", device=ARRAY_DEVICE, host=ALL)
+def _broadcast_gradient_args(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(a: Any, b: Any) -> tuple[Any, Any]:
+        x, y = sizes_of(a), sizes_of(b)
+        whole = _broadcast(x, y)
+        axes = []
+        for shape in (x, y):
+            lead = len(whole) - len(shape)
+            axes.append(
+                [i for i, n in enumerate(whole) if i < lead or (shape[i - lead] == 1 and n != 1)]
+            )
+        return np.array(axes[0], dtype), np.array(axes[1], dtype)
+
+    return run

@@ -1,0 +1,160 @@
+"""Kernels that move blocks of space into the batch or the channels and back; patches of images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import new_array, pooled
+from weft_exec.kernels.padding import margins_of
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+
+@kernel("SpaceToBatchND", device=ARRAY_DEVICE, host=("block_shape", "paddings"))
+def _space_to_batch(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+    zero: Any = b"" if node.outputs[0].dtype.numpy.kind == "O" else 0
+
+    def run(x: Any, block_shape: Any, paddings: Any) -> Any:
+        blocks = _block_sizes(block_shape, x)
+        count = len(blocks)
+        margins = [(0, 0), *margins_of(paddings, count), *[(0, 0)] * (x.ndim - count - 1)]
+        padded = xp.pad(x, margins, constant_values=zero) if any(map(any, margins)) else x
+        inner = padded.shape[1 : count + 1]
+        for axis, (size, block) in enumerate(zip(inner, blocks, strict=True)):
+            if size % block:
+                raise errors.InvalidArgumentError(
+                    f"the padded size at axis {axis + 1} must be a multiple of {block}, got {size}"
+                )
+        split = [n for s, b in zip(inner, blocks, strict=True) for n in (s // b, b)]
+        rest = padded.shape[count + 1 :]
+        apart = padded.reshape(padded.shape[0], *split, *rest)
+        order = [*range(2, 2 * count + 1, 2), 0, *range(1, 2 * count, 2)]
+        moved = apart.transpose([*order, *range(2 * count + 1, apart.ndim)])
+        sizes = [s // b for s, b in zip(inner, blocks, strict=True)]
+        batch = padded.shape[0] * int(np.prod(blocks, dtype=np.int64))
+        return pooled(moved.reshape(batch, *sizes, *rest), device)
+
+    return run
+
+
+def _block_sizes(block_shape: Any, x: Any) -> list[int]:
+    blocks: list[int] = block_shape.tolist()
+    if block_shape.ndim != 1 or x.ndim < len(blocks) + 1 or any(b < 1 for b in blocks):
+        raise errors.InvalidArgumentError(
+            f"block_shape must be a vector of sizes of at least 1, for an input of a higher rank, "
+            f"got {blocks} for shape {format_dims(x.shape)}"
+        )
+    return blocks
+
+
+@kernel("BatchToSpaceND", device=ARRAY_DEVICE, host=("block_shape", "crops"), alias=True)
+def _batch_to_space(node: Node, device: Device) -> KernelFunction:
+    def run(x: Any, block_shape: Any, crops: Any) -> Any:
+        blocks = _block_sizes(block_shape, x)
+        count = len(blocks)
+        margins = margins_of(crops, count)
+        volume = int(np.prod(blocks, dtype=np.int64))
+        batch, rest = divmod(x.shape[0], volume)
+        if rest:
+            raise errors.InvalidArgumentError(
+                f"the batch size must be a multiple of {volume}, got {x.shape[0]}"
+            )
+        apart = x.reshape(*blocks, batch, *x.shape[1:])
+        order = [count]
+        for i in range(count):
+            order += [count + 1 + i, i]
+        moved = apart.transpose([*order, *range(2 * count + 1, apart.ndim)])
+        inner = [s * b for s, b in zip(x.shape[1 : count + 1], blocks, strict=True)]
+        whole = moved.reshape(batch, *inner, *x.shape[count + 1 :])
+        key = [slice(None)]
+        for axis, (size, (before, after)) in enumerate(zip(inner, margins, strict=True)):
+            if before + after > size:
+                raise errors.InvalidArgumentError(
+                    f"crops at axis {axis + 1} must be at most {size} together, got "
+                    f"{[before, after]}"
+                )
+            key.append(slice(before, size - after))
+        return whole[tuple(key)]
+
+    return run
+
+
+@kernel("SpaceToDepth", device=ARRAY_DEVICE)
+def _space_to_depth(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+    b: int = node.attrs["block_size"]
+    first = node.attrs["data_format"] == "NCHW"
+
+    def run(x: Any) -> Any:
+        images = xp.moveaxis(x, 1, 3) if first else x
+        n, h, w, c = images.shape
+        if h % b or w % b:
+            raise errors.InvalidArgumentError(
+                f"height and width must be multiples of {b}, got shape {format_dims(x.shape)}"
+            )
+        apart = images.reshape(n, h // b, b, w // b, b, c).transpose(0, 1, 3, 2, 4, 5)
+        result = apart.reshape(n, h // b, w // b, c * b * b)
+        return pooled(xp.moveaxis(result, 3, 1) if first else result, device)
+
+    return run
+
+
+@kernel("DepthToSpace", device=ARRAY_DEVICE)
+def _depth_to_space(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+    b: int = node.attrs["block_size"]
+    first = node.attrs["data_format"] == "NCHW"
+
+    def run(x: Any) -> Any:
+        images = xp.moveaxis(x, 1, 3) if first else x
+        n, h, w, c = images.shape
+        if c % (b * b):
+            raise errors.InvalidArgumentError(
+                f"the depth must be a multiple of {b * b}, got shape {format_dims(x.shape)}"
+            )
+        apart = images.reshape(n, h, w, b, b, c // (b * b)).transpose(0, 1, 3, 2, 4, 5)
+        result = apart.reshape(n, h * b, w * b, c // (b * b))
+        return pooled(xp.moveaxis(result, 3, 1) if first else result, device)
+
+    return run
+
+
+@kernel("ExtractImagePatches")
+def _extract_image_patches(node: Node, device: Device) -> KernelFunction:
+    _, kh, kw, _ = node.attrs["ksizes"]
+    _, sh, sw, _ = node.attrs["strides"]
+    _, rh, rw, _ = node.attrs["rates"]
+    same = node.attrs["padding"] == "SAME"
+    high, wide = (kh - 1) * rh + 1, (kw - 1) * rw + 1
+
+    def run(images: Any) -> Any:
+        n, h, w, c = images.shape
+        if same:
+            margins = [same_margin(h, high, sh), same_margin(w, wide, sw)]
+            images = np.pad(images, [(0, 0), *margins, (0, 0)])
+        if images.shape[1] < high or images.shape[2] < wide:
+            raise errors.InvalidArgumentError(
+                f"a window of {[high, wide]} does not fit images of {[h, w]}"
+            )
+        windows = np.lib.stride_tricks.sliding_window_view(images, (high, wide), (1, 2))
+        chosen = windows[:, ::sh, ::sw, :, ::rh, ::rw]
+        rows, columns = chosen.shape[1:3]
+        result = new_array(device, (n, rows, columns, kh * kw * c), images.dtype)
+        result.reshape(n, rows, columns, kh, kw, c)[...] = chosen.transpose(0, 1, 2, 4, 5, 3)
+        return result
+
+    return run
+
+
+def same_margin(size: int, extent: int, stride: int) -> tuple[int, int]:
+    """The margins along one axis that give "SAME" padding to windows of an extent."""
+    total = max((-(-size // stride) - 1) * stride + extent - size, 0)
+    return total // 2, total - total // 2

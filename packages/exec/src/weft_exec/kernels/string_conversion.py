@@ -1,0 +1,175 @@
+"""Kernels that make strings of other values, and other values of strings."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.hashing import fingerprint64, murmur64, siphash
+from weft_exec.kernels.printing import summarize_ends
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.strings import (
+    bytes_of,
+    items_of,
+    mapped,
+    numbers_of,
+    strings_of,
+    unicode_of,
+    utf8_of,
+)
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+# ---------------------------------------------------------------------------------- numbers
+
+
+_INTEGER = re.compile(rb"\s*[+-]?\d+\s*")
+_FLOAT = re.compile(
+    rb"\s*[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)\s*", re.I
+)
+
+
+@kernel("StringToNumber")
+def _string_to_number(node: Node, device: Device) -> KernelFunction:
+    output = node.outputs[0].dtype
+    whole = output.is_integer
+    low, high = (output.min, output.max) if whole else (0, 0)
+
+    def parse(item: bytes) -> Any:
+        if (_INTEGER if whole else _FLOAT).fullmatch(item) is None:
+            raise errors.InvalidArgumentError(
+                f"strings must be numbers of type {output.name}, got {item!r}"
+            )
+        if not whole:
+            return float(item)
+        value = int(item)
+        if not low <= value <= high:
+            raise errors.InvalidArgumentError(f"{value} is out of the range of {output.name}")
+        return value
+
+    return numbers_of(parse, output.numpy)
+
+
+@kernel("AsString")
+def _as_string(node: Node, device: Device) -> KernelFunction:
+    attrs = node.attrs
+    dtype = node.inputs[0].dtype
+    width: int = attrs["width"]
+    precision: int = attrs["precision"]
+    fill = attrs["fill"]
+    if len(fill) > 1 or (fill and fill not in " 0+-"):
+        raise errors.InvalidArgumentError(f"fill must be one of ' 0+-' or empty, got {fill!r}")
+    if dtype.is_bool:
+        return _formatted(lambda value: b"true" if value else b"false")
+    size = (fill if fill.strip() else "") + (str(width) if width > -1 else "")
+    if dtype.is_integer:
+        return _formatted(lambda value: (f"%{size}d" % int(value)).encode())
+    kind = "e" if attrs["scientific"] else "g" if attrs["shortest"] else "f"
+    mark = f"%{size}" + (f".{precision}" if precision > -1 else "") + kind
+    if dtype.is_complex:
+        return _formatted(lambda value: (f"({mark},{mark})" % (value.real, value.imag)).encode())
+    return _formatted(lambda value: (mark % float(value)).encode())
+
+
+def _formatted(function: Callable[[Any], bytes]) -> KernelFunction:
+    def run(x: Any) -> Any:
+        items = np.asarray(x).reshape(-1)
+        return strings_of([function(item) for item in items], x.shape)
+
+    return run
+
+
+@kernel("DecodeRaw")
+def _decode_raw(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+    stored = np.dtype(np.uint8) if dtype.kind == "b" else dtype
+    little: bool = node.attrs["little_endian"]
+
+    def run(x: Any) -> Any:
+        items = items_of(x)
+        sizes = {len(item) for item in items} or {0}
+        size = sizes.pop()
+        if sizes or size % stored.itemsize:
+            raise errors.InvalidArgumentError(
+                f"strings must have one length, a multiple of {stored.itemsize} bytes, got "
+                f"lengths {sorted({len(item) for item in items})}"
+            )
+        raw = np.frombuffer(b"".join(items), np.uint8)
+        part = stored.itemsize // 2 if dtype.kind == "c" else stored.itemsize
+        if not little and part > 1:
+            raw = raw.reshape(-1, part)[:, ::-1].reshape(-1)
+        result = raw.view(stored).reshape(*x.shape, size // stored.itemsize)
+        return result != 0 if dtype.kind == "b" else np.array(result)
+
+    return run
+
+
+@kernel("StringToHashBucket")
+def _hash(node: Node, device: Device) -> KernelFunction:
+    count: int = node.attrs["num_buckets"]
+    return numbers_of(lambda item: murmur64(item) % count, np.dtype("i8"))
+
+
+@kernel("StringToHashBucketFast")
+def _hash_fast(node: Node, device: Device) -> KernelFunction:
+    count: int = node.attrs["num_buckets"]
+    return numbers_of(lambda item: fingerprint64(item) % count, np.dtype("i8"))
+
+
+@kernel("StringToHashBucketStrong")
+def _hash_strong(node: Node, device: Device) -> KernelFunction:
+    count: int = node.attrs["num_buckets"]
+    first, second = node.attrs["key"]
+    return numbers_of(lambda item: siphash(item, (first, second)) % count, np.dtype("i8"))
+
+
+# ----------------------------------------------------------------------------------- forms
+
+
+@kernel("EncodeBase64")
+def _encode_base64(node: Node, device: Device) -> KernelFunction:
+    if node.attrs["pad"]:
+        return mapped(base64.urlsafe_b64encode)
+    return mapped(lambda item: base64.urlsafe_b64encode(item).rstrip(b"="))
+
+
+@kernel("DecodeBase64")
+def _decode_base64(node: Node, device: Device) -> KernelFunction:
+    def decode(item: bytes) -> bytes:
+        body = item.rstrip(b"=")
+        try:
+            if set(body) & set(b"+/=") or len(item) - len(body) > 2:
+                raise binascii.Error("characters outside of the web-safe alphabet")
+            return base64.b64decode(body + b"=" * (-len(body) % 4), b"-_", validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise errors.InvalidArgumentError(
+                f"strings must be web-safe base64, got {item!r}: {error}"
+            ) from None
+
+    return mapped(decode)
+
+
+@kernel("StringFormat")
+def _string_format(node: Node, device: Device) -> KernelFunction:
+    template, placeholder = node.attrs["template"], node.attrs["placeholder"]
+    pieces = unicode_of(bytes_of(template)).split(unicode_of(bytes_of(placeholder)))
+    limit: int = node.attrs["summarize"]
+
+    def run(*inputs: Any) -> Any:
+        if len(inputs) != len(pieces) - 1:
+            raise errors.InvalidArgumentError(
+                f"the template has {len(pieces) - 1} placeholders, got {len(inputs)} inputs"
+            )
+        texts = [summarize_ends(value, limit) for value in inputs]
+        line = "".join([part for pair in zip(pieces, texts, strict=False) for part in pair])
+        return strings_of([utf8_of(line + pieces[-1])], ())
+
+    return run

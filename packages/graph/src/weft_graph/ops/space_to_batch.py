@@ -1,0 +1,341 @@
+"""Blocks of space moved into the batch or into the channels, and back; patches of images."""
+
+from __future__ import annotations
+
+__all__ = [
+    "batch_to_space",
+    "batch_to_space_nd",
+    "depth_to_space",
+    "extract_image_patches",
+    "space_to_batch",
+    "space_to_batch_nd",
+    "space_to_depth",
+]
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir.builder import out
+from weft_graph.ir.constant_value import partial_value
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ops.padding import padded_size, paddings_table
+from weft_graph.ops.shape_rules import (
+    with_rank,
+)
+from weft_tensor import errors
+from weft_tensor.shape import Dims, format_dims
+
+_INT = "{int32, int64} = int32"
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _space_to_batch_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (_blocks(node, to_batch=True),)
+
+
+def _batch_to_space_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (_blocks(node, to_batch=False),)
+
+
+def _blocks(node: NodeSpec, to_batch: bool) -> Dims:
+    value, block_input, margin_input = node.inputs
+    dims = value.dims
+    (count,) = with_rank(block_input.dims, 1, "block_shape")
+    known = partial_value(block_input)
+    if dims is None or count is None:
+        return None
+    if len(dims) < count + 1:
+        raise errors.InvalidArgumentError(
+            f"the input must have rank at least {count + 1} for a block_shape of {count} sizes, "
+            f"got shape {format_dims(dims)}"
+        )
+    blocks = [None] * count if known is None else known.tolist()
+    if any(block is not None and block < 1 for block in blocks):
+        raise errors.InvalidArgumentError(f"block_shape must be at least 1, got {blocks}")
+    what = "paddings" if to_batch else "crops"
+    margins = paddings_table(dims[1 : count + 1], margin_input, what) or [[None, None]] * count
+    inner = dims[1 : count + 1]
+    move = _to_batch if to_batch else _to_space
+    sizes = [move(i, *row) for i, row in enumerate(zip(inner, blocks, margins, strict=True))]
+    batch = dims[0]
+    volume = None if None in blocks else math.prod(b for b in blocks if b is not None)
+    if batch is None or volume is None:
+        batch = None
+    elif to_batch:
+        batch *= volume
+    elif batch % volume:
+        raise errors.InvalidArgumentError(
+            f"the batch size must be a multiple of {volume} for block_shape {blocks}, got {batch}"
+        )
+    else:
+        batch //= volume
+    return (batch, *sizes, *dims[count + 1 :])
+
+
+def _to_batch(i: int, size: int | None, block: int | None, pair: list[int | None]) -> int | None:
+    padded = padded_size(size, pair)
+    if padded is None or block is None:
+        return None
+    if padded % block:
+        raise errors.InvalidArgumentError(
+            f"the padded size at axis {i + 1} must be a multiple of {block}, got {padded}"
+        )
+    return padded // block
+
+
+def _to_space(i: int, size: int | None, block: int | None, pair: list[int | None]) -> int | None:
+    before, after = pair
+    if size is None or block is None or before is None or after is None:
+        return None
+    if before + after > size * block:
+        raise errors.InvalidArgumentError(
+            f"crops at axis {i + 1} must be at most {size * block} together, got {pair}"
+        )
+    return size * block - before - after
+
+
+def _space_to_depth_shape(node: NodeSpec) -> Sequence[Dims]:
+    block: int = node.attrs["block_size"]
+    return (_exchange(node, lambda h, w, c: (_divide(h, block), _divide(w, block), c * block**2)),)
+
+
+def _depth_to_space_shape(node: NodeSpec) -> Sequence[Dims]:
+    block: int = node.attrs["block_size"]
+    return (_exchange(node, lambda h, w, c: (h * block, w * block, _divide(c, block**2))),)
+
+
+def _divide(size: int, by: int) -> int:
+    if size % by:
+        raise errors.InvalidArgumentError(f"sizes must be multiples of {by}, got {size}")
+    return size // by
+
+
+class _Unknown(int):
+    """A size that is not known, through products and quotients."""
+
+    def __mul__(self, other: Any) -> _Unknown:
+        return self
+
+    def __floordiv__(self, other: Any) -> _Unknown:
+        return self
+
+    def __mod__(self, other: Any) -> int:
+        return 0
+
+
+def _exchange(node: NodeSpec, move: Any) -> Dims:
+    dims = with_rank(node.inputs[0].dims, 4, "the input")
+    first = node.attrs["data_format"] == "NCHW"
+    batch, *rest = dims
+    c, h, w = (rest[0], *rest[1:]) if first else (rest[2], *rest[:2])
+    sizes = [_Unknown() if size is None else size for size in (h, w, c)]
+    h, w, c = [None if isinstance(size, _Unknown) else size for size in move(*sizes)]
+    return (batch, c, h, w) if first else (batch, h, w, c)
+
+
+def _patches_shape(node: NodeSpec) -> Sequence[Dims]:
+    batch, height, width, depth = with_rank(node.inputs[0].dims, 4, "images")
+    _, kh, kw, _ = node.attrs["ksizes"]
+    _, sh, sw, _ = node.attrs["strides"]
+    _, rh, rw, _ = node.attrs["rates"]
+    same = node.attrs["padding"] == "SAME"
+    rows = _window_count(height, (kh - 1) * rh + 1, sh, same)
+    columns = _window_count(width, (kw - 1) * rw + 1, sw, same)
+    return ((batch, rows, columns, None if depth is None else depth * kh * kw),)
+
+
+def _window_count(size: int | None, extent: int, stride: int, same: bool) -> int | None:
+    if size is None:
+        return None
+    if not same and extent > size:
+        raise errors.InvalidArgumentError(f"a window of {extent} does not fit a size of {size}")
+    return -(-size // stride) if same else (size - extent) // stride + 1
+
+
+# ------------------------------------------------------------------------------ declarations
+register_op(
+    "SpaceToBatchND",
+    ("input: T", "block_shape: Tblock_shape", "paddings: Tpaddings"),
+    ("output: T",),
+    {"T": "type", "Tblock_shape": _INT, "Tpaddings": _INT},
+    _space_to_batch_shape,
+)
+register_op(
+    "BatchToSpaceND",
+    ("input: T", "block_shape: Tblock_shape", "crops: Tcrops"),
+    ("output: T",),
+    {"T": "type", "Tblock_shape": _INT, "Tcrops": _INT},
+    _batch_to_space_shape,
+)
+for _name, _rule in (
+    ("SpaceToDepth", _space_to_depth_shape),
+    ("DepthToSpace", _depth_to_space_shape),
+):
+    register_op(
+        _name,
+        ("input: T",),
+        ("output: T",),
+        {"T": "type", "block_size": "int >= 2", "data_format": "{'NHWC', 'NCHW'} = 'NHWC'"},
+        _rule,
+    )
+register_op(
+    "ExtractImagePatches",
+    ("images: T",),
+    ("patches: T",),
+    {
+        "ksizes": "list(int) >= 4",
+        "strides": "list(int) >= 4",
+        "rates": "list(int) >= 4",
+        "T": "{realnumbertype}",
+        "padding": "{'SAME', 'VALID'}",
+    },
+    _patches_shape,
+)
+
+# ---------------------------------------------------------------------------------- functions
+
+
+def space_to_batch_nd(
+    input: Any, block_shape: Any, paddings: Any, name: str | None = None
+) -> Output:
+    """Blocks of the padded inner axes moved to the batch: (B, S..., R) to (B·∏block, S'..., R).
+
+    Args:
+      input: any type, shape (B, S..., R...).
+      block_shape: integers, one for each axis of S.
+      paddings: integers, shape (len(block_shape), 2).
+
+    Examples:
+      >>> wf.space_to_batch_nd(wf.zeros([1, 4, 4, 3]), [2, 2], [[0, 0], [0, 0]]).shape
+      TensorShape([Dimension(4), Dimension(2), Dimension(2), Dimension(3)])
+    """
+    return out("SpaceToBatchND", [input, block_shape, paddings], name=name)
+
+
+def batch_to_space_nd(input: Any, block_shape: Any, crops: Any, name: str | None = None) -> Output:
+    """The inverse of `space_to_batch_nd`, with `crops` cut off the inner axes.
+
+    Args:
+      input: any type, shape (B·∏block, S..., R...).
+      block_shape: integers, one for each axis of S.
+      crops: integers, shape (len(block_shape), 2).
+
+    Examples:
+      >>> wf.batch_to_space_nd(wf.zeros([4, 2, 2, 3]), [2, 2], [[0, 0], [0, 0]]).shape
+      TensorShape([Dimension(1), Dimension(4), Dimension(4), Dimension(3)])
+    """
+    return out("BatchToSpaceND", [input, block_shape, crops], name=name)
+
+
+def space_to_batch(
+    input: Any,
+    paddings: Any,
+    block_size: int | None = None,
+    name: str | None = None,
+    block_shape: Any = None,
+) -> Output:
+    """`space_to_batch_nd` of images with square blocks.
+
+    Args:
+      input: any type, shape (B, H, W, C).
+      paddings: integers, shape (2, 2).
+      block_size: extent of a block; or `block_shape`: both extents.
+
+    Examples:
+      >>> wf.space_to_batch(wf.zeros([1, 4, 4, 3]), [[0, 0], [0, 0]], 2).shape
+      TensorShape([Dimension(4), Dimension(2), Dimension(2), Dimension(3)])
+    """
+    blocks = [block_size, block_size] if block_shape is None else block_shape
+    return space_to_batch_nd(input, blocks, paddings, name)
+
+
+def batch_to_space(
+    input: Any,
+    crops: Any,
+    block_size: int | None = None,
+    name: str | None = None,
+    block_shape: Any = None,
+) -> Output:
+    """`batch_to_space_nd` of images with square blocks.
+
+    Args:
+      input: any type, shape (B·∏block, H, W, C).
+      crops: integers, shape (2, 2).
+      block_size: extent of a block; or `block_shape`: both extents.
+
+    Examples:
+      >>> wf.batch_to_space(wf.zeros([4, 2, 2, 3]), [[0, 0], [0, 0]], 2).shape
+      TensorShape([Dimension(1), Dimension(4), Dimension(4), Dimension(3)])
+    """
+    blocks = [block_size, block_size] if block_shape is None else block_shape
+    return batch_to_space_nd(input, blocks, crops, name)
+
+
+def space_to_depth(
+    input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
+) -> Output:
+    """Square blocks moved to channels: (B, H, W, C) to (B, H/b, W/b, C·b²).
+
+    Args:
+      input: any type, shape (B, H, W, C), or (B, C, H, W) with "NCHW".
+      block_size: b, which divides H and W.
+      data_format: "NHWC" or "NCHW".
+
+    Examples:
+      >>> wf.space_to_depth(wf.zeros([1, 4, 4, 3]), 2).shape
+      TensorShape([Dimension(1), Dimension(2), Dimension(2), Dimension(12)])
+    """
+    attrs = {"block_size": block_size, "data_format": data_format}
+    return out("SpaceToDepth", [input], attrs, name)
+
+
+def depth_to_space(
+    input: Any, block_size: int, name: str | None = None, data_format: str = "NHWC"
+) -> Output:
+    """The inverse of `space_to_depth`: (B, H, W, C) to (B, H·b, W·b, C/b²).
+
+    Args:
+      input: any type, shape (B, H, W, C), or (B, C, H, W) with "NCHW".
+      block_size: b, whose square divides C.
+      data_format: "NHWC" or "NCHW".
+
+    Examples:
+      >>> wf.depth_to_space(wf.zeros([1, 2, 2, 12]), 2).shape
+      TensorShape([Dimension(1), Dimension(4), Dimension(4), Dimension(3)])
+    """
+    attrs = {"block_size": block_size, "data_format": data_format}
+    return out("DepthToSpace", [input], attrs, name)
+
+
+def extract_image_patches(
+    images: Any,
+    ksizes: Any = None,
+    strides: Any = None,
+    rates: Any = None,
+    padding: str = "VALID",
+    name: str | None = None,
+    sizes: Any = None,
+) -> Output:
+    """Windows of images, laid flat into channels: (B, H, W, C) to (B, H', W', kh·kw·C).
+
+    Args:
+      images: real numbers, shape (B, H, W, C).
+      ksizes, strides, rates: [1, h, w, 1] each: window, step between windows, step within.
+      padding: "VALID", or "SAME" with zeros.
+      sizes: newer name of `ksizes`.
+
+    Examples:
+      >>> image = wf.reshape(wf.range(4.0), [1, 2, 2, 1])
+      >>> one = [1, 1, 1, 1]
+      >>> wf.Session().run(wf.extract_image_patches(image, [1, 2, 2, 1], one, one))
+      array([[[[0., 1., 2., 3.]]]], dtype=float32)
+    """
+    attrs = {
+        "ksizes": ksizes if sizes is None else sizes,
+        "strides": strides,
+        "rates": rates,
+        "padding": padding,
+    }
+    return out("ExtractImagePatches", [images], attrs, name)

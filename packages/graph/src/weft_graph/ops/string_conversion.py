@@ -1,0 +1,325 @@
+"""Strings made of other values, and other values made of strings: numbers, hashes, bytes."""
+
+from __future__ import annotations
+
+__all__ = [
+    "as_string",
+    "format",
+    "to_hash_bucket",
+    "to_hash_bucket_fast",
+    "to_hash_bucket_strong",
+    "to_number",
+]
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE
+from weft_graph.ops.shape_rules import scalar, unchanged
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _decode_raw_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    return (None if dims is None else (*dims, None),)
+
+
+# ------------------------------------------------------------------------------ declarations
+register_op(
+    "StringToNumber",
+    ("string_tensor: string",),
+    ("output: out_type",),
+    {"out_type": "{float32, float64, int32, int64} = float32"},
+    unchanged,
+    traits=NOT_DIFFERENTIABLE,
+)
+register_op(
+    "AsString",
+    ("input: T",),
+    ("output: string",),
+    {
+        "T": "{floating, complex, integral, bool}",
+        "precision": "int = -1",
+        "scientific": "bool = false",
+        "shortest": "bool = false",
+        "width": "int = -1",
+        "fill": "string = ''",
+    },
+    unchanged,
+    traits=NOT_DIFFERENTIABLE,
+)
+register_op(
+    "StringToHashBucket",
+    ("string_tensor: string",),
+    ("output: int64",),
+    {"num_buckets": "int >= 1"},
+    unchanged,
+    traits=NOT_DIFFERENTIABLE,
+    doc="MurmurHash64A with a fixed seed, modulo the number of buckets.",
+)
+register_op(
+    "StringToHashBucketFast",
+    ("input: string",),
+    ("output: int64",),
+    {"num_buckets": "int >= 1"},
+    unchanged,
+    traits=NOT_DIFFERENTIABLE,
+    doc="FarmHash's 64-bit fingerprint, modulo the number of buckets.",
+)
+register_op(
+    "StringToHashBucketStrong",
+    ("input: string",),
+    ("output: int64",),
+    {"num_buckets": "int >= 1", "key": "list(int)"},
+    unchanged,
+    traits=NOT_DIFFERENTIABLE,
+    doc="SipHash with the key, modulo the number of buckets.",
+)
+register_op(
+    "EncodeBase64",
+    ("input: string",),
+    ("output: string",),
+    {"pad": "bool = false"},
+    unchanged,
+    traits=NOT_DIFFERENTIABLE,
+)
+register_op(
+    "DecodeBase64",
+    ("input: string",),
+    ("output: string",),
+    shape=unchanged,
+    traits=NOT_DIFFERENTIABLE,
+)
+register_op(
+    "StringFormat",
+    ("inputs: T",),
+    ("output: string",),
+    {
+        "T": "list(type) >= 0",
+        "template": "string = '%s'",
+        "placeholder": "string = '%s'",
+        "summarize": "int = 3",
+    },
+    scalar,
+    traits=NOT_DIFFERENTIABLE,
+)
+register_op(
+    "DecodeRaw",
+    ("bytes: string",),
+    ("output: out_type",),
+    {
+        "out_type": "{floating, int8, int16, int32, int64, uint8, uint16, complex, bool}",
+        "little_endian": "bool = true",
+    },
+    _decode_raw_shape,
+    traits=NOT_DIFFERENTIABLE,
+)
+
+# ---------------------------------------------------------------------------------- functions
+
+
+def string_to_number(
+    string_tensor: Any = None,
+    out_type: Any = dtypes.float32,
+    name: str | None = None,
+    input: Any = None,
+) -> Output:
+    """Numbers from their decimal notation.
+
+    Args:
+      string_tensor: strings of any shape; `input` is its newer name.
+      out_type: float32, float64, int32 or int64.
+    Raises: InvalidArgumentError: at run time, if a string is no number or out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.string_to_number(["1.5"]))
+      array([1.5], dtype=float32)
+    """
+    value = string_tensor if input is None else input
+    return out("StringToNumber", [value], {"out_type": out_type}, name)
+
+
+def as_string(
+    input: Any,
+    precision: int = -1,
+    scientific: bool = False,
+    shortest: bool = False,
+    width: int = -1,
+    fill: str = "",
+    name: str | None = None,
+) -> Output:
+    """Numbers in decimal notation.
+
+    Args:
+      input: numbers or bools of any shape.
+      precision: digits after the point, for floats.
+      scientific, shortest: exponents always, or where shorter; not both.
+      width, fill: pad at the left with `fill` (a space, or "0") to `width`.
+    Raises: InvalidArgumentError: `scientific` and `shortest`, or a fill that is no single byte.
+
+    Examples:
+      >>> wf.Session().run(wf.as_string([1, 2]))
+      array([b'1', b'2'], dtype=object)
+    """
+    if scientific and shortest:
+        raise errors.InvalidArgumentError("as_string takes scientific or shortest, not both")
+    if len(fill) > 1:
+        raise errors.InvalidArgumentError(f"fill must be one character, got {fill!r}")
+    attrs = {
+        "precision": precision,
+        "scientific": scientific,
+        "shortest": shortest,
+        "width": width,
+        "fill": fill,
+    }
+    return out("AsString", [input], attrs, name)
+
+
+def string_to_hash_bucket(
+    string_tensor: Any = None, num_buckets: int = 1, name: str | None = None, input: Any = None
+) -> Output:
+    """A bucket in [0, num_buckets) for each string: int64; new programs use the fast one.
+
+    Args:
+      string_tensor: string, any shape.
+      num_buckets: a positive int.
+      input: newer name of `string_tensor`.
+    Returns: int64, shape of the strings.
+
+    Examples:
+      >>> wf.Session().run(wf.string_to_hash_bucket(["a", "b", "a"], 1))
+      array([0, 0, 0])
+    """
+    value = string_tensor if input is None else input
+    return out("StringToHashBucket", [value], {"num_buckets": num_buckets}, name)
+
+
+def string_to_hash_bucket_fast(input: Any, num_buckets: int, name: str | None = None) -> Output:
+    """A bucket in [0, num_buckets) for each string: int64, stable over processes and time.
+
+    Args:
+      input: string, any shape.
+      num_buckets: a positive int.
+    Returns: int64, shape of `input`.
+
+    Examples:
+      >>> x = wf.Session().run(wf.string_to_hash_bucket_fast(["a", "b"], 10))
+      >>> x.shape
+      (2,)
+    """
+    return out("StringToHashBucketFast", [input], {"num_buckets": num_buckets}, name)
+
+
+def string_to_hash_bucket_strong(
+    input: Any, num_buckets: int, key: Sequence[int], name: str | None = None
+) -> Output:
+    """A bucket for each string that nobody can foresee without the key of two integers.
+
+    Args:
+      input: string, any shape.
+      num_buckets: a positive int.
+      key: two ints of 64 bits, kept secret.
+    Returns: int64, shape of `input`, in [0, num_buckets).
+    Raises: InvalidArgumentError: the key is not two integers.
+
+    Examples:
+      >>> x = wf.Session().run(wf.string_to_hash_bucket_strong(["a", "a"], 10, key=[1, 2]))
+      >>> bool(x[0] == x[1])
+      True
+    """
+    if len(key) != 2:
+        raise errors.InvalidArgumentError(f"the key must be two integers, got {list(key)}")
+    attrs = {"num_buckets": num_buckets, "key": list(key)}
+    return out("StringToHashBucketStrong", [input], attrs, name)
+
+
+def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Output:
+    """The web-safe base64 form, with `=` at the end if `pad`.
+
+    Args:
+      input: string, any shape.
+      pad: whether the length becomes a multiple of 4.
+
+    Examples:
+      >>> wf.Session().run(wf.encode_base64(["weft"]))
+      array([b'd2VmdA'], dtype=object)
+    """
+    return out("EncodeBase64", [input], {"pad": pad}, name)
+
+
+def decode_base64(input: Any, name: str | None = None) -> Output:
+    """The bytes of web-safe base64, padded or not.
+
+    Args:
+      input: string, any shape.
+
+    Examples:
+      >>> wf.Session().run(wf.decode_base64(["d2VmdA"]))
+      array([b'weft'], dtype=object)
+    """
+    return out("DecodeBase64", [input], name=name)
+
+
+def string_format(
+    template: str,
+    inputs: Any,
+    placeholder: str = "{}",
+    summarize: int = 3,
+    name: str | None = None,
+) -> Output:
+    """A template with tensors put in for its placeholders: string, rank 0.
+
+    Args:
+      template: text with one placeholder per tensor.
+      inputs: a tensor or a list of them.
+      summarize: how many elements at each end of every axis are shown; -1 for all.
+    Raises: InvalidArgumentError: there are more or fewer tensors than placeholders.
+
+    Examples:
+      >>> wf.Session().run(wf.strings.format("losses: {}", wf.constant([1, 2])))
+      b'losses: [1 2]'
+    """
+    tensors = list(inputs) if isinstance(inputs, list | tuple) else [inputs]
+    if template.count(placeholder) != len(tensors):
+        raise errors.InvalidArgumentError(
+            f"the template {template!r} has {template.count(placeholder)} placeholders "
+            f"{placeholder!r}, got {len(tensors)} inputs"
+        )
+    attrs = {"template": template, "placeholder": placeholder, "summarize": summarize}
+    return out("StringFormat", [tensors], attrs, name)
+
+
+def decode_raw(
+    input_bytes: Any = None,
+    out_type: Any = None,
+    little_endian: bool = True,
+    name: str | None = None,
+    bytes: Any = None,
+) -> Output:
+    r"""The bytes of strings as numbers: a last axis of (length / size of the type) elements.
+
+    Args:
+      input_bytes: strings of one length, any shape; `bytes` is the former name.
+      out_type: element type.
+    Raises: InvalidArgumentError: at run time, if lengths differ or are no multiple of the size.
+
+    Examples:
+      >>> wf.Session().run(wf.decode_raw(wf.constant(b"\x01\x02"), wf.uint8))
+      array([1, 2], dtype=uint8)
+    """
+    value = bytes if input_bytes is None else input_bytes
+    return out("DecodeRaw", [value], {"out_type": out_type, "little_endian": little_endian}, name)
+
+
+# The names of `wf.strings`.
+to_number = string_to_number
+to_hash_bucket = string_to_hash_bucket
+to_hash_bucket_fast = string_to_hash_bucket_fast
+to_hash_bucket_strong = string_to_hash_bucket_strong
+format = string_format
