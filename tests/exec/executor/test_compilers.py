@@ -15,9 +15,13 @@ from weft import errors
 from weft_exec.devices.device import Device
 from weft_exec.executor import compilers
 from weft_exec.executor.compilers import Claim, Offer, register_compiler
+from weft_exec.executor.memory_budget import MemoryBudget, StepMemory
+from weft_exec.executor.priority import by_priority
 from weft_exec.executor.region import Region
 from weft_graph.ir.node import Node
 from weft_graph.ir.registry import Registry
+from weft_graph.passes import prune
+from weft_graph.passes.memory import static_bytes
 
 RECORDER = load(ROOT / "tests" / "integration" / "control_flow" / "record.py")
 PACKAGE = RECORDER.load()
@@ -288,6 +292,91 @@ def test_what_a_function_says_wrongly_is_told_of_the_member(
     y = long_chain(x)
     with wf.Session() as session, pytest.raises(errors.OpError) as caught:
         session.run(y, {x: np.full([1000, 100], 0.5)})
+    assert "test_compilers.py" in str(caught.value.line)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+def test_bodies_of_calls_that_stay_have_the_same_limit(
+    chains: Chains, five_megabytes: None, in_place: bool
+) -> None:
+    chains.in_place = in_place
+    x = wf.placeholder(wf.float64, [None, 100])
+    y = wf.Defun(wf.float64, noinline=True)(long_chain)(x)
+    with wf.Session() as session:
+        got = session.run(y, {x: np.full([1000, 100], 0.5)})
+    assert chains.calls == in_place
+    np.testing.assert_allclose(got, np.full(1000, got[0]))
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(1600, False), (2400, True)])
+def test_members_fit_one_by_one_beside_what_they_read(
+    registry: None, limit: int, fits: bool
+) -> None:
+    """By itself the Cos needs two values of 800 bytes; in a region the input is there, too."""
+    x = wf.placeholder(wf.float64, [100])
+    step = prune([x], [wf.cos(wf.sin(wf.exp(x)))], [])
+    nodes = [node for node in by_priority(step.live_nodes()) if node.traits.elementwise]
+    memory = StepMemory(step, nodes, MemoryBudget(limit, static_bytes))
+    assert memory.take_together(nodes[1:], lambda bytes_of: 800) is fits
+
+
+@pytest.mark.parametrize("chained", [False, True])
+def test_what_a_failed_function_holds_is_given_back_before_its_members_run(
+    chains: Chains, five_megabytes: None, chained: bool
+) -> None:
+    chains.in_place = True
+    x = wf.placeholder(wf.float64, [1000, 100])
+    y = long_chain(x)
+
+    def hold(inputs: tuple[Any, ...]) -> Any:
+        (device,) = session._backend._devices
+        held = device.empty((4_000_000,), np.dtype("uint8"))
+        raise KeyError("held", held.nbytes)
+
+    def hold_behind(inputs: tuple[Any, ...]) -> Any:
+        try:
+            hold(inputs)
+        except KeyError:
+            raise LookupError("held") from None
+
+    chains.wrong = hold_behind if chained else hold
+    with wf.Session() as session, pytest.raises(errors.InternalError, match="no kernel of these"):
+        session.run(y, {x: np.full([1000, 100], 0.5)})
+
+
+def test_what_the_program_handles_keeps_its_frames(chains: Chains) -> None:
+    x = wf.placeholder(wf.float32, [2])
+    y = chain(x)
+
+    def fail(_: Any) -> Any:
+        raise ZeroDivisionError
+
+    def raise_own() -> None:
+        mine = "still there"
+        raise ValueError(len(mine))
+
+    chains.wrong = fail
+    with wf.Session() as session:
+        try:
+            raise_own()
+        except ValueError as error:
+            with pytest.raises(errors.InternalError):
+                session.run(y, {x: [1.0, 2.0]})
+            assert error.__traceback__ is not None and error.__traceback__.tb_next is not None
+            assert error.__traceback__.tb_next.tb_frame.f_locals["mine"] == "still there"
+
+
+def test_running_out_of_memory_is_no_fault_of_the_compiler(chains: Chains) -> None:
+    x = wf.placeholder(wf.float32, [2])
+    y = chain(x)
+
+    def fail(_: Any) -> Any:
+        raise MemoryError("too large")
+
+    chains.wrong = fail
+    with wf.Session() as session, pytest.raises(errors.ResourceExhaustedError) as caught:
+        session.run(y, {x: [1.0, 2.0]})
+    assert caught.value.node == "end" and "too large" in str(caught.value)
     assert "test_compilers.py" in str(caught.value.line)
 
 

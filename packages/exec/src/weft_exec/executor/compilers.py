@@ -20,9 +20,10 @@ from typing import Any, NamedTuple, Protocol
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.derivation import Placement
+from weft_exec.executor.kernel_errors import raise_located
 from weft_exec.executor.memory_budget import MemoryBudget, StepMemory
 from weft_exec.executor.overlap import Overlap
-from weft_exec.executor.region import Region, RegionCall
+from weft_exec.executor.region import Region, RegionCall, compiler_error
 from weft_exec.kernels.random_counters import needs_counters
 from weft_exec.kernels.registry import ANY_DEVICE, Kernel
 from weft_graph.ir.node import Node, Output
@@ -40,16 +41,17 @@ class Claim(NamedTuple):
 
     Attributes:
       members: synchronous nodes without state, of one frame and under one condition, on one device;
-        nothing outside may lead from one of them to another.
+        nothing outside may lead from one of them to another, through other claims neither.
       make: from the region and its device to what computes it, once for each executable: from the
-        values of the region's inputs to a value, or a tuple of several.
+        values of the region's inputs to a value, or a tuple of several. None if the members are
+        to run one by one after all.
       peak_bytes: from the sizes of values to the most bytes that the function takes of the device
         at a time, its results included and its inputs not. Without it, all that members make is
         assumed to be there at once.
     """
 
     members: Sequence[Node]
-    make: Callable[[Region, Device], Callable[..., Any]]
+    make: Callable[[Region, Device], Callable[..., Any] | None]
     peak_bytes: Callable[[BytesOf], int] | None = None
 
 
@@ -116,9 +118,10 @@ def compile_regions(
     claims: list[tuple[str, Claim]] = []
     for name in names:
         rest = [node for node in nodes if node not in taken]
-        for claim in _compilers.lookup(name).claim(Offer(step, rest, place, where)):
+        offered = set(rest)
+        for claim in _claims(name, Offer(step, rest, place, where)):
             for member in claim.members:
-                if member in taken or member not in rest:
+                if member in taken or member not in offered:
                     raise _refused(name, member, "it is not among those that it may choose")
                 taken[member] = name
             claims.append((name, claim))
@@ -129,6 +132,21 @@ def compile_regions(
     if budget is not None:
         claims = _within(StepMemory(step, nodes, budget), claims)
     return _with_regions(step, nodes, place, claims)
+
+
+def _claims(name: str, offer: Offer) -> list[Claim]:
+    """What a compiler claims.
+
+    Raises: InternalError: it failed; what is wrong with a node is raised as it is.
+    """
+    try:
+        return list(_compilers.lookup(name).claim(offer))
+    except errors.OpError:
+        raise
+    except Exception as error:  # because a compiler may raise anything
+        raise errors.InternalError(
+            f"the compiler {name!r} failed while it chose among {len(offer.nodes)} nodes: {error!r}"
+        ) from error
 
 
 def _within(memory: StepMemory, claims: Sequence[tuple[str, Claim]]) -> list[tuple[str, Claim]]:
@@ -190,7 +208,11 @@ def _with_regions(
 
 def _kernel(region: Region, claim: Claim, place: Placement, heavy: bool) -> Kernel:
     def make(node: Node, device: Device) -> RegionCall:
-        return RegionCall(region, device, place, claim.make(region, device))
+        try:
+            function = claim.make(region, device)
+        except Exception as error:  # because a compiler may raise anything
+            raise_located(compiler_error(region, device, "could not be compiled", error))
+        return RegionCall(region, device, place, function)
 
     return Kernel(REGION, ANY_DEVICE, make, {}, heavy=heavy, alias=True, asynchronous=False)
 

@@ -8,6 +8,7 @@ is not needed by every node of every step.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
@@ -45,7 +46,7 @@ def slot_range(slot: int | slice) -> range:
     return range(slot, slot + 1) if slot else range(0)
 
 
-class Compound:
+class Compound(ABC):
     """The function of an instruction that runs segments of its own: a conditional, a loop, a call.
 
     Its segments locate the errors of their kernels and trace their nodes, so the instruction as a
@@ -54,18 +55,18 @@ class Compound:
 
     __slots__ = ()
 
+    @abstractmethod
     def __call__(self, *inputs: Any) -> Any:
         """Run them."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def segments(self) -> Sequence[Segment]:
         """What it runs, as far as that is there, so that closing a session reaches it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> Any:
         """As a call, with `check` and `trace` around each node."""
-        raise NotImplementedError
 
 
 class Segment:
@@ -81,26 +82,30 @@ class Segment:
       draws: whether some of it may draw random numbers.
     """
 
-    __slots__ = ("_count", "devices", "draws", "instructions", "nodes")
+    __slots__ = ("_compounds", "_count", "devices", "draws", "instructions", "nodes")
 
     def __init__(
         self, instructions: Sequence[Instruction], nodes: Sequence[Node], devices: Sequence[str]
     ) -> None:
         self.instructions = list(instructions)
         self._count = len(self.instructions)
+        # Found out once: whether something is of an abstract class takes longer than a call.
+        self._compounds: Sequence[Compound | None] = tuple(
+            [_as_compound(function) for function, *_ in instructions]
+        )
         self.nodes = tuple(nodes)
         self.devices = tuple(devices)
         self.draws: bool = any(map(needs_counters, nodes)) or any(
-            [inner.draws for function, *_ in instructions for inner in _segments(function)]
+            [inner.draws for inner in self._segments()]
         )
 
     def cancel(self) -> None:
         """Make running loops end at the next node, and later ones at once."""
-        instructions = self.instructions.copy()
-        self.instructions.clear()  # first, since a recursive function's segments lead back here
-        for function, *_ in instructions:
-            for inner in _segments(function):
-                inner.cancel()
+        self.instructions.clear()
+        inside = self._segments()
+        self._compounds = ()  # first, since a recursive function's segments lead back here
+        for inner in inside:
+            inner.cancel()
 
     def run(self, slots: Slots) -> None:
         """Run all.
@@ -134,13 +139,13 @@ class Segment:
         Raises: OpError: a kernel failed, or what `check` raised.
         """
         check()
-        for instruction, node, device in zip(
-            self.instructions, self.nodes, self.devices, strict=False
+        for instruction, compound, node, device in zip(
+            self.instructions, self._compounds, self.nodes, self.devices, strict=False
         ):
             function, take, slot, dead = instruction
             try:
-                if isinstance(function, Compound):
-                    slots[slot] = function.call_checked(check, trace, *take(slots))
+                if compound is not None:
+                    slots[slot] = compound.call_checked(check, trace, *take(slots))
                 elif trace is None:
                     slots[slot] = function(*take(slots))
                 else:
@@ -153,6 +158,10 @@ class Segment:
         if len(self.instructions) != self._count:
             raise _closed()
 
+    def _segments(self) -> list[Segment]:
+        """The segments that instructions run."""
+        return [inner for each in self._compounds if each is not None for inner in each.segments]
+
     def _located(self, error: Exception, instruction: Instruction, slots: Slots) -> errors.OpError:
         if isinstance(instruction[0], Compound):
             assert isinstance(error, errors.OpError), "a segment locates what its kernels raise"
@@ -164,9 +173,8 @@ class Segment:
         return _closed()
 
 
-def _segments(function: Callable[..., Any]) -> Sequence[Segment]:
-    """The segments that an instruction runs."""
-    return function.segments if isinstance(function, Compound) else ()
+def _as_compound(function: Callable[..., Any]) -> Compound | None:
+    return function if isinstance(function, Compound) else None
 
 
 def _closed() -> errors.CancelledError:

@@ -1,13 +1,17 @@
-"""What a part may take of its device's memory, when several of its nodes become one."""
+"""What a part may take of its device's memory, also when several of its nodes become one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from weft_graph.ir.node import Node
+from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.passes.memory import BytesOf, Values, peaks
+
+_FRAGMENTATION = 16
+"""One part in so many of a device's memory is left to gaps between blocks that are in use."""
 
 
 class MemoryBudget(NamedTuple):
@@ -20,6 +24,31 @@ class MemoryBudget(NamedTuple):
 
     limit: int
     bytes_of: BytesOf
+
+
+def left_for_values(limit: int, kept: int) -> int:
+    """What a device has for the values of a step, in bytes.
+
+    Args:
+      limit: of its memory.
+      kept: what is there with or without the step.
+    """
+    return max(0, limit - limit // _FRAGMENTATION - kept)
+
+
+def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
+    """The typical value of the sizes that static shapes leave open; 0 if none is open.
+
+    Of each feed the geometric mean of its open sizes, and of the feeds the largest.
+    """
+    found = 0
+    for feed, value in zip(feeds, values, strict=False):
+        dims, shape = feed.dims, getattr(value, "shape", None)
+        if dims is None or None not in dims or not isinstance(shape, tuple):
+            continue
+        sizes = [size for known, size in zip(dims, shape, strict=False) if known is None]
+        found = max(found, round(math.prod(sizes) ** (1 / len(sizes)) if sizes else 0))
+    return found
 
 
 class StepMemory:
@@ -43,6 +72,9 @@ class StepMemory:
     ) -> bool:
         """Let nodes run as one, in the place of the last of them, if there is room for that.
 
+        The members must fit as well when they run one by one, beside what all of them read, as they
+        do in steps that look at each.
+
         Args:
           peak_bytes: as of a `Claim`.
         Returns: whether there is room; otherwise nothing changes.
@@ -52,13 +84,16 @@ class StepMemory:
         reads, makes = self._reads.copy(), self._makes.copy()
         made = {value for place in places for value in makes[place]}
         read = {value for place in places for value in reads[place]}
+        own_reads = [tuple(made.intersection(reads[place])) for place in places]
+        own_makes = [makes[place] for place in places]
         for place in places:
             reads[place] = makes[place] = ()
         first_use = {v: i for i in reversed(range(len(reads))) for v in reads[i] if v in made}
         leaving = made & (first_use.keys() | self._kept)
         inside = sum(self._sizes[value] for value in made)
         if peak_bytes is not None:
-            inside = peak_bytes(self._bytes_of)
+            one_by_one = peaks(own_reads, own_makes, self._sizes, leaving)[0][0]
+            inside = max(peak_bytes(self._bytes_of), one_by_one)
         results = sum(self._sizes[value] for value in leaving)
         reads[last] = (*(read - made), *leaving)
         makes[last] = (len(self._sizes),)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from traceback import clear_frames
-from typing import Any
+from typing import Any, NoReturn
+
+import numpy as np
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.derivation import Placement
-from weft_exec.executor.kernel_errors import located, raise_located
+from weft_exec.executor.kernel_errors import describe, located, raise_located
 from weft_exec.executor.linear import (
     Check,
     Compound,
@@ -21,6 +24,7 @@ from weft_exec.executor.linear import (
 )
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
+from weft_tensor.shape import Dims
 
 
 class Region:
@@ -57,15 +61,16 @@ class RegionCall(Compound):
 
     Args:
       place: gives the kernels of the members, for steps that look at each of them.
-      function: computes them all.
+      function: computes them all; None if the members are to run one by one.
     """
 
     def __init__(
-        self, region: Region, device: Device, place: Placement, function: Callable[..., Any]
+        self, region: Region, device: Device, place: Placement, function: Callable[..., Any] | None
     ) -> None:
         self._region = region
         self._device = device
         self._function = function
+        self._expected = tuple(map(_expected, region.outputs))
         self._slots: dict[Output, int] = {out: i + 1 for i, out in enumerate(region.inputs)}
         self._size = 1 + len(region.inputs)
         instructions = [self._instruction(member, *place(member)) for member in region.members]
@@ -74,27 +79,76 @@ class RegionCall(Compound):
 
     def __call__(self, *inputs: Any) -> Any:
         """The results, by the function; where it fails, the member that does is found."""
+        if self._function is None:
+            return self._by_kernels(inputs)
         try:
-            return self._function(*inputs)
+            values = self._function(*inputs)
+            self._check(values)
+            return values
         except Exception as error:  # because a compiler's function may raise anything
-            clear_frames(error.__traceback__)  # what the function holds may take all memory
-            self._members.run(self._filled(inputs))
-            raise_located(self._unexplained(error, inputs))
+            failed = error
+        try:
+            self._explain(failed, inputs)
+        finally:
+            del failed  # its traceback holds this frame
 
     def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> Any:
         """The results, by the kernels of the members one after the other."""
         slots = self._filled(inputs)
         self._members.run_checked(slots, check, trace)
-        values = tuple([slots[self._slots[output]] for output in self._region.outputs])
-        return values[0] if len(values) == 1 else values
+        return self._results(slots)
 
     @property
     def segments(self) -> Sequence[Segment]:
         """The members."""
         return (self._members,)
 
+    def _by_kernels(self, inputs: Sequence[Any]) -> Any:
+        slots = self._filled(inputs)
+        self._members.run(slots)
+        return self._results(slots)
+
     def _filled(self, inputs: Sequence[Any]) -> Slots:
         return [None, *inputs, *[None] * (self._size - 1 - len(inputs))]
+
+    def _results(self, slots: Slots) -> Any:
+        values = tuple([slots[self._slots[output]] for output in self._region.outputs])
+        return values[0] if len(values) == 1 else values
+
+    def _check(self, values: Any) -> None:
+        """Raise InternalError unless the results are what others take of the members."""
+        expected = self._expected
+        if len(expected) == 1:
+            values = (values,)
+        elif expected and (type(values) not in (tuple, list) or len(values) != len(expected)):
+            raise errors.InternalError(
+                f"a tuple of {len(expected)} results was required, got {describe(values)}"
+                + (f" of {len(values)}" if type(values) in (tuple, list) else "")
+            )
+        for i, (dtype, dims) in enumerate(expected):
+            value = values[i]
+            if dtype is not None and getattr(value, "dtype", None) != dtype:
+                raise self._wrong(i, dtype.name, describe(value))
+            if dims is not None and value.shape != dims and not _fits(value.shape, dims):
+                raise self._wrong(i, f"shape {list(dims)}", describe(value))
+
+    def _wrong(self, position: int, required: str, got: str) -> errors.InternalError:
+        output = self._region.outputs[position]
+        node = output.node
+        return errors.InternalError(
+            f"for {output.name!r} {required} was required, got {got}",
+            op=node.type,
+            node=node.name,
+            line=node.line or None,
+        )
+
+    def _explain(self, error: Exception, inputs: Sequence[Any]) -> NoReturn:
+        """Raise what the member raises that fails, or that none does."""
+        _let_go(error)
+        self._members.run(self._filled(inputs))
+        given = ", ".join(map(describe, inputs))
+        said = f"failed on {given}, and no kernel of these does"
+        raise_located(compiler_error(self._region, self._device, said, error))
 
     def _instruction(self, node: Node, device: Device, kernel: Any) -> Instruction:
         try:
@@ -128,13 +182,45 @@ class RegionCall(Compound):
             for (function, take, target, _), slots in zip(instructions, dead, strict=True)
         ]
 
-    def _unexplained(self, error: Exception, inputs: Sequence[Any]) -> errors.OpError:
-        """The error of a function where no member fails."""
-        region = self._region
-        names = ", ".join([member.name for member in region.members[:5]])
-        found = errors.InternalError(
-            f"what the compiler {region.compiler!r} made of {names} failed, and no kernel of these "
-            f"does: {error!r}"
-        )
-        found.__cause__ = error
-        return located(found, region.node, self._device.name, inputs)
+
+def compiler_error(region: Region, device: Device, said: str, error: Exception) -> errors.OpError:
+    """An error of a compiler, where no kernel fails: at the last member, if it names none.
+
+    Args:
+      said: what became of what it made of the members.
+      error: what it, or its function, raised.
+    """
+    names = ", ".join([member.name for member in region.members[:5]])
+    more = ", ..." if len(region.members) > 5 else ""
+    out_of_memory = isinstance(error, MemoryError | errors.ResourceExhaustedError)
+    found = (errors.ResourceExhaustedError if out_of_memory else errors.InternalError)(
+        f"what the compiler {region.compiler!r} made of {names}{more} {said}: {error!r}"
+    )
+    found.__cause__ = error
+    named = getattr(error, "node", None)
+    node = next((m for m in region.members if m.name == named), region.members[-1])
+    return located(found, node, device.name, ())
+
+
+def _expected(output: Output) -> tuple[np.dtype[Any] | None, Dims]:
+    """The element type and the shape of a result; None for what is not looked at."""
+    dtype = output.dtype.numpy
+    return (None, None) if dtype.hasobject else (dtype, output.dims)
+
+
+def _fits(shape: tuple[int, ...], dims: tuple[int | None, ...]) -> bool:
+    return len(shape) == len(dims) and all(
+        [known is None or size == known for size, known in zip(shape, dims, strict=True)]
+    )
+
+
+def _let_go(error: BaseException) -> None:
+    """Empty the frames behind an error and those that led to it: they may hold all memory."""
+    found: list[BaseException | None] = [error]
+    seen = {id(sys.exception())}  # what was handled when the step began is the program's
+    while found:
+        raised = found.pop()
+        if raised is not None and id(raised) not in seen:
+            seen.add(id(raised))
+            clear_frames(raised.__traceback__)
+            found += raised.__cause__, raised.__context__

@@ -10,6 +10,7 @@ from weft_exec.devices.device import Device
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.derive import derive
 from weft_exec.executor.executable import Executable
+from weft_exec.executor.memory_budget import MemoryBudget, left_for_values, unknown_size
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import placing_on
 from weft_exec.executor.runner import Runner
@@ -50,12 +51,14 @@ class FunctionBody:
         Returns: the outputs that are wanted; they belong to the caller.
         Raises: OpError: as `executable`, or a kernel failed.
         """
-        executable = self._executable or self.executable()
+        executable = self._executable or self.executable(values)
         return self._runner.run(executable, executable.slots(values))
 
-    def executable(self) -> Executable:
+    def executable(self, values: Sequence[Any] = ()) -> Executable:
         """What runs it, derived when first asked for.
 
+        Args:
+          values: of the inputs; their sizes are those that its memory is estimated for.
         Raises:
           UnimplementedError: the device has no kernel for one of its nodes.
           InvalidArgumentError: a node asks for another device.
@@ -63,16 +66,32 @@ class FunctionBody:
         with self._lock:
             if self._executable is None:
                 with paused_gc():
-                    self._executable = self._derive()
+                    self._executable = self._derive(values)
         return self._executable
 
-    def _derive(self) -> Executable:
+    def _derive(self, values: Sequence[Any]) -> Executable:
         function, device = self.function, self.device
         placer = Placer([device.describe()], device.config)
         placer.extend(function.graph.nodes)
         outputs = [function.outputs[i] for i in self.outputs]
         step = prepare(function.inputs, outputs, function.effects, device, note=placer.note)
-        return self._executable_of(step, placing_on(device, placer.place))
+        budget = self._budget(values) if device.memory_limit else None
+        return self._executable_of(step, placing_on(device, placer.place), budget)
 
-    def _executable_of(self, step: StepGraph, place: Placement) -> Executable:
-        return derive(step, place, Overlap.NOTHING)
+    def _budget(self, values: Sequence[Any]) -> MemoryBudget:
+        """What compilers may let it take: as of a step, beside what is there when it first runs."""
+        from weft_exec.costs import CostModel
+
+        device = self.device
+        costs = CostModel()
+        inputs = self.function.inputs
+        given = zip(inputs, values, strict=False)
+        of_any_rank = [getattr(value, "size", 0) for arg, value in given if arg.dims is None]
+        costs.assume(max(unknown_size(inputs, values), *of_any_rank, 0))
+        used = device.allocator.statistics().bytes_in_use
+        return MemoryBudget(left_for_values(device.memory_limit, used), costs.nbytes)
+
+    def _executable_of(
+        self, step: StepGraph, place: Placement, budget: MemoryBudget | None
+    ) -> Executable:
+        return derive(step, place, Overlap.NOTHING, budget=budget)

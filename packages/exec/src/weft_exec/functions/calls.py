@@ -15,6 +15,7 @@ from weft_exec.executor import deep_calls
 from weft_exec.executor.derivation import Placement
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.linear import Compound
+from weft_exec.executor.memory_budget import MemoryBudget
 from weft_exec.functions.body import FunctionBody
 from weft_exec.kernels.random_counters import in_call
 from weft_exec.kernels.registry import Kernel, KernelFunction, find_kernel, kernel
@@ -46,7 +47,9 @@ class KeptBody(FunctionBody):
         found = self._executable
         return () if found is None or found.linear is None else (found.linear,)
 
-    def _executable_of(self, step: StepGraph, place: Placement) -> Executable:
+    def _executable_of(
+        self, step: StepGraph, place: Placement, budget: MemoryBudget | None
+    ) -> Executable:
         def place_here(node: Node) -> tuple[Device, Kernel]:
             try:
                 return place(node)
@@ -58,7 +61,7 @@ class KeptBody(FunctionBody):
                 raise
 
         _bodies[step.graph] = self._bodies
-        found = super()._executable_of(step, place_here)
+        found = super()._executable_of(step, place_here, budget)
         if found.linear is None:
             raise _not_in_line(step.live_nodes(), self.device, self.function)
         return found
@@ -103,7 +106,7 @@ class KeptCall(Compound):
 
     def __call__(self, *inputs: Any) -> Any:
         """The results of the function."""
-        executable = self._executable or self._derived()
+        executable = self._executable or self._derived(inputs)
         line = executable.linear
         assert line is not None
         slots = executable.slots(inputs)
@@ -112,7 +115,7 @@ class KeptCall(Compound):
 
     def call_checked(self, check: Check, trace: Trace | None, *inputs: Any) -> Any:
         """As a call, with `check` and `trace` around each node of the body."""
-        executable = self._executable or self._derived()
+        executable = self._executable or self._derived(inputs)
         line = executable.linear
         assert line is not None
         slots = executable.slots(inputs)
@@ -124,8 +127,8 @@ class KeptCall(Compound):
         """What it runs, so that closing a session reaches it."""
         return self._body.segments
 
-    def _derived(self) -> Executable:
-        self._executable = self._body.executable()
+    def _derived(self, inputs: Sequence[Any]) -> Executable:
+        self._executable = self._body.executable(inputs)
         return self._executable
 
     def _guarded(self, run: Callable[..., None], *arguments: Any) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,21 +29,6 @@ def converter(output: Output) -> Converter:
     if output.dims == () and dtype is not dtypes.string:
         return _scalar_converter(output)
     return _array_converter(output)
-
-
-def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
-    """The typical value of the sizes that static shapes leave open; 0 if none is open.
-
-    Of each feed the geometric mean of its open sizes, and of the feeds the largest.
-    """
-    found = 0
-    for feed, value in zip(feeds, values, strict=False):
-        dims, shape = feed.dims, getattr(value, "shape", None)
-        if dims is None or None not in dims or not isinstance(shape, tuple):
-            continue
-        sizes = [size for known, size in zip(dims, shape, strict=False) if known is None]
-        found = max(found, round(math.prod(sizes) ** (1 / len(sizes)) if sizes else 0))
-    return found
 
 
 def _scalar_converter(output: Output) -> Converter:

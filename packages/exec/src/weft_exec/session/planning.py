@@ -11,7 +11,7 @@ from weft_exec.devices.description import HOST
 from weft_exec.devices.device import Device
 from weft_exec.executor.derive import derive
 from weft_exec.executor.executable import Executable
-from weft_exec.executor.memory_budget import MemoryBudget
+from weft_exec.executor.memory_budget import MemoryBudget, left_for_values
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import derive_parts, placing_on
 from weft_exec.executor.priority import by_priority
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from weft_exec.costs import CostModel
     from weft_exec.session.explain import StepReport
     from weft_graph.passes.memory_optimization import MemoryOptions
-
-_FRAGMENTATION = 16
-"""One part in so many of a device's memory is left to gaps between blocks that are in use."""
 
 _IN_FLIGHT = 4
 """One part in so many of a device's budget is left to values that are being copied.
@@ -208,10 +205,7 @@ class Planner:
         """What devices with a limit have for the values of a step: less variables and gaps."""
         kept = self._placer.kept_bytes()
         limits = {d.name: d.memory_limit for d in self._known.values() if d.memory_limit}
-        return {
-            name: max(0, limit - limit // _FRAGMENTATION - kept[name])
-            for name, limit in limits.items()
-        }
+        return {name: left_for_values(limit, kept[name]) for name, limit in limits.items()}
 
     def _part_budgets(self) -> dict[str, MemoryBudget]:
         """What compilers may let parts take, by device."""

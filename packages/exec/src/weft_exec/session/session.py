@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from weft_exec.config import SessionConfig
 from weft_exec.devices.device import DeviceAttributes
 from weft_exec.executor.executable import Executable
+from weft_exec.executor.memory_budget import unknown_size
 from weft_exec.executor.runner import closed_error
-from weft_exec.session.feeds import converter, unknown_size
+from weft_exec.session.feeds import converter
 from weft_exec.session.fetches import FetchPlan, expand_feed, structure_key
 from weft_exec.session.growth import GrowthWatch
 from weft_exec.session.target import find_target
