@@ -1,4 +1,4 @@
-"""Makes the API pages, one for each namespace of `weft`, from the list of public names.
+"""Makes the API pages, one for each namespace of `weft` and one of messages, from the public names.
 
 The build of the pages calls it as a hook. The names are those of `tests/weft/api.txt`, which the
 suite holds against the code; the descriptions are the docstrings.
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import griffe
+import message_page
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
@@ -78,7 +79,14 @@ def pages() -> list[tuple[str, str, list[str]]]:
     for namespace, paths in spaces.items():
         blocks = [BLOCK.format(path=path, level=2) for path in paths]
         made.append((f"api/{namespace}.md", namespace, blocks))
+    made.append(("api/messages.md", "Messages", message_page.blocks(message_names())))
     return made
+
+
+def message_names() -> dict[str, str]:
+    """The shortest public name of each thing that is called like a message, by that."""
+    names = [(name, f"{space}.{name}") for space, known in public().items() for name in known]
+    return dict(sorted(names, key=lambda pair: (-len(pair[1]), pair[1])))
 
 
 def by_module(weft: griffe.Module, names: list[tuple[str, str]]) -> list[str]:
