@@ -32,7 +32,7 @@ from weft_tensor import dtypes, errors
 class Dataset(specs.DatasetBase):
     """A sequence of elements, each a structure (tuples, named tuples, dicts) of tensors.
 
-    A dataset is a node that describes; nothing happens before an iterator asks for elements.
+    A dataset is a node that describes the elements; none is made before an iterator asks for it.
 
     Args:
       variant_tensor: the node's output, variant, shape ().
@@ -114,12 +114,12 @@ class Dataset(specs.DatasetBase):
 
     @staticmethod
     def range(*args: Any, output_type: Any = dtypes.int64) -> Dataset:
-        """Numbers, as of Python's `range`: (stop), (start, stop), or (start, stop, step).
+        """The numbers of Python's `range`: of (stop), (start, stop), or (start, stop, step).
 
         Args:
           args: int64, shape ().
           output_type: of the elements.
-        Raises: InvalidArgumentError: none, or more than three arguments; or a step of 0.
+        Raises: InvalidArgumentError: there are no arguments or more than three, or the step is 0.
         """
         if not 1 <= len(args) <= 3:
             raise errors.InvalidArgumentError(f"range takes 1 to 3 arguments, got {len(args)}")
@@ -134,14 +134,14 @@ class Dataset(specs.DatasetBase):
     def from_generator(
         generator: Callable[..., Any], output_types: Any, output_shapes: Any = None, args: Any = ()
     ) -> Dataset:
-        """What a Python function's iterable gives, made anew for each pass.
+        """The elements of an iterable, which a Python function makes for each pass.
 
         Args:
-          generator: gives an iterable of structures of values.
+          generator: returns an iterable of structures of values.
           output_types: a structure of element types.
           output_shapes: a structure of shapes; unknown by default.
-          args: tensors whose values `generator` is called with.
-        Raises: InvalidTypeError: `generator` cannot be called with `args`.
+          args: tensors; `generator` is called with their values.
+        Raises: InvalidTypeError: `generator` cannot be called with as many arguments.
         """
         given = [] if args is None else arguments.listed(args, "args")
         arguments.function(generator, "generator", len(given))
@@ -180,11 +180,21 @@ class Dataset(specs.DatasetBase):
 
     @staticmethod
     def zip(datasets: Any) -> Dataset:
-        """Datasets side by side: elements are structures of theirs.
+        """Datasets side by side: an element is a structure of one element of each.
+
+        It ends with the shortest of them.
 
         Args:
-          datasets: a structure of datasets.
-        Raises: InvalidTypeError: a list, or no datasets.
+          datasets: a structure of datasets, such as a tuple; a list is none.
+        Raises: InvalidTypeError: something in it is no dataset, or it is a list;
+          InvalidArgumentError: it is empty.
+
+        Examples:
+          >>> one, two = wf.data.Dataset.range(1, 3), wf.data.Dataset.range(4, 9)
+          >>> pair = wf.data.Dataset.zip((one, two)).make_one_shot_iterator().get_next()
+          >>> session = wf.Session()
+          >>> session.run(pair), session.run(pair)
+          ((np.int64(1), np.int64(4)), (np.int64(2), np.int64(5)))
         """
         flat = nest.flatten(datasets)
         for each in flat:
@@ -203,8 +213,10 @@ class Dataset(specs.DatasetBase):
     # ------------------------------------------------------------------ passing on
 
     def concatenate(self, dataset: Dataset) -> Dataset:
-        """This one, and then another one of elements of the same structure and types.
+        """The elements of this dataset, then those of another.
 
+        Args:
+          dataset: of elements of the same structure and types.
         Raises: InvalidTypeError: structures or types differ.
         """
         if not isinstance(dataset, Dataset):
@@ -226,20 +238,34 @@ class Dataset(specs.DatasetBase):
         return self._through("ConcatenateDataset", dataset._variant_tensor, element=form)
 
     def repeat(self, count: Any = None) -> Dataset:
-        """The elements `count` times; for ever by default, or if it is -1."""
+        """The elements, `count` times over.
+
+        Args:
+          count: int64, shape (); None or -1 for no end.
+        """
         return self._through("RepeatDataset", _int64(-1 if count is None else count, "count"))
 
     def take(self, count: Any) -> Dataset:
-        """The first `count` elements; all if it is -1."""
+        """The first `count` elements.
+
+        Args:
+          count: int64, shape (); -1 for all.
+        """
         return self._through("TakeDataset", _int64(count, "count"))
 
     def skip(self, count: Any) -> Dataset:
-        """All elements but the first `count`; none if it is -1."""
+        """All elements but the first `count`.
+
+        Args:
+          count: int64, shape (); -1 leaves out all of them.
+        """
         return self._through("SkipDataset", _int64(count, "count"))
 
     def shard(self, num_shards: Any, index: Any) -> Dataset:
         """Every `num_shards`-th element, from `index` on.
 
+        Args:
+          num_shards, index: int64, shape ().
         Raises: InvalidArgumentError: not 0 <= index < num_shards.
         """
         number = _int64(num_shards, "num_shards", 1)
@@ -255,21 +281,20 @@ class Dataset(specs.DatasetBase):
         return self._through("ShardDataset", number, place)
 
     def prefetch(self, buffer_size: Any) -> Dataset:
-        """The same, read ahead by a thread of its own.
+        """The same elements, made ahead of their use by a thread of its own.
 
         Args:
-          buffer_size: int64, shape (): most elements ahead; AUTOTUNE for as many as are of use.
+          buffer_size: int64, shape (): how many at most; AUTOTUNE for as many as are of use.
         """
         size = AUTOTUNE if buffer_size is None else buffer_size
         ahead = _int64(size, "buffer_size", 0, AUTOTUNE)
         return self._through("PrefetchDataset", ahead)
 
     def cache(self, filename: Any = "") -> Dataset:
-        """The same, kept once a pass came to its end, for later passes.
+        """The same elements; after the first whole pass they come from a file or from memory.
 
         Args:
-          filename: string, shape (): the beginning of the name of a file to keep it in; in memory
-            by default.
+          filename: string, shape (): the file's name, to which endings are added; "" for memory.
         """
         path = arguments.scalar(arguments.encoded_paths(filename), dtypes.string, "filename")
         return self._through("CacheDataset", path)
@@ -280,8 +305,8 @@ class Dataset(specs.DatasetBase):
         """The elements in a random order.
 
         Args:
-          buffer_size: int64, shape (): the next is chosen among so many.
-          seed: of the order; with the graph's seed as for random operations.
+          buffer_size: int64, shape (): the next element is chosen among so many.
+          seed: of the order; it and the graph's seed work together as for random operations.
           reshuffle_each_iteration: whether each pass has an order of its own; true by default.
         """
         first, second = get_seed(seed)
@@ -295,14 +320,20 @@ class Dataset(specs.DatasetBase):
         )
 
     def enumerate(self, start: Any = 0) -> Dataset:
-        """Pairs of a number, from `start` on, and an element."""
+        """Pairs (number, element).
+
+        Args:
+          start: int64, shape (): the first number.
+        """
         first = _int64(start, "start")
         return Dataset.zip((Dataset.range(first, dtypes.int64.max), self))
 
     def apply(self, transformation_func: Callable[[Dataset], Dataset]) -> Dataset:
         """What a function makes of this dataset.
 
-        Raises: InvalidTypeError: it makes no dataset.
+        Args:
+          transformation_func: takes and returns a dataset.
+        Raises: InvalidTypeError: it returns no dataset.
         """
         found = arguments.function(transformation_func, "transformation_func", 1)(self)
         if not isinstance(found, Dataset):
@@ -314,11 +345,11 @@ class Dataset(specs.DatasetBase):
     # ------------------------------------------------------------------ batches
 
     def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
-        """Elements of one shape in batches.
+        """Elements stacked in batches, along a new first axis.
 
         Args:
           batch_size: int64, shape ().
-          drop_remainder: bool, shape (): leave out a last batch that is smaller.
+          drop_remainder: bool, shape (): leave out the last batch where it is smaller.
         Raises (when it is iterated): InvalidArgumentError: shapes in a batch differ.
         """
         self._check_dense("batch")
@@ -337,14 +368,21 @@ class Dataset(specs.DatasetBase):
         padding_values: Any = None,
         drop_remainder: Any = False,
     ) -> Dataset:
-        """Elements in batches, padded at the end of each axis to one size.
+        """Elements in batches, each padded at the end of its axes to the shape of the batch.
 
         Args:
           batch_size: int64, shape ().
-          padded_shapes: a structure of shapes; None, or -1, for the largest size in the batch.
+          padded_shapes: a structure of shapes; a size None or -1 is the largest in the batch.
           padding_values: a structure of values; zeros and empty strings by default.
-          drop_remainder: bool, shape (): leave out a last batch that is smaller.
+          drop_remainder: bool, shape (): leave out the last batch where it is smaller.
         Raises (when it is iterated): InvalidArgumentError: an element is larger or of another rank.
+
+        Examples:
+          >>> rows = wf.data.Dataset.range(1, 3).map(lambda n: wf.fill([n], n))
+          >>> batch = rows.padded_batch(2, padded_shapes=[None]).make_one_shot_iterator().get_next()
+          >>> wf.Session().run(batch)
+          array([[1, 0],
+                 [2, 2]])
         """
         self._check_dense("padded_batch")
         size, drop = _int64(batch_size, "batch_size", 1), _drop(drop_remainder)
@@ -361,7 +399,7 @@ class Dataset(specs.DatasetBase):
         return self._made("PaddedBatchDatasetV2", inputs, attrs, form)
 
     def unbatch(self) -> Dataset:
-        """The rows of elements, one by one."""
+        """The rows of the elements, each as an element of its own."""
         self._check_dense("unbatch")
         return self._through("UnbatchDataset", element=nest.map_structure(_row, self._element))
 
@@ -375,12 +413,20 @@ class Dataset(specs.DatasetBase):
     # ------------------------------------------------------------------ functions
 
     def map(self, map_func: Callable[..., Any], num_parallel_calls: Any = None) -> Dataset:
-        """A function of each element.
+        """What a function makes of each element, in order.
 
         Args:
-          map_func: from tensors to a structure of tensors; the parts of a tuple are its arguments.
-          num_parallel_calls: int32, shape (): so many elements at once, results in order; AUTOTUNE
-            for as many as there are processors.
+          map_func: from an element to a structure of tensors; takes the parts of a tuple as
+            several arguments.
+          num_parallel_calls: int32, shape (): how many calls run at once; AUTOTUNE for as many as
+            there are processors, None for one after the other.
+
+        Examples:
+          >>> pairs = wf.data.Dataset.from_tensor_slices(([1, 2], [3, 4]))
+          >>> total = pairs.map(lambda a, b: a + b).make_one_shot_iterator().get_next()
+          >>> session = wf.Session()
+          >>> session.run(total), session.run(total)
+          (np.int32(4), np.int32(6))
         """
         made = self._traced(map_func, "map")
         if num_parallel_calls is None:
@@ -393,7 +439,14 @@ class Dataset(specs.DatasetBase):
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """The elements for which a function is true.
 
-        Raises: InvalidTypeError: it does not give a bool of shape ().
+        Args:
+          predicate: from an element, as for `map`, to a bool of shape ().
+        Raises: InvalidTypeError: it returns something else.
+
+        Examples:
+          >>> odd = wf.data.Dataset.range(9).filter(lambda n: wf.equal(n % 2, 1))
+          >>> wf.Session().run(odd.batch(9).make_one_shot_iterator().get_next())
+          array([1, 3, 5, 7])
         """
         made = self._traced(predicate, "filter")
         spec = made.form
@@ -404,9 +457,16 @@ class Dataset(specs.DatasetBase):
         return self._through("FilterDataset", made.captured, predicate=made.attr)
 
     def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
-        """The elements of the datasets that a function makes of each element.
+        """A function makes a dataset of each element: their elements, one dataset after the other.
 
-        Raises: InvalidTypeError: it makes no dataset.
+        Args:
+          map_func: from an element, as for `map`, to a dataset.
+        Raises: InvalidTypeError: it returns no dataset.
+
+        Examples:
+          >>> stairs = wf.data.Dataset.range(1, 4).flat_map(wf.data.Dataset.range)
+          >>> wf.Session().run(stairs.batch(9).make_one_shot_iterator().get_next())
+          array([0, 0, 1, 0, 1, 2])
         """
         made = self._traced(map_func, "flat_map")
         return self._by("FlatMapDataset", made, element=_inner_form(made, "map_func"))
@@ -418,16 +478,22 @@ class Dataset(specs.DatasetBase):
         block_length: Any = 1,
         num_parallel_calls: Any = None,
     ) -> Dataset:
-        """The elements of the datasets that a function makes, some of each in turns.
+        """A function makes a dataset of each element: their elements, several datasets in turns.
 
         Args:
-          map_func: makes a dataset of an element.
-          cycle_length: int64, shape (): how many datasets at once; AUTOTUNE for the number of
+          map_func: from an element, as for `map`, to a dataset.
+          cycle_length: int64, shape (): how many datasets take turns; AUTOTUNE for the number of
             processors, at most 10.
-          block_length: int64, shape (): how many elements of each in its turn.
-          num_parallel_calls: int64, shape (): read the datasets of the cycle ahead; the order is
-            the same.
-        Raises: InvalidTypeError: the function makes no dataset.
+          block_length: int64, shape (): how many elements of a dataset come in its turn.
+          num_parallel_calls: int64, shape (): how many datasets are read ahead at once; the order
+            stays the same.
+        Raises: InvalidTypeError: the function returns no dataset.
+
+        Examples:
+          >>> thrice = lambda n: wf.data.Dataset.from_tensors(n).repeat(3)
+          >>> turns = wf.data.Dataset.range(2).interleave(thrice, cycle_length=2, block_length=2)
+          >>> wf.Session().run(turns.batch(9).make_one_shot_iterator().get_next())
+          array([0, 0, 1, 1, 0, 1])
         """
         made = self._traced(map_func, "interleave")
         form = _inner_form(made, "map_func")

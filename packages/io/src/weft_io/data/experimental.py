@@ -35,11 +35,13 @@ class _IteratorSaveable(SaveableObject):
 def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
     """What a Saver saves of an iterator: where it is.
 
-    Add it to the collection SAVEABLE_OBJECTS, or give it to a Saver. An iterator that was restored
-    goes on with exactly the elements that had not been taken, buffers of shuffles and of what was
-    read ahead included. Before restoring, an initializable iterator must be initialized. Calls
-    under way in a parallel map are made again; a generator is asked for what it gave before, and
-    that is dropped; the streams of random numbers inside of functions are not part of it.
+    Add it to the collection SAVEABLE_OBJECTS, or give it to a Saver. A restored iterator goes on
+    with exactly the elements that had not been taken; what shuffling and reading ahead had buffered
+    is saved too. Initialize an initializable iterator before restoring it.
+
+    Calls of a parallel map that were under way are made again. A Python generator begins anew, and
+    the elements that it gave before are dropped. The streams of random numbers inside of functions
+    are not saved.
 
     Args:
       iterator: an `Iterator`.

@@ -19,8 +19,8 @@ from weft_tensor.shape import TensorShape
 class ConditionalAccumulatorBase:
     """What both kinds of accumulators share.
 
-    Gradients come with the step that they were computed in. Those of steps before the
-    accumulator's own are dropped; each time that a result is taken, its step advances by one.
+    A gradient comes with the number of the step in which it was computed. The accumulator has such
+    a number too, one higher after each result that is taken, and drops gradients of lower numbers.
 
     Args:
       dtype: element type of the gradients.
@@ -132,9 +132,9 @@ class ConditionalAccumulator(ConditionalAccumulatorBase):
         return ops.apply_gradient(self._accumulator_ref, _step(local_step), value, name)
 
     def take_grad(self, num_required: Any, name: str | None = None) -> Output:
-        """Wait until so many gradients have been added up, and take their mean or sum.
+        """Wait until `num_required` gradients have been added up, and take their mean or sum.
 
-        The accumulator begins anew, one step further.
+        The accumulator begins anew, with the next step's number.
 
         Args:
           num_required: int32, shape (), positive.
@@ -231,9 +231,9 @@ class SparseConditionalAccumulator(ConditionalAccumulatorBase):
         )
 
     def take_grad(self, num_required: Any, name: str | None = None) -> SparseGradient:
-        """Wait until so many gradients have been added up, and take their mean or sum.
+        """Wait until `num_required` gradients have been added up, and take their mean or sum.
 
-        The accumulator begins anew, one step further.
+        The accumulator begins anew, with the next step's number.
 
         Args:
           num_required: int32, shape (), positive.

@@ -25,12 +25,12 @@ class BarrierTaken(NamedTuple):
 
 
 class Barrier:
-    """Elements by key, whose components come one by one, and which leave when they are complete.
+    """Elements by key: their components come one by one, and complete elements can be taken.
 
     Args:
       types: element type of each component, or the one of the only component.
-      shapes: static shape of each component; None for any, but then the elements of one
-        `take_many` must have equal ones.
+      shapes: static shape of each component; None for any, but the elements that one `take_many`
+        takes must have equal shapes.
       shared_name: the name it is shared under among sessions.
       name: of its node.
     Raises: InvalidArgumentError: there are not as many shapes as types, or one is not known whole.
@@ -112,12 +112,12 @@ class Barrier:
         timeout: int | None = None,
         name: str | None = None,
     ) -> BarrierTaken:
-        """Wait until so many elements are complete, and take them, the oldest keys first.
+        """Wait until `num_elements` elements are complete, and take them, the oldest keys first.
 
         Args:
           num_elements: int32, shape ().
-          allow_small_batch: whether fewer, but at least one, will do when the barrier is closed;
-            elements that are not complete are waited for.
+          allow_small_batch: let a closed barrier give fewer elements, but at least one; it waits
+            until those that are incomplete are complete.
           timeout: milliseconds that it may wait.
         Raises (when it runs):
           OutOfRangeError: the barrier is closed and has too few elements.
@@ -137,9 +137,9 @@ class Barrier:
         """Accept no new keys; elements may still be completed.
 
         Args:
-          cancel_pending_enqueues: drop elements that are not complete.
-        Raises (when it runs): CancelledError: it is closed already, and there is nothing more to
-          drop.
+          cancel_pending_enqueues: drop incomplete elements.
+        Raises (when it runs): CancelledError: it is closed already, and `cancel_pending_enqueues`
+          is false, or was true before.
         """
         name = name or f"{self._name}_BarrierClose"
         return ops.barrier_close(self._barrier_ref, cancel_pending_enqueues, name)

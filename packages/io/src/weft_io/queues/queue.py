@@ -120,7 +120,7 @@ class QueueBase(HasComponents):
             return ops.queue_enqueue(self._queue_ref, tensors, name=scope)
 
     def enqueue_many(self, vals: Components, name: str | None = None) -> Node:
-        """Put the rows of a batch in; waits while the queue is full, with a part in perhaps.
+        """Put the rows of a batch in; waits while the queue is full, perhaps after some of them.
 
         Args:
           vals: as for `enqueue`, with a first axis of one size for all components.
@@ -183,15 +183,20 @@ class QueueBase(HasComponents):
           n: int32, shape ().
         Returns: as `dequeue`, with a first axis of size n.
         Raises (when it runs):
-          OutOfRangeError: the queue is closed and has fewer; they stay.
+          OutOfRangeError: the queue is closed and has fewer than n, which stay in it.
           InvalidArgumentError: the queue has no shapes, or n is negative.
         """
         return self._batch(n, name or f"{self._name}_DequeueMany", up_to=False)
 
     def dequeue_up_to(self, n: Any, name: str | None = None) -> Any:
-        """Take `n` elements out together, or fewer, but at least one, when the queue is closed.
+        """Wait for `n` elements and take them; from a closed queue the last ones, however few.
 
-        Args, Returns, Raises: as for `dequeue_many`; the first size is not known statically.
+        Args:
+          n: int32, shape ().
+        Returns: as `dequeue`, with a first axis whose size is not known statically.
+        Raises (when it runs):
+          OutOfRangeError: the queue is closed and empty.
+          InvalidArgumentError: the queue has no shapes, or n is negative.
         """
         return self._batch(n, name or f"{self._name}_DequeueUpTo", up_to=True)
 
@@ -210,11 +215,11 @@ class QueueBase(HasComponents):
     # ------------------------------------------------------------------ the rest
 
     def close(self, cancel_pending_enqueues: bool = False, name: str | None = None) -> Node:
-        """Let nothing more in. What is in can still be taken out.
+        """Accept no more elements; those in the queue can still be taken out.
 
         Args:
-          cancel_pending_enqueues: whether those who wait to put something in fail; by default the
-            operation waits until they have.
+          cancel_pending_enqueues: let operations that wait to put something in fail; by default
+            closing waits until they are done.
         Raises (when it runs): CancelledError: it is closed already, and nothing is to be cancelled.
         """
         name = name or f"{self._name}_Close"
@@ -274,10 +279,9 @@ class RandomShuffleQueue(QueueBase):
 
     Args:
       capacity: how many elements fit; unbounded when negative.
-      min_after_dequeue: how many stay while the queue is open, so that there is something to
-        choose from.
+      min_after_dequeue: how many elements always stay to choose from while the queue is open.
       dtypes, shapes, names, shared_name, name: as for `FIFOQueue`.
-      seed: of the choices; with the graph's seed as for random operations.
+      seed: of the choices; it and the graph's seed work together as for random operations.
     Raises: InvalidArgumentError: the lists differ in length, or a shape is not fully known.
 
     Examples:
@@ -351,9 +355,10 @@ class PaddingFIFOQueue(QueueBase):
 
 
 class PriorityQueue(QueueBase):
-    """A queue whose elements leave lowest priority number first, equals in the order they came.
+    """A queue whose elements leave in the order of a number, the lowest first.
 
-    An element has an int64 of rank 0, the priority, before its other components.
+    The number, int64 of shape (), is the first component of an element. Elements of one number
+    leave in the order they came in.
 
     Args:
       capacity: how many elements fit; unbounded when negative.

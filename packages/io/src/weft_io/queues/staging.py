@@ -168,7 +168,7 @@ class StagingArea(BaseStagingArea):
         return self._structured(outputs, range(len(outputs)))
 
     def peek(self, index: Any, name: str | None = None) -> Any:
-        """Look at the tuple at a place; waits for it.
+        """The tuple at a place, which stays; waits for it.
 
         Args:
           index: int32, shape ().
@@ -192,7 +192,7 @@ class MapStagingArea(BaseStagingArea):
     Args:
       dtypes, shapes, names, shared_name, capacity, memory_limit: as for `StagingArea`; incomplete
         tuples count for the memory limit alone.
-      ordered: let `get` without a key take the smallest one, rather than the one completed first.
+      ordered: let `get` without a key take the smallest key, not the one that was completed first.
     Raises: as `StagingArea`.
 
     Examples:
@@ -241,10 +241,10 @@ class MapStagingArea(BaseStagingArea):
     def get(
         self, key: Any = None, indices: Sequence[int] | None = None, name: str | None = None
     ) -> tuple[Any, Any]:
-        """Take components of a key out, or without a key of the first one; waits for it.
+        """Take components of a key out; waits for it.
 
         Args:
-          key: int64, shape ().
+          key: int64, shape (); None for the first.
           indices: which components; all by default.
         Returns: the key, and a list of tensors or a dict by name.
         """
@@ -262,7 +262,7 @@ class MapStagingArea(BaseStagingArea):
         )
 
     def peek(self, key: Any, indices: Sequence[int] | None = None, name: str | None = None) -> Any:
-        """Look at components of a key; waits for it.
+        """Components of a key, which stay; waits for it.
 
         Args:
           key: int64, shape ().
