@@ -242,11 +242,15 @@ class Module:
         self.tree = ast.parse(path.read_text())
         self.functions: dict[str, ast.FunctionDef] = {}
         self.imports: dict[str, tuple[str, str]] = {}
+        self.bases: dict[str, str] = {}
         self.classes = {node.name for node in self.tree.body if isinstance(node, ast.ClassDef)}
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef):
                 self.functions[node.name] = node
             elif isinstance(node, ast.ClassDef):
+                for base in node.bases:
+                    if isinstance(base, ast.Name) and base.id in self.classes:
+                        self._inherit(node.name, base.id)
                 for item in node.body:
                     if isinstance(item, ast.FunctionDef):
                         self.functions[f"{node.name}.{item.name}"] = item
@@ -255,9 +259,15 @@ class Module:
                 for alias in node.names:
                     self.imports[alias.asname or alias.name] = (node.module, alias.name)
 
+    def _inherit(self, name: str, base: str) -> None:
+        self.bases[name] = base
+        for method, function in list(self.functions.items()):
+            if method.startswith(f"{base}."):
+                self.functions[f"{name}.{method.removeprefix(f'{base}.')}"] = function
+
     def parts_of(self, owner: str) -> dict[str, str]:
         """The classes of the attributes of a class, where it makes them itself."""
-        made = {}
+        made = self.parts_of(self.bases[owner]) if owner in self.bases else {}
         for name, function in self.functions.items():
             if name.startswith(f"{owner}."):
                 returned = function.returns

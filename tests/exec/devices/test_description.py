@@ -64,7 +64,9 @@ def test_a_description_is_plain_data() -> None:
     data = json.loads(json.dumps(cpu.to_dict()))
     assert DeviceDescription.from_dict(data) == cpu
     links = {cpu.name: LinkPerformance(1e9, 1e-3)}
-    told = DeviceDescription("/job:a/task:2/device:GPU:1", "GPU", FAST, 7, "gpu 1", links, MATMUL)
+    told = DeviceDescription(
+        "/job:a/replica:0/task:2/device:GPU:1", "GPU", FAST, 7, "gpu 1", links, MATMUL
+    )
     assert DeviceDescription.from_dict(json.loads(json.dumps(told.to_dict()))) == told
 
 
@@ -126,7 +128,7 @@ def test_a_graph_is_placed_and_cut_over_devices_of_other_processes() -> None:
     npu, cpu = devices[1].name, devices[0].name
     assert (found["a"], found["b"], found["c"]) == (npu, cpu, cpu)  # no float64 there, and no Cos
     nodes = step.live_nodes()
-    parts = partition(step, nodes, placed.places.__getitem__, cpu, [npu])
+    parts = partition(step, nodes, placed.places.__getitem__, cpu, {npu: cpu})
     assert parts is not None and set(parts) == {npu, cpu}
     assert [n.type for n in parts[npu].nodes if n.type == "MatMul"] == ["MatMul"]
 

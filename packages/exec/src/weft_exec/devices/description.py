@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +18,8 @@ from weft_exec.devices.performance import (
 )
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
 from weft_tensor import errors
+
+_JOB: Final = re.compile("[A-Za-z0-9_.-]+")
 
 HOST: Final = "host"
 """The memory space of a process's processors."""
@@ -106,19 +110,84 @@ class DeviceDescription:
         """
         try:
             kernels = data["kernels"]
-            return cls(
+            made = cls(
                 str(data["name"]),
                 str(data["type"]),
                 DevicePerformance(*map(float, data["performance"])),
                 int(data["memory_limit"]),
                 str(data["memory_space"]),
                 {n: LinkPerformance(*map(float, link)) for n, link in data["links"].items()},
-                None
-                if kernels is None
-                else {op: [KernelDescription(**k) for k in found] for op, found in kernels.items()},
+                None if kernels is None else {op: _kernels(found) for op, found in kernels.items()},
             )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise errors.InvalidArgumentError(f"no description of a device: {error!r}") from error
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise _refused(repr(error)) from error
+        made.check()
+        return made
+
+    def check(self) -> None:
+        """Refuse what is no device's, such as half a name.
+
+        Raises: InvalidArgumentError: it is so; the message says what.
+        """
+        spec = self.spec
+        if None in spec.parts or spec.to_string() != self.name or not _JOB.fullmatch(str(spec.job)):
+            raise _refused(
+                "its name must be like /job:worker/replica:0/task:1/device:GPU:0, "
+                f"got {self.name!r}"
+            )
+        if spec.device_type != self.type:
+            raise _refused(f"{self.name} is of type {self.type!r}")
+        if self.memory_limit < 0:
+            raise _refused(f"the memory limit of {self.name} is {self.memory_limit}")
+        least = self.performance.overhead, *[link.latency for link in self.links.values()]
+        rates = *self.performance[:2], *[link.bandwidth for link in self.links.values()]
+        if not (all(0 <= n < math.inf for n in least) and all(n > 0 for n in rates)):
+            raise _refused(
+                f"rates of {self.name} and its links must be positive, and times at least 0: "
+                f"got {self.performance}, {dict(self.links)}"
+            )
+
+
+def _kernels(told: Any) -> list[KernelDescription]:
+    made = []
+    for kernel in told:
+        dtypes, asynchronous = kernel["dtypes"], kernel["asynchronous"]
+        named = {str(key): [str(name) for name in names] for key, names in dtypes.items()}
+        made.append(KernelDescription(named, bool(asynchronous)))
+    return made
+
+
+def _refused(why: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"no description of a device: {why}")
+
+
+def check_all(devices: Sequence[DeviceDescription]) -> None:
+    """Refuse devices that no graph can be placed on.
+
+    Raises: InvalidArgumentError: there is none, two have one name, or `check` refuses one.
+    """
+    if not devices:
+        raise errors.InvalidArgumentError("placement needs at least one device")
+    seen: set[str] = set()
+    for device in devices:
+        device.check()
+        if device.name in seen:
+            raise errors.InvalidArgumentError(f"two devices have the name {device.name}")
+        seen.add(device.name)
+
+
+def gates(devices: Sequence[DeviceDescription]) -> dict[str, str]:
+    """The devices with a memory that is not their host's, and that by which its host reaches them.
+
+    That is the first one of their task with the host's memory, or else the first device of all.
+    """
+    hosts: dict[DeviceParts, str] = {}
+    for device in devices:
+        if device.memory_space == HOST:
+            hosts.setdefault(device.task, device.name)
+    first = devices[0].name
+    found = {d.name: hosts.get(d.task, first) for d in devices if d.memory_space != HOST}
+    return {name: gate for name, gate in found.items() if name != gate}
 
 
 def link_between(source: DeviceDescription, target: DeviceDescription) -> LinkPerformance:

@@ -180,22 +180,37 @@ class _BringIn:
 
 
 class DeviceAttributes:
-    """What `Session.list_devices` says of a device."""
+    """What `Session.list_devices` says of a device, which may be of another process.
 
-    __slots__ = ("_allocator", "device_type", "incarnation", "memory_limit_bytes", "name")
+    Args:
+      device: what is known of it.
+      incarnation: another number for each life of the device.
+      read: asks its allocator; None where that is out of reach.
+    """
 
-    def __init__(self, device: Device) -> None:
+    __slots__ = ("_read", "device_type", "incarnation", "memory_limit_bytes", "name")
+
+    def __init__(
+        self,
+        device: DeviceDescription,
+        incarnation: int,
+        read: Callable[[], AllocatorStatistics] | None = None,
+    ) -> None:
         self.name = device.name
         self.device_type = device.type
         self.memory_limit_bytes = device.memory_limit
-        self.incarnation = id(device)
-        self._allocator = device.allocator
+        self.incarnation = incarnation
+        self._read = read
 
     @property
     def statistics(self) -> AllocatorStatistics:
-        """What its pool holds now: bytes in use, the most there were, and more."""
-        found: AllocatorStatistics = self._allocator.statistics()
-        return found
+        """What its pool holds now: bytes in use, the most there were, and more.
+
+        Raises: UnimplementedError: it is of another process, whose pools nobody can ask from here.
+        """
+        if self._read is None:
+            raise errors.UnimplementedError(f"{self.name} does not tell what its pool holds")
+        return self._read()
 
     def __repr__(self) -> str:
         return f"_DeviceAttributes({self.name}, {self.device_type}, {self.memory_limit_bytes})"

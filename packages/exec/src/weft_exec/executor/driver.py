@@ -17,9 +17,10 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.linear import Segment, Slots
 from weft_exec.executor.step import Iteration, StepMachine, Token
-from weft_exec.executor.transfers import DEAD, Arrival, HandedOver, key_of
+from weft_exec.executor.transfers import Arrival, HandedOver, key_of
 from weft_exec.kernels.context import Completion, StepContext
 from weft_exec.kernels.random_counters import Executions, needs_counters, run_at
+from weft_exec.resources.rendezvous import DEAD
 from weft_exec.resources.resources import Done
 from weft_exec.resources.threads import Task, ThreadPool
 from weft_graph.ir.node import Node

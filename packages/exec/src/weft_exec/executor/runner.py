@@ -10,6 +10,7 @@ from weft_exec.executor.linear import Slots
 from weft_exec.kernels.context import StepContext
 from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.random_counters import in_new_step
+from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.rendezvous import Rendezvous
 from weft_exec.resources.threads import ThreadPool
 from weft_tensor import errors
@@ -54,6 +55,7 @@ class Runner:
         deadline: float | None = None,
         trace: StepTrace | None = None,
         rendezvous: Rendezvous | None = None,
+        cancellation: Cancellation | None = None,
     ) -> list[Any]:
         """Run one step that can be cancelled at each node; returns what it fetches.
 
@@ -61,9 +63,10 @@ class Runner:
           deadline: in `time.monotonic()`.
           trace: notes when each node ran.
           rendezvous: where the executable of one part meets the others.
-        Raises: OpError: as `run`, or the deadline has passed.
+          cancellation: ends the step from outside, such as when another part of it has failed.
+        Raises: OpError: as `run`, the deadline has passed, or what `cancellation` was thrown with.
         """
-        context = StepContext(deadline, self._container, rendezvous)
+        context = StepContext(deadline, self._container, rendezvous, cancellation)
         self._running.add(context)
         try:
             if self._closed:

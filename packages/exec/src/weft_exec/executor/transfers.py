@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.rendezvous import DEAD
 from weft_exec.resources.resources import Done
 from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.executor.entries import Entry
     from weft_exec.executor.step import Iteration, Token
-
-DEAD: Final = object()
-"""What is received in place of a value that is dead."""
 
 
 class HandedOver:

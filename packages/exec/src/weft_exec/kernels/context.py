@@ -26,6 +26,7 @@ class StepContext:
     Args:
       rendezvous: where the parts of the step meet, when other processes or threads run some of
         them; it is for whoever gave it to end. One of the step's own by default.
+      cancellation: what somebody else may throw as well. One of the step's own by default.
     """
 
     __slots__ = (
@@ -41,10 +42,14 @@ class StepContext:
     )
 
     def __init__(
-        self, deadline: float | None, container: str, rendezvous: Rendezvous | None = None
+        self,
+        deadline: float | None,
+        container: str,
+        rendezvous: Rendezvous | None = None,
+        cancellation: Cancellation | None = None,
     ) -> None:
         self.step_id = next(_step_ids)
-        self.cancellation = Cancellation()
+        self.cancellation = cancellation or Cancellation()
         self.deadline = deadline
         self.container = container
         self._rendezvous = rendezvous

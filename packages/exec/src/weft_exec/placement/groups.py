@@ -140,6 +140,7 @@ class Groups:
         if found:
             return tuple(found)
         if self._soft:
+            able = self._near(able, group)
             if node.name not in self._moved:
                 self._moved.add(node.name)
                 _log.warning(
@@ -150,6 +151,12 @@ class Groups:
                 )
             return (able[0],)
         raise self._impossible(node, group, able)
+
+    def _near(self, able: list[int], group: Group) -> list[int]:
+        """Those of some devices that are of the tasks that a group asks for, if there are any."""
+        tasks = [DeviceSpec(*DeviceSpec.from_string(r).parts[:3]) for r in group.requests]
+        near = [i for i in able if all(task.matches(self._devices[i].spec) for task in tasks)]
+        return near or able
 
     def _able(self, node: Node) -> list[int]:
         kinds = {k for k in set(self._kinds) if _runs_on(self._devices[k], node)}

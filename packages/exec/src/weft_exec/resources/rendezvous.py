@@ -1,16 +1,36 @@
-"""Where the parts of a step hand each other values, by name (paper, section 3.2.2)."""
+"""Where the parts of a step hand each other values, by name (paper, section 3.2.2).
+
+A name is `sending device;receiving device;value`, and in loops `;frame:iteration` for each one.
+"""
 
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Final
 
 from weft_exec.resources.resources import Done
 from weft_tensor import errors
 
+DEAD: Final = object()
+"""What is sent in place of a value that is dead.
+
+It is one object, so what carries values to another process tells there that a value is dead.
+"""
+
+
+def ends_of(key: str) -> tuple[str, str]:
+    """The devices that send and receive the value of a name."""
+    sender, receiver, _ = key.split(";", 2)
+    return sender, receiver
+
 
 class Rendezvous:
-    """The values of one step that were sent and not yet received, and who waits for others."""
+    """The values of one step that were sent and not yet received, and who waits for others.
+
+    One of several processes is a subclass: its `send` carries to another process what `ends_of`
+    says is received there, where the base's `send` takes it. References are sent as they are, so it
+    must copy or write a value down before it returns.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from weft_exec.config import SessionConfig
-from weft_exec.devices.description import HOST
+from weft_exec.devices.description import HOST, DeviceDescription, check_all, gates
 from weft_exec.devices.device import Device
 from weft_exec.executor.derive import derive
 from weft_exec.executor.executable import Executable
@@ -41,29 +41,41 @@ def _ignore(stage: str, step: StepGraph) -> None:
     pass
 
 
-class Planner:
-    """Plans the steps of one session.
+class PartPlanner:
+    """Plans the steps of one graph over descriptions: what each device does of them.
+
+    What could be anywhere is on the first device, and so is what is fed and fetched of devices with
+    a memory of their own; where they are of another task, on the first one of that task that has
+    its host's memory.
 
     Args:
-      devices: of the session, the host's first.
+      devices: of one or several tasks. They need not be of this process.
+      host: a device of this process, whose kernels fold constants.
       overlap: what may run side by side.
     Attributes:
       limited: whether some device has a limit of memory.
+    Raises: InvalidArgumentError: there is no device, or two have one name.
     """
 
-    def __init__(self, devices: Sequence[Device], config: SessionConfig, overlap: Overlap) -> None:
-        self._devices = {device.name: device for device in devices}
-        known = [device.describe(devices) for device in devices]
-        self._known = {device.name: device for device in known}
-        self._host = devices[0]
-        self._away = [device.name for device in known if device.memory != known[0].memory]
+    def __init__(
+        self,
+        devices: Sequence[DeviceDescription],
+        host: Device,
+        config: SessionConfig,
+        overlap: Overlap,
+    ) -> None:
+        check_all(devices)
+        self._known = {device.name: device for device in devices}
+        self._host = host
+        self._home = devices[0].name
+        self._away = gates(devices)
         self._config = config
         self._optimize = config.optimize
         self._overlap = overlap
         self._lossy = lossy_where_asked(config.lossy_transfers, self._can_compress)
-        self._placer = Placer(known, config, lambda: self.costs)
-        self.limited = any(device.memory_limit for device in known)
-        self._spaces = {device.name: device.memory for device in known}
+        self._placer = Placer(devices, config, lambda: self.costs)
+        self.limited = any(device.memory_limit for device in devices)
+        self._spaces = {device.name: device.memory for device in devices}
 
     @cached_property
     def costs(self) -> CostModel:
@@ -76,31 +88,6 @@ class Planner:
         """Take note of new nodes of the session's graph."""
         self._placer.extend(nodes)
 
-    def plan(
-        self,
-        feeds: Sequence[Output],
-        outputs: Sequence[Output],
-        targets: Sequence[Node],
-        size: int = 0,
-    ) -> Executable:
-        """The executable of one signature.
-
-        Args:
-          size: the typical value of sizes that static shapes leave open; 0 where nobody knows.
-        Raises: OpError: a node has no place, or its kernel refuses its attributes.
-        """
-        parts = self.parts(feeds, outputs, targets, size)
-        name, part = next(iter(parts.items()))
-        device = self._devices[name]
-        if len(parts) == 1 and device.memory_space == HOST:
-            check = self._placer.place if len(self._devices) == 1 else None
-            place = placing_on(device, check)
-            return derive(
-                part.step, place, self._overlap, part.nodes, budget=self._part_budgets().get(name)
-            )
-        budgets = self._part_budgets()
-        return derive_parts(parts, self._devices, self._overlap, len(feeds), len(outputs), budgets)
-
     def parts(
         self,
         feeds: Sequence[Output],
@@ -110,12 +97,29 @@ class Planner:
     ) -> dict[str, Part]:
         """What each device does of a step, by its name, before any of it is derived.
 
-        Arguments as of `plan`. One part where a single device has it all.
+        Args:
+          size: the typical value of sizes that static shapes leave open; 0 where nobody knows.
+        Returns: one part where a single device has it all.
+        Raises: OpError: a node has no place.
         """
+        parts = self._parts(feeds, outputs, targets, size)
+        if len(self._known) == 1:  # nobody has looked yet whether the device will do
+            for part in parts.values():
+                self._placer.assign(part.nodes)
+        return parts
+
+    def _parts(
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        size: int,
+    ) -> dict[str, Part]:
+        """As `parts`; where there is one device only, the nodes may not fit it."""
         self._assume(size)
         step = self._prepare(feeds, outputs, targets, _ignore)
-        name = self._host.name
-        if len(self._devices) == 1:
+        name = self._home
+        if len(self._known) == 1:
             self._limit_run_ahead(step, None)
             nodes = by_priority(step.live_nodes())
         else:
@@ -133,7 +137,7 @@ class Planner:
         targets: Sequence[Node],
         size: int = 0,
     ) -> StepReport:
-        """What becomes of a step, stage by stage; arguments as of `plan`."""
+        """What becomes of a step, stage by stage; arguments as of `parts`."""
         from weft_exec.session.explain import StepReport
 
         self._assume(size)
@@ -146,7 +150,7 @@ class Planner:
         return report
 
     def _assume(self, size: int) -> None:
-        if self.limited or len(self._devices) > 1:
+        if self.limited or len(self._known) > 1:
             self.costs.assume(size)
 
     def _prepare(
@@ -178,7 +182,7 @@ class Planner:
         from weft_graph.passes.memory_optimization import optimize_memory
 
         places = None
-        if self.limited and len(self._devices) > 1:
+        if self.limited and len(self._known) > 1:
             nodes = by_priority(step.live_nodes())
             places = self._placer.assign(nodes, within_limits=False).places
         return optimize_memory(step, self._memory_options(places))
@@ -189,7 +193,7 @@ class Planner:
 
         budgets = self._budgets()
         if budgets and places is None:
-            budgets = {"": budgets[self._host.name]}
+            budgets = {"": budgets[self._home]}
         return MemoryOptions(
             mode=self._config.memory_optimization,
             scope=self._config.gradient_scope,
@@ -197,7 +201,7 @@ class Planner:
             bytes_of=self.costs.nbytes,
             device_of=None if places is None else places.__getitem__,
             spaces=self._spaces,
-            host=self._host.name,
+            host=self._home,
             run_order=by_priority,
         )
 
@@ -245,7 +249,8 @@ class Planner:
 
     def _swap(self, step: StepGraph, assigned: Assigned) -> int:
         """Let values wait on the host that do not fit into the memory of the device they are on."""
-        if not any(self._known[name].memory_limit for name in self._away):
+        own = [n for n, gate in self._away.items() if gate == self._home]  # others would go far
+        if not any(self._known[name].memory_limit for name in own):
             return 0
         from weft_graph.passes.memory import MemoryLimits
         from weft_graph.passes.swap import swap_to_host
@@ -255,7 +260,7 @@ class Planner:
             return 0
         limits = {n: most - most // _IN_FLIGHT for n, most in options.limits.items()}
         memory = MemoryLimits(
-            {name: limits[name] for name in self._away if name in limits},
+            {name: limits[name] for name in own if name in limits},
             options.device_of,
             options.spaces,
         )
@@ -280,7 +285,7 @@ class Planner:
             step,
             nodes,
             assigned.places.__getitem__,
-            self._host.name,
+            self._home,
             self._away,
             late,
             self._lossy,
@@ -288,3 +293,42 @@ class Planner:
 
     def _can_compress(self, device: str) -> bool:
         return all(kernels_on(self._known[device], op) for op in (TRUNCATE, EXTEND))
+
+
+class Planner(PartPlanner):
+    """Plans the steps of one session on devices of this process, and derives what runs them.
+
+    Args:
+      devices: of the session, the host's first.
+      overlap: what may run side by side.
+    """
+
+    def __init__(self, devices: Sequence[Device], config: SessionConfig, overlap: Overlap) -> None:
+        known = [device.describe(devices) for device in devices]
+        super().__init__(known, devices[0], config, overlap)
+        self._live = {device.name: device for device in devices}
+
+    def plan(
+        self,
+        feeds: Sequence[Output],
+        outputs: Sequence[Output],
+        targets: Sequence[Node],
+        size: int = 0,
+    ) -> Executable:
+        """The executable of one signature.
+
+        Args:
+          size: as of `parts`.
+        Raises: OpError: a node has no place, or its kernel refuses its attributes.
+        """
+        parts = self._parts(feeds, outputs, targets, size)
+        name, part = next(iter(parts.items()))
+        device = self._live[name]
+        if len(parts) == 1 and device.memory_space == HOST:
+            check = self._placer.place if len(self._live) == 1 else None
+            place = placing_on(device, check)
+            return derive(
+                part.step, place, self._overlap, part.nodes, budget=self._part_budgets().get(name)
+            )
+        budgets = self._part_budgets()
+        return derive_parts(parts, self._live, self._overlap, len(feeds), len(outputs), budgets)

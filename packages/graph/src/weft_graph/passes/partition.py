@@ -9,12 +9,14 @@ sent like a value, so that conditionals need nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from weft_graph.ir.device_spec import DeviceParts, parse
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
@@ -35,7 +37,7 @@ def partition(
     nodes: Sequence[Node],
     device_of: DeviceOf,
     home: str,
-    away: Collection[str] = (),
+    away: Mapping[str, str] = MappingProxyType({}),
     delays: Mapping[tuple[Output, str], Node] | None = None,
     lossy: Lossy = nothing_is_lossy,
 ) -> dict[str, Part] | None:
@@ -46,13 +48,14 @@ def partition(
       nodes: its live nodes, in the order in which they should run.
       device_of: the device of a node that has a kernel.
       home: the device of what could be anywhere.
-      away: devices that do not share the memory of `home`: what is fed and fetched goes to and from
-        them by transfers, too.
+      away: devices with a memory that is not their host's, and the device of the host: what is fed
+        and fetched goes to and from them by transfers through it.
       delays: by value and device, a node of that device that the Receive of the value waits for.
         It must run in every step, and not need what uses the value there.
       lossy: which values are sent with half of their bits.
     Returns: the parts by device; None where one device that is not away has it all.
-    Raises: InvalidArgumentError: the frames of loops are mixed up.
+    Raises: InvalidArgumentError: the frames of loops are mixed up, or a handle is used in another
+      task than its own.
     """
     flow = Flow(nodes)
     devices = Assignment(nodes, flow, device_of, home, away)
@@ -69,9 +72,10 @@ class Assignment:
 
     Args:
       home: the device of what comes from nowhere.
+      away: as of `partition`.
     Attributes:
       used: the devices that something runs on.
-      away: those that do not share the memory of `home`.
+      away: those of them whose memory is not their host's.
     """
 
     def __init__(
@@ -80,7 +84,7 @@ class Assignment:
         flow: Flow,
         device_of: DeviceOf,
         home: str,
-        away: Collection[str] = (),
+        away: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._device_of = device_of
         self.home = home
@@ -89,9 +93,10 @@ class Assignment:
             for merge in frame.merges:
                 self._assign_variable(merge)
         used = {self.of(node): None for node in nodes if not is_anywhere(node)}
+        self._gates = away
         self.away = frozenset(away).intersection(used)
         if self.away:
-            used = {home: None, **used}
+            used = {**{away[name]: None for name in used if name in self.away}, **used}
         self.used = list(used) or [home]
 
     def of(self, node: Node) -> str:
@@ -100,6 +105,10 @@ class Assignment:
         if found is None:
             found = self._found[node] = self._traced(node)
         return found
+
+    def gate(self, device: str) -> str:
+        """Where what is fed to a device enters, and what is fetched of it leaves."""
+        return self._gates[device] if device in self.away else device
 
     def _traced(self, node: Node) -> str:
         while goes_along(node):
@@ -203,6 +212,11 @@ def is_anywhere(node: Node) -> bool:
 def is_movable(dtype: DType) -> bool:
     """Whether values of a type can be in the memory of any device: handles stay where they are."""
     return dtype is not dtypes.resource and dtype is not dtypes.variant
+
+
+def task_of(device: str) -> DeviceParts:
+    """The job, replica and task of a device."""
+    return DeviceParts(*parse(device)[:3])
 
 
 def _place_in(places: dict[Node, int], node: Node) -> int:
@@ -315,8 +329,7 @@ class _Partitioner:
     def _place_of(self, output: Output) -> str:
         if is_anywhere(output.node):
             return next(iter(self._parts))
-        place = self._devices.of(output.node)
-        return self._devices.home if place in self._devices.away else place
+        return self._devices.gate(self._devices.of(output.node))
 
     # ------------------------------------------------------------------ copies
 
@@ -365,7 +378,8 @@ class _Partitioner:
             if fed:
                 part.feeds[self._feeds[node]] = twin.outputs[0]
             return part.values[output]
-        source = self._parts[self._devices.home if fed else self._devices.of(node)]
+        place = self._devices.gate(part.device) if is_anywhere(node) else self._devices.of(node)
+        source = self._parts[place]
         value = self._value(output, source)
         lossy = self._lossy(output, source.device, part.device)
         if lossy:
@@ -427,6 +441,14 @@ class _Partitioner:
           guard: when it is alive.
         """
         node = value.node
+        if not is_movable(value.dtype) and task_of(source.device) != task_of(part.device):
+            raise errors.InvalidArgumentError(
+                f"{name!r} is wanted on {part.device}, and a handle cannot leave its task: "
+                "what uses it must be placed with it",
+                op=origin.type,
+                node=origin.name,
+                line=origin.line or None,
+            )
         frame = self._flow.frame[origin]
         attrs = {
             "tensor_name": name,

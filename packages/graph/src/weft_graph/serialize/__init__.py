@@ -1,4 +1,4 @@
-"""Graphs as files: columnar flatbuffers with large constants behind them.
+"""Graphs as files: columnar flatbuffers with large constants behind them; and parts and values.
 
 The format is described in `weft_graph/schema/graph.fbs`.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from weft_graph.serialize.part import part_from_bytes, part_to_bytes
 from weft_graph.serialize.reader import graph_from_bytes, read_graph
+from weft_graph.serialize.value import value_from_bytes, value_to_bytes
 from weft_graph.serialize.writer import graph_to_bytes, write_graph
 
 __all__ = [
@@ -15,5 +16,7 @@ __all__ = [
     "part_from_bytes",
     "part_to_bytes",
     "read_graph",
+    "value_from_bytes",
+    "value_to_bytes",
     "write_graph",
 ]

@@ -49,7 +49,10 @@ class LocalBackend(Backend):
     @property
     def devices(self) -> list[DeviceAttributes]:
         """As the base's."""
-        return [DeviceAttributes(device) for device in self._devices]
+        return [
+            DeviceAttributes(device.describe(), id(device), device.allocator.statistics)
+            for device in self._devices
+        ]
 
     @property
     def costs(self) -> CostModel:

@@ -1,0 +1,51 @@
+"""The durable form of values that go to another process: bytes of a `TensorProto`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from weft_graph import proto
+from weft_graph.messages.tensor_proto import Budget, array_from_proto, array_to_proto
+from weft_tensor import dtypes, errors
+
+
+def value_to_bytes(value: Any) -> bytes:
+    """The durable form of a value in a step's slots, or of one that was fed or fetched.
+
+    Args:
+      value: an array, or a number or bytes.
+    Raises: InvalidArgumentError: it is a handle or the like, which stays in its process, or takes
+      2 GiB or more.
+    """
+    if not isinstance(value, np.ndarray | np.generic | bytes | bool | int | float | complex):
+        raise _stays(value)
+    array = np.array(value, object) if isinstance(value, bytes) else np.asarray(value)
+    text = array.dtype.kind == "O"
+    if text and not all(isinstance(item, bytes) for item in array.flat):
+        raise _stays(next(item for item in array.flat if not isinstance(item, bytes)))
+    dtype = dtypes.string if text else dtypes.as_dtype(array.dtype)
+    return array_to_proto(array, dtype).SerializeToString()
+
+
+def value_from_bytes(data: bytes) -> Any:
+    """The value that `value_to_bytes` wrote, as kernels take it.
+
+    Args:
+      data: bytes, which are not trusted. No more memory is taken than they fill.
+    Returns: an array, which may be a read-only view of `data`; of rank 0 a NumPy scalar, but for
+      strings, which stay an array.
+    Raises: OpError: the bytes hold no tensor.
+    """
+    try:
+        tensor = proto.TensorProto.FromString(data)
+    except DecodeError as error:
+        raise errors.DataLossError(f"{len(data)} bytes are no tensor: {error}") from error
+    array = array_from_proto(tensor, "the value", Budget(0))
+    return array if array.ndim or array.dtype.kind == "O" else array[()]
+
+
+def _stays(value: Any) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"{value!r} cannot leave its process")
