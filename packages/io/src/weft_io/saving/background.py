@@ -29,7 +29,7 @@ class Job:
     Args:
       what: for messages: "the checkpoint /tmp/model-5".
       work: what to do.
-      failed: called when that failed, in the thread, with what gives the error, once.
+      failed: called in the thread if `work` fails, with `take_error`.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ class BundleSaverBuilder(SaverBuilder):
     """Adds nodes that save bundles, under the names that TensorFlow's sharded savers give them.
 
     Each shard is written as a bundle of its own to a temporary directory beside the checkpoint;
-    merging them is a matter of names. Both systems can run the nodes.
+    merging them renames their files and writes one index. TensorFlow can run the nodes, too.
 
     Args:
       write_version: noted in the `SaverDef`.

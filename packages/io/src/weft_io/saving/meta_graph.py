@@ -33,7 +33,7 @@ def import_meta_graph(
       import_scope: name scope to put it under.
       **kwargs: as of `import_scoped_meta_graph`.
     Returns: a saver over the imported nodes; without a `saver_def` in the message, a new one of
-      all variables, or None when there are no variables. With `return_elements`, a pair of that
+      all variables, or None when there are no variables. With `return_elements`, the saver
       and the list of elements.
     Raises: as `import_scoped_meta_graph`.
 

@@ -18,7 +18,7 @@ class Retention:
     """The checkpoints that a saver knows, oldest first. It touches no files.
 
     Args:
-      max_to_keep: number to keep; all, and without a list of them, for None and 0.
+      max_to_keep: number to keep; None and 0 keep all, and no list of them.
       keep_every_n_hours: of those that would go, keep for good one per so many hours.
       clock: seconds since the epoch.
     Attributes:
@@ -56,7 +56,7 @@ class Retention:
         return True
 
     def add_existing(self, prefixes: Iterable[str]) -> None:
-        """Add checkpoints that exist, where their age puts them."""
+        """Add checkpoints that exist, in the order of their age."""
         for prefix in prefixes:
             if any(prefix == known for known, _ in self.last):
                 continue
@@ -125,7 +125,7 @@ class RetentionJournal:
 
 
 def recover(directory: str, state_file: str) -> list[str]:
-    """Finish what savers did not that died while they saved to a directory.
+    """Finish what savers left undone that died while saving to a directory.
 
     Removes the checkpoints that were about to be removed.
 

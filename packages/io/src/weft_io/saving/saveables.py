@@ -23,7 +23,8 @@ class SaveSpec:
 
     Attributes:
       tensor: what is saved: an output, or a function without arguments that makes it.
-      slice_spec: which part of which whole it is, "10 20 0,5:-"; "" for the whole.
+      slice_spec: the whole's shape, then start and length of the part on each axis: "10 20 0,5:-"
+        is the first five rows of shape (10, 20); "" for the whole.
       name: in the checkpoint.
       dtype: element type.
       device: where it is.

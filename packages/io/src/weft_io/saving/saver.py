@@ -49,14 +49,16 @@ class Saver:
     """Saves and restores variables.
 
     Its nodes are added to the default graph when it is made, so that it works on a finalized graph.
-    A checkpoint replaces the one that has its name at once and wholly: a crash at any moment leaves
-    the old one or the new. Restoring verifies everything first and then assigns everything.
+    A checkpoint replaces an older one of the same name in one step: after a crash at any moment the
+    old one or the new one is there, whole. Restoring verifies everything before it assigns
+    anything.
 
-    An asynchronous saver returns from `save` when it holds the values: they are written while
-    training goes on, and updates that come meanwhile copy the variables that they change. One
-    checkpoint is written at a time; the next `save` waits until the last one is in place, and so do
-    `restore`, `close` and the end of the program. If it failed, it is logged then, and raised by
-    whichever of these comes first, or by `wait_until_finished`.
+    `save` of an asynchronous saver returns as soon as the saver holds the values. A thread writes
+    them while training goes on; an update of a variable that is still to be written copies it
+    first. One checkpoint is written at a time: the next `save` waits until the last one is in
+    place, and so do `restore`, `close` and the end of the program. An error in writing is logged at
+    once, and raised by whichever of `save`, `restore`, `close` and `wait_until_finished` is called
+    next.
 
     Args:
       var_list: variables, or a dict from names in the checkpoint to variables; all variables and
@@ -215,7 +217,7 @@ class Saver:
         return message
 
     def to_proto(self, export_scope: str | None = None) -> proto.SaverDef | None:
-        """The same, with names relative to a name scope; None when it is outside."""
+        """As `as_saver_def`, with names relative to a name scope; None if it is outside of it."""
         message = self.as_saver_def()
         if export_scope is not None:
             text(export_scope, "export_scope")
@@ -241,14 +243,18 @@ class Saver:
         return [prefix for prefix, _ in self._retention.last]
 
     def set_last_checkpoints(self, last_checkpoints: Sequence[str]) -> None:
-        """Replace the list, as of now; oldest first."""
+        """Replace the list of kept checkpoints, oldest first, as if they were written now."""
         paths = listed(last_checkpoints, "last_checkpoints")
         self.set_last_checkpoints_with_time([(path, time.time()) for path in paths])
 
     def set_last_checkpoints_with_time(
         self, last_checkpoints_with_time: Sequence[tuple[str, float]]
     ) -> None:
-        """Replace the list by (prefix, seconds since the epoch) pairs; oldest first."""
+        """Replace the list of kept checkpoints, oldest first.
+
+        Args:
+          last_checkpoints_with_time: (prefix, seconds since the epoch) of each.
+        """
         pairs = listed(last_checkpoints_with_time, "last_checkpoints_with_time")
         for pair in pairs:
             if not (isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)):
@@ -258,7 +264,7 @@ class Saver:
             self._retention.last = pairs
 
     def recover_last_checkpoints(self, checkpoint_paths: Sequence[str]) -> None:
-        """Take over those of the checkpoints that exist, for instance those of a former process."""
+        """Replace the list by those of the checkpoints that exist, say from a former process."""
         paths = listed(checkpoint_paths, "checkpoint_paths")
         existing = [path for path in paths if state.checkpoint_exists(path)]
         times = state.get_checkpoint_mtimes(existing)
@@ -300,7 +306,7 @@ class Saver:
             a `global_step` that is no whole number.
           FailedPreconditionError: a variable has no value.
           ResourceExhaustedError: the disk is full; what was there before still is.
-          PermissionDeniedError, ...: by what the operating system says.
+          PermissionDeniedError and others: what the operating system refused.
         """
         _check_session(sess)
         text(meta_graph_suffix, "meta_graph_suffix")
@@ -380,7 +386,7 @@ class Saver:
         job.result()
 
     def close(self) -> None:
-        """Wait as `wait_until_finished` does; the last thing to do with an asynchronous saver."""
+        """As `wait_until_finished`; call it last on an asynchronous saver."""
         self.wait_until_finished()
 
     def _carry_out(
@@ -483,13 +489,13 @@ class Saver:
 
         Args:
           sess: a session over the graph with the saver's nodes.
-          save_path: what `save` returned, or `latest_checkpoint`.
+          save_path: what `save` or `latest_checkpoint` returned.
         Raises:
           NotFoundError: there is no such checkpoint, or it lacks variables or files; all missing
             variables are named.
           InvalidArgumentError: a variable has another type or shape.
           DataLossError: the checkpoint is damaged. No variable was changed.
-          what stopped the checkpoint that was being written: an asynchronous saver waits for it.
+          what the last `save` of an asynchronous saver failed with: it is waited for first.
         """
         if save_path is None:
             raise errors.InvalidArgumentError(

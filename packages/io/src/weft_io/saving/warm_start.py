@@ -25,15 +25,15 @@ _log = logging.getLogger("weft")
 def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
     """Let variables of the default graph take their initial values from a checkpoint.
 
-    Their initializers read the checkpoint when they run; so the call comes before the node is made
-    that initializes all variables. It may be weft's or TensorFlow's.
+    Their initializers read the checkpoint when they run, so call this before
+    `global_variables_initializer`. The checkpoint may be weft's or TensorFlow's.
 
     Args:
       ckpt_dir_or_file: a checkpoint, or a directory with a latest one.
-      assignment_map: a dict, or a list of pairs, from names in the checkpoint to variables:
-        "name": variable, the list of the parts of a partitioned one, or its name; "scope/":
-        "other_scope/": all variables of get_variable in the name scope, under the same names; "/"
-        is the root of either.
+      assignment_map: a dict, or a list of pairs, of two kinds. From the name of a tensor in the
+        checkpoint to a variable, the list of its parts, or its name. From "scope/" in the
+        checkpoint to "other_scope/" in the graph, for all variables that `get_variable` made there;
+        "/" is the root of either.
     Raises:
       NotFoundError: there is no checkpoint, or it lacks a tensor.
       InvalidArgumentError: a shape or a type differs, or the map is malformed.

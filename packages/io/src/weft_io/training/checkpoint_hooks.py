@@ -70,10 +70,10 @@ class CheckpointSaverHook(SessionRunHook):
 
     Args:
       checkpoint_dir: the directory.
-      save_secs: seconds between; or
-      save_steps: steps between.
-      saver: saves; or
-      scaffold: whose saver does. Without either it is the one in the collection SAVERS.
+      save_secs: seconds between checkpoints; or
+      save_steps: steps between checkpoints.
+      saver: a `Saver`; or
+      scaffold: a `Scaffold` that has one. Without either it is the one in the collection SAVERS.
       checkpoint_basename: what the names of the checkpoints begin with.
       listeners: `CheckpointSaverListener`s, called in order.
       save_graph_def: write "graph.pbtxt", and a ".meta" file beside each checkpoint.

@@ -1,4 +1,4 @@
-"""Hooks that log what tensors are, and that notice when a loss is no number."""
+"""Hooks that log the values of tensors, and that notice when a loss is NaN."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _log = logging.getLogger("weft")
 
 
 class LoggingTensorHook(SessionRunHook):
-    """Logs tensors at the first step, and every so many steps or seconds.
+    """Logs the values of tensors at the first step, and every so many steps or seconds.
 
     Args:
       tensors: tensors or their names; or a dict from tags to them, logged in the order of the tags.
-      every_n_iter: steps of this session between; or
-      every_n_secs: seconds between. With `at_end`, neither is needed.
+      every_n_iter: steps of this session between lines; or
+      every_n_secs: seconds between lines. With `at_end`, neither is needed.
       at_end: log at the end as well.
       formatter: called with a dict from tags to values, returns the line.
     Raises:

@@ -169,10 +169,10 @@ class MonitoredSession(_MonitoredSession):
 
     The hooks' `begin` is called, the graph finalized, the session made, its queue runners started,
     and the hooks told of it. At the end of a `with` block, the hooks' `end` is called, the threads
-    are ended and the session is closed. `OutOfRangeError` ends the block as the end of the data
-    should; other errors are raised, without the hooks' `end`. When a step fails with `AbortedError`
-    or `UnavailableError`, the session is made again and the step repeated. Afterwards nodes may be
-    added to the graph again.
+    are ended and the session is closed. `OutOfRangeError`, the end of the data, ends the block
+    without an error; other errors are raised, without the hooks' `end`. When a step fails with
+    `AbortedError` or `UnavailableError`, the session is made again and the step repeated.
+    Afterwards nodes may be added to the graph again.
 
     Args:
       session_creator: makes the session; a `ChiefSessionCreator()` by default.

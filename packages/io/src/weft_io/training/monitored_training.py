@@ -73,12 +73,14 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
       scaffold: the nodes that make the model ready; a `Scaffold()` by default.
       hooks: called after those below.
       chief_only_hooks: called by the chief, before all others.
-      save_checkpoint_secs: seconds between checkpoints; 600 where neither is given. None: no.
-      save_summaries_steps: steps between summaries; 100 where neither is given. None: no.
+      save_checkpoint_secs: seconds between checkpoints, 600 unless `save_checkpoint_steps` is
+        given; None or 0 for no checkpoints.
+      save_summaries_steps: steps between summaries, 100 unless `save_summaries_secs` is given; None
+        or 0 for no summaries.
       save_summaries_secs: seconds between summaries.
       config: a ConfigProto.
       stop_grace_period_secs: how long threads may take to end.
-      log_step_count_steps: steps between reports of steps per second; None: no.
+      log_step_count_steps: steps between reports of steps per second; None or 0 for none.
       max_wait_secs: how long a worker waits for the chief.
       save_checkpoint_steps: steps between checkpoints.
       summary_dir: where event files are; `checkpoint_dir` by default.

@@ -42,8 +42,8 @@ class Scaffold:
       init_op: initializes the global variables.
       init_feed_dict: what to feed for it.
       init_fn: called as `init_fn(scaffold, session)` after it.
-      ready_op: string, shape (n,): what is not ready.
-      ready_for_local_init_op: string, shape (n,): what is not ready for `local_init_op`.
+      ready_op: string, shape (n,): names of what is not ready.
+      ready_for_local_init_op: string, shape (n,): names of what `local_init_op` still waits for.
       local_init_op: initializes what is not in checkpoints: local variables and tables.
       summary_op: string, shape (): serialized summaries.
       saver: a `Saver`.

@@ -51,8 +51,8 @@ class ChiefSessionCreator(SessionCreator):
       config: a ConfigProto.
       checkpoint_dir: its latest checkpoint is restored, if there is one; or
       checkpoint_filename_with_path: the checkpoint.
-    Raises: InvalidArgumentError: both of the last two; InvalidTypeError: `scaffold` is not a
-      Scaffold.
+    Raises: InvalidArgumentError: both a directory and a checkpoint; InvalidTypeError: `scaffold` is
+      not a Scaffold.
 
     Examples:
       >>> x = wf.Variable(1.0)

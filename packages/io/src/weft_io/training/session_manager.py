@@ -34,7 +34,7 @@ _READY = Readiness(True, "")
 
 
 def readiness(op: Any, session: Any, what: str) -> Readiness:
-    """What a node that reports what is not ready says; without a node it is ready.
+    """Whether a model is ready: a node says what is not; without a node it is.
 
     Args:
       op: string, shape (n,): names; or a node that fails with FailedPreconditionError.
@@ -57,7 +57,7 @@ def readiness(op: Any, session: Any, what: str) -> Readiness:
 
 
 class Countdown:
-    """Time that is left, by a clock that nobody sets."""
+    """Time that is left, by the monotonic clock."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -71,9 +71,9 @@ class SessionManager:
     """Makes sessions and sees to it that the model is ready in them.
 
     Args:
-      local_init_op: run in each new session: what is not in checkpoints.
-      ready_op: string, shape (n,): what is not ready.
-      ready_for_local_init_op: string, shape (n,): what is not ready for `local_init_op`.
+      local_init_op: run in each new session, to initialize what is not in checkpoints.
+      ready_op: string, shape (n,): names of what is not ready.
+      ready_for_local_init_op: string, shape (n,): names of what `local_init_op` still waits for.
       graph: the default graph by default.
       recovery_wait_secs: pause before looking again whether the model is ready.
       local_init_run_options: RunOptions for `local_init_op`.
@@ -141,10 +141,10 @@ class SessionManager:
           checkpoint_dir: its latest checkpoint is restored; or
           checkpoint_filename_with_path: the checkpoint.
           wait_for_checkpoint: wait until there is one in `checkpoint_dir`.
-          max_wait_secs: how long.
+          max_wait_secs: how long to wait for that.
           config: a ConfigProto.
           init_feed_dict: what to feed for `init_op`.
-          init_fn: called with the session after it.
+          init_fn: called with the session after `init_op`.
         Raises:
           FailedPreconditionError: nothing initializes the model, or it is not ready then.
           InvalidArgumentError: both `checkpoint_dir` and `checkpoint_filename_with_path`.

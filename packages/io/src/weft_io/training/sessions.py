@@ -125,7 +125,7 @@ class CoordinatedSession:
         return self._coord.should_stop() or self._hooked.should_stop()
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        """One step. Raises: what hooks and `Session.run` do, or the preemption of a thread."""
+        """One step. Raises: as hooks and `Session.run`, or a thread's error if it was preempted."""
         try:
             return self._hooked.run(*args, **kwargs)
         except PREEMPTION_ERRORS:
@@ -157,7 +157,7 @@ class CoordinatedSession:
 
 
 class CoordinatedSessionCreator:
-    """Makes coordinated sessions: a session, its queue runners, and what the hooks do then.
+    """Makes coordinated sessions: makes a session, starts its queue runners, and tells the hooks.
 
     Args:
       session_creator: makes the sessions.
@@ -210,7 +210,7 @@ def _close_quietly(session: CoordinatedSession) -> None:
 
 
 class RecoverableSession:
-    """A session that is made again when a step, or its making, says that it was preempted.
+    """A session that is made again when a step, or making it, fails because of a preemption.
 
     Args:
       create: makes a session.

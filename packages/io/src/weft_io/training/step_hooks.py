@@ -80,7 +80,7 @@ class StopAtStepHook(SessionRunHook):
 class GlobalStepWaiterHook(SessionRunHook):
     """Holds a worker back until the global step, which others count, has come far enough.
 
-    With another step for each worker, they begin one after the other.
+    Give each worker another step, and they begin one after the other.
 
     Args:
       wait_until_step: the global step.

@@ -34,12 +34,12 @@ class StepCounterHook(SessionRunHook):
     """Logs the steps per second, and writes them as a summary "global_step/sec".
 
     Args:
-      every_n_steps: steps between; or
-      every_n_secs: seconds between, with `every_n_steps=None`.
+      every_n_steps: steps between reports; or
+      every_n_secs: seconds between reports, with `every_n_steps=None`.
       output_dir: directory of the event file; or
       summary_writer: a `FileWriter`. Without either they are logged only.
-    Raises: InvalidArgumentError: not exactly one of the first two, or one too small;
-      InvalidTypeError: it is no number.
+    Raises: InvalidArgumentError: not exactly one of `every_n_steps` and `every_n_secs` is given, or
+      it is too small; InvalidTypeError: it is no number.
 
     Examples:
       >>> hook = wf.train.StepCounterHook(every_n_steps=10, output_dir="./counts")
@@ -110,14 +110,15 @@ class SummarySaverHook(SessionRunHook):
     """Writes summaries at the first step, and every so many steps or seconds.
 
     Args:
-      save_steps: steps between; or
-      save_secs: seconds between.
+      save_steps: steps between summaries; or
+      save_secs: seconds between summaries.
       output_dir: directory of the event file; or
       summary_writer: a `FileWriter`. Without either nothing is written.
       scaffold: whose `summary_op` it is; or
       summary_op: string, serialized summaries; one or a list of them.
-    Raises: InvalidArgumentError: not exactly one of the first two, or of the last two, or one too
-      small; InvalidTypeError: it is no number.
+    Raises: InvalidArgumentError: not exactly one of `save_steps` and `save_secs` is given, or not
+      exactly one of `scaffold` and `summary_op`; or the interval is too small. InvalidTypeError: it
+      is no number.
 
     Examples:
       >>> summary = wf.summary.scalar("x", 1.0)

@@ -35,13 +35,13 @@ class Supervisor:
     """Initializes or restores a model, and saves and summarizes it in threads while it is trained.
 
     Of the programs that train one model, one is the chief, which does all that; the others wait for
-    it. The graph is finalized. Where a node is not given, it is found in the graph's collections,
-    or made; None says that there is to be none.
+    it. The graph is finalized. A node that is not given is found in the graph's collections, or
+    made; None stands for no node.
 
     Args:
       graph: the default graph by default.
-      ready_op: string, shape (n,): what is not ready.
-      ready_for_local_init_op: string, shape (n,): what is not ready for `local_init_op`.
+      ready_op: string, shape (n,): names of what is not ready.
+      ready_for_local_init_op: string, shape (n,): names of what `local_init_op` still waits for.
       is_chief: whether this program is the chief.
       init_op: initializes the model.
       init_feed_dict: what to feed for it.
@@ -290,7 +290,7 @@ class Supervisor:
     ) -> Iterator[Session]:
         """A session for a `with` block, at whose end the threads are ended and it is closed.
 
-        `OutOfRangeError` ends the block as the end of the data should.
+        `OutOfRangeError`, the end of the data, ends the block without an error.
 
         Args:
           master, config, start_standard_services: as of `prepare_or_wait_for_session`.

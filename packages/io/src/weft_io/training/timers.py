@@ -33,11 +33,11 @@ class SecondOrStepTimer:
     """Due at the first step, and then every so many seconds or steps after it was last done.
 
     Ask `should_trigger_for_step`, and after doing it tell `update_last_triggered_step`. Seconds are
-    those of a clock that nobody sets.
+    measured by the monotonic clock.
 
     Args:
-      every_secs: seconds between; or
-      every_steps: steps between.
+      every_secs: seconds from one time to the next; or
+      every_steps: steps from one time to the next.
     Raises: InvalidArgumentError: not exactly one of them is given.
 
     Examples:
