@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from pathlib import Path
@@ -50,6 +51,27 @@ def test_a_drawing_is_of_this_code(name: str) -> None:
     drawn = (ROOT / "docs" / "drawings" / name).read_text(encoding="utf-8")
     assert draw["DRAWINGS"][name]() == drawn, "run docs/draw.py"
     assert f"drawings/{name}" in PAGE
+
+
+def groups(source: str) -> set[str]:
+    """The entry-point groups that a module reads."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        named = isinstance(node, ast.Call) and getattr(node.func, "id", "")
+        if isinstance(node, ast.Call) and named in ("Registry", "entry_points"):
+            given = [each.value for each in node.keywords if each.arg == "group"]
+            given += node.args[2:3]
+            found |= {str(each.value) for each in given if isinstance(each, ast.Constant)}
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "GROUP":
+            found.add(str(ast.literal_eval(node.value)))
+    return found
+
+
+def test_all_entry_point_groups_are_named() -> None:
+    files = [file for package in PACKAGES for file in package.rglob("*.py")]
+    read = set().union(*[groups(file.read_text(encoding="utf-8")) for file in files])
+    assert len(read) > 8
+    assert read == set(re.findall(r"^\| `(weft\w*\.\w+)` \|", PAGE, re.M))
 
 
 def test_walks_name_places() -> None:
