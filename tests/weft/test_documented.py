@@ -40,3 +40,8 @@ def test_a_docstring_without_arguments_is_seen() -> None:
     takes = docs["_takes_arguments"]
     assert takes(bare) and "Args:" not in docs["own_doc"](bare)
     assert takes(described) and "Args:" in docs["own_doc"](described)
+
+
+def test_namespaces_within_namespaces_are_looked_at() -> None:
+    names = {name for name, _ in docs["callables"]()}
+    assert {"wf.io.gfile.copy", "wf.config.experimental.list_physical_devices"} <= names

@@ -36,6 +36,13 @@ class VirtualDeviceConfiguration(NamedTuple):
     Attributes:
       memory_limit: megabytes (2**20 bytes) that its pool may hold, which is where results over
         64 KB come from; None for no limit.
+
+    Args:
+      memory_limit: in megabytes; None for no limit.
+
+    Examples:
+      >>> wf.config.experimental.VirtualDeviceConfiguration(memory_limit=256)
+      VirtualDeviceConfiguration(memory_limit=256)
     """
 
     memory_limit: int | None = None
@@ -46,7 +53,15 @@ _configured: list[tuple[VirtualDeviceConfiguration, CpuAllocator]] = []
 
 
 def list_physical_devices(device_type: str | None = None) -> list[PhysicalDevice]:
-    """The devices that can be split, all of them or those of a type."""
+    """The devices that can be split.
+
+    Args:
+      device_type: "CPU"; None for all types.
+
+    Examples:
+      >>> wf.config.experimental.list_physical_devices()
+      [PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]
+    """
     return [_CPU] if device_type in (None, "CPU") else []
 
 
@@ -60,6 +75,15 @@ def set_virtual_device_configuration(
       virtual_devices: what `/device:CPU:0`, `/device:CPU:1`, ... are; None or nothing for one
         device without a limit. `ConfigProto.device_count` may ask for more, which have none.
     Raises: InvalidArgumentError: there is no such device, or a limit is not positive.
+
+    Examples:
+      >>> experimental = wf.config.experimental
+      >>> (cpu,) = experimental.list_physical_devices("CPU")
+      >>> half = experimental.VirtualDeviceConfiguration(memory_limit=512)
+      >>> experimental.set_virtual_device_configuration(cpu, [half, half])
+      >>> len(wf.Session().list_devices())
+      2
+      >>> experimental.set_virtual_device_configuration(cpu, None)
     """
     _check(device)
     configurations = list(virtual_devices or ())
@@ -77,7 +101,15 @@ def get_virtual_device_configuration(
 ) -> list[VirtualDeviceConfiguration] | None:
     """What a device is split into; None where it is whole.
 
+    Args:
+      device: of `list_physical_devices`.
     Raises: InvalidArgumentError: there is no such device.
+
+    Examples:
+      >>> experimental = wf.config.experimental
+      >>> (cpu,) = experimental.list_physical_devices("CPU")
+      >>> experimental.get_virtual_device_configuration(cpu) is None
+      True
     """
     _check(device)
     return [each for each, _ in _configured] or None

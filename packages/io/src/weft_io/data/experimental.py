@@ -46,6 +46,22 @@ def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
     Args:
       iterator: an `Iterator`.
     Raises: InvalidTypeError: it is not an Iterator.
+
+    Examples:
+      >>> iterator = wf.data.Dataset.range(9).make_initializable_iterator()
+      >>> element = iterator.get_next()
+      >>> saved = wf.data.experimental.make_saveable_from_iterator(iterator)
+      >>> saver = wf.train.Saver([saved])
+      >>> with wf.Session() as session:
+      ...     session.run(iterator.initializer)
+      ...     session.run([element])
+      ...     path = saver.save(session, "./place")
+      [np.int64(0)]
+      >>> with wf.Session() as session:
+      ...     session.run(iterator.initializer)
+      ...     saver.restore(session, path)
+      ...     session.run([element])
+      [np.int64(1)]
     """
     if not isinstance(iterator, Iterator):
         raise errors.InvalidTypeError(f"an Iterator is required, got {iterator!r}")

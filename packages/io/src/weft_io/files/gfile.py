@@ -49,7 +49,16 @@ _CHUNK: Final = 1 << 20
 def stat(path: PathLike) -> FileStatistics:
     """Length, time of the last change, and whether it is a directory.
 
+    Args:
+      path: local, or a URL that fsspec knows.
+    Returns: a tuple of `length` in bytes, `mtime_nsec`, nanoseconds since 1970, and `is_directory`.
     Raises: NotFoundError: there is no such file.
+
+    Examples:
+      >>> with wf.io.gfile.GFile("abc", "w") as file:
+      ...     file.write("abc")
+      >>> wf.io.gfile.stat("abc").length
+      3
     """
     name = as_path(path)
     fs, inner = locate(name)
@@ -60,13 +69,28 @@ def stat(path: PathLike) -> FileStatistics:
 def exists(path: PathLike) -> bool:
     """Whether there is a file or directory of that name.
 
+    Args:
+      path: local, or a URL that fsspec knows.
     Raises: PermissionDeniedError, ...: it cannot be found out.
+
+    Examples:
+      >>> wf.io.gfile.exists("nowhere")
+      False
     """
     return _stat_or_none(as_path(path)) is not None
 
 
 def isdir(path: PathLike) -> bool:
-    """Whether the path is a directory; False where there is nothing."""
+    """Whether the path is a directory; False where there is nothing.
+
+    Args:
+      path: local, or a URL that fsspec knows.
+
+    Examples:
+      >>> wf.io.gfile.mkdir("directory")
+      >>> wf.io.gfile.isdir("directory")
+      True
+    """
     found = _stat_or_none(as_path(path))
     return found is not None and found.is_directory
 
@@ -85,7 +109,15 @@ def _stat_or_none(name: str) -> FileStatistics | None:
 def listdir(path: PathLike) -> list[str]:
     """The names in a directory, sorted.
 
+    Args:
+      path: local, or a URL that fsspec knows.
     Raises: NotFoundError: there is no such directory.
+
+    Examples:
+      >>> wf.io.gfile.makedirs("inside/b")
+      >>> wf.io.gfile.makedirs("inside/a")
+      >>> wf.io.gfile.listdir("inside")
+      ['a', 'b']
     """
     return [name for name, _ in _entries(as_path(path))]
 
@@ -105,6 +137,12 @@ def glob(pattern: PathLike | Iterable[PathLike]) -> list[str]:
       pattern: `*` any characters but "/", `?` one, `[a-z]` one of a set, `[^a]` one of the rest,
         `\*` the character itself, in any part of the path.
     Raises: InvalidArgumentError: a set or an escape does not end.
+
+    Examples:
+      >>> for name in ("log-1", "log-2", "log-x"):
+      ...     wf.io.gfile.mkdir(name)
+      >>> wf.io.gfile.glob("log-[0-9]")
+      ['log-1', 'log-2']
     """
     patterns = [pattern] if isinstance(pattern, str | bytes | os.PathLike) else pattern
     found: list[str] = []
@@ -125,6 +163,13 @@ def walk(
     Args:
       topdown: a directory comes before what is in it; else after.
       onerror: called with what keeps a directory from being listed; nothing by default.
+
+    Examples:
+      >>> wf.io.gfile.makedirs("walked/inner")
+      >>> for path, directories, files in wf.io.gfile.walk("walked", topdown=False):
+      ...     print(path, directories, files)
+      walked/inner [] []
+      walked ['inner'] []
     """
     name = as_path(top)
     try:
@@ -157,9 +202,16 @@ def join(path: PathLike, *paths: PathLike) -> str:
 def mkdir(path: PathLike) -> None:
     """Create a directory; one that exists is left alone.
 
+    Args:
+      path: local, or a URL that fsspec knows.
     Raises:
       NotFoundError: the directory above does not exist.
       FailedPreconditionError: there is a file of that name.
+
+    Examples:
+      >>> wf.io.gfile.mkdir("made")
+      >>> wf.io.gfile.isdir("made")
+      True
     """
     _make_directory(as_path(path), parents=False)
 
@@ -167,7 +219,14 @@ def mkdir(path: PathLike) -> None:
 def makedirs(path: PathLike) -> None:
     """Create a directory and those above it; what exists is left alone.
 
+    Args:
+      path: local, or a URL that fsspec knows.
     Raises: FailedPreconditionError: there is a file in the way.
+
+    Examples:
+      >>> wf.io.gfile.makedirs("made/both")
+      >>> wf.io.gfile.isdir("made/both")
+      True
     """
     _make_directory(as_path(path), parents=True)
 
@@ -186,7 +245,16 @@ def _make_directory(name: str, parents: bool) -> None:
 def remove(path: PathLike) -> None:
     """Remove a file.
 
+    Args:
+      path: local, or a URL that fsspec knows.
     Raises: NotFoundError; FailedPreconditionError: it is a directory.
+
+    Examples:
+      >>> with wf.io.gfile.GFile("brief", "w") as file:
+      ...     file.write("text")
+      >>> wf.io.gfile.remove("brief")
+      >>> wf.io.gfile.exists("brief")
+      False
     """
     name = as_path(path)
     fs, inner = locate(name)
@@ -197,7 +265,15 @@ def remove(path: PathLike) -> None:
 def rmtree(path: PathLike) -> None:
     """Remove a directory with all that is in it, or a file.
 
+    Args:
+      path: local, or a URL that fsspec knows.
     Raises: NotFoundError: there is none.
+
+    Examples:
+      >>> wf.io.gfile.makedirs("whole/tree")
+      >>> wf.io.gfile.rmtree("whole")
+      >>> wf.io.gfile.exists("whole")
+      False
     """
     name = as_path(path)
     fs, inner = locate(name)
@@ -209,8 +285,17 @@ def rename(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
     """Move a file or a directory, between file systems too, which copies it.
 
     Args:
+      src, dst: local paths, or URLs that fsspec knows.
       overwrite: replace a file that is there.
-    Raises: NotFoundError; AlreadyExistsError: the target exists, and `overwrite` is false.
+    Raises: NotFoundError; AlreadyExistsError: the target exists, and `overwrite` is false;
+      FailedPreconditionError: one is a file and the other an existing directory;
+      UnimplementedError: a directory would go to another file system.
+
+    Examples:
+      >>> wf.io.gfile.mkdir("before")
+      >>> wf.io.gfile.rename("before", "after")
+      >>> wf.io.gfile.exists("before"), wf.io.gfile.exists("after")
+      (False, True)
     """
     source, target = as_path(src), as_path(dst)
     found = stat(source)
@@ -232,9 +317,17 @@ def copy(src: PathLike, dst: PathLike, overwrite: bool = False) -> None:
     """Copy a file, between file systems too.
 
     Args:
+      src, dst: local paths, or URLs that fsspec knows.
       overwrite: replace a file that is there.
     Raises: NotFoundError; AlreadyExistsError: the target exists, and `overwrite` is false;
-      FailedPreconditionError: the source is a directory.
+      FailedPreconditionError: one of them is a directory.
+
+    Examples:
+      >>> with wf.io.gfile.GFile("original", "w") as file:
+      ...     file.write("text")
+      >>> wf.io.gfile.copy("original", "memory://copies/one")
+      >>> wf.io.gfile.GFile("memory://copies/one").read()
+      'text'
     """
     source, target = as_path(src), as_path(dst)
     found = stat(source)

@@ -17,7 +17,16 @@ from weft_graph.variables.reference import (
 
 
 def main_op() -> Node:
-    """A node that initializes all variables, local ones too, and tables."""
+    """A node that initializes all variables, local ones too, and tables.
+
+    Examples:
+      >>> seen = wf.Variable(0, collections=[wf.GraphKeys.LOCAL_VARIABLES])
+      >>> start = wf.saved_model.main_op.main_op()
+      >>> with wf.Session() as session:
+      ...     session.run(start)
+      ...     session.run(seen)
+      np.int32(0)
+    """
     return group(
         global_variables_initializer(), local_variables_initializer(), tables_initializer()
     )

@@ -31,6 +31,16 @@ class RNNCell(Layer):
       name: of the cell and its variable scope; made from the class by default.
       dtype: of the variables; that of the first input by default.
       **kwargs: those of `layers.Layer`.
+
+    Examples:
+      >>> class Total(wf.nn.rnn_cell.RNNCell):
+      ...     state_size = output_size = 1
+      ...     def call(self, inputs, state):
+      ...         return state + inputs, state + inputs
+      >>> numbers = wf.constant([[[1.0], [2.0], [3.0]]])
+      >>> totals, last = wf.nn.dynamic_rnn(Total(), numbers, dtype=wf.float32)
+      >>> wf.Session().run(last)
+      array([[6.]], dtype=float32)
     """
 
     def __init__(

@@ -20,7 +20,25 @@ from weft_tensor import errors
 
 
 class LSTMStateTuple(NamedTuple):
-    """The state of a cell with long short-term memory: shapes (B, C) and (B, H)."""
+    """The state of a cell with long short-term memory.
+
+    Attributes:
+      c: what it remembers, shape (B, C).
+      h: its last output, shape (B, H).
+
+    Args:
+      c: floating, shape (B, C).
+      h: same dtype, shape (B, H).
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.LSTMCell(4)
+      >>> cell.state_size
+      LSTMStateTuple(c=4, h=4)
+      >>> start = wf.nn.rnn_cell.LSTMStateTuple(c=wf.zeros([2, 4]), h=wf.ones([2, 4]))
+      >>> output, state = cell(wf.zeros([2, 3]), start)
+      >>> state.c.shape.as_list()
+      [2, 4]
+    """
 
     c: Any
     h: Any

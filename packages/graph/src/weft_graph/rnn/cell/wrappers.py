@@ -240,6 +240,12 @@ class ResidualWrapper(RNNCellWrapper):
       cell: the cell inside.
       residual_fn: function of inputs and outputs that returns the outputs; their sum by default.
       **kwargs: those of RNNCell.
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.ResidualWrapper(wf.nn.rnn_cell.GRUCell(3))
+      >>> output, state = cell(wf.zeros([2, 3]), cell.zero_state(2, wf.float32))
+      >>> output.shape.as_list()
+      [2, 3]
     """
 
     def __init__(
@@ -265,6 +271,12 @@ class DeviceWrapper(RNNCellWrapper):
       cell: the cell inside.
       device: device name or function, as for `device`.
       **kwargs: those of RNNCell.
+
+    Examples:
+      >>> cell = wf.nn.rnn_cell.DeviceWrapper(wf.nn.rnn_cell.GRUCell(3), "/cpu:0")
+      >>> output, state = cell(wf.zeros([2, 3]), cell.zero_state(2, wf.float32))
+      >>> output.device
+      '/device:CPU:0'
     """
 
     def __init__(self, cell: Any, device: Any, **kwargs: Any) -> None:
