@@ -2,61 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from weft_testing.cases import (
-    BOOL,
+    ANY,
     INEXACT,
     INTEGERS,
-    NUMBERS,
-    STRING,
     Array,
     Case,
     Raw,
     complex_normal,
     integers,
+    with_strings,
 )
 
-ANY = (*NUMBERS, *BOOL)
 X = 3 * complex_normal(4, 3, 5)
 TABLE = complex_normal(40, 30)
 SUMS = {
     "float16": (2e-2, 2e-2),
     "bfloat16": (6e-2, 6e-2),
 }
-
-
-def text(*shape: int) -> Array:
-    count = int(np.prod(shape, dtype=np.int64))
-    result = np.empty(count, object)
-    result[:] = [b"s%d" % i for i in range(count)]
-    return result.reshape(shape)
-
-
-def each(
-    op: str,
-    x: Array,
-    rest: list[Any],
-    attrs: dict[str, Any],
-    expected: Callable[..., Any],
-    label: str = "",
-    **options: Any,
-) -> list[Case]:
-    """A case with numbers, and one with strings."""
-    return [
-        Case(op, [x, *rest], attrs, expected, dtypes=ANY, label=label, **options),
-        Case(
-            op,
-            [text(*x.shape), *rest],
-            attrs,
-            expected,
-            dtypes=STRING,
-            label=f"{label}strings",
-            **options,
-        ),
-    ]
 
 
 def _at(values: Any, dtype: Any = np.int32) -> Raw:
@@ -78,10 +44,12 @@ def _gathering() -> list[Case]:
     for indices in ([0, 3, 3, 1], [[1, 2], [0, 0]], 2, [], [[[3]]]):
         for kind in (np.int32, np.int64):
             label = f"{indices}{np.dtype(kind).name}"
-            cases += each("Gather", X, [_at(indices, kind)], {}, lambda x, i: x[i], label, **typed)
+            cases += with_strings(
+                "Gather", X, [_at(indices, kind)], {}, lambda x, i: x[i], label, **typed
+            )
             for axis in (0, 1, -1):
                 which = _at(np.array(indices, kind) % X.shape[axis], kind)
-                cases += each(
+                cases += with_strings(
                     "GatherV2",
                     X,
                     [which, _at(axis)],
@@ -91,8 +59,10 @@ def _gathering() -> list[Case]:
                     **typed,
                 )
     which = _at(integers(0, 40, 50))
-    cases += each("GatherV2", TABLE, [which, _at(0)], {}, lambda x, i, axis: x[i], "large", **typed)
-    cases += each(
+    cases += with_strings(
+        "GatherV2", TABLE, [which, _at(0)], {}, lambda x, i, axis: x[i], "large", **typed
+    )
+    cases += with_strings(
         "GatherV2", X[:, 0, 0], [_at(1), _at(0)], {}, lambda x, i, a: _keep(x[i]), "one", **typed
     )
     for batch, axis, shape in (
@@ -104,7 +74,7 @@ def _gathering() -> list[Case]:
         (0, 1, (2, 2)),
     ):
         which = _at(integers(0, 3, *shape))
-        cases += each(
+        cases += with_strings(
             "GatherV2",
             X,
             [which, _at(axis)],
@@ -114,7 +84,7 @@ def _gathering() -> list[Case]:
             **typed,
         )
     for indices in ([[0], [3]], [[1, 2], [0, 0]], [[[3, 2, 4]], [[0, 0, 0]]], [2, 1], [[], []]):
-        cases += each(
+        cases += with_strings(
             "GatherNd",
             X,
             [_at(np.array(indices, np.int32))],
@@ -206,7 +176,7 @@ def _put(target: Array, indices: Array, updates: Array) -> Array:
 def _sorting() -> list[Case]:
     cases: list[Case] = []
     for partitions in ([0, 2, 0, 1], [3, 3, 3, 3], [[0, 1, 0], [2, 2, 1], [0, 0, 0], [1, 1, 1]]):
-        cases += each(
+        cases += with_strings(
             "DynamicPartition",
             X,
             [_at(partitions)],
@@ -215,7 +185,7 @@ def _sorting() -> list[Case]:
             str(partitions),
             static=False,
         )
-    cases += each(
+    cases += with_strings(
         "DynamicPartition",
         X,
         [_at([0] * 4)],

@@ -7,27 +7,20 @@ from typing import Any
 
 import numpy as np
 from weft_testing.cases import (
-    BOOL,
+    ANY,
     NUMBERS,
     STRING,
     Array,
     Case,
     Raw,
     complex_normal,
+    texts,
 )
 
-ANY = (*NUMBERS, *BOOL)
 X = 3 * complex_normal(4, 3, 5)
 S = slice
 
 Key = tuple[Any, ...]
-
-
-def text(*shape: int) -> Array:
-    count = int(np.prod(shape, dtype=np.int64))
-    result = np.empty(count, object)
-    result[:] = [b"s%d" % i for i in range(count)]
-    return result.reshape(shape)
 
 
 def described(key: Key, dtype: Any = np.int32) -> tuple[list[Raw], dict[str, int]]:
@@ -89,7 +82,7 @@ def _strided_cases() -> list[Case]:
         cases.append(
             Case(
                 "StridedSlice",
-                [text(4, 3, 5), *vectors],
+                [texts(4, 3, 5), *vectors],
                 masks,
                 _strided(key),
                 dtypes=STRING,
@@ -149,7 +142,7 @@ def _box_cases() -> list[Case]:
                 Case("Slice", [X, *vectors], {}, _box, dtypes=ANY, label=label),
                 Case(
                     "Slice",
-                    [text(4, 3, 5), *vectors],
+                    [texts(4, 3, 5), *vectors],
                     {},
                     _box,
                     dtypes=STRING,

@@ -10,7 +10,7 @@ import pytest
 from weft_testing.evaluate import evaluate
 
 from weft_graph import Graph
-from weft_graph.ir.builder import constant, convert_to_tensor
+from weft_graph.ir.builder import constant
 from weft_graph.ir.node import Output
 from weft_graph.ops import (
     array,
@@ -115,35 +115,6 @@ def test_fill_refuses_negative_sizes() -> None:
 
 
 # ------------------------------------------------------------------------------- shapes
-
-
-def test_static_shapes_are_constants() -> None:
-    x = fed(2, 3)
-    for value in (shapes.shape(x), shapes.size(x), shapes.rank(x)):
-        assert value.node.type == "Const"
-    assert shapes.shape(x, out_type=dtypes.int64).dtype is dtypes.int64
-    assert shapes.shape(fed(None)).node.type == "Shape"
-
-
-def test_shapes_convert_to_tensors() -> None:
-    assert evaluate(convert_to_tensor(TensorShape([2, 3]))).tolist() == [2, 3]
-    assert evaluate(convert_to_tensor(Dimension(4))) == 4
-    with pytest.raises(errors.InvalidArgumentError, match="fully defined"):
-        convert_to_tensor(TensorShape([None, 3]))
-
-
-@pytest.mark.parametrize(
-    ("dims", "target", "wanted"),
-    [
-        ((None, 4), [-1, 2], (None, 2)),
-        ((2, 6), [3, -1], (3, 4)),
-        ((None, 0), [-1, 5], (0, 5)),
-        ((None, None), [2, 3], (2, 3)),
-        ((0, 3), [0, 7], (0, 7)),
-    ],
-)
-def test_reshapes_infer(dims: Any, target: Any, wanted: Any) -> None:
-    assert shapes.reshape(fed(*dims), target).dims == wanted
 
 
 REFUSED: list[tuple[str, Callable[[], Any], str]] = [
@@ -283,31 +254,6 @@ def test_former_argument_names() -> None:
 # ---------------------------------------------------------------------------- compositions
 
 
-def test_boolean_masks() -> None:
-    x = table(2, 3, 4)
-    for mask, axis in (
-        (np.array([True, False]), None),
-        (x[:, :, 0] > 3, None),
-        (np.array([True, False, True]), 1),
-        (x[0] > 3, 1),
-    ):
-        y = masks.boolean_mask(x, mask, axis=axis)
-        at = axis or 0
-        key = (slice(None),) * at + (mask,)
-        np.testing.assert_array_equal(evaluate(y), x[key])
-    hidden = fed(None, None, 4)
-    y = masks.boolean_mask(hidden, x[:, :, 0] > 3)
-    np.testing.assert_array_equal(evaluate(y, {hidden: x}), x[x[:, :, 0] > 3])
-
-
-def test_sequence_masks() -> None:
-    mask = masks.sequence_mask([1, 3, 0])
-    assert evaluate(mask).tolist() == [[True, False, False], [True] * 3, [False] * 3]
-    mask = masks.sequence_mask(np.array([[1], [2]], np.int64), 4, dtypes.float32)
-    assert mask.dims == (2, 1, 4) and evaluate(mask).sum() == 3
-    assert evaluate(masks.sequence_mask(np.zeros(0, np.int32))).shape == (0, 0)
-
-
 @pytest.mark.parametrize("indexing", ["xy", "ij"])
 def test_meshgrid(indexing: Any) -> None:
     vectors = [np.arange(2.0), np.arange(3.0), np.arange(4.0)]
@@ -325,14 +271,6 @@ def test_repeat(repeats: Any, axis: int | None) -> None:
     x = table(2, 3)
     got = evaluate(masks.repeat(x, repeats, axis))
     np.testing.assert_array_equal(got, np.repeat(x, repeats, axis))
-
-
-def test_required_paddings() -> None:
-    paddings, crops = masks.required_space_to_batch_paddings([10, 11], [5, 3])
-    assert evaluate(paddings).tolist() == [[0, 0], [0, 1]]
-    assert evaluate(crops).tolist() == [[0, 0], [0, 1]]
-    paddings, _ = masks.required_space_to_batch_paddings([10], [5], [[1, 0]])
-    assert evaluate(paddings).tolist() == [[1, 4]]
 
 
 def test_where() -> None:
@@ -356,85 +294,6 @@ def test_named_results() -> None:
     assert evaluate(search.setdiff1d([1, 2, 3], [2]).idx).tolist() == [0, 2]
     assert evaluate(search.top_k([3, 9, 5], 2).indices).tolist() == [1, 2]
     assert evaluate(search.in_top_k([[0.1, 0.9]], [1], 1)).tolist() == [True]
-
-
-def test_one_hot_types() -> None:
-    assert gather.one_hot([0], 2).dtype is dtypes.float32
-    assert gather.one_hot([0], 2, on_value=1, off_value=0).dtype is dtypes.int32
-    assert gather.one_hot([0], 2, dtype=dtypes.bool_, on_value=True, off_value=False).dims == (1, 2)
-    assert evaluate(gather.one_hot([1, 2], 2, 5, 1)).tolist() == [[1, 5], [1, 1]]
-
-
-def test_batched_gathers() -> None:
-    x = table(2, 3, 4)
-    which = [[0, 2], [1, 1]]
-    got = evaluate(gather.batch_gather(x[:, :, 0], which))
-    assert got.tolist() == [[0, 8], [16, 16]]
-    got = evaluate(gather.gather_nd(x, [[[0, 1]], [[2, 3]]], batch_dims=1))
-    assert got.tolist() == [[1], [23]]
-
-
-def test_a_gather_reads_rows_of_resource_variables() -> None:
-    class Variable:
-        def sparse_read(self, indices: Any, name: str | None = None) -> Output:
-            return constant([1.0])
-
-    assert gather.gather(Variable(), [0]).node.type == "Const"
-
-
-def test_transpositions() -> None:
-    x = fed(2, 3, 4)
-    assert permutation.transpose(x).dims == (4, 3, 2)
-    assert permutation.matrix_transpose(x).dims == (2, 4, 3)
-    hidden = array.placeholder(dtypes.float32)
-    y, z = permutation.transpose(hidden), permutation.matrix_transpose(hidden)
-    value = table(2, 3, 4)
-    np.testing.assert_array_equal(evaluate(y, {hidden: value}), value.T)
-    np.testing.assert_array_equal(evaluate(z, {hidden: value}), value.swapaxes(1, 2))
-    c = constant(np.array([[1 + 2j]]))
-    assert evaluate(permutation.transpose(c, conjugate=True)).tolist() == [[1 - 2j]]
-    assert permutation.transpose(x, conjugate=True).node.type == "Transpose"
-
-
-def test_pads() -> None:
-    x = table(2)
-    assert evaluate(padding.pad(x, [[1, 1]])).tolist() == [0, 0, 1, 0]
-    assert evaluate(padding.pad(x, [[1, 1]], constant_values=7)).tolist() == [7, 0, 1, 7]
-    assert evaluate(padding.pad(x, [[1, 1]], "Symmetric")).tolist() == [0, 0, 1, 1]
-
-
-def test_images_to_batches_and_back() -> None:
-    x = table(1, 4, 4, 2)
-    there = space_to_batch.space_to_batch(x, [[0, 0], [0, 0]], 2)
-    back = space_to_batch.batch_to_space(there, [[0, 0], [0, 0]], 2)
-    assert there.dims == (4, 2, 2, 2) and back.dims == x.shape
-    np.testing.assert_array_equal(evaluate(back), x)
-
-
-def test_joining_one_tensor_copies_nothing() -> None:
-    x = fed(2)
-    y = join.concat([x], 0)
-    assert y.node.type == "Identity" and y.dims == (2,)
-    with pytest.raises(errors.InvalidArgumentError, match=r"\[-1, 1\)"):
-        join.concat([x], 1)
-
-
-def test_splits() -> None:
-    x = table(6)
-    assert [p.tolist() for p in evaluate(join.split(x, 3))] == [[0, 1], [2, 3], [4, 5]]
-    assert [p.tolist() for p in evaluate(join.split(x, [1, 5]))] == [[0], [1, 2, 3, 4, 5]]
-    sizes = fed(None, dtype=dtypes.int32)
-    with pytest.raises(errors.InvalidArgumentError, match="give num"):
-        join.split(x, sizes)
-    parts = evaluate(join.split(x, sizes, num=2), {sizes: [2, 4]})
-    assert [len(part) for part in parts] == [2, 4]
-
-
-def test_stacks_of_plain_values() -> None:
-    assert evaluate(join.stack([1, 2])).tolist() == [1, 2]
-    assert evaluate(join.stack([1, constant(2)])).tolist() == [1, 2]
-    assert join.stack([fed(2), [1.0, 2.0]], axis=-1).dims == (2, 2)
-    assert evaluate(join.unstack([[1, 2], [3, 4]], axis=1)[1]).tolist() == [2, 4]
 
 
 # ---------------------------------------------------------------------------------- sparse

@@ -29,6 +29,7 @@ INTEGERS = SIGNED + UNSIGNED
 REALS = FLOATS + INTEGERS
 NUMBERS = REALS + COMPLEXES
 BOOL = ("bool",)
+ANY = NUMBERS + BOOL
 STRING = ("string",)
 UNTYPED = ("",)
 """For ops without the type attribute that the case varies."""
@@ -208,6 +209,61 @@ def uniform(low: float, high: float, *shape: int, seed: int = 0) -> Array:
 def integers(low: int, high: int, *shape: int, seed: int = 0) -> Array:
     """Uniform integers in [low, high)."""
     return np.random.default_rng((seed, *shape)).integers(low, high, shape)
+
+
+def texts(*shape: int) -> Array:
+    """Strings that differ, of various lengths, every second with a zero byte at its end."""
+    count = int(np.prod(shape, dtype=np.int64))
+    result = np.empty(count, object)
+    result[:] = [b"s%d" % i + b"\0" * (i % 2) for i in range(count)]
+    return result.reshape(shape)
+
+
+def with_strings(
+    op: str,
+    x: Any,
+    rest: Sequence[Any] = (),
+    attrs: Mapping[str, Any] | None = None,
+    expected: Callable[..., Any] | None = None,
+    label: str = "",
+    **options: Any,
+) -> list[Case]:
+    """A case with numbers and bools, and one with strings of the same shapes."""
+    strings = [texts(*a.shape) for a in x] if isinstance(x, list) else texts(*np.shape(x))
+    numbers = Case(op, [x, *rest], attrs, expected, dtypes=ANY, label=label, **options)
+    options["grad"] = False
+    label = f"{label}strings"
+    return [
+        numbers,
+        Case(op, [strings, *rest], attrs, expected, dtypes=STRING, label=label, **options),
+    ]
+
+
+def analytic(
+    op: str,
+    function: Callable[[Array], Array],
+    domain: Array,
+    tolerance: Mapping[str, tuple[float, float]],
+    beyond_one: bool = False,
+) -> list[Case]:
+    """Cases of a function of one variable, by real and by complex numbers.
+
+    Args:
+      domain: real; the complex numbers lie above it.
+      beyond_one: the function is real for numbers above 1 only, not between 0 and 1.
+    """
+    # Branch cuts of the complex functions lie on the real axis.
+    plane = domain + 0.3j + 0.2j * np.abs(normal(*domain.shape, seed=1000))
+    scalar = np.array(0.4) + beyond_one
+    large = uniform(0.2, 0.8, 40, 60) + beyond_one
+    return [
+        Case(op, [domain], expected=function, tolerance=tolerance),
+        Case(
+            op, [plane], expected=function, dtypes=COMPLEXES, tolerance=tolerance, label="complex"
+        ),
+        Case(op, [scalar], expected=function, tolerance=tolerance, label="scalar"),
+        Case(op, [large], expected=function, tolerance=tolerance, grad=False, label="large"),
+    ]
 
 
 @cache

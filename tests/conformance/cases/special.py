@@ -1,0 +1,186 @@
+"""Special functions against series, integrals and recurrences."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from weft_testing.cases import (
+    WIDE_FLOATS,
+    Array,
+    Case,
+    normal,
+    uniform,
+)
+
+POSITIVE = uniform(0.3, 4.0, 3, 4)
+SCALAR = np.array(0.4)
+NARROW = {"float16": (6e-3, 6e-3), "bfloat16": (5e-2, 5e-2), "complex64": (5e-5, 5e-5)}
+SPECIAL = {"float32": (1e-5, 1e-6), "float64": (2e-13, 1e-13)}
+
+
+def _of_scalars(function: Any) -> Any:
+    return np.vectorize(function, otypes=[np.float64])
+
+
+_erf, _erfc, _lgamma = map(_of_scalars, (math.erf, math.erfc, math.lgamma))
+WIDE = np.concatenate([np.linspace(-6, 6, 41), [30.0, -30.0]])
+GAMMA_POINTS = np.concatenate([np.linspace(-4.6, 20.3, 50), [1.0, 2.0, 100.5, 1e5]])
+
+
+def _digamma(x: Array) -> Array:
+    """By recurrence up to 30 and the asymptotic series there."""
+    total, at = np.zeros_like(x), x.copy()
+    for _ in range(60):
+        low = at < 30
+        total -= np.where(low, 1 / np.where(low, at, 1), 0)
+        at = np.where(low, at + 1, at)
+    tail = 1 / (12 * at**2) - 1 / (120 * at**4) + 1 / (252 * at**6)
+    return total + np.log(at) - 0.5 / at - tail
+
+
+def _zeta(x: Array, q: Array) -> Array:
+    """A long sum and the integral of its tail."""
+    n = 2000
+    k = np.arange(n).reshape(-1, *(1,) * max(np.ndim(x), np.ndim(q)))
+    at = q + n
+    tail = at ** (1 - x) / (x - 1) + 0.5 * at**-x + x / 12 * at ** (-x - 1)
+    return ((q + k) ** -x).sum(0) + tail
+
+
+def _polygamma(a: Array, x: Array) -> Array:
+    factorial = np.vectorize(lambda n: math.factorial(int(n)), otypes=[np.float64])(a)
+    higher = (-1) ** (a + 1) * factorial * _zeta(np.maximum(a, 1) + 1.0, x)
+    return np.where(a == 0, _digamma(np.broadcast_to(x, higher.shape).copy()), higher)
+
+
+def _igamma(a: Array, x: Array) -> Array:
+    """By the power series, which converges everywhere."""
+    term = np.exp(-x + a * np.log(x) - _lgamma(a + 1))
+    total = term.copy()
+    for k in range(1, 400):
+        term = term * x / (a + k)
+        total += term
+    return total
+
+
+def _igamma_grad_a(a: Array, x: Array) -> Array:
+    h = 1e-3
+    near = _igamma(a + h, x) - _igamma(a - h, x)
+    far = _igamma(a + 2 * h, x) - _igamma(a - 2 * h, x)
+    return (8 * near - far) / (12 * h)
+
+
+def _bessel(order: int, x: Array) -> Array:
+    """By the integral of exp(x * (cos(t) - 1)) * cos(order * t) over a period."""
+    t = 2 * np.pi * np.arange(400) / 400
+    integrand = np.exp(np.abs(x)[:, None] * (np.cos(t) - 1)) * np.cos(order * t)
+    return np.copysign(1, x) ** order * integrand.mean(1)
+
+
+SHAPES = np.array([[0.3, 1.0, 2.5], [7.0, 12.5, 40.0]])
+POINTS = np.array([[0.1, 1.5, 2.0], [11.0, 9.0, 44.0]])
+LOOSE = {"float32": (2e-5, 1e-6), "float64": (1e-11, 1e-12)}
+ORDERS = np.array([[0.0, 1, 2], [1, 3, 4]])
+ARGUMENTS = np.array([[0.7, 2.2, 5.1], [3.3, 1.1, 14.0]])
+
+CASES = [
+    *[
+        Case(
+            op,
+            [np.array([-30.0, -8.5, -2.0, -0.3, 0.1, 1.0, 7.9, 8.1, 50.0])],
+            {},
+            function,
+            tolerance=NARROW | {"float64": (1e-12, 1e-13)},
+        )
+        for op, function in (
+            ("BesselI0e", lambda x: _bessel(0, x)),
+            ("BesselI1e", lambda x: _bessel(1, x)),
+        )
+    ],
+    Case("Erf", [WIDE], expected=_erf, tolerance=SPECIAL),
+    Case("Erf", [SCALAR], expected=_erf, tolerance=SPECIAL, label="scalar"),
+    Case("Erf", [normal(100, 200)], expected=_erf, tolerance=SPECIAL, grad=False, label="large"),
+    Case("Erfc", [WIDE], expected=_erfc, tolerance=SPECIAL),
+    Case(
+        "Erfc",
+        [np.array([0.6, 2.0, 5.0, 9.0, 20.0])],
+        expected=_erfc,
+        dtypes=("float64",),
+        tolerance={"float64": (2e-14, 0.0)},
+        grad=False,
+        label="tail",
+    ),
+    Case(
+        "Lgamma",
+        [GAMMA_POINTS],
+        expected=_lgamma,
+        dtypes=WIDE_FLOATS,
+        tolerance={"float32": (1e-5, 1e-5), "float64": (1e-12, 1e-12)},
+        grad=False,
+    ),
+    Case("Lgamma", [POSITIVE], expected=_lgamma, tolerance=NARROW, label="positive"),
+    Case(
+        "Digamma",
+        [GAMMA_POINTS],
+        expected=_digamma,
+        dtypes=WIDE_FLOATS,
+        tolerance={"float32": (3e-4, 1e-4), "float64": (1e-11, 1e-12)},
+        grad=False,
+    ),
+    Case("Digamma", [POSITIVE], expected=_digamma, tolerance=NARROW, label="positive"),
+    Case(
+        "Zeta",
+        [ARGUMENTS + 1, POINTS + 1],
+        expected=_zeta,
+        dtypes=WIDE_FLOATS,
+        tolerance=LOOSE,
+        grad=[1],
+    ),
+    Case(
+        "Zeta",
+        [np.array([2.0, 1.0, 0.5, 2.0, 35.0]), np.array([1.0, 2.0, 2.0, -1.0, 40.0])],
+        expected=lambda x, q: np.array([np.pi**2 / 6, np.inf, np.nan, np.inf, _zeta(x, q)[4]]),
+        dtypes=WIDE_FLOATS,
+        tolerance=LOOSE,
+        grad=False,
+        label="limits",
+    ),
+    Case(
+        "Polygamma",
+        [ORDERS, ARGUMENTS],
+        expected=_polygamma,
+        dtypes=WIDE_FLOATS,
+        tolerance={"float32": (1e-4, 1e-5), "float64": (1e-10, 1e-11)},
+        grad=[1],
+    ),
+    Case(
+        "Igamma", [SHAPES, POINTS], expected=_igamma, dtypes=WIDE_FLOATS, tolerance=LOOSE, order=1
+    ),
+    Case(
+        "Igamma",
+        [SHAPES, POINTS],
+        expected=_igamma,
+        dtypes=WIDE_FLOATS,
+        tolerance=LOOSE,
+        grad=[1],
+        label="second-order",
+    ),
+    Case(
+        "Igammac",
+        [SHAPES, POINTS],
+        expected=lambda a, x: 1 - _igamma(a, x),
+        dtypes=WIDE_FLOATS,
+        tolerance=LOOSE,
+        order=1,
+    ),
+    Case(
+        "IgammaGradA",
+        [SHAPES, POINTS],
+        expected=_igamma_grad_a,
+        dtypes=WIDE_FLOATS,
+        grad=False,
+        tolerance={"float32": (1e-4, 1e-6), "float64": (1e-7, 1e-10)},
+    ),
+]

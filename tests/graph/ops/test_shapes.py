@@ -1,0 +1,62 @@
+"""Shapes: API and refusals, beyond the conformance table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.evaluate import evaluate
+
+from weft_graph import Graph
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.node import Output
+from weft_graph.ops import (
+    array,
+    shapes,
+)
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dimension, TensorShape
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> Any:
+    with Graph().as_default():
+        yield
+
+
+def fed(*shape: int | None, dtype: Any = dtypes.float32) -> Output:
+    return array.placeholder(dtype, shape)
+
+
+def table(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
+
+
+def test_static_shapes_are_constants() -> None:
+    x = fed(2, 3)
+    for value in (shapes.shape(x), shapes.size(x), shapes.rank(x)):
+        assert value.node.type == "Const"
+    assert shapes.shape(x, out_type=dtypes.int64).dtype is dtypes.int64
+    assert shapes.shape(fed(None)).node.type == "Shape"
+
+
+def test_shapes_convert_to_tensors() -> None:
+    assert evaluate(convert_to_tensor(TensorShape([2, 3]))).tolist() == [2, 3]
+    assert evaluate(convert_to_tensor(Dimension(4))) == 4
+    with pytest.raises(errors.InvalidArgumentError, match="fully defined"):
+        convert_to_tensor(TensorShape([None, 3]))
+
+
+@pytest.mark.parametrize(
+    ("dims", "target", "wanted"),
+    [
+        ((None, 4), [-1, 2], (None, 2)),
+        ((2, 6), [3, -1], (3, 4)),
+        ((None, 0), [-1, 5], (0, 5)),
+        ((None, None), [2, 3], (2, 3)),
+        ((0, 3), [0, 7], (0, 7)),
+    ],
+)
+def test_reshapes_infer(dims: Any, target: Any, wanted: Any) -> None:
+    assert shapes.reshape(fed(*dims), target).dims == wanted
