@@ -166,8 +166,8 @@ class BaseSession:
           fetches: outputs, nodes, names ("bar:1"), variables, sparse values, or any nesting of
             lists, tuples, named tuples and mappings of these.
           feed_dict: outputs, or their names, to the values that take their place.
-          options: RunOptions: `timeout_in_ms`, `trace_level`.
-          run_metadata: RunMetadata, filled in when a trace is asked for.
+          options: RunOptions: `timeout_in_ms`, `trace_level`, `output_partition_graphs`.
+          run_metadata: RunMetadata, which gets the trace and the graphs that `options` ask for.
         Returns: the structure of `fetches` with values in place: arrays and NumPy scalars that
           belong to the caller, bytes for rank-0 strings, None for nodes.
         Raises:
