@@ -170,6 +170,9 @@ class ndarray:  # noqa: N801, as CuPy's
     def max(self, axis: Any = None, keepdims: bool = False) -> ndarray:
         return self._reduced("max", axis, keepdims=keepdims)
 
+    def sum(self, axis: Any = None, dtype: Any = None) -> ndarray:
+        return self._reduced("sum", axis, dtype)
+
     def argmax(self, axis: Any = None) -> ndarray:
         return self._reduced("argmax", axis)
 

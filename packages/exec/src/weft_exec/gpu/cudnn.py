@@ -21,7 +21,7 @@ from weft_graph.ops.windows import channel_axis
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
-    from weft_exec.kernels.conv import _Convolution
+    from weft_exec.kernels.conv import Convolution
 
 _log = logging.getLogger("weft")
 _lock = threading.Lock()
@@ -152,7 +152,7 @@ def _strides(sizes: Sizes) -> Sizes:
 class _Convolving:
     """One convolution, in the layout (N, ..., C) with filters (O, ..., C)."""
 
-    def __init__(self, library: Cudnn, conv: _Convolution, device: Device) -> None:
+    def __init__(self, library: Cudnn, conv: Convolution, device: Device) -> None:
         self.library = library
         self.conv = conv
         self.xp = device.xp
@@ -202,14 +202,14 @@ class _Convolving:
         )  # fmt: skip
 
 
-def _convolving(conv: _Convolution, device: Device) -> _Convolving | None:
+def _convolving(conv: Convolution, device: Device) -> _Convolving | None:
     if conv.dtype not in (np.dtype(np.float16), np.dtype(np.float32)):
         return None
     library = library_of(device)
     return None if library is None else _Convolving(library, conv, device)
 
 
-def forward(conv: _Convolution, device: Device) -> Callable[..., Any] | None:
+def forward(conv: Convolution, device: Device) -> Callable[..., Any] | None:
     """A kernel `(x, filters) -> y`, or None where cuDNN is not at hand."""
     way = _convolving(conv, device)
     if way is None:
@@ -233,7 +233,7 @@ def forward(conv: _Convolution, device: Device) -> Callable[..., Any] | None:
     return run
 
 
-def by_input(conv: _Convolution, device: Device) -> Callable[..., Any] | None:
+def by_input(conv: Convolution, device: Device) -> Callable[..., Any] | None:
     """A kernel `(sizes, filters, grad) -> dx`, or None where cuDNN is not at hand."""
     way = _convolving(conv, device)
     if way is None:
@@ -260,7 +260,7 @@ def by_input(conv: _Convolution, device: Device) -> Callable[..., Any] | None:
     return run
 
 
-def by_filter(conv: _Convolution, device: Device) -> Callable[..., Any] | None:
+def by_filter(conv: Convolution, device: Device) -> Callable[..., Any] | None:
     """A kernel `(x, sizes, grad) -> dw`, or None where cuDNN is not at hand."""
     way = _convolving(conv, device)
     if way is None:

@@ -1,12 +1,10 @@
-"""The CPU kernel of Bitcast; `elementwise` derives those of conversions and of complex numbers."""
+"""The kernel of Bitcast; `elementwise` derives those of conversions and of complex numbers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -14,13 +12,13 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-@kernel("Bitcast")
+@kernel("Bitcast", device=ARRAY_DEVICE)
 def _bitcast(node: Node, device: Device) -> KernelFunction:
     source, target = node.inputs[0].dtype.base_dtype, node.attrs["type"]
-    dtype = target.numpy
+    dtype, xp = target.numpy, device.xp
 
     def run(x: Any) -> Any:
-        array = np.ascontiguousarray(x).reshape(x.shape)
+        array = xp.ascontiguousarray(x).reshape(x.shape)
         if source.size == target.size:
             return array.view(dtype)
         if source.size > target.size:

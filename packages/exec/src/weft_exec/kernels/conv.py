@@ -6,18 +6,21 @@ one core the whole is within a tenth of the bare product.  The gradient by the i
 convolution of the output's gradient with the rotated filter where the stride is 1, and a product
 scattered back over the windows otherwise; the gradient by the filter is the sum over blocks of
 windows' transpose times the output's gradient.
+
+All are over the array module. On a GPU blocks are larger, and most convolutions are left to a
+library (`weft_exec.gpu.kernels.conv`).
 """
 
 from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from weft_exec.kernels.common import new_array, wide, widened
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_exec.kernels.sliding import (
     Array,
     Sizes,
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-class _Convolution:
+class Convolution:
     """The attributes of one convolution, and what they mean for given sizes."""
 
     def __init__(self, node: Node, device: Device) -> None:
@@ -102,15 +105,19 @@ def _convolve(
     depth = filters.shape[-1]
     matrix = filters.reshape(-1, depth)
     result = new_array(device, (x.shape[0], *counts, depth), x.dtype)
+    if not x.size:
+        result.fill(0)
+        return result
     flat = result.reshape(x.shape[0] * prod(counts), depth)
     for rows, block in columns(x, filters.shape[:-2], strides, dilations, counts, device):
-        np.matmul(block, matrix, out=flat[rows])
+        device.xp.matmul(block, matrix, out=flat[rows])
     return result
 
 
-@kernel("Conv2D", "Conv3D", heavy=True)
-def _make_forward(node: Node, device: Device) -> KernelFunction:
-    conv = _Convolution(node, device)
+@kernel("Conv2D", "Conv3D", device=ARRAY_DEVICE, heavy=True)
+def make_forward(node: Node, device: Device) -> KernelFunction:
+    """The convolution itself."""
+    conv = Convolution(node, device)
 
     def run(x: Any, filters: Any) -> Any:
         x = channels_last(x, conv.data_format)
@@ -124,9 +131,16 @@ def _make_forward(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", heavy=True)
-def _make_by_filter(node: Node, device: Device) -> KernelFunction:
-    conv = _Convolution(node, device)
+@kernel(
+    "Conv2DBackpropFilter",
+    "Conv3DBackpropFilterV2",
+    device=ARRAY_DEVICE,
+    host=("filter_sizes",),
+    heavy=True,
+)
+def make_by_filter(node: Node, device: Device) -> KernelFunction:
+    """The gradient by the filter."""
+    conv, xp = Convolution(node, device), device.xp
 
     def run(x: Any, filter_sizes: Any, grad: Any) -> Any:
         shape = tuple(int(n) for n in filter_sizes)
@@ -137,26 +151,34 @@ def _make_by_filter(node: Node, device: Device) -> KernelFunction:
         x = padded(x, before, after, conv.wide, device)
         flat = contiguous(grad, conv.wide, device).reshape(-1, shape[-1])
         total = new_array(device, (prod(shape[:-1]), shape[-1]), conv.wide)
+        if not x.size or not grad.size:
+            total.fill(0)
+            return contiguous(total.reshape(shape), conv.dtype, device)
         part: Array | None = None
         for rows, block in columns(x, shape[:-2], conv.strides, conv.dilations, counts, device):
             if part is None:
                 part = total
-                np.matmul(block.T, flat[rows], out=total)
+                xp.matmul(block.T, flat[rows], out=total)
                 continue
             if part is total:
                 part = new_array(device, total.shape, conv.wide)
-            np.matmul(block.T, flat[rows], out=part)
-            np.add(total, part, out=total)
-        if part is None:
-            total.fill(0)
+            xp.matmul(block.T, flat[rows], out=part)
+            xp.add(total, part, out=total)
         return contiguous(total.reshape(shape), conv.dtype, device)
 
     return run
 
 
-@kernel("Conv2DBackpropInput", "Conv3DBackpropInputV2", heavy=True)
-def _make_by_input(node: Node, device: Device) -> KernelFunction:
-    conv = _Convolution(node, device)
+@kernel(
+    "Conv2DBackpropInput",
+    "Conv3DBackpropInputV2",
+    device=ARRAY_DEVICE,
+    host=("input_sizes",),
+    heavy=True,
+)
+def make_by_input(node: Node, device: Device) -> KernelFunction:
+    """The gradient by the input."""
+    conv = Convolution(node, device)
 
     def run(input_sizes: Any, filters: Any, grad: Any) -> Any:
         shape = conv.last_shape(input_sizes)
@@ -170,7 +192,7 @@ def _make_by_input(node: Node, device: Device) -> KernelFunction:
         low = tuple(e - 1 - b for e, b in zip(extents, before, strict=True))
         high = tuple(e - 1 - a for e, a in zip(extents, after, strict=True))
         if all(s == 1 for s in conv.strides) and min((*low, *high)) >= 0 and 0 not in shape:
-            rotated = np.flip(filters, tuple(range(len(taps)))).swapaxes(-1, -2)
+            rotated = filters[(slice(None, None, -1),) * len(taps)].swapaxes(-1, -2)
             rotated = contiguous(rotated, conv.wide, device)
             grad = padded(grad, low, high, conv.wide, device)
             result = _convolve(grad, rotated, conv.strides, conv.dilations, shape[1:-1], device)
@@ -183,22 +205,24 @@ def _make_by_input(node: Node, device: Device) -> KernelFunction:
 
 
 def _scatter(
-    conv: _Convolution, grad: Array, filters: Array, shape: Sizes, before: Sizes, after: Sizes
-) -> Array:
+    conv: Convolution, grad: Array, filters: Array, shape: Sizes, before: Sizes, after: Sizes
+) -> Any:
     """The gradient by the input of any convolution: each window gets its share added."""
-    batch, counts, depth = grad.shape[0], grad.shape[1:-1], grad.shape[-1]
+    xp, batch, counts, depth = conv.device.xp, grad.shape[0], grad.shape[1:-1], grad.shape[-1]
     taps, channels = filters.shape[:-2], filters.shape[-2]
     sizes = [b + n + a for b, n, a in zip(before, shape[1:-1], after, strict=True)]
     whole = new_array(conv.device, (batch, *sizes, channels), conv.wide)
     whole.fill(0)
     matrix = filters.reshape(-1, depth).T
     row_bytes = prod(counts[1:]) * prod(taps) * channels * conv.wide.itemsize
-    for images, rows in blocks(batch, counts[0], row_bytes):
+    for images, rows in (
+        blocks(xp, batch, counts[0], row_bytes) if grad.size and filters.size else ()
+    ):
         block = grad[images, rows]
-        shares = np.matmul(block.reshape(-1, depth), matrix)
+        shares = xp.matmul(block.reshape(-1, depth), matrix)
         shares = shares.reshape(*block.shape[:-1], *taps, channels)
         target = whole[images, rows.start * conv.strides[0] :]
-        for tap in product(*map(range, taps)) if block.size else ():
+        for tap in product(*map(range, taps)):
             inner = [
                 slice(t * d, t * d + (n - 1) * s + 1, s)
                 for t, d, s, n in zip(
@@ -207,7 +231,7 @@ def _scatter(
             ]
             view = target[(slice(None), *inner)]
             every = (slice(None),) * (1 + len(counts))
-            np.add(view, shares[(*every, *tap)], out=view)
+            xp.add(view, shares[(*every, *tap)], out=view)
     if not any(before) and not any(after):
         return whole
     inside = tuple(slice(b, b + n) for b, n in zip(before, shape[1:-1], strict=True))
@@ -217,8 +241,17 @@ def _scatter(
 # ----------------------------------------------------------------------------- depthwise
 
 
-class _Depthwise(_Convolution):
-    """A convolution of each channel by itself, tap by tap over one image at a time."""
+_ALL: Final = slice(None)
+
+
+class _Depthwise(Convolution):
+    """A convolution of each channel by itself, tap by tap over some images at a time."""
+
+    def parts(self, batch: int) -> list[slice]:
+        """Images that are taken at a time: one, which stays in a CPU's cache, or all."""
+        if self.device.xp is np:
+            return [slice(i, i + 1) for i in range(batch)]
+        return [slice(0, batch)] if batch else []
 
     def taps(
         self, inner: Sizes, taps: Sizes, counts: Sizes, before: Sizes
@@ -233,13 +266,14 @@ class _Depthwise(_Convolution):
                 )
             ]
             if all(out.stop > out.start for out, _ in places):
-                found.append((tap, tuple(out for out, _ in places), tuple(at for _, at in places)))
+                outs, ins = zip(*places, strict=True)
+                found.append((tap, (_ALL, *outs), (_ALL, *ins)))
         return found
 
 
-@kernel("DepthwiseConv2dNative", heavy=True)
+@kernel("DepthwiseConv2dNative", device=ARRAY_DEVICE, heavy=True)
 def _make_depthwise(node: Node, device: Device) -> KernelFunction:
-    conv = _Depthwise(node, device)
+    conv, xp = _Depthwise(node, device), device.xp
 
     def run(x: Any, filters: Any) -> Any:
         x, filters = widened(channels_last(x, conv.data_format)), widened(filters)
@@ -248,23 +282,28 @@ def _make_depthwise(node: Node, device: Device) -> KernelFunction:
         counts, before, _ = conv.geometry(x.shape[1:-1], filters.shape[:2])
         taps = conv.taps(x.shape[1:-1], filters.shape[:2], counts, before)
         result = new_array(device, (x.shape[0], *counts, channels, multiplier), conv.wide)
-        scratch = np.empty(result.shape[1:], conv.wide)
-        for image, target in zip(x, result, strict=True):
+        scratch: Any = None
+        for images in conv.parts(x.shape[0]):
+            source, target = x[images], result[images]
             target.fill(0)
+            if scratch is None:
+                scratch = xp.empty(target.shape, conv.wide)
             for tap, outs, ins in taps:
                 view = target[outs]
-                part = scratch[: view.shape[0], : view.shape[1]]
-                np.multiply(image[ins][..., None], filters[tap], out=part)
-                np.add(view, part, out=view)
+                part = scratch[:, : view.shape[1], : view.shape[2]]
+                xp.multiply(source[ins][..., None], filters[tap], out=part)
+                xp.add(view, part, out=view)
         flat = result.reshape(*result.shape[:3], channels * multiplier)
         return from_channels_last(flat, conv.data_format, conv.dtype, device)
 
     return run
 
 
-@kernel("DepthwiseConv2dNativeBackpropInput", heavy=True)
+@kernel(
+    "DepthwiseConv2dNativeBackpropInput", device=ARRAY_DEVICE, host=("input_sizes",), heavy=True
+)
 def _make_depthwise_by_input(node: Node, device: Device) -> KernelFunction:
-    conv = _Depthwise(node, device)
+    conv, xp = _Depthwise(node, device), device.xp
 
     def run(input_sizes: Any, filters: Any, grad: Any) -> Any:
         shape = conv.last_shape(input_sizes)
@@ -278,22 +317,28 @@ def _make_depthwise_by_input(node: Node, device: Device) -> KernelFunction:
         taps = conv.taps(shape[1:-1], filters.shape[:2], counts, before)
         result = new_array(device, shape, conv.wide)
         result.fill(0)
-        scratch = np.empty((*counts, channels), conv.wide)
-        for image, target in zip(grad, result, strict=True):
+        scratch: Any = None
+        for images in conv.parts(shape[0]):
+            source, target = grad[images], result[images]
+            if scratch is None:
+                scratch = xp.empty((len(source), *counts, channels), conv.wide)
             for tap, outs, ins in taps:
                 view = target[ins]
-                part = scratch[: view.shape[0], : view.shape[1]]
+                part = scratch[:, : view.shape[1], : view.shape[2]]
                 for m in range(multiplier):
-                    np.multiply(image[(*outs, slice(None), m)], filters[tap][:, m], out=part)
-                    np.add(view, part, out=view)
+                    shares = source[(*outs, _ALL, m)]
+                    xp.multiply(shares, filters[tap][:, m], out=part)
+                    xp.add(view, part, out=view)
         return from_channels_last(result, conv.data_format, conv.dtype, device)
 
     return run
 
 
-@kernel("DepthwiseConv2dNativeBackpropFilter", heavy=True)
+@kernel(
+    "DepthwiseConv2dNativeBackpropFilter", device=ARRAY_DEVICE, host=("filter_sizes",), heavy=True
+)
 def _make_depthwise_by_filter(node: Node, device: Device) -> KernelFunction:
-    conv = _Depthwise(node, device)
+    conv, xp = _Depthwise(node, device), device.xp
 
     def run(x: Any, filter_sizes: Any, grad: Any) -> Any:
         shape = tuple(int(n) for n in filter_sizes)
@@ -304,16 +349,20 @@ def _make_depthwise_by_filter(node: Node, device: Device) -> KernelFunction:
         counts, before, _ = conv.geometry(x.shape[1:-1], shape[:2])
         conv.check_grad(grad.shape, x.shape[0], counts, channels * multiplier)
         grad = grad.reshape(*grad.shape[:-1], channels, multiplier)
-        result = np.zeros(shape, conv.wide)
-        scratch = np.empty((prod(counts), channels, multiplier), conv.wide)
+        result = xp.zeros(shape, conv.wide)
         taps = conv.taps(x.shape[1:-1], shape[:2], counts, before)
-        for image, upstream in zip(x, grad, strict=True):
+        scratch: Any = None
+        for images in conv.parts(x.shape[0]):
+            source, upstream = x[images], grad[images]
+            if scratch is None:
+                scratch = xp.empty(upstream.size, conv.wide)
             for tap, outs, ins in taps:
                 ours = upstream[outs]
-                part = scratch[: ours.shape[0] * ours.shape[1]].reshape(ours.shape)
-                np.multiply(image[ins][..., None], ours, out=part)
+                part = scratch[: ours.size].reshape(ours.shape)
+                xp.multiply(source[ins][..., None], ours, out=part)
                 sums = column_sums(part.reshape(-1, channels * multiplier))
-                result[tap] += sums.reshape(channels, multiplier)
+                view = result[tap]
+                xp.add(view, sums.reshape(channels, multiplier), out=view)
         return contiguous(result, conv.dtype, device)
 
     return run

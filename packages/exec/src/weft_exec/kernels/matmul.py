@@ -11,7 +11,6 @@ from weft_exec.kernels.common import (
     NARROW,
     adjoint,
     as_exact,
-    exact,
     new_array,
     static_bytes,
 )
@@ -95,10 +94,14 @@ def _batch_matmul(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _cross(a: Any, b: Any) -> Any:
-    x, y, z = (a[..., i] for i in range(3))
-    u, v, w = (b[..., i] for i in range(3))
-    return np.stack([y * w - z * v, z * u - x * w, x * v - y * u], axis=-1)
+@kernel("Cross", device=ARRAY_DEVICE)
+def _cross(node: Node, device: Device) -> KernelFunction:
+    xp, dtype = device.xp, node.outputs[0].dtype.numpy
 
+    def run(a: Any, b: Any) -> Any:
+        x, y, z = (a[..., i] for i in range(3))
+        u, v, w = (b[..., i] for i in range(3))
+        product = xp.stack([y * w - z * v, z * u - x * w, x * v - y * u], axis=-1)
+        return as_exact(product, dtype, device)
 
-kernel("Cross")(exact(_cross))
+    return run

@@ -196,7 +196,7 @@ def fill_truncated_normal(words: Words, result: Any, xp: Any) -> None:
         fresh = xp.empty(beyond.size, result.dtype)
         fill_normal(words, fresh, xp)
         flat[beyond] = fresh
-        beyond = beyond[xp.nonzero(xp.absolute(fresh) > 2)[0]]
+        beyond = beyond[xp.absolute(fresh) > 2]
 
 
 def fill_integers(words: Words, result: Any, low: int, high: int) -> None:

@@ -55,20 +55,30 @@ def reduce_sorted(
     return result
 
 
-def _counts(ids: Array, count: int) -> Array:
+def sizes_of_segments(xp: Any, ids: Any, count: int) -> Any:
     """How many rows each segment has, at least 1."""
-    return np.maximum(np.bincount(ids, minlength=count), 1)
+    return xp.maximum(xp.bincount(ids, minlength=count), 1)
 
 
-def _per_row(values: Array, rank: int) -> Array:
+def per_row(values: Any, rank: int) -> Any:
+    """A vector of numbers for rows, in the shape that broadcasts with rows of a rank."""
     return values.reshape(-1, *(1,) * (rank - 1))
 
 
 def _divide(total: Array, counts: Array, dtype: DType) -> Any:
-    divisor = _per_row(counts, total.ndim).astype(total.dtype)
+    divisor = per_row(counts, total.ndim).astype(total.dtype)
     if dtype.is_integer:
         return (total - np.fmod(total, divisor)) // divisor
     return total / divisor
+
+
+def check_rows(data: Any, ids: Any) -> None:
+    """Raise InvalidArgumentError unless there is an id for each row."""
+    if data.ndim == 0 or ids.ndim != 1 or len(data) != len(ids):
+        raise errors.InvalidArgumentError(
+            f"data and segment_ids must have as many rows, got shapes {list(data.shape)} and "
+            f"{list(ids.shape)}"
+        )
 
 
 @kernel("SegmentSum", "SegmentMean", "SegmentProd", "SegmentMax", "SegmentMin")
@@ -78,15 +88,11 @@ def _segment(node: Node, device: Device) -> KernelFunction:
     none = 1 if kind == "Prod" else 0
 
     def run(data: Any, ids: Any) -> Any:
-        if data.ndim == 0 or ids.ndim != 1 or len(data) != len(ids):
-            raise errors.InvalidArgumentError(
-                f"data and segment_ids must have as many rows, got shapes {list(data.shape)} and "
-                f"{list(ids.shape)}"
-            )
+        check_rows(data, ids)
         count = _check_sorted(ids)
         result = reduce_sorted(ufunc, data, ids, count, none, element)
         if kind == "Mean" and count:
-            result = _divide(result, _counts(ids, count), dtype)
+            result = _divide(result, sizes_of_segments(np, ids, count), dtype)
         return as_exact(result, dtype.numpy, device)
 
     return run
@@ -98,22 +104,30 @@ def _unsorted_none(kind: str, dtype: DType) -> Any:
     return dtype.min if kind == "Max" else dtype.max
 
 
+def flat_rows(data: Any, ids: Any, num: Any) -> tuple[int, Any, Any]:
+    """The number of segments, the rows as ids of any rank count them, and the ids in a vector.
+
+    Raises: InvalidArgumentError: the number is negative, or the shapes do not fit.
+    """
+    count = int(num)
+    if count < 0:
+        raise errors.InvalidArgumentError(f"num_segments must be at least 0, got {count}")
+    if data.shape[: ids.ndim] != ids.shape:
+        raise errors.InvalidArgumentError(
+            "the shape of data must start with that of segment_ids, got "
+            f"{list(data.shape)} and {list(ids.shape)}"
+        )
+    flat = ids.reshape(-1)
+    return count, data.reshape(flat.size, *data.shape[ids.ndim :]), flat
+
+
 @kernel("UnsortedSegmentSum", "UnsortedSegmentProd", "UnsortedSegmentMax", "UnsortedSegmentMin")
 def _unsorted_segment(node: Node, device: Device) -> KernelFunction:
     kind, dtype = node.type[len("UnsortedSegment") :], node.attrs["T"]
     element, ufunc, none = wide(dtype), _UFUNCS[kind], _unsorted_none(kind, dtype)
 
     def run(data: Any, ids: Any, num: Any) -> Any:
-        count = int(num)
-        if count < 0:
-            raise errors.InvalidArgumentError(f"num_segments must be at least 0, got {count}")
-        if data.shape[: ids.ndim] != ids.shape:
-            raise errors.InvalidArgumentError(
-                "the shape of data must start with that of segment_ids, got "
-                f"{list(data.shape)} and {list(ids.shape)}"
-            )
-        flat = np.reshape(ids, -1)
-        rows = np.reshape(data, (flat.size, *data.shape[ids.ndim :]))
+        count, rows, flat = flat_rows(data, ids, num)
         if flat.size and flat.max() >= count:
             at = int(np.argmax(flat >= count))
             raise errors.InvalidArgumentError(
@@ -183,8 +197,8 @@ def _sparse_segment(node: Node, device: Device) -> KernelFunction:
             )
         result = reduce_sorted(np.add, rows, ids, count, 0, element)
         if kind != "Sum" and count:
-            counts = _counts(ids, count).astype(element)
-            result /= _per_row(counts if kind == "Mean" else np.sqrt(counts), result.ndim)
+            counts = sizes_of_segments(np, ids, count).astype(element)
+            result /= per_row(counts if kind == "Mean" else np.sqrt(counts), result.ndim)
         return as_exact(result, dtype.numpy, device)
 
     return run
@@ -196,8 +210,8 @@ def _sparse_segment_grad(node: Node, device: Device) -> KernelFunction:
     element, is_mean = wide(dtype), "Mean" in node.type
 
     def run(grad: Any, indices: Any, ids: Any, rows: Any) -> Any:
-        counts = _counts(ids, len(grad)).astype(element)
-        scaled = grad.astype(element) / _per_row(counts if is_mean else np.sqrt(counts), grad.ndim)
+        counts = sizes_of_segments(np, ids, len(grad)).astype(element)
+        scaled = grad.astype(element) / per_row(counts if is_mean else np.sqrt(counts), grad.ndim)
         if indices.size and (indices.min() < 0 or indices.max() >= rows):
             raise errors.InvalidArgumentError(
                 f"indices must be in [0, {rows}), got {indices.min()} to {indices.max()}"

@@ -1,4 +1,7 @@
-"""What the kernels of convolutions, pools and normalizations share: windows, padding, sums."""
+"""What the kernels of convolutions, pools and normalizations share: windows, padding, sums.
+
+All of it is over the array module.
+"""
 
 from __future__ import annotations
 
@@ -20,39 +23,41 @@ Sizes = tuple[int, ...]
 COLUMN_BYTES = 1 << 21
 """Scratch that one matrix product reads: large enough for BLAS to run at its full rate, small
 enough that the product finds in the cache what the copy before it wrote."""
+DEVICE_COLUMN_BYTES = 1 << 28
+"""The same on other devices: enough to keep a GPU busy, small beside its memory."""
 
 
-def channels_last(value: Array, data_format: str) -> Array:
+def channels_last(value: Any, data_format: str) -> Any:
     """A view with the channels on the last axis."""
     axis = channel_axis(data_format)
-    return value if axis == value.ndim - 1 else np.moveaxis(value, axis, -1)
+    last = value.ndim - 1
+    return (
+        value if axis == last else value.transpose(*range(axis), *range(axis + 1, last + 1), axis)
+    )
 
 
-def from_channels_last(
-    value: Array, data_format: str, dtype: np.dtype[Any], device: Device
-) -> Array:
+def from_channels_last(value: Any, data_format: str, dtype: np.dtype[Any], device: Device) -> Any:
     """A result in its own layout and type: `value` itself where it has both."""
     axis = channel_axis(data_format)
-    view = value if axis == value.ndim - 1 else np.moveaxis(value, -1, axis)
+    last = value.ndim - 1
+    view = value if axis == last else value.transpose(*range(axis), last, *range(axis, last))
     if view is value and value.dtype == dtype:
         return value
     result = new_array(device, view.shape, dtype)
-    np.copyto(result, view, casting="unsafe")
+    device.xp.copyto(result, view, casting="unsafe")
     return result
 
 
-def contiguous(value: Array, dtype: np.dtype[Any], device: Device) -> Array:
+def contiguous(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
     """`value` in C order with `dtype`; itself where it is that."""
     if value.dtype == dtype and value.flags.c_contiguous:
         return value
     result = new_array(device, value.shape, dtype)
-    np.copyto(result, value, casting="unsafe")
+    device.xp.copyto(result, value, casting="unsafe")
     return result
 
 
-def padded(
-    value: Array, before: Sizes, after: Sizes, dtype: np.dtype[Any], device: Device
-) -> Array:
+def padded(value: Any, before: Sizes, after: Sizes, dtype: np.dtype[Any], device: Device) -> Any:
     """`value` (N, ..., C) in C order with zeros around its spatial axes."""
     if not any(before) and not any(after):
         return contiguous(value, dtype, device)
@@ -71,28 +76,30 @@ def padded(
     return result
 
 
-def windows(value: Array, kernel: Sizes, strides: Sizes, dilations: Sizes, counts: Sizes) -> Array:
+def windows(
+    xp: Any, value: Any, kernel: Sizes, strides: Sizes, dilations: Sizes, counts: Sizes
+) -> Any:
     """A view (N, counts..., kernel..., C) of all windows of `value` (N, ..., C)."""
     inner = value.strides[1:-1]
     steps = tuple(s * stride for s, stride in zip(inner, strides, strict=True))
     taps = tuple(s * dilation for s, dilation in zip(inner, dilations, strict=True))
-    return np.lib.stride_tricks.as_strided(
+    return xp.lib.stride_tricks.as_strided(
         value,
         (value.shape[0], *counts, *kernel, value.shape[-1]),
         (value.strides[0], *steps, *taps, value.strides[-1]),
-        writeable=False,
     )
 
 
-def blocks(batch: int, rows: int, row_bytes: int) -> Iterator[tuple[slice, slice]]:
-    """Images and rows of each block, so that a block's columns stay within COLUMN_BYTES."""
+def blocks(xp: Any, batch: int, rows: int, row_bytes: int) -> Iterator[tuple[slice, slice]]:
+    """Images and rows of each block, so that a block's columns stay within the scratch."""
+    limit = COLUMN_BYTES if xp is np else DEVICE_COLUMN_BYTES
     image_bytes = max(rows * row_bytes, 1)
-    if image_bytes <= COLUMN_BYTES:
-        step = COLUMN_BYTES // image_bytes
+    if image_bytes <= limit:
+        step = limit // image_bytes
         for n in range(0, batch, step):
             yield slice(n, min(n + step, batch)), slice(0, rows)
         return
-    step = max(COLUMN_BYTES // row_bytes, 1)
+    step = max(limit // row_bytes, 1)
     for n in range(batch):
         for y in range(0, rows, step):
             yield slice(n, n + 1), slice(y, min(y + step, rows))
@@ -113,20 +120,20 @@ def columns(
     Yields: which rows of the (N * counts, ...) output, and their windows, shape
       (rows, kernel * C); each is overwritten by the next.
     """
-    batch, depth = value.shape[0], prod(kernel) * value.shape[-1]
+    xp, batch, depth = device.xp, value.shape[0], prod(kernel) * value.shape[-1]
     positions = prod(counts)
     if depth == value.shape[-1] and all(stride == 1 for stride in strides):
         yield slice(0, batch * positions), value.reshape(batch * positions, depth)
         return
-    view = windows(value, kernel, strides, dilations, counts)
+    view = windows(xp, value, kernel, strides, dilations, counts)
     per_row = positions // max(counts[0], 1)
     scratch: Array | None = None
-    for images, rows in blocks(batch, counts[0], per_row * depth * value.dtype.itemsize):
+    for images, rows in blocks(xp, batch, counts[0], per_row * depth * value.dtype.itemsize):
         source = view[images, rows]
         if scratch is None:
             scratch = new_array(device, (source.size,), value.dtype)
         block = scratch[: source.size]
-        np.copyto(block.reshape(source.shape), source)
+        xp.copyto(block.reshape(source.shape), source)
         start = (images.start * counts[0] + rows.start) * per_row
         stop = ((images.stop - 1) * counts[0] + rows.stop) * per_row
         yield slice(start, stop), block.reshape(stop - start, depth)
@@ -145,7 +152,7 @@ def tap_slices(tap: int, size: int, stride: int, before: int, count: int) -> tup
     return slice(low, high), slice(start, start + (high - low - 1) * stride + 1, stride)
 
 
-def column_sums(matrix: Array) -> Array:
+def column_sums(matrix: Any) -> Any:
     """The sums of the columns of a matrix in C order.
 
     Short rows are folded side by side first: NumPy adds long rows five times as fast, and shorter
@@ -157,7 +164,7 @@ def column_sums(matrix: Array) -> Array:
         if fold > 1:
             total = matrix.reshape(rows // fold, fold * width).sum(0, dtype=matrix.dtype)
             matrix = total.reshape(fold, width)
-    return np.asarray(matrix.sum(0, dtype=matrix.dtype))
+    return matrix.sum(0, dtype=matrix.dtype)
 
 
 def spatial(values: Sequence[int], data_format: str) -> Sizes:

@@ -1,4 +1,4 @@
-"""GPU kernels of sums, bounds, choice, bits as another type, and cross products.
+"""GPU kernels of sums, bounds and choice.
 
 Those of all other elementwise ops are derived; see `derived.py`.
 """
@@ -89,36 +89,3 @@ def _select(node: Node, device: Device) -> KernelFunction:
 
 
 kernel("SelectV2", device="GPU", alias=True)(lambda node, device: device.xp.where)
-
-
-@kernel("Bitcast", device="GPU", alias=True, dtypes={"T": _NUMBERS, "type": _NUMBERS})
-def _bitcast(node: Node, device: Device) -> KernelFunction:
-    xp, target = device.xp, node.attrs["type"]
-    source, dtype = node.inputs[0].dtype.base_dtype, target.numpy
-
-    def run(x: Any) -> Any:
-        flat = xp.ascontiguousarray(x).reshape(-1).view(dtype)
-        if source.size == target.size:
-            return flat.reshape(x.shape)
-        if source.size > target.size:
-            return flat.reshape(*x.shape, source.size // target.size)
-        if x.ndim == 0 or x.shape[-1] != target.size // source.size:
-            raise errors.InvalidArgumentError(
-                f"a bitcast from {source.name} to {target.name} requires a last axis of size "
-                f"{target.size // source.size}, got shape {list(x.shape)}"
-            )
-        return flat.reshape(x.shape[:-1])
-
-    return run
-
-
-@kernel("Cross", device="GPU", dtypes=_NUMERIC)
-def _cross(node: Node, device: Device) -> KernelFunction:
-    xp = device.xp
-
-    def run(a: Any, b: Any) -> Any:
-        x, y, z = (a[..., i] for i in range(3))
-        u, v, w = (b[..., i] for i in range(3))
-        return xp.stack([y * w - z * v, z * u - x * w, x * v - y * u], axis=-1)
-
-    return run

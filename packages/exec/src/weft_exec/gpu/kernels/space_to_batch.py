@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.gpu.element_types import INEXACT, INTEGERS
-from weft_exec.gpu.kernels.conv import windows
 from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.sliding import windows
 from weft_exec.kernels.space_to_batch import same_margin
 from weft_tensor import errors
 
