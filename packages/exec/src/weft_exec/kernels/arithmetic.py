@@ -1,4 +1,4 @@
-"""CPU kernels of sums of many tensors and of clipping; `elementwise` derives all others."""
+"""Kernels of sums of many tensors and of clipping; `elementwise` derives all others."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import NARROW, as_exact, binary, new_array
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import dtypes, errors
 
 if TYPE_CHECKING:
@@ -15,15 +15,14 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-@kernel("AddN", "AccumulateNV2")
+@kernel("AddN", "AccumulateNV2", device=ARRAY_DEVICE)
 def _add_n(node: Node, device: Device) -> KernelFunction:
-    dtype = node.attrs["T"]
-    count = len(node.inputs)
+    xp, dtype = device.xp, node.attrs["T"]
     if dtype is dtypes.variant:
         raise errors.UnimplementedError("AddN of variants has no kernel")
-    if node.outputs[0].dims == () and dtype not in NARROW:
+    if xp is np and node.outputs[0].dims == () and dtype not in NARROW:
         return _add_scalars
-    if count == 2:
+    if xp is np and len(node.inputs) == 2:
         return _checked_pair(node, device)
     wide = np.dtype(np.float32) if dtype in NARROW else dtype.numpy
 
@@ -32,9 +31,9 @@ def _add_n(node: Node, device: Device) -> KernelFunction:
         if not others:
             return first.copy()
         result = new_array(device, first.shape, wide)
-        np.add(first, others[0], out=result, dtype=wide)
+        xp.add(first, others[0], out=result, dtype=wide)
         for value in others[1:]:
-            np.add(result, value, out=result, dtype=wide)
+            xp.add(result, value, out=result, dtype=wide)
         return result if result.dtype == first.dtype else as_exact(result, first.dtype, device)
 
     return run
@@ -66,9 +65,9 @@ def _check_shapes(first: Any, others: tuple[Any, ...]) -> None:
             )
 
 
-@kernel("ClipByValue")
+@kernel("ClipByValue", device=ARRAY_DEVICE)
 def _clip(node: Node, device: Device) -> KernelFunction:
-    dtype = node.outputs[0].dtype.numpy
+    xp, dtype = device.xp, node.outputs[0].dtype.numpy
 
     def run(t: Any, low: Any, high: Any) -> Any:
         if low.ndim > t.ndim or high.ndim > t.ndim:
@@ -77,9 +76,9 @@ def _clip(node: Node, device: Device) -> KernelFunction:
                 f"{list(high.shape)}"
             )
         if t.ndim == 0:
-            return np.maximum(np.minimum(t, high), low)
+            return xp.maximum(xp.minimum(t, high), low)
         result = new_array(device, t.shape, dtype)
-        np.minimum(t, high, out=result)
-        return np.maximum(result, low, out=result)
+        xp.minimum(t, high, out=result)
+        return xp.maximum(result, low, out=result)
 
     return run

@@ -1,4 +1,4 @@
-"""CPU kernels of the choice between two tensors; `elementwise` derives those of comparisons."""
+"""Kernels of the choice between two tensors; `elementwise` derives those of comparisons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.common import broadcast_shape, new_array
-from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from weft_graph.ir.node import Node
 
 
-@kernel("Select", alias=True)
+@kernel("Select", device=ARRAY_DEVICE, alias=True)
 def _select(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
     strings = node.outputs[0].dtype.numpy.kind == "O"
 
     def run(condition: Any, t: Any, e: Any) -> Any:
@@ -24,18 +25,20 @@ def _select(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"the values must have the same shape, got {list(t.shape)} and {list(e.shape)}"
             )
-        if condition.ndim == 0:
+        if xp is np and condition.ndim == 0:
             return t if condition else e
-        if condition.shape != t.shape:
+        if condition.shape not in ((), t.shape):
             if condition.ndim != 1 or t.ndim == 0 or len(condition) != len(t):
                 raise errors.InvalidArgumentError(
                     "the condition must be a scalar, have the shape of the values, or one element "
                     f"per row of them, got {list(condition.shape)} for {list(t.shape)}"
                 )
-            count = np.count_nonzero(condition)
+            count = np.count_nonzero(condition) if xp is np else None
             if count == 0 or count == len(t):  # as in most steps of a recurrent network
                 return t if count else e
             condition = condition.reshape(-1, *(1,) * (t.ndim - 1))
+        if xp is not np:  # to look at the condition would be to wait for the device
+            return xp.where(condition, t, e)
         return _choose(device, condition, t, e, t.shape, strings)
 
     return run
@@ -50,8 +53,11 @@ def _choose(
     return result
 
 
-@kernel("SelectV2", alias=True)
+@kernel("SelectV2", device=ARRAY_DEVICE, alias=True)
 def _select_v2(node: Node, device: Device) -> KernelFunction:
+    if device.xp is not np:
+        where: KernelFunction = device.xp.where
+        return where
     strings = node.outputs[0].dtype.numpy.kind == "O"
 
     def run(condition: Any, t: Any, e: Any) -> Any:

@@ -134,7 +134,8 @@ def _make_cross_entropy(node: Node, device: Device) -> KernelFunction:
     def run(logits: Any, labels: Any) -> Any:
         labels = widened(labels)
         if logits.shape != labels.shape:
-            logits, labels = _broadcast(logits, labels)
+            shape = shape_of_losses(logits, labels)
+            logits, labels = np.broadcast_to(logits, shape), np.broadcast_to(labels, shape)
         shifted = _shifted(logits, device)
         backprop = new_array(device, shifted.shape, shifted.dtype)
         np.exp(shifted, out=backprop)
@@ -149,15 +150,15 @@ def _make_cross_entropy(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _broadcast(logits: Array, labels: Array) -> tuple[Array, Array]:
+def shape_of_losses(logits: Any, labels: Any) -> tuple[int, ...]:
+    """The shape that logits and labels are broadcast to."""
     try:
-        pair = np.broadcast_arrays(logits, labels)
+        return np.broadcast_shapes(logits.shape, labels.shape)
     except ValueError:
         raise errors.InvalidArgumentError(
             f"logits and labels must be broadcastable, got shapes {list(logits.shape)} and "
             f"{list(labels.shape)}"
         ) from None
-    return pair[0], pair[1]
 
 
 @kernel("SparseSoftmaxCrossEntropyWithLogits")
@@ -178,12 +179,17 @@ def _make_sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _check_labels(logits: Array, labels: Array) -> Array:
+def check_label_shapes(logits: Any, labels: Any) -> None:
+    """Raise InvalidArgumentError unless there is a label for each row of a matrix."""
     if logits.ndim != 2 or labels.shape != logits.shape[:1]:
         raise errors.InvalidArgumentError(
             f"requires logits of shape [batch, classes] and labels of shape [batch], "
             f"got {list(logits.shape)} and {list(labels.shape)}"
         )
+
+
+def _check_labels(logits: Array, labels: Array) -> Array:
+    check_label_shapes(logits, labels)
     batch, classes = logits.shape
     if batch and not (labels.min() >= 0 and labels.max() < classes):
         bad = labels[(labels < 0) | (labels >= classes)][0]

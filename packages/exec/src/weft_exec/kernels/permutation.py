@@ -83,7 +83,17 @@ def _reverse_v2(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ReverseSequence")
+def _reversed_rows(xp: Any, x: Any, lengths: Any, batch: int, along: int) -> Any:
+    """All rows in one launch: the elements before their row's length come in reverse order."""
+    rows = xp.moveaxis(x, (batch, along), (0, 1))
+    at = xp.arange(x.shape[along])[None, :]
+    ends = lengths.astype(np.int64)[:, None]
+    source = xp.where(at < ends, ends - 1 - at, at)
+    picked = rows[xp.arange(x.shape[batch])[:, None], source]
+    return xp.ascontiguousarray(xp.moveaxis(picked, (0, 1), (batch, along)))
+
+
+@kernel("ReverseSequence", device=ARRAY_DEVICE)
 def _reverse_sequence(node: Node, device: Device) -> KernelFunction:
     batch_dim: int = node.attrs["batch_dim"]
     seq_dim: int = node.attrs["seq_dim"]
@@ -96,6 +106,8 @@ def _reverse_sequence(node: Node, device: Device) -> KernelFunction:
             raise errors.InvalidArgumentError(
                 f"seq_lengths must have shape [{x.shape[batch]}], got {format_dims(lengths.shape)}"
             )
+        if device.xp is not np:
+            return _reversed_rows(device.xp, x, lengths, batch, along)
         if lengths.size and (lengths.min() < 0 or lengths.max() > size):
             raise errors.InvalidArgumentError(
                 f"seq_lengths must be in [0, {size}], got {lengths.tolist()}"

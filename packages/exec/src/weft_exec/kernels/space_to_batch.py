@@ -9,6 +9,7 @@ import numpy as np
 from weft_exec.kernels.common import new_array, pooled
 from weft_exec.kernels.padding import margins_of
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
+from weft_exec.kernels.sliding import padded, windows
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -127,34 +128,33 @@ def _depth_to_space(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ExtractImagePatches")
+@kernel("ExtractImagePatches", device=ARRAY_DEVICE)
 def _extract_image_patches(node: Node, device: Device) -> KernelFunction:
     _, kh, kw, _ = node.attrs["ksizes"]
     _, sh, sw, _ = node.attrs["strides"]
     _, rh, rw, _ = node.attrs["rates"]
-    same = node.attrs["padding"] == "SAME"
+    xp, same = device.xp, node.attrs["padding"] == "SAME"
     high, wide = (kh - 1) * rh + 1, (kw - 1) * rw + 1
 
     def run(images: Any) -> Any:
         n, h, w, c = images.shape
         if same:
-            margins = [same_margin(h, high, sh), same_margin(w, wide, sw)]
-            images = np.pad(images, [(0, 0), *margins, (0, 0)])
+            (top, bottom), (left, right) = _same_margin(h, high, sh), _same_margin(w, wide, sw)
+            images = padded(images, (top, left), (bottom, right), images.dtype, device)
         if images.shape[1] < high or images.shape[2] < wide:
             raise errors.InvalidArgumentError(
                 f"a window of {[high, wide]} does not fit images of {[h, w]}"
             )
-        windows = np.lib.stride_tricks.sliding_window_view(images, (high, wide), (1, 2))
-        chosen = windows[:, ::sh, ::sw, :, ::rh, ::rw]
-        rows, columns = chosen.shape[1:3]
-        result = new_array(device, (n, rows, columns, kh * kw * c), images.dtype)
-        result.reshape(n, rows, columns, kh, kw, c)[...] = chosen.transpose(0, 1, 2, 4, 5, 3)
+        counts = (images.shape[1] - high) // sh + 1, (images.shape[2] - wide) // sw + 1
+        result = new_array(device, (n, *counts, kh * kw * c), images.dtype)
+        patches = windows(xp, images, (kh, kw), (sh, sw), (rh, rw), counts)
+        result.reshape(patches.shape)[...] = patches
         return result
 
     return run
 
 
-def same_margin(size: int, extent: int, stride: int) -> tuple[int, int]:
+def _same_margin(size: int, extent: int, stride: int) -> tuple[int, int]:
     """The margins along one axis that give "SAME" padding to windows of an extent."""
     total = max((-(-size // stride) - 1) * stride + extent - size, 0)
     return total // 2, total - total // 2

@@ -8,7 +8,7 @@ the same rule on the gathered rows and scatter them back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -360,7 +360,7 @@ _STEPS: Final[Mapping[str, Callable[[Hyper], Step]]] = {
 
 def _dense(arrays: tuple[Array, ...], grad: Array, step: Step, device: Device, names: Any) -> None:
     """Run `step` over whole arrays, block by block."""
-    _check_shapes(arrays, names)
+    check_shapes(arrays, names)
     var = arrays[0]
     if grad.shape != var.shape:
         raise errors.InvalidArgumentError(
@@ -399,7 +399,7 @@ def _sparse(
     arrays: tuple[Array, ...], grad: Array, indices: Array, step: Step, device: Device, names: Any
 ) -> None:
     """Run `step` on the rows at `indices`, once per occurrence and in their order."""
-    _check_shapes(arrays, names)
+    check_shapes(arrays, names)
     var = arrays[0]
     if not var.shape or grad.shape != (*indices.shape, *var.shape[1:]) or indices.ndim != 1:
         raise errors.InvalidArgumentError(
@@ -418,7 +418,8 @@ def _sparse(
             array[picked] = row
 
 
-def _check_shapes(arrays: tuple[Array, ...], names: Any) -> None:
+def check_shapes(arrays: Sequence[Any], names: Sequence[str]) -> None:
+    """Raise InvalidArgumentError unless all arrays have the shape of the first."""
     for name, array in zip(names, arrays, strict=False):
         if array.shape != arrays[0].shape:
             raise errors.InvalidArgumentError(
@@ -497,11 +498,16 @@ def _state(value: Any) -> VariableState:
     return value
 
 
-def _scalar(name: str, value: Any, one: Any) -> Any:
+def check_scalar(name: str, value: Any) -> None:
+    """Raise InvalidArgumentError unless a value has no axes."""
     if value.shape:
         raise errors.InvalidArgumentError(
             f"requires {name} to be a scalar, got shape {list(value.shape)}"
         )
+
+
+def _scalar(name: str, value: Any, one: Any) -> Any:
+    check_scalar(name, value)
     return value[()] if value.dtype == one.dtype else one.dtype.type(int(value))
 
 

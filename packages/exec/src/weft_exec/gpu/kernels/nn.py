@@ -9,8 +9,8 @@ import numpy as np
 
 from weft_exec.gpu.element_types import REAL
 from weft_exec.gpu.generated import Source
+from weft_exec.kernels.nn import check_label_shapes, shape_of_losses
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -56,15 +56,9 @@ def _cross_entropy(node: Node, device: Device) -> KernelFunction:
     xp, dtype = device.xp, node.attrs["T"].numpy
     program = _SOFTMAX.program(xp, T=dtype)
 
-    def run(*inputs: Any) -> Any:
-        try:
-            shape = np.broadcast_shapes(*[value.shape for value in inputs])
-        except ValueError:
-            raise errors.InvalidArgumentError(
-                f"logits and labels must be broadcastable, got shapes {list(inputs[0].shape)} and "
-                f"{list(inputs[1].shape)}"
-            ) from None
-        whole = [xp.ascontiguousarray(xp.broadcast_to(value, shape)) for value in inputs]
+    def run(logits: Any, labels: Any) -> Any:
+        shape = shape_of_losses(logits, labels)
+        whole = [xp.ascontiguousarray(xp.broadcast_to(x, shape)) for x in (logits, labels)]
         results = _losses(xp, shape, dtype, 0.0)
         program.rows("cross_entropy", *_rows(shape), *whole, *results)
         return results
@@ -78,11 +72,7 @@ def _sparse_cross_entropy(node: Node, device: Device) -> KernelFunction:
     program = _SPARSE.program(xp, T=dtype, L=node.attrs["Tlabels"].numpy)
 
     def run(logits: Any, labels: Any) -> Any:
-        if logits.ndim != 2 or labels.shape != logits.shape[:1]:
-            raise errors.InvalidArgumentError(
-                f"requires logits of shape [batch, classes] and labels of shape [batch], "
-                f"got {list(logits.shape)} and {list(labels.shape)}"
-            )
+        check_label_shapes(logits, labels)
         given = [xp.ascontiguousarray(value) for value in (logits, labels)]
         results = _losses(xp, logits.shape, dtype, np.nan)
         program.rows("sparse_cross_entropy", *logits.shape, *given, *results)

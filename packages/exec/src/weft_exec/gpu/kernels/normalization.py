@@ -1,4 +1,7 @@
-"""GPU kernels of fused batch normalization and local response normalization."""
+"""GPU kernels of fused batch normalization and local response normalization.
+
+Each takes two or three launches; over the array module it would be one for each step of a formula.
+"""
 
 from __future__ import annotations
 

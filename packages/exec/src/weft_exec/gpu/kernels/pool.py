@@ -1,4 +1,7 @@
-"""GPU kernels of pools: one launch each, of a thread for each element of the result."""
+"""GPU kernels of pools: one launch each, of a thread for each element of the result.
+
+The CPU's go over the places of a window, which would be as many launches.
+"""
 
 from __future__ import annotations
 

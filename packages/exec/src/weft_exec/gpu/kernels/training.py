@@ -1,6 +1,7 @@
 """GPU kernels of dense updates of optimizers: one launch each, over a variable and its slots.
 
-Those of complex types, and sparse ones, are those over the array module.
+Those of complex types, and sparse ones, are those over the array module, which take a launch for
+each step of a formula.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from weft_exec.kernels import training
 from weft_exec.kernels.registry import KernelFactory, KernelFunction, kernel
 from weft_exec.resources.resources import VariableState
 from weft_graph.ops.training import UpdateRule, op_type, op_types
-from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -37,20 +37,6 @@ _NAMES: Final = {
 }
 
 
-def _check(names: tuple[str, ...], arrays: tuple[Any, ...], numbers: dict[str, Any]) -> None:
-    for name, array in zip(names, arrays, strict=True):
-        if array.shape != arrays[0].shape:
-            raise errors.InvalidArgumentError(
-                f"requires {name} to have the shape of {names[0]}, "
-                f"got {list(arrays[0].shape)} and {list(array.shape)}"
-            )
-    for name, value in numbers.items():
-        if value.shape:
-            raise errors.InvalidArgumentError(
-                f"requires {name} to be a scalar, got shape {list(value.shape)}"
-            )
-
-
 def _factory(rule: UpdateRule, resource: bool) -> KernelFactory:
     """A factory of one launch for a rule."""
     count = len(rule.states)
@@ -69,7 +55,9 @@ def _factory(rule: UpdateRule, resource: bool) -> KernelFactory:
             grad = xp.ascontiguousarray(given).reshape(given.shape)
 
             def work(*arrays: Any) -> None:
-                _check(names, (*arrays, grad), numbers)
+                training.check_shapes((*arrays, grad), names)
+                for number in numbers.items():
+                    training.check_scalar(*number)
                 program.over(name, grad.size, *arrays, grad, *numbers.values(), *flags)
 
             if count == 1:
