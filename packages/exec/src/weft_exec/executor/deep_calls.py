@@ -16,10 +16,10 @@ from weft_exec.kernels.random_counters import here, run_at
 from weft_tensor import errors
 
 DEEPEST = 10_000
-"""Calls within calls; more than that is taken for recursion without an end."""
+"""Calls nested within each other; more are taken for infinite recursion."""
 
-_LOOKS_EVERY = 16
-"""Calls after which the stack is measured, which takes time in proportion to it."""
+_MEASURE_EVERY = 16
+"""Nested calls after which the stack is measured again, which takes time in proportion to it."""
 
 
 class _Calls(threading.local):
@@ -43,14 +43,14 @@ def run(name: str, function: Callable[..., None], *arguments: Any) -> None:
     depth = _calls.depth
     if depth >= DEEPEST:
         raise errors.ResourceExhaustedError(
-            f"the function {name!r} is called {depth} calls deep, and deeper ones are refused: "
+            f"calls may be nested at most {DEEPEST} deep, got another of the function {name!r}: "
             "does its recursion end?"
         )
     if _calls.stopped[0]:
         raise errors.CancelledError("the step was interrupted")
     _calls.depth = depth + 1
     try:
-        if depth % _LOOKS_EVERY == _LOOKS_EVERY - 1 and _is_half_full():
+        if depth % _MEASURE_EVERY == _MEASURE_EVERY - 1 and _is_half_full():
             _run_elsewhere(function, *arguments)
         else:
             function(*arguments)

@@ -1,11 +1,16 @@
 """What the ready queue schedules: heavy nodes, asynchronous ones, routing, and groups of the rest.
 
-Scheduling costs microseconds and most kernels take less, so connected cheap nodes between the same
-heavy ones become one entry that runs in a fixed order, if they run under the same conditions in the
-same frame, and behind the same nodes that may wait for others: what leads up to an enqueue must not
-wait for a dequeue.  Grouping never closes a cycle: levels never fall along an edge, they rise along
-one from an entry of its own or to other conditions, and only cheap nodes of one level are put
-together.
+Scheduling an entry costs microseconds, and most kernels take less.  So connected cheap nodes share
+an entry, which runs them in a fixed order, where these are the same for them:
+
+- the heavy nodes that they lie between;
+- the frame, and the guard under which they run in it;
+- the nodes before them that may block, such as queue operations: what an enqueue needs must not be
+  made to wait for a dequeue.
+
+Grouping never closes a cycle.  Each item has a level, and no edge leads to a lower one.  An edge
+leads to a higher one if it comes from an item that is an entry by itself, or if frame or guard
+change along it.  Only cheap items of one level share an entry.
 """
 
 from __future__ import annotations
@@ -47,7 +52,8 @@ class Item:
       after: for an Exit, what comes into its frame: over the back edges it may wait for all of it.
       source, slot: for what routes a value, where it comes from and goes to.
       owner: the item that this one is a part of, or None.
-      behind: as bits, the items that may wait for others and that come before it, or are it.
+      level: grows along the edges between entries; see the module's text.
+      behind: a bit set of the items that may block, among those it comes after and itself.
     """
 
     __slots__ = (
@@ -134,12 +140,12 @@ class Item:
 
 
 class Edges:
-    """Where the end of an entry is noticed.
+    """What waits for an entry, or for one side of a Switch.
 
     Attributes:
       successors: entries that wait for it, and are dead if it is.
-      followers: entries that only come after it.
-      choices: Merges, and which of their inputs it is.
+      followers: entries that only run after it, dead or not.
+      choices: Merges, each with the position of the input that it is.
     """
 
     __slots__ = ("choices", "followers", "successors")
@@ -293,7 +299,7 @@ def in_order(items: Sequence[Item]) -> list[Item]:
 
 
 def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -> None:
-    """Let an entry wait for what its items need."""
+    """Add an entry to the edges of all that its items need, and count these."""
     needs = {(entry_of[need.find()], port) for part in parts for need, port in part.needs}
     needs -= {(entry, WHOLE), (entry, ORDER)}
     entry.pending = len(needs)
@@ -316,14 +322,15 @@ def _connect(entry: Entry, parts: Sequence[Item], entry_of: dict[Item, Entry]) -
 
 
 def _assign_levels(items: Sequence[Item]) -> None:
+    """Set the level of each item and the set it is behind, and join those that share an entry."""
     step = len(items) + 1  # more than there are levels between one transfer and the next
-    waiting = 1
+    bit = 1
     for item in items:
         sources = [need for need in item.sources if need.kind != NEXT]
         item.behind = _union([need.behind for need in sources])
         if item.kind == RECEIVE or (item.asynchronous and item.node.traits.asynchronous):
-            item.behind |= waiting
-            waiting <<= 1
+            item.behind |= bit
+            bit <<= 1
         item.level = max([need.level + _rises(need, item) for need in sources], default=0)
         if item.kind in (RECEIVE, EXIT):
             item.level = max(item.level, item.node.attrs.get(DEPTH, 0) * step)
@@ -338,7 +345,10 @@ def _assign_levels(items: Sequence[Item]) -> None:
 
 
 def _union(sets: Sequence[int]) -> int:
-    """The union of sets of bits; the largest itself where it has all, since they may be long."""
+    """The union of bit sets.
+
+    These may be long, so where the largest already holds all the others it is returned uncopied.
+    """
     found = max(sets, default=0)
     for other in sets:
         if other & ~found:

@@ -144,7 +144,7 @@ class RegionCall(Compound):
 
     def _explain(self, error: Exception, inputs: Sequence[Any]) -> NoReturn:
         """Raise what the member raises that fails, or that none does."""
-        _let_go(error)
+        _clear_tracebacks(error)
         self._members.run(self._filled(inputs))
         given = ", ".join(map(describe, inputs))
         said = f"failed on {given}, and no kernel of these does"
@@ -214,8 +214,11 @@ def _fits(shape: tuple[int, ...], dims: tuple[int | None, ...]) -> bool:
     )
 
 
-def _let_go(error: BaseException) -> None:
-    """Empty the frames behind an error and those that led to it: they may hold all memory."""
+def _clear_tracebacks(error: BaseException) -> None:
+    """Clear the local variables that an error's tracebacks hold: they may be all of the memory.
+
+    So are those of the errors that led to it.
+    """
     found: list[BaseException | None] = [error]
     seen = {id(sys.exception())}  # what was handled when the step began is the program's
     while found:

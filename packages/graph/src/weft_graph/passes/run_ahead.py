@@ -1,10 +1,10 @@
-"""Nodes may run before their turn, but not so early that a device's memory would not do.
+"""Limits how far nodes run ahead of their order, so that a device's memory suffices.
 
-The estimate of a peak is for nodes that run in their order.  Threads and transfers let some run
-ahead of it, and their results are then live beside values that the estimate did not count with
-them.  So a node waits, by a control input, for all nodes before some place of the order, the
-earliest that will do: at worst there is then what is live at that place, and the results of all
-nodes from there up to the node itself.
+The peak of memory is estimated for nodes that run one after the other.  Threads and transfers let
+some run ahead, and their results are then live together with values that the estimate took for
+gone.  So a node gets control inputs that make it wait for all nodes before some place of the order.
+At worst, what is live at that place and the results of all nodes from there to the node itself are
+in memory together.  The place is the earliest for which that is within the limit.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ def swap_to_host(
     """Let values wait on the host where a device would need more than a limit.
 
     Of the values that are there when too much is, those with the largest product of size and time
-    go first, until enough have gone.  What the host has anyway, such as what is fed, is brought
-    again when it is needed again.  What is fetched, or used in a branch or a loop, stays.
+    go first, until the rest fits.  A value that the host has anyway, such as a feed, is not copied
+    there, only back.  What is fetched, or used in a branch or a loop, stays on the device.
 
     Args:
       memory: the limits of devices other than the host, and the device of a node that has a kernel.
@@ -84,7 +84,7 @@ class _Wait(NamedTuple):
 
     Attributes:
       output: the value.
-      copied: whether it has to be brought to the host, which has it not.
+      copied: whether it must be copied to the host; False where the host has it already.
       begin: the place of its last early use.
       call: the place of the node after which it comes back.
       end: the place of its first late use.
@@ -144,9 +144,9 @@ class _Swapping:
         return flow.frame[node] is flow.root and flow.guard(node) == ALWAYS
 
     def fit(self, device: str, limit: int) -> int:
-        """Let values wait so that a device needs no more than a limit, as far as that can be had.
+        """Let values wait on the host until a device needs no more than a limit, or none is left.
 
-        Returns: how many.
+        Returns: how many wait.
         """
         live = self._spread.live(self.devices[device])
         held: dict[int, list[Node]] = {}
@@ -181,8 +181,8 @@ class _Swapping:
     ) -> list[tuple[_Wait, int]]:
         """For each copy the place by which it has to have ended, so that the limit holds.
 
-        Copies are over in the order in which they begin.  A value that may be there until it would
-        come back does not wait at all.
+        Copies end in the order in which they begin.  A value whose copy need not have ended before
+        the value comes back stays on the device.
         """
         begins = deque(sorted(waits, key=lambda wait: wait.begin))
         going: deque[_Wait] = deque()
