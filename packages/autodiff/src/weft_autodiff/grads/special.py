@@ -17,7 +17,7 @@ from weft_autodiff.grads.common import (
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
-from weft_tensor import dtypes
+from weft_tensor import dtypes, errors
 
 
 @RegisterGradient("Erf")
@@ -76,6 +76,13 @@ def _zeta(node: Node, grad: Output) -> Pair:
     x, q = node.inputs  # for x, as in TensorFlow, none is known
     slope = mul(x, out("Zeta", [plus(1, x), q]))
     return sum_to_shapes(node, None, neg(mul(grad, slope)))
+
+
+@RegisterGradient("IgammaGradA")
+def _igamma_grad_a(node: Node, grad: Output) -> Pair:
+    raise errors.UnimplementedError(
+        f"{node.name!r} is the derivative of igamma for a, of which no further derivative is known"
+    )
 
 
 @RegisterGradient("Igamma")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.op_def import NodeSpec, lookup_op
 from weft_tensor import errors
 
 if TYPE_CHECKING:
-    from weft_graph.ir.node import Node
+    from weft_graph.ir.node import Node, Output
 
 _BAD_INPUT = (ValueError, TypeError, IndexError, ZeroDivisionError, OverflowError)
+_MOST_ELEMENTS = 1024
+"""Of an input whose value a shape rule is told: shapes, axes and sizes are small."""
 
 
 def describe(value: Any) -> str:
@@ -26,13 +30,17 @@ def describe(value: Any) -> str:
 def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]) -> errors.OpError:
     """`error` with op, node, device, inputs and the user's line filled in.
 
-    Exceptions of NumPy and Python become InvalidArgumentError, MemoryError becomes
+    Where the op's shape rule refuses the inputs, its words are the error: it says what is required.
+    Other exceptions of NumPy and Python become InvalidArgumentError, MemoryError becomes
     ResourceExhaustedError, anything else InternalError.
     """
+    inputs = tuple(inputs)
     if isinstance(error, errors.OpError):
         found = error
     elif isinstance(error, MemoryError):
         found = errors.ResourceExhaustedError(f"out of memory: {error}")
+    elif (refused := refusal(node, inputs)) is not None:
+        found = refused
     elif isinstance(error, _BAD_INPUT):
         found = errors.InvalidArgumentError(str(error))
     else:
@@ -46,6 +54,43 @@ def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]
         line=node.line or None,
         inputs=[describe(value) for value in inputs],
     )
+
+
+def refusal(node: Node, inputs: Sequence[Any]) -> errors.OpError | None:
+    """What the shape rule of a node's op has against the inputs that its kernel was given.
+
+    While the graph was built it may have known neither their shapes nor their values. None where it
+    takes them, as far as it can tell, and where the op has no rule.
+    """
+    rule = node.op_def.shape_rule
+    if rule is None or node.traits.host_code or len(inputs) != len(node.inputs):
+        return None
+    graph = Graph()
+    try:
+        known = [
+            _known(graph, source, value) for source, value in zip(node.inputs, inputs, strict=True)
+        ]
+        rule(NodeSpec(tuple(known), node.attrs))
+    except errors.OpError as error:
+        return error
+    except Exception:  # because the kernel's own error is then the better one
+        return None
+    return None
+
+
+def _known(graph: Graph, source: Output, value: Any) -> Output:
+    """An output that a shape rule can ask for all that there is to know of a value."""
+    dtype = source.dtype
+    if dtype.is_ref or not dtype.is_numpy_compatible or not hasattr(value, "shape"):
+        return source
+    shape = tuple(value.shape)
+    told = isinstance(value, np.ndarray | np.generic) and value.size <= _MOST_ELEMENTS
+    op, attrs = "Placeholder", {"dtype": dtype, "shape": shape}
+    if told:
+        op, attrs = "Const", {"dtype": dtype, "value": np.asarray(value)}
+    name = f"input_{len(graph.nodes)}"
+    node = graph.add_node(lookup_op(op), name, (), attrs, (dtype,), (shape,))
+    return node.outputs[0]
 
 
 def raise_located(found: errors.OpError) -> NoReturn:

@@ -86,7 +86,7 @@ def _gather_v2(node: Node, device: Device) -> KernelFunction:
         return run_static
 
     def run(params: Any, indices: Any, axis: Any) -> Any:
-        at = normal_axis(int(axis), params.ndim)
+        at = normal_axis(axis.item(), params.ndim)
         if not batch:
             return take(params, indices, at, device)
         return _take_batched(params, indices, at, batch, device)

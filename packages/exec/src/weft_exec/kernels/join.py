@@ -55,7 +55,7 @@ def _concat_v2(node: Node, device: Device) -> KernelFunction:
         return run_static
 
     def run(*inputs: Any) -> Any:
-        return _concatenate(inputs[:-1], int(inputs[-1]), device)
+        return _concatenate(inputs[:-1], inputs[-1].item(), device)
 
     return run
 
@@ -63,7 +63,7 @@ def _concat_v2(node: Node, device: Device) -> KernelFunction:
 @kernel("Concat", device=ARRAY_DEVICE, host=("concat_dim",), alias=True)
 def _concat(node: Node, device: Device) -> KernelFunction:
     def run(axis: Any, *parts: Any) -> Any:
-        return _concatenate(parts, int(axis), device)
+        return _concatenate(parts, axis.item(), device)
 
     return run
 

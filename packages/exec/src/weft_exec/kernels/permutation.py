@@ -26,7 +26,7 @@ def _transpose(node: Node, device: Device) -> KernelFunction:
     xp = device.xp
     conjugate = node.type == "ConjugateTranspose" and node.inputs[0].dtype.is_complex
     known = constant_input(node, 1)
-    if known is not None and node.inputs[0].dims is not None:
+    if known is not None and known.ndim == 1 and node.inputs[0].dims is not None:
         order = sizes_of(known)
 
         def run_static(x: Any, perm: Any) -> Any:

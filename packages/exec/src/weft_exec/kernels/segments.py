@@ -210,6 +210,10 @@ def _sparse_segment_grad(node: Node, device: Device) -> KernelFunction:
     element, is_mean = wide(dtype), "Mean" in node.type
 
     def run(grad: Any, indices: Any, ids: Any, rows: Any) -> Any:
+        if _check_sorted(ids) > len(grad):
+            raise errors.InvalidArgumentError(
+                f"segment ids must be less than {len(grad)}, the rows of grad, got {ids[-1]}"
+            )
         counts = sizes_of_segments(np, ids, len(grad)).astype(element)
         scaled = grad.astype(element) / per_row(counts if is_mean else np.sqrt(counts), grad.ndim)
         if indices.size and (indices.min() < 0 or indices.max() >= rows):

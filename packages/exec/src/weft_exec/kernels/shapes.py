@@ -61,7 +61,7 @@ def _rank(node: Node, device: Device) -> KernelFunction:
 @kernel("Reshape", device=ARRAY_DEVICE, host=("shape",))
 def _reshape(node: Node, device: Device) -> KernelFunction:
     known = constant_input(node, 1)
-    if known is not None:
+    if known is not None and known.ndim == 1:
         target = sizes_of(known)
 
         def run_static(x: Any, shape: Any) -> Any:
@@ -74,7 +74,7 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, shape: Any) -> Any:
         try:
-            return x.reshape(shape.tolist())
+            return x.reshape(tuple(shape.tolist()))
         except (ValueError, TypeError):
             raise _misfit(x, shape.tolist()) from None
 

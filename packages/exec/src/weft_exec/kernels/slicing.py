@@ -11,7 +11,7 @@ from weft_exec.kernels.common import constant_input, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_graph.ops.slicing import Index, Masks, index_of, masks_of, sliced_dims
 from weft_tensor import errors
-from weft_tensor.shape import format_dims
+from weft_tensor.shape import format_dims, is_fully_defined
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 def _slice(node: Node, device: Device) -> KernelFunction:
     known = constant_input(node, 1), constant_input(node, 2)
     if known[0] is not None and known[1] is not None and node.inputs[0].dims is not None:
-        key = _box(known[0].tolist(), known[1].tolist())
+        first, count = known[0].tolist(), known[1].tolist()
         dims = node.inputs[0].dims
-        if None not in dims:
+        if is_fully_defined(dims) and _is_inside(dims, first, count):
+            key = _box(first, count)
 
             def run_static(x: Any, begin: Any, size: Any) -> Any:
                 return x[key]
@@ -42,6 +43,15 @@ def _slice(node: Node, device: Device) -> KernelFunction:
 def _box(begin: list[int], size: list[int]) -> Index:
     key = [slice(b, None if n == -1 else b + n) for b, n in zip(begin, size, strict=True)]
     return tuple(key) if key else (Ellipsis,)
+
+
+def _is_inside(shape: Any, begin: list[int], size: list[int]) -> bool:
+    """Whether a box is inside a shape; the shape rule may not have known the box."""
+    try:
+        _check_box(shape, begin, size)
+    except errors.InvalidArgumentError:
+        return False
+    return True
 
 
 def _check_box(shape: tuple[int, ...], begin: list[int], size: list[int]) -> None:

@@ -33,6 +33,10 @@ def _sparse_to_dense(node: Node, device: Device) -> KernelFunction:
                 f"sparse_indices must be [n,{len(sizes)}] and sparse_values [n] or [], got shapes "
                 f"{format_dims(indices.shape)} and {format_dims(values.shape)}"
             )
+        if not sizes and len(table) > 1:
+            raise errors.InvalidArgumentError(
+                f"a result of rank 0 takes one value, got {len(table)} sparse_indices"
+            )
         columns = columns_of(table, sizes)
         if validate:
             _check_order(table)

@@ -109,10 +109,9 @@ def _reduce_join(node: Node, device: Device) -> KernelFunction:
         # The axis named first is joined first, so it varies fastest.
         table = np.asarray(x, object).transpose(kept + gone[::-1])
         shape = table.shape[: len(kept)]
-        rows = table.reshape(math.prod(shape), -1) if x.size else table.reshape(-1, 0)
-        joined = [separator.join(row) for row in rows.tolist()]
-        if not x.size:
-            joined = [b""] * math.prod(shape)
+        joined = [b""] * math.prod(shape)
+        if x.size:
+            joined = [separator.join(row) for row in table.reshape(len(joined), -1).tolist()]
         if keep:
             shape = tuple([1 if i in gone else n for i, n in enumerate(x.shape)])
         return strings_of(joined, shape)

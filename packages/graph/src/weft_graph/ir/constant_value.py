@@ -51,7 +51,7 @@ def constant_value(tensor: Output, partial: bool = False) -> Array | None:
 def constant_value_as_dims(tensor: Output) -> Dims:
     """The sizes in a shape vector, None where one is not known or -1.
 
-    Returns: None where even the length of the vector is not known.
+    Returns: None where even the length of the vector is not known, and of what is no vector.
     """
     value = partial_value(tensor)
     if value is None:
@@ -59,7 +59,7 @@ def constant_value_as_dims(tensor: Output) -> Dims:
         if dims is None or len(dims) != 1 or dims[0] is None:
             return None
         return (None,) * dims[0]
-    if value.ndim == 0:
+    if value.ndim != 1:
         return None
     return tuple([None if n is None or n < 0 else int(n) for n in value.tolist()])
 

@@ -31,7 +31,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Role, Traits
 from weft_graph.ops import array_values, cost_rules
-from weft_graph.ops.shape_rules import unchanged
+from weft_graph.ops.shape_rules import check_filler, unchanged
 from weft_graph.ops.shapes import shape_internal, shape_vector
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -68,19 +68,18 @@ def _with_default_shape(node: NodeSpec) -> Sequence[Dims]:
     return (wanted,)
 
 
-def _from_shape_input(position: int) -> Any:
-    def rule(node: NodeSpec) -> Sequence[Dims]:
-        vector = node.inputs[position]
-        if vector.dims is not None and len(vector.dims) != 1:
-            raise errors.InvalidArgumentError(
-                f"the shape must be a vector, got shape {format_dims(vector.dims)}"
-            )
-        known = partial_value(vector)
-        if known is not None and any(size is not None and size < 0 for size in known.tolist()):
-            raise errors.InvalidArgumentError(f"sizes must be at least 0, got {known.tolist()}")
-        return (constant_value_as_dims(vector),)
-
-    return rule
+def _fill_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims, value = node.inputs
+    if dims.dims is not None and len(dims.dims) != 1:
+        raise errors.InvalidArgumentError(
+            f"the shape must be a vector, got shape {format_dims(dims.dims)}"
+        )
+    known = partial_value(dims)
+    if known is not None and any(size is not None and size < 0 for size in known.tolist()):
+        raise errors.InvalidArgumentError(f"sizes must be at least 0, got {known.tolist()}")
+    result = constant_value_as_dims(dims)
+    check_filler(value.dims, result, "the value")
+    return (result,)
 
 
 # ------------------------------------------------------------------------------ declarations
@@ -119,7 +118,7 @@ register_op(
     ("dims: index_type", "value: T"),
     ("output: T",),
     {"T": "type", "index_type": "{int32, int64} = int32"},
-    _from_shape_input(0),
+    _fill_shape,
     value=array_values.fill_value,
     traits=Traits(cheap=True),
 )

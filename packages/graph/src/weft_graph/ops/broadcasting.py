@@ -19,6 +19,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
 from weft_graph.ops import array_values
+from weft_graph.ops.shape_rules import with_rank
 from weft_graph.ops.shapes import shape_vector
 from weft_tensor import errors
 from weft_tensor.shape import (
@@ -34,6 +35,7 @@ from weft_tensor.shape import (
 
 def _broadcast_to_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = node.inputs[0].dims
+    with_rank(node.inputs[1].dims, 1, "shape")
     wanted = constant_value_as_dims(node.inputs[1])
     if dims is None or wanted is None:
         return (wanted,)
@@ -51,13 +53,14 @@ def _broadcast_to_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _broadcast_args_shape(node: NodeSpec) -> Sequence[Dims]:
-    a, b = node.inputs[0].dims, node.inputs[1].dims
-    if a is None or b is None or a[0] is None or b[0] is None:
-        return ((None,),)
-    return ((max(a[0], b[0]),),)
+    (a,) = with_rank(node.inputs[0].dims, 1, "s0")
+    (b,) = with_rank(node.inputs[1].dims, 1, "s1")
+    return ((None if a is None or b is None else max(a, b),),)
 
 
 def _two_vectors(node: NodeSpec) -> Sequence[Dims]:
+    for value, what in zip(node.inputs, ("s0", "s1"), strict=True):
+        with_rank(value.dims, 1, what)
     return (None,), (None,)
 
 

@@ -32,11 +32,16 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import WRITES, State, Traits
 from weft_graph.ops import string_conversion
-from weft_graph.ops.shape_rules import scalar, unchanged
+from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims
 
 # ------------------------------------------------------------------------------ declarations
+
+
+def _print_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "what is printed")
+    return ()
 
 
 def _no_outputs(node: NodeSpec) -> Sequence[Dims]:
@@ -96,7 +101,7 @@ register_op(
     ("input: string",),
     (),
     {"output_stream": "string = 'stderr'", "end": "string = '\n'"},
-    _no_outputs,
+    _print_shape,
     traits=WRITES,
     doc="Print a string.",
 )

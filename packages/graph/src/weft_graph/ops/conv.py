@@ -21,11 +21,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
-from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ops import cost_rules
+from weft_graph.ops.shape_rules import vector_as_dims
 from weft_graph.ops.windows import (
     channel_axis,
     check_attrs,
@@ -84,17 +84,15 @@ def _conv_rule(op: str, depthwise: bool = False) -> Any:
     return rule
 
 
-def _sizes(value: Output) -> Dims:
-    return constant_value_as_dims(value)
-
-
 def _input_rule(op: str, depthwise: bool = False) -> Any:
     """Inputs (input_sizes, filter, out_backprop) to the shape of the input."""
     rank = 5 if "3D" in op else 4
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         sizes, filters, grad = node.inputs
-        dims = require_rank(op, "input_sizes for a shape", _sizes(sizes), rank)
+        dims = require_rank(
+            op, "input_sizes for a shape", vector_as_dims(sizes, "input_sizes"), rank
+        )
         return (_checked_backprop(op, node, dims, filters.dims, grad.dims, depthwise)[0],)
 
     return rule
@@ -106,7 +104,9 @@ def _filter_rule(op: str, depthwise: bool = False) -> Any:
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         x, sizes, grad = node.inputs
-        dims = require_rank(op, "filter_sizes for a shape", _sizes(sizes), rank)
+        dims = require_rank(
+            op, "filter_sizes for a shape", vector_as_dims(sizes, "filter_sizes"), rank
+        )
         return (_checked_backprop(op, node, x.dims, dims, grad.dims, depthwise)[1],)
 
     return rule

@@ -75,6 +75,8 @@ def _matrix_set_diag_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _band_shape(node: NodeSpec) -> Sequence[Dims]:
+    shape_rules.with_rank(node.inputs[1].dims, 0, "num_lower")
+    shape_rules.with_rank(node.inputs[2].dims, 0, "num_upper")
     return (shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "a matrix"),)
 
 

@@ -21,13 +21,18 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
-from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Role, Traits
 from weft_graph.ir.value_rules import arrays, value_rule
 from weft_graph.ops import cost_rules
-from weft_graph.ops.shape_rules import constant_array, constant_int, normal_axis
+from weft_graph.ops.shape_rules import (
+    constant_array,
+    constant_int,
+    normal_axis,
+    scalar_int,
+    vector_as_dims,
+)
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims, merge_dims
 
@@ -136,7 +141,7 @@ def _check_updates(target: Dims, indices: Output, updates: Output) -> None:
 
 def _scatter_nd_shape(node: NodeSpec) -> Sequence[Dims]:
     indices, updates, shape = node.inputs
-    target = constant_value_as_dims(shape)
+    target = vector_as_dims(shape, "shape")
     _check_updates(target, indices, updates)
     return (target,)
 
@@ -191,7 +196,7 @@ def _one_hot_shape(node: NodeSpec) -> Sequence[Dims]:
             raise errors.InvalidArgumentError(
                 f"{what} must have rank 0, got shape {format_dims(value.dims)}"
             )
-    size = constant_int(depth)
+    size = scalar_int(depth, "depth")
     if size is not None and size < 0:
         raise errors.InvalidArgumentError(f"depth must be at least 0, got {size}")
     if indices.dims is None:

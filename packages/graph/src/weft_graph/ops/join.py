@@ -16,7 +16,14 @@ from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
 from weft_graph.ir.value_rules import MAX_ELEMENTS, arrays, value_rule
 from weft_graph.ops import cost_rules
-from weft_graph.ops.shape_rules import constant_array, constant_int, merge_size, normal_axis
+from weft_graph.ops.shape_rules import (
+    constant_array,
+    constant_int,
+    merge_size,
+    normal_axis,
+    scalar_int,
+    with_rank,
+)
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims, num_elements
 
@@ -66,13 +73,14 @@ def _concat_v2_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _concat_offset_shape(node: NodeSpec) -> Sequence[Dims]:
-    return [shape.dims for shape in node.inputs[1:]]
+    scalar_int(node.inputs[0], "concat_dim")
+    return [with_rank(shape.dims, 1, "shape") for shape in node.inputs[1:]]
 
 
 def _split_shape(node: NodeSpec) -> Sequence[Dims]:
     axis, value = node.inputs
     count: int = node.attrs["num_split"]
-    at = constant_int(axis)
+    at = scalar_int(axis, "split_dim")
     if value.dims is None:
         return (None,) * count
     if at is None:
@@ -95,7 +103,7 @@ def _split_v_shape(node: NodeSpec) -> Sequence[Dims]:
         raise errors.InvalidArgumentError(
             f"size_splits must have shape [{count}], got {format_dims(sizes.dims)}"
         )
-    at = constant_int(axis)
+    at = scalar_int(axis, "split_dim")
     if value.dims is None:
         return (None,) * count
     if at is None:
@@ -161,6 +169,7 @@ def _unpack_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _tile_shape(node: NodeSpec) -> Sequence[Dims]:
     dims, vector = node.inputs[0].dims, node.inputs[1]
+    with_rank(vector.dims, 1, "multiples")
     known = partial_value(vector)
     if known is not None and any(n is not None and n < 0 for n in known.tolist()):
         raise errors.InvalidArgumentError(f"multiples must be at least 0, got {known.tolist()}")

@@ -86,6 +86,7 @@ def _solve_shape(node: NodeSpec) -> Sequence[Dims]:
 def _least_squares_shape(node: NodeSpec) -> Sequence[Dims]:
     matrix = shape_rules.with_rank_at_least(node.inputs[0].dims, 2, "matrix")
     rhs = shape_rules.with_rank_at_least(node.inputs[1].dims, 2, "rhs")
+    shape_rules.with_rank(node.inputs[2].dims, 0, "l2_regularizer")
     if matrix is None or rhs is None:
         return (None,)
     shape_rules.merge_size(matrix[-2], rhs[-2], "the rows of matrix and rhs")

@@ -13,9 +13,7 @@ from weft_graph.ir.builder import out
 from weft_graph.ir.constant_value import partial_value
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ops.shape_rules import (
-    with_rank,
-)
+from weft_graph.ops.shape_rules import check_filler, with_rank
 from weft_tensor import errors
 from weft_tensor.shape import Dims, format_dims
 
@@ -54,6 +52,12 @@ def _pad_shape(node: NodeSpec) -> Sequence[Dims]:
     if table is None:
         return ((None,) * len(dims),)
     return (tuple(map(padded_size, dims, table)),)
+
+
+def _pad_v2_shape(node: NodeSpec) -> Sequence[Dims]:
+    (dims,) = _pad_shape(node)
+    check_filler(node.inputs[2].dims, dims, "constant_values")
+    return (dims,)
 
 
 def padded_size(size: int | None, pair: list[int | None]) -> int | None:
@@ -101,7 +105,7 @@ register_op(
     ("input: T", "paddings: Tpaddings", "constant_values: T"),
     ("output: T",),
     _PADDINGS,
-    _pad_shape,
+    _pad_v2_shape,
 )
 register_op(
     "MirrorPad", ("input: T", "paddings: Tpaddings"), ("output: T",), _MIRROR, _mirror_pad_shape

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
-from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ops import cost_rules
 from weft_graph.ops.conv import expand
+from weft_graph.ops.shape_rules import vector_as_dims
 from weft_graph.ops.windows import require_rank, slide_dims
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
@@ -91,7 +91,7 @@ def _avg_grad_rule(op: str) -> Any:
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         rank = len(node.attrs["data_format"])
-        sizes = constant_value_as_dims(node.inputs[0])
+        sizes = vector_as_dims(node.inputs[0], "orig_input_shape")
         x = require_rank(op, "orig_input_shape for a shape", sizes, rank)
         _require(op, "grad", _pooled(op, node, x), node.inputs[1].dims)
         return (x,)

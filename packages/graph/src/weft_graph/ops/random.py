@@ -40,6 +40,13 @@ def _from_shape(node: NodeSpec) -> Sequence[Dims]:
     return (constant_value_as_dims(node.inputs[0]),)
 
 
+def _integers_shape(node: NodeSpec) -> Sequence[Dims]:
+    low, high = node.inputs[-2:]
+    with_rank(low.dims, 0, "minval")
+    with_rank(high.dims, 0, "maxval")
+    return _stateless_shape(node) if len(node.inputs) == 4 else _from_shape(node)
+
+
 def _stateless_shape(node: NodeSpec) -> Sequence[Dims]:
     seed = with_rank(node.inputs[1].dims, 1, "seed")
     if seed[0] not in (None, 2):
@@ -80,7 +87,7 @@ register_op(
     ("shape: T", "minval: Tout", "maxval: Tout"),
     ("output: Tout",),
     _SEEDS | {"Tout": "{int32, int64}"} | _SHAPE_TYPE,
-    _from_shape,
+    _integers_shape,
     traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(10)),
     doc="Uniform integers in [minval, maxval).",
 )
@@ -158,7 +165,7 @@ register_op(
     ("shape: T", "seed: Tseed", "minval: dtype", "maxval: dtype"),
     ("output: dtype",),
     {"dtype": "{int32, int64}", "T": "{index_type}", "Tseed": "{index_type} = int64"},
-    _stateless_shape,
+    _integers_shape,
     traits=Traits(differentiable=False, cost=cost_rules.drawn(10)),
     doc="Uniform integers in [minval, maxval) that depend on the seed alone.",
 )

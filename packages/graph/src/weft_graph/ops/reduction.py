@@ -45,7 +45,7 @@ def _arg_shape(node: NodeSpec) -> Sequence[Dims]:
         return (None,)
     if not dims:
         raise errors.InvalidArgumentError("a position of an extreme requires rank at least 1")
-    axis = shape_rules.constant_int(node.inputs[1])
+    axis = shape_rules.scalar_int(node.inputs[1], "dimension")
     if axis is None:
         return ((None,) * (len(dims) - 1),)
     axis = shape_rules.normal_axis(axis, len(dims), "dimension")
@@ -54,7 +54,7 @@ def _arg_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _scan_shape(node: NodeSpec) -> Sequence[Dims]:
     dims = node.inputs[0].dims
-    axis = None if dims is None else shape_rules.constant_int(node.inputs[1])
+    axis = shape_rules.scalar_int(node.inputs[1], "axis")
     if dims is not None and axis is not None:
         shape_rules.normal_axis(axis, len(dims))
     return (dims,)

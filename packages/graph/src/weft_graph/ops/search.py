@@ -23,7 +23,12 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
 from weft_graph.ops import cost_rules
-from weft_graph.ops.shape_rules import constant_int, merge_size, with_rank, with_rank_at_least
+from weft_graph.ops.shape_rules import (
+    merge_size,
+    scalar_int,
+    with_rank,
+    with_rank_at_least,
+)
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
@@ -49,7 +54,7 @@ def _list_diff_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _top_k_shape(node: NodeSpec) -> Sequence[Dims]:
-    count = constant_int(node.inputs[1]) if len(node.inputs) == 2 else node.attrs["k"]
+    count = scalar_int(node.inputs[1], "k") if len(node.inputs) == 2 else node.attrs["k"]
     if count is not None and count < 0:
         raise errors.InvalidArgumentError(f"k must be at least 0, got {count}")
     dims = with_rank_at_least(node.inputs[0].dims, 1, "the input")
@@ -66,6 +71,8 @@ def _top_k_shape(node: NodeSpec) -> Sequence[Dims]:
 def _in_top_k_shape(node: NodeSpec) -> Sequence[Dims]:
     rows, _ = with_rank(node.inputs[0].dims, 2, "predictions")
     (count,) = with_rank(node.inputs[1].dims, 1, "targets")
+    if len(node.inputs) == 3:
+        with_rank(node.inputs[2].dims, 0, "k")
     return ((merge_size(rows, count, "the numbers of predictions and targets"),),)
 
 

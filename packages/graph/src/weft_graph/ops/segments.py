@@ -46,7 +46,7 @@ def _segment_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _count(value: Output) -> int | None:
-    count = shape_rules.constant_int(value)
+    count = shape_rules.scalar_int(value, "num_segments")
     if count is not None and count < 0:
         raise errors.InvalidArgumentError(f"num_segments must be at least 0, got {count}")
     return count
@@ -79,7 +79,10 @@ def _sparse_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _sparse_grad_shape(node: NodeSpec) -> Sequence[Dims]:
     grad = shape_rules.with_rank_at_least(node.inputs[0].dims, 1, "grad")
-    return (_rows(grad, shape_rules.constant_int(node.inputs[3])),)
+    indices = shape_rules.with_rank(node.inputs[1].dims, 1, "indices")
+    ids = shape_rules.with_rank(node.inputs[2].dims, 1, "segment_ids")
+    shape_rules.merge_size(indices[0], ids[0], "the sizes of indices and segment_ids")
+    return (_rows(grad, shape_rules.scalar_int(node.inputs[3], "output_dim0")),)
 
 
 def _declare() -> None:

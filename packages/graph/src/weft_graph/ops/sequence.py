@@ -60,7 +60,7 @@ def _range_shape(node: NodeSpec) -> Sequence[Dims]:
 def _linspace_shape(node: NodeSpec) -> Sequence[Dims]:
     for value in node.inputs:
         shape_rules.with_rank(value.dims, 0, "start, stop and num")
-    num = shape_rules.constant_int(node.inputs[2])
+    num = shape_rules.scalar_int(node.inputs[2], "num")
     if num is not None and num <= 0:
         raise errors.InvalidArgumentError(f"num must be greater than 0, got {num}")
     return ((num,),)
@@ -68,7 +68,7 @@ def _linspace_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _bincount_shape(node: NodeSpec) -> Sequence[Dims]:
     shape_rules.with_rank(node.inputs[1].dims, 0, "size")
-    size = shape_rules.constant_int(node.inputs[1])
+    size = shape_rules.scalar_int(node.inputs[1], "size")
     if size is not None and size < 0:
         raise errors.InvalidArgumentError(f"size must be at least 0, got {size}")
     return ((size,),)
@@ -76,7 +76,7 @@ def _bincount_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _histogram_shape(node: NodeSpec) -> Sequence[Dims]:
     shape_rules.with_rank(node.inputs[1].dims, 1, "value_range")
-    nbins = shape_rules.constant_int(node.inputs[2])
+    nbins = shape_rules.scalar_int(node.inputs[2], "nbins")
     if nbins is not None and nbins <= 0:
         raise errors.InvalidArgumentError(f"nbins must be greater than 0, got {nbins}")
     return ((nbins,),)

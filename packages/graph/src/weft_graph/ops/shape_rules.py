@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.constant_value import constant_value, constant_value_as_dims
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, ShapeRule
 from weft_graph.ir.traits import Role
@@ -205,6 +205,46 @@ def constant_array(value: Output) -> Array | None:
         array: Array = value.node.attrs["value"]
         return array
     return constant_value(value)
+
+
+def check_filler(value: Dims, dims: Dims, what: str) -> None:
+    """Check that what fills a shape is one value, or can be spread over it.
+
+    Raises: InvalidArgumentError: it cannot; the message starts with `what`.
+    """
+    if value is None or dims is None:
+        return
+    spread = (1,) * (len(value) - len(dims)) + dims
+    pairs = zip(reversed(value), reversed(spread), strict=False)
+    if any(n not in (1, None, m) and m is not None for n, m in pairs):
+        raise errors.InvalidArgumentError(
+            f"{what} must be one value, or be spread over {format_dims(dims)}, got shape "
+            f"{format_dims(value)}"
+        )
+
+
+def scalar_int(value: Output, what: str) -> int | None:
+    """As `constant_int`, of an input that must have rank 0.
+
+    Raises: InvalidArgumentError: it has another rank; the message starts with `what`.
+    """
+    with_rank(value.dims, 0, what)
+    return constant_int(value)
+
+
+def vector_as_dims(value: Output, what: str) -> Dims:
+    """The sizes in a shape, an input that must have rank 1, as `constant_value_as_dims` gives them.
+
+    Raises: InvalidArgumentError: it has another rank, or a size is negative; the message starts
+      with `what`.
+    """
+    with_rank(value.dims, 1, what)
+    known = constant_array(value)
+    if known is not None and (known < 0).any():
+        raise errors.InvalidArgumentError(
+            f"{what} must have sizes of at least 0, got {known.tolist()}"
+        )
+    return constant_value_as_dims(value)
 
 
 def constant_int(value: Output) -> int | None:

@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
-from weft_graph.ir.constant_value import constant_value_as_dims, partial_value
+from weft_graph.ir.constant_value import partial_value
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import WRITES, Traits
 from weft_graph.ir.value_rules import arrays, value_rule
 from weft_graph.ops import cost_rules
 from weft_graph.ops.masks import boolean_mask
+from weft_graph.ops.shape_rules import vector_as_dims
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dimension, Dims, compatible_dims, format_dims
 
@@ -175,17 +176,17 @@ def _range_size(size: int | None, first: _Bound, last: _Bound, step: int | None)
 
 
 def _strided_slice_shape(node: NodeSpec) -> Sequence[Dims]:
-    return (_slice_dims(node, *node.inputs[:4]),)
+    return (_slice_dims(node, node.inputs[0].dims, *node.inputs[1:4]),)
 
 
-def _slice_dims(node: NodeSpec, value: Output, begin: Output, end: Output, strides: Output) -> Dims:
+def _slice_dims(node: NodeSpec, dims: Dims, begin: Output, end: Output, strides: Output) -> Dims:
     count = _entry_count(begin, end, strides)
     if count is None:
         return None
     blank = [None] * count
     known = [partial_value(vector) for vector in (begin, end, strides)]
     first, last, step = [blank if vector is None else vector.tolist() for vector in known]
-    return sliced_dims(value.dims, first, last, step, masks_of(node.attrs))
+    return sliced_dims(dims, first, last, step, masks_of(node.attrs))
 
 
 def _entry_count(*vectors: Output) -> int | None:
@@ -207,12 +208,15 @@ def _entry_count(*vectors: Output) -> int | None:
 
 
 def _strided_slice_grad_shape(node: NodeSpec) -> Sequence[Dims]:
-    return (constant_value_as_dims(node.inputs[0]),)
+    shape, begin, end, strides, grad = node.inputs
+    dims = vector_as_dims(shape, "shape")
+    _check_assigned(_slice_dims(node, dims, begin, end, strides), grad)
+    return (dims,)
 
 
 def _slice_assign_shape(node: NodeSpec) -> Sequence[Dims]:
     target, begin, end, strides, value = node.inputs
-    _check_assigned(_slice_dims(node, target, begin, end, strides), value)
+    _check_assigned(_slice_dims(node, target.dims, begin, end, strides), value)
     return (target.dims,)
 
 

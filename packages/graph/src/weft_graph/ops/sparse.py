@@ -22,7 +22,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
 from weft_graph.ops import cost_rules
-from weft_graph.ops.shape_rules import check_inner, with_rank
+from weft_graph.ops.shape_rules import check_inner, merge_size, vector_as_dims, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, as_dims, format_dims, merge_dims
 
@@ -45,9 +45,11 @@ def _to_dense_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _product_shape(node: NodeSpec) -> Sequence[Dims]:
     indices, values, shape, b = node.inputs
-    with_rank(indices.dims, 2, "a_indices")
-    with_rank(values.dims, 1, "a_values")
-    sizes = constant_value_as_dims(shape)
+    count, axes = with_rank(indices.dims, 2, "a_indices")
+    merge_size(axes, 2, "the columns of a_indices and the axes of a matrix")
+    (values_count,) = with_rank(values.dims, 1, "a_values")
+    merge_size(count, values_count, "the numbers of a_indices and a_values")
+    sizes = vector_as_dims(shape, "a_shape")
     a = with_rank(sizes, 2, "a_shape, as a shape,")
     dims = with_rank(b.dims, 2, "b")
     m, k = (a[1], a[0]) if node.attrs["adjoint_a"] else a

@@ -78,6 +78,3 @@ DEPTH: Final = "_depth"
 
 And of an Exit: how many come before it, within its loop too.
 """
-
-GUARD: Final = "_guard"
-"""Attribute of a Receive whose value may be dead: the number of the guard that it had there."""

@@ -25,7 +25,7 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import constant_array, normal_axes, unchanged, with_rank
 from weft_tensor import dtypes, errors
-from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
+from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims, num_elements
 
 # ------------------------------------------------------------------------------ shape rules
 
@@ -64,8 +64,22 @@ def _substr_shape(node: NodeSpec) -> Sequence[Dims]:
     return (broadcast_dims(text, pos),)
 
 
+def _check_one(value: Output, what: str) -> None:
+    if num_elements(value.dims) not in (1, None):
+        raise errors.InvalidArgumentError(
+            f"{what} must be one string, got shape {format_dims(value.dims)}"
+        )
+
+
+def _pattern_shape(node: NodeSpec) -> Sequence[Dims]:
+    for value, what in zip(node.inputs[1:], ("the pattern", "the rewrite"), strict=False):
+        _check_one(value, what)
+    return unchanged(node)
+
+
 def _split_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[0].dims, 1, "the input")
+    _check_one(node.inputs[1], "the delimiter")
     return (None, 2), (None,), (2,)
 
 
@@ -144,7 +158,7 @@ register_op(
     ("input: string", "pattern: string", "rewrite: string"),
     ("output: string",),
     {"replace_global": "bool = true"},
-    unchanged,
+    _pattern_shape,
     traits=NOT_DIFFERENTIABLE,
 )
 register_op(
@@ -159,7 +173,7 @@ register_op(
     "RegexFullMatch",
     ("input: string", "pattern: string"),
     ("output: bool",),
-    shape=unchanged,
+    shape=_pattern_shape,
     traits=NOT_DIFFERENTIABLE,
 )
 register_op(

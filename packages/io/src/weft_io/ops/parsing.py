@@ -20,7 +20,7 @@ from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE
-from weft_graph.ops.shape_rules import scalar, unchanged, unknown, with_rank
+from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
 from weft_io.arguments import integer, listed
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims
@@ -109,8 +109,17 @@ def _sequence_shape(node: NodeSpec) -> Sequence[Dims]:
     ]
 
 
+def _parse_tensor_shape(node: NodeSpec) -> Sequence[Dims]:
+    with_rank(node.inputs[0].dims, 0, "ParseTensor: serialized")
+    return (None,)
+
+
 def _single_sequence_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[0].dims, 0, "ParseSingleSequenceExample: serialized")
+    lists = ("context_sparse", "context_dense", "feature_list_sparse", "feature_list_dense")
+    keys = sum(node.attrs[f"N{name}"] for name in lists)
+    for key in node.inputs[2 : 2 + keys]:
+        with_rank(key.dims, 0, "ParseSingleSequenceExample: a key")
     attrs = node.attrs
     return [
         *_sparse_dims(attrs["Ncontext_sparse"], 1),
@@ -310,7 +319,7 @@ register_op(
     ("serialized: string",),
     ("output: out_type",),
     {"out_type": "type"},
-    unknown(),
+    _parse_tensor_shape,
     traits=NOT_DIFFERENTIABLE,
     doc="The tensor of a serialized TensorProto.",
 )
