@@ -317,7 +317,31 @@ def test_members_fit_one_by_one_beside_what_they_read(
     step = prune([x], [wf.cos(wf.sin(wf.exp(x)))], [])
     nodes = [node for node in by_priority(step.live_nodes()) if node.traits.elementwise]
     memory = StepMemory(step, nodes, MemoryBudget(limit, static_bytes))
+    before = memory.live.copy()
     assert memory.take_together(nodes[1:], lambda bytes_of: 800) is fits
+    assert memory.live == ([800, 800, 2400] if fits else before)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_lives_is_known_after_each_set_that_is_taken(registry: None, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    values = [wf.placeholder(wf.float64, [10])]
+    for _ in range(40):
+        a, b = random.choice(len(values), 2)
+        values.append(wf.sin(values[a]) + values[b])
+    step = prune(values[:1], values[-2:], [])
+    nodes = by_priority(step.live_nodes())
+    memory = StepMemory(step, nodes, MemoryBudget(1000, static_bytes))
+    free, taken = [node for node in nodes if node.inputs], []
+    while free:
+        members = [free.pop(random.integers(len(free))) for _ in range(min(3, len(free)))]
+        told = int(random.choice([0, 80, 1000]))
+        taken.append(memory.take_together(members, lambda bytes_of, told=told: told))
+        live = np.zeros(len(nodes), int)
+        for value, (begin, end) in memory.spans.items():
+            live[begin:end] += memory._sizes[value]
+        assert memory.live == live.tolist()
+    assert {True, False} <= set(taken)
 
 
 @pytest.mark.parametrize("chained", [False, True])

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
-from weft_graph.passes.memory import BytesOf, Values, peaks
+from weft_graph.passes.memory import BytesOf, Values, lifetimes, peaks
 
 _FRAGMENTATION = 16
 """One part in so many of a device's memory is left to gaps between blocks that are in use."""
+
+
+Span = tuple[int, int]
+_NEVER: Span = (0, 0)
 
 
 class MemoryBudget(NamedTuple):
@@ -54,18 +58,32 @@ def unknown_size(feeds: Sequence[Output], values: Iterable[Any]) -> int:
 class StepMemory:
     """The values of a part by its nodes, in the order in which they run.
 
+    What it takes to let some nodes run as one is found by looking at their own values only, since a
+    part may have thousands of such sets.
+
     Args:
       nodes: in that order.
       budget: which may be passed already; then what is taken together may not make it worse.
+    Attributes:
+      spans: of each value, the place where it is made, and the one that follows its last use.
+      live: the bytes that live while each node runs.
     """
 
     def __init__(self, step: StepGraph, nodes: Sequence[Node], budget: MemoryBudget) -> None:
         values = Values(nodes, step.fetches, budget.bytes_of)
         self._bytes_of = budget.bytes_of
         self._place = {node: i for i, node in enumerate(nodes)}
-        self._reads, self._makes = list(values.reads), list(values.makes)
+        self._reads, self._makes = values.reads, values.makes
         self._sizes, self._kept = list(values.sizes), values.kept
-        self._most = max(budget.limit, self._peak(self._reads, self._makes))
+        self._users: dict[int, set[int]] = {}
+        for place, read in enumerate(values.reads):
+            for value in read:
+                self._users.setdefault(value, set()).add(place)
+        self.spans = lifetimes(values.reads, values.makes, values.kept)
+        self.live = [0] * len(nodes)
+        for value, span in self.spans.items():
+            self._add(value, [range(*span)])
+        self._most = max(budget.limit, max(self.live, default=0))
 
     def take_together(
         self, members: Sequence[Node], peak_bytes: Callable[[BytesOf], int] | None
@@ -81,32 +99,71 @@ class StepMemory:
         """
         places = sorted([self._place[member] for member in members])
         last = places[-1]
-        reads, makes = self._reads.copy(), self._makes.copy()
-        made = {value for place in places for value in makes[place]}
-        read = {value for place in places for value in reads[place]}
-        own_reads = [tuple(made.intersection(reads[place])) for place in places]
-        own_makes = [makes[place] for place in places]
-        for place in places:
-            reads[place] = makes[place] = ()
-        first_use = {v: i for i in reversed(range(len(reads))) for v in reads[i] if v in made}
-        leaving = made & (first_use.keys() | self._kept)
-        inside = sum(self._sizes[value] for value in made)
-        if peak_bytes is not None:
-            one_by_one = peaks(own_reads, own_makes, self._sizes, leaving)[0][0]
-            inside = max(peak_bytes(self._bytes_of), one_by_one)
-        results = sum(self._sizes[value] for value in leaving)
-        reads[last] = (*(read - made), *leaving)
-        makes[last] = (len(self._sizes),)
+        made = {value for place in places for value in self._makes[place]}
+        read = {value for place in places for value in self._reads[place]} - made
+        users = {value: self._users.get(value, set()).difference(places) for value in made | read}
+        leaving = {value for value in made if users[value] or value in self._kept}
+        meanwhile = self._peak_inside(places, made, leaving, peak_bytes)
+        self._sizes.append(max(0, meanwhile - sum([self._sizes[value] for value in leaving])))
+        after: dict[int, Span | None] = dict.fromkeys(made)
+        after[len(self._sizes) - 1] = (last, last + 1)
         for value in leaving:
             # A user before the last member will run after all of them, beside the value.
-            place = min(first_use.get(value, last), last)
-            makes[place] = (*makes[place], value)
-        self._sizes.append(max(0, inside - results))
-        if self._peak(reads, makes) > self._most:
+            first = min(users[value], default=last)
+            after[value] = (min(first, last), self._end(value, users[value], last))
+        for value in read & self.spans.keys():
+            after[value] = (self.spans[value][0], self._end(value, users[value], last))
+        before = {value: self.spans.get(value) for value in after}
+        if not self._move(before, after):
+            self._move(after, before)
             self._sizes.pop()
             return False
-        self._reads, self._makes = reads, makes
+        for value, own in users.items():
+            self._users[value] = own | {last}
+        for value, span in after.items():
+            if span is None:
+                del self.spans[value]
+            else:
+                self.spans[value] = span
         return True
 
-    def _peak(self, reads: Sequence[tuple[int, ...]], makes: Sequence[tuple[int, ...]]) -> int:
-        return peaks(reads, makes, self._sizes, self._kept)[0][0]
+    def _peak_inside(
+        self,
+        places: Sequence[int],
+        made: set[int],
+        leaving: set[int],
+        peak_bytes: Callable[[BytesOf], int] | None,
+    ) -> int:
+        """The most that members take at a time, beside what all of them read."""
+        if peak_bytes is None:
+            return sum([self._sizes[value] for value in made])
+        reads = [tuple(made.intersection(self._reads[place])) for place in places]
+        one_by_one = peaks(reads, [self._makes[place] for place in places], self._sizes, leaving)
+        return max(peak_bytes(self._bytes_of), one_by_one[0][0])
+
+    def _end(self, value: int, users: set[int], last: int) -> int:
+        return len(self.live) if value in self._kept else max([last, *users]) + 1
+
+    def _move(self, before: Mapping[int, Span | None], after: Mapping[int, Span | None]) -> bool:
+        """Let values live otherwise; whether that fits."""
+        fits = True
+        for value, span in after.items():
+            old, new = before[value] or _NEVER, span or _NEVER
+            self._add(value, _without(old, new), -1)
+            self._add(value, _without(new, old))
+        for value, span in after.items():
+            for places in _without(span or _NEVER, before[value] or _NEVER):
+                fits = fits and all([self.live[place] <= self._most for place in places])
+        return fits
+
+    def _add(self, value: int, ranges: Iterable[range], sign: int = 1) -> None:
+        size = sign * self._sizes[value]
+        for places in ranges if size else ():
+            for place in places:
+                self.live[place] += size
+
+
+def _without(span: Span, other: Span) -> tuple[range, range]:
+    """The places of a span that another one does not have."""
+    (begin, end), (first, stop) = span, other
+    return range(begin, min(end, first)), range(max(begin, stop), end)
