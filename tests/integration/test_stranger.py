@@ -13,7 +13,7 @@ from weft import errors
 from weft_autodiff.registry import gradient_of, not_differentiable
 from weft_exec.costs import CostModel
 from weft_exec.executor.priority import by_priority
-from weft_graph.functions.state import has_effect, looks
+from weft_graph.functions.state import has_effect, only_reads
 from weft_graph.passes import memory, prune
 from weft_graph.passes.memory import estimate_memory, takes_memory
 from weft_graph.passes.recompute import SUFFIX, Recompute, recompute
@@ -141,7 +141,7 @@ def test_it_is_computed_again_rather_than_kept() -> None:
 
 def test_what_reads_is_no_effect_and_what_writes_comes_last() -> None:
     add, get = weft_stranger.tally_add("t", np.int64(1)), weft_stranger.tally_get("t")
-    assert has_effect(add.node) and not has_effect(get.node) and looks(get.node)
+    assert has_effect(add.node) and not has_effect(get.node) and only_reads(get.node)
 
     @wf.function
     def add_and_get() -> wf.Tensor:

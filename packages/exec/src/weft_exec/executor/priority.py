@@ -29,7 +29,7 @@ def updates(node: Node) -> bool:
         return False
     if any(arg.is_ref for arg in node.op_def.inputs):
         return True
-    if node.attrs.get("_only_looks"):
+    if node.attrs.get("_reads_only"):
         return False
     return traits.stateful and (
         not node.outputs or any(variable_of(source) is not None for source in node.inputs)

@@ -133,7 +133,7 @@ class Function:
     def stateful(self) -> bool:
         """Whether its calls may not be merged, or left out where nothing uses them."""
         return any(
-            (node.op_def.stateful and not state.is_private(node)) or state.looks(node)
+            (node.op_def.stateful and not state.is_private(node)) or state.only_reads(node)
             for node in self.nodes
         )
 
@@ -163,11 +163,11 @@ class Function:
         return frozenset(found)
 
     @cached_property
-    def only_looks(self) -> bool:
-        """Whether what it has to do with state is to look at it."""
+    def reads_only(self) -> bool:
+        """Whether it reads state at most, and changes none."""
         return all(
             not state.has_effect(node)
-            and (not state.gives_state(node) or state.looks(node) or node.role is Role.CALL)
+            and (not state.gives_state(node) or state.only_reads(node) or node.role is Role.CALL)
             for each in {self, *self.callees()}
             for node in each.nodes
         )

@@ -1,8 +1,8 @@
 """The order of effects in a body: that of the program, for each resource.
 
-A body is written as a program, so its author expects what is written first to happen first. Uses of
-one resource are put in order by control inputs, looks being free among each other; what has effects
-and no resource, such as printing, is one resource of its own.
+A body is written as a program, so its author expects what is written first to happen first. So
+control inputs order the uses of each resource; only reads between two writes stay unordered.
+Effects without a resource, such as printing, count as uses of one resource that they share.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def order_effects(graph: Graph) -> None:
     """Add control inputs so that uses of each resource happen in the order of construction."""
     ends = _Ends(graph)
     last: dict[Hashable, Node] = {}
-    looks: dict[Hashable, list[Node]] = {}
+    reads: dict[Hashable, list[Node]] = {}
     for node in list(graph.nodes):
-        changed, seen = _touched(node)
+        changed, read = _touched(node)
         waits: dict[Node, None] = {}
-        for key in seen:
+        for key in read:
             if key in last:
                 waits[last[key]] = None
-            looks.setdefault(key, []).append(node)
+            reads.setdefault(key, []).append(node)
         for key in changed:
             waits.update(
-                dict.fromkeys([*looks.pop(key, ()), *([last[key]] if key in last else ())])
+                dict.fromkeys([*reads.pop(key, ()), *([last[key]] if key in last else ())])
             )
             last[key] = node
         waits.pop(node, None)
@@ -61,8 +61,8 @@ def order_effects(graph: Graph) -> None:
 
 
 def _touched(node: Node) -> tuple[list[Hashable], list[Hashable]]:
-    """The resources that a node changes, and those it only looks at."""
-    if state.looks(node):
+    """The resources that a node changes, and those that it only reads."""
+    if state.only_reads(node):
         return [], list(state.resources(node)) or [_WORLD]
     if not state.has_effect(node):
         return [], []
@@ -71,8 +71,8 @@ def _touched(node: Node) -> tuple[list[Hashable], list[Hashable]]:
     if function is None:
         return list(used) or [_WORLD], []
     changed: list[Hashable] = [state.origin(node.inputs[i]) for i in sorted(function.updates)]
-    seen: list[Hashable] = [each for each in used if each not in changed]
-    return (changed or [_WORLD]), seen
+    read: list[Hashable] = [each for each in used if each not in changed]
+    return (changed or [_WORLD]), read
 
 
 class _Ends:

@@ -54,8 +54,8 @@ def draws(node: Node) -> bool:
     return node.traits.random
 
 
-def looks(node: Node) -> bool:
-    """Whether a node looks at state, and leaves it as it is."""
+def only_reads(node: Node) -> bool:
+    """Whether a node reads state and does not change it."""
     traits = node.traits
     if traits.state is State.READS:
         return True
@@ -97,15 +97,15 @@ def gives_state(node: Node) -> bool:
     if not any(not is_handle(output) for output in node.outputs):
         return False
     traits = node.traits
-    return looks(node) or traits.random or traits.state is State.WRITES
+    return only_reads(node) or traits.random or traits.state is State.WRITES
 
 
 def is_repeatable(node: Node) -> bool:
     """Whether a node that gives state may be run again, nothing else having changed meanwhile."""
     function = callee(node)
     if function is None:
-        return looks(node) and bool(resources(node))  # of a file nobody knows what changes it
-    return bool(function.only_looks)
+        return only_reads(node) and bool(resources(node))  # what changes a file is not known
+    return bool(function.reads_only)
 
 
 def saved_outputs(node: Node) -> list[Output]:

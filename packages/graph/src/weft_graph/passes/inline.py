@@ -267,7 +267,7 @@ class _Inliner:
         used = part.used[call]
         ended = call in part.waited
         if self._keeping.keeps(function):
-            kept = {"_used": tuple(sorted(used)), "_only_looks": not function.effects}
+            kept = {"_used": tuple(sorted(used)), "_reads_only": not function.effects}
             self._copy(call, part, scope, kept)
             return
         self._count += 1

@@ -1,9 +1,9 @@
-"""Which calls stay calls: those of recursive functions, those that ask for it, and too many.
+"""Which calls are not inlined: recursive ones, those marked so, and large bodies called too often.
 
-A call that stays costs about ten microseconds more each time than its body in place, and keeps what
-is around it from being merged with it.  A body in place costs the planning of a step some fifty
-microseconds a node, once.  So bodies take the place of calls unless there would be very many nodes
-of them, and then functions stay whose bodies take much longer than the call itself.
+Each run of a call that stays takes about ten microseconds longer than its inlined body, and passes
+do not see through it.  Inlining takes the planning of a step some fifty microseconds a node, once.
+So calls are inlined, unless that would add very many nodes.  Then those stay calls whose bodies
+take much longer than the call itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from weft_graph.functions.function import Function
 from weft_graph.ir.node import Node
 
 LARGE_BODY = 200
-"""Nodes, those of functions that it calls included; smaller bodies always take the calls' place."""
+"""Nodes, those of functions that it calls included; smaller bodies are always inlined."""
 
 MANY_NODES = 20_000
 """Nodes that all calls of one function may add to a step: about a second of planning."""
@@ -74,10 +74,10 @@ class Keeping:
         return bool(wanted) and self._can_stay(function)
 
     def _can_stay(self, function: Function) -> bool:
-        """Whether a call that stays would do the same as its body in place.
+        """Whether a call that stays would do the same as its inlined body.
 
-        State that belongs to the place of a node, as streams of random numbers do, would be shared
-        by all calls; references cannot be passed; and nothing may wait in a call.
+        State that belongs to one node, such as a stream of random numbers, would be shared by all
+        calls.  References cannot be passed, and nothing may block in a call.
         """
         found = self._able.get(function)
         if found is None:
@@ -101,5 +101,5 @@ class Keeping:
 
 
 def must_stay(function: Function) -> bool:
-    """Whether bodies in place of the calls would never come to an end."""
+    """Whether inlining would never end."""
     return function.is_recursive
