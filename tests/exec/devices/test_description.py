@@ -20,9 +20,12 @@ from weft_exec.devices.description import (
 )
 from weft_exec.devices.device import make_devices
 from weft_exec.devices.performance import NETWORK, SAME_MEMORY, DevicePerformance, LinkPerformance
+from weft_exec.executor.overlap import Overlap
 from weft_exec.kernels.description import describe_kernels, kernels_on, runs_on, waits_on
 from weft_exec.placement import Placer
 from weft_exec.resources.resources import ResourceManager
+from weft_exec.session.planning import PartPlanner
+from weft_graph.functions.defun import Defun
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.passes import prune
 from weft_graph.passes.partition import partition
@@ -81,13 +84,28 @@ def test_a_description_is_plain_data() -> None:
         {"kernels": {"MatMul": [{"dtype": []}]}},
         {"kernels": 3},
         {"memory_limit": "much"},
+        {"memory_limit": -1},
+        {"memory_limit": float("inf")},
+        {"name": "/job:worker/task:1"},
+        {"name": "/job:worker/replica:0/task:1/npu:0"},
+        {"name": "/job:a;b/replica:0/task:1/device:NPU:0"},
+        {"name": "nonsense:"},
+        {"name": 3},
+        {"type": "GPU"},
+        {"performance": [0.0, 1, 1]},
+        {"performance": [1.0, float("nan"), 1]},
+        {"links": {"a": [1.0, -1.0]}},
+        {"kernels": {"MatMul": [{"dtypes": 3, "asynchronous": False}]}},
+        {"kernels": {"MatMul": 3}},
     ],
 )
 def test_what_is_no_description_is_refused(wrong: dict[str, Any]) -> None:
     data = {**elsewhere().to_dict(), **wrong}
     if wrong == {"name": None}:
         del data["name"]
-    with pytest.raises(errors.InvalidArgumentError, match="no description of a device"):
+    with pytest.raises(
+        errors.InvalidArgumentError, match=r"no description of a device|device name"
+    ):
         DeviceDescription.from_dict(data)
 
 
@@ -144,3 +162,101 @@ def test_a_request_that_a_device_has_no_kernel_for_says_so() -> None:
     nothing = Placer([elsewhere()], SessionConfig(), CostModel)
     with pytest.raises(errors.UnimplementedError, match=r"MatMul on NPU takes T in \{float32\}"):
         nothing.place(wf.matmul(wf.cast(x, wf.float64), wf.cast(x, wf.float64)).op)
+
+
+def planner(*devices: DeviceDescription, soft: bool = False) -> PartPlanner:
+    config = SessionConfig(allow_soft_placement=soft)
+    (host,) = make_devices(ResourceManager(), SessionConfig(device_count={"CPU": 1, "GPU": 0}))
+    made = PartPlanner(devices, host, config, Overlap.EVERYTHING)
+    made.extend(wf.get_default_graph().nodes)
+    return made
+
+
+def named(name: str, **more: Any) -> DeviceDescription:
+    kind = name.split(":")[-2]
+    return DeviceDescription(f"/job:{name}", kind, FAST, **more)
+
+
+WORKERS = (
+    named("worker/replica:0/task:0/device:CPU:0"),
+    named("worker/replica:0/task:1/device:CPU:0"),
+    named("ps/replica:0/task:1/device:CPU:0"),
+)
+
+
+def test_devices_that_cannot_be_a_cluster_are_refused() -> None:
+    with pytest.raises(errors.InvalidArgumentError, match="at least one device"):
+        planner()
+    with pytest.raises(errors.InvalidArgumentError, match=r"two devices have the name /job:ps/"):
+        planner(*WORKERS, WORKERS[2])
+    with pytest.raises(errors.InvalidArgumentError, match="its name must be like"):
+        planner(named("worker/task:1/device:CPU:0"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "task"),
+    [
+        ("", 0),
+        ("/job:ps", 2),
+        ("/task:1/device:CPU:0", 1),
+        ("/job:worker/task:1", 1),
+        ("/device:CPU:0", 0),
+        ("/cpu:0", 0),
+    ],
+)
+def test_partial_names_are_met_by_a_device_of_some_task(request_: str, task: int) -> None:
+    x = wf.placeholder(wf.float32, [3])
+    with wf.device(request_ or None):
+        y = wf.negative(x)
+    assert list(planner(*WORKERS).parts([x], [y], [])) == [WORKERS[task].name]
+
+
+def test_what_nobody_has_is_refused_and_soft_placement_stays_in_the_task() -> None:
+    x = wf.placeholder(wf.float32, [3])
+    with wf.device("/job:ps/device:GPU:0"):
+        y = wf.negative(x)
+    with wf.device("/job:evaluator"):
+        z = wf.negative(x)
+    for wanted in (y, z):
+        with pytest.raises(errors.InvalidArgumentError, match="no device meets the requests"):
+            planner(*WORKERS).parts([x], [wanted], [])
+        with pytest.raises(errors.InvalidArgumentError, match="no device meets the requests"):
+            planner(WORKERS[0]).parts([x], [wanted], [])
+    assert list(planner(*WORKERS, soft=True).parts([x], [y], [])) == [WORKERS[2].name]
+    assert list(planner(*WORKERS, soft=True).parts([x], [z], [])) == [WORKERS[0].name]
+
+
+def test_feeds_and_fetches_of_an_accelerator_go_by_a_host_of_its_task() -> None:
+    x = wf.placeholder(wf.float32, [3])
+    with wf.device("/job:ps/device:NPU:0"):
+        y = wf.negative(x)
+    kernels = {"Neg": [KernelDescription()]}
+    npu = named("ps/replica:0/task:1/device:NPU:0", memory_space="npu 0", kernels=kernels)
+    parts = planner(*WORKERS, npu).parts([x], [y], [])
+    assert {name: (part.feeds, part.fetches) for name, part in parts.items()} == {
+        WORKERS[2].name: ((0,), (0,)),
+        npu.name: ((), ()),
+    }
+
+
+def test_handles_do_not_leave_their_task() -> None:
+    with wf.device("/job:ps"):
+        v = wf.get_variable("v", initializer=1.0, use_resource=True)
+        numbers = wf.data.Dataset.range(3)
+
+    @Defun(wf.resource, func_name="described_read", noinline=True)
+    def read(handle: Any) -> Any:
+        return wf.raw_ops.ReadVariableOp(resource=handle, dtype=wf.float32)
+
+    with wf.device("/job:worker/task:0"):
+        y = read(v.handle)  # goes to where the variable is
+        w = wf.get_variable("w", initializer=1.0, use_resource=True)
+    iterator = numbers.batch(2).make_initializable_iterator()
+    one = wf.placeholder(wf.bool, [])
+    either = wf.cond(one, lambda: wf.identity(v.handle), lambda: wf.identity(w.handle))
+    z = wf.raw_ops.ReadVariableOp(resource=either, dtype=wf.float32)
+    made = planner(*WORKERS)
+    assert list(made.parts([], [y], [])) == [WORKERS[2].name]
+    assert len(made.parts([], [], [iterator.initializer])) == 1
+    with pytest.raises(errors.InvalidArgumentError, match="cannot leave its task"):
+        made.parts([one], [z], [])

@@ -11,24 +11,35 @@ from typing import Any
 import numpy as np
 import pytest
 import weft_accelerator
+from hypothesis import example, given, settings, strategies as st
 from weft_testing.loading import load
 from weft_testing.workspace import ROOT
 
 import weft as wf
 from weft import errors
-from weft_exec.devices.device import Device
+from weft_exec.config import SessionConfig
+from weft_exec.devices.device import Device, make_devices
 from weft_exec.executor.executable import Executable
 from weft_exec.executor.overlap import Overlap
 from weft_exec.executor.parts import derive_part
 from weft_exec.kernels.registry import find_kernel
-from weft_exec.resources.rendezvous import Rendezvous
+from weft_exec.resources.rendezvous import DEAD, Rendezvous, ends_of
+from weft_exec.resources.resources import ResourceHandle, ResourceManager
 from weft_exec.session.targets.local import LocalBackend
 from weft_graph.functions.defun import Declare, Defun
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import Part
-from weft_graph.serialize import graph_from_bytes, graph_to_bytes, part_from_bytes, part_to_bytes
+from weft_graph.serialize import (
+    graph_from_bytes,
+    graph_to_bytes,
+    part_from_bytes,
+    part_to_bytes,
+    value_from_bytes,
+    value_to_bytes,
+)
+from weft_graph.serialize.layout import HEADER_SIZE, pack_header, unpack_header
 
 PLACES = ("/device:CPU:0", "/device:CPU:1", "/device:CPU:2")
 
@@ -41,9 +52,8 @@ class Wire(Rendezvous):
         self._devices = devices
 
     def send(self, key: str, value: Any) -> None:
-        source = self._devices[key.partition(";")[0]]
-        given = value if type(value) is object else source.to_host(value)
-        super().send(key, given)
+        source = self._devices[ends_of(key)[0]]
+        super().send(key, value if value is DEAD else source.to_host(value))
 
 
 class Sent(Executable):
@@ -292,6 +302,17 @@ def graph_with(op: str, attrs: dict[str, Any], count: int = 1, **more: Any) -> b
     return graph_to_bytes(graph)
 
 
+def backwards(op: str) -> bytes:
+    """A graph in which a node comes before what it takes, or waits for."""
+    graph = Graph()
+    with graph.as_default():
+        one = wf.placeholder(wf.float32, [], name="one").op
+        with wf.control_dependencies([one] if op == "NoOp" else []):
+            user = wf.no_op("user") if op == "NoOp" else wf.negative(one.outputs[0], name="user").op
+    graph.reorder([user, one], reason="test")
+    return graph_to_bytes(graph)
+
+
 TRANSFER = {"tensor_name": "x", "send_device": "a", "recv_device": "b"}
 
 
@@ -310,6 +331,12 @@ TRANSFER = {"tensor_name": "x", "send_device": "a", "recv_device": "b"}
             graph_with("_Recv", {"tensor_type": wf.float32, **TRANSFER, "_depth": -1}),
             "_depth must be an integer",
         ),
+        (
+            graph_with("_Recv", {"tensor_type": wf.float32, **TRANSFER, "_guard": np.ones(2)}),
+            "_guard must be an integer",
+        ),
+        (backwards("Neg"), "it comes before 'one', which it needs"),
+        (backwards("NoOp"), "it comes before 'one', which it needs"),
         (graph_with("NoOp", {"_used": (1,)}), "_used must be places among its 0 outputs"),
         (graph_with("NoOp", {"_used": 1}), "_used must be places"),
     ],
@@ -349,6 +376,72 @@ def test_damaged_bytes_are_refused_or_read_as_a_part() -> None:
                 part_from_bytes(bytes(damaged)).step.graph.check_integrity()
             except REFUSED as error:
                 assert str(error)
+
+
+NUMBERS = st.sampled_from([0, 1, 2, 63, 64, 255, 2**16, 2**31 - 1, 2**31, 2**32 - 1])
+
+
+@settings(max_examples=60, deadline=2000)
+@given(data=st.data())
+def test_bytes_that_are_forged_with_their_checksums_are_refused_or_derived(
+    forged: dict[str, tuple[bytes, Device]], data: st.DataObject
+) -> None:
+    """What is no accident: counts, indices and numbers that no writer makes, with sums that fit."""
+    whole, device = forged[data.draw(st.sampled_from(sorted(forged)))]
+    length, blobs, _ = unpack_header(whole[:HEADER_SIZE], 0)
+    metadata = bytearray(whole[HEADER_SIZE : HEADER_SIZE + length])
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, length // 4 - 1)) * 4
+        metadata[place : place + 4] = data.draw(NUMBERS).to_bytes(4, "little")
+    header = pack_header(length, blobs, zlib.crc32(metadata))
+    try:
+        part = part_from_bytes(header + metadata + whole[HEADER_SIZE + length :])
+        part.step.graph.check_integrity()
+        derive_part(part, device, Overlap.EVERYTHING)
+    except REFUSED as error:
+        assert str(error)
+
+
+@pytest.fixture(scope="module")
+def forged() -> dict[str, tuple[bytes, Device]]:
+    """The parts of a loop over two devices, and a device for each."""
+    config = SessionConfig(device_count={"CPU": 3, "GPU": 0})
+    devices = make_devices(ResourceManager(), config)
+    named = {device.name: device for device in devices}
+    return {name: (part_to_bytes(part), named[name]) for name, part in parts().items()}
+
+
+def test_values_as_bytes() -> None:
+    values = [
+        np.float32(1.5),
+        np.arange(6, dtype=np.int64).reshape(2, 3)[:, ::-1],
+        np.array([b"", b"\0\xff"], object),
+        np.array(b"one", object),
+        np.zeros((0, 3), np.bool_),
+        np.array([1 + 2j]),
+        np.array([1, 2], wf.bfloat16.as_numpy_dtype),
+    ]
+    for value in values:
+        back = value_from_bytes(value_to_bytes(value))
+        assert type(back) is type(value) and back.dtype == value.dtype
+        np.testing.assert_array_equal(back, value)
+    assert value_from_bytes(value_to_bytes(b"one")).shape == ()
+    handle = ResourceHandle("/device:CPU:0", "", "v")
+    for stays in (handle, np.array([handle], object), None):
+        with pytest.raises(errors.InvalidArgumentError, match="cannot leave its process"):
+            value_to_bytes(stays)
+
+
+@given(st.binary(max_size=40))
+@example(b"")
+@example(b"\x08\x01\x12\x08\x12\x06\x08\x80\x80\x80\x80\x04")  # float32, 2**30 elements, no values
+def test_bytes_that_are_no_value_are_refused(data: bytes) -> None:
+    try:
+        value = value_from_bytes(data)
+    except errors.OpError as error:
+        assert str(error)
+    else:
+        assert value.nbytes <= 8 * len(data)
 
 
 def test_limits_are_those_of_the_reader() -> None:

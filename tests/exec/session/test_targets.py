@@ -91,6 +91,16 @@ class Cluster:
         self.dropped.append((target, containers))
 
 
+def declare(monkeypatch: pytest.MonkeyPatch, entries: list[Any]) -> None:
+    """Let targets be what some entry points give, and all else as it is."""
+    real = importlib.metadata.entry_points
+    monkeypatch.setattr(
+        importlib.metadata,
+        "entry_points",
+        lambda group: entries if group == "weft_exec.targets" else real(group=group),
+    )
+
+
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     """A target that an entry point registers."""
@@ -104,8 +114,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
     entry = SimpleNamespace(
         name="far", value="far", load=lambda: register_target("far", made) or SimpleNamespace()
     )
-    groups = {"weft_exec.targets": [entry]}
-    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: groups[group])
+    declare(monkeypatch, [entry])
     with wf.Graph().as_default():
         yield made
 
@@ -143,3 +152,61 @@ def test_an_unknown_scheme_is_an_error_that_lists_the_known_ones(
     for use in (wf.Session, wf.Session.reset):
         with pytest.raises(errors.InvalidArgumentError, match="'' or begin with far:// or inproc"):
             use(name)
+
+
+class Broken:
+    def connect(self, target: str, config: SessionConfig) -> Backend:
+        raise errors.UnavailableError(f"nobody answers at {target}")
+
+    def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
+        raise errors.UnavailableError(f"nobody answers at {target}")
+
+
+def test_a_target_that_refuses_leaves_nothing_behind(cluster: Cluster) -> None:
+    register_target("broken", Broken())
+    graph = wf.get_default_graph()
+    for use in (wf.Session, wf.InteractiveSession, wf.Session.reset):
+        with pytest.raises(errors.UnavailableError, match="nobody answers at broken://x"):
+            use("broken://x")
+    assert wf.get_default_session() is None and wf.get_default_graph() is graph
+    with pytest.raises(errors.AlreadyExistsError, match="broken"):
+        register_target("broken", Broken())
+
+
+def test_an_entry_point_that_cannot_be_imported_is_told_of(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load() -> Any:
+        raise ImportError("no module named grpcish")
+
+    entries = [
+        SimpleNamespace(name="bad", value="bad_package", load=load),
+        *importlib.metadata.entry_points(group="weft_exec.targets"),
+    ]
+    declare(monkeypatch, entries)
+    for kind in (errors.InternalError, errors.InvalidArgumentError):  # once, and then in passing
+        with pytest.raises(kind, match=r"bad = bad_package .*grpcish"):
+            wf.Session("grpcish://host")
+    with wf.Session("far://host") as session:
+        assert session.run(wf.constant(1.0)) == 1.0
+
+
+def test_two_graphs_share_the_state_of_one_name() -> None:
+    sessions = []
+    for name, start in (("v", 1.0), ("w", 2.0)):
+        with wf.Graph().as_default():
+            v = wf.Variable(start, name=name)
+            shared = wf.Variable(start, name="shared")
+            sessions.append(wf.Session("inproc://two graphs"))
+            sessions[-1].run([v.initializer, shared.initializer])
+    first, second = sessions
+    assert first.run(["v:0", "shared:0"]) == [1.0, 2.0] and second.run("w:0") == 2.0
+    wf.Session.reset("inproc://two graphs", ["nobody's"])
+    wf.Session.reset("inproc://nobody")
+    assert first.run("shared:0") == 2.0
+    first.close()
+    assert second.run("shared:0") == 2.0
+    wf.Session.reset("inproc://two graphs")
+    with pytest.raises(errors.FailedPreconditionError, match="shared"):
+        second.run("shared:0")
+    second.close()

@@ -66,6 +66,7 @@ class Groups:
     def extend(self, nodes: Iterable[Node]) -> None:
         """Take note of new nodes."""
         several = len(self._devices) > 1
+        far = len({device.task for device in self._devices}) > 1 if several else False
         for node in nodes:
             if "_class" in node.attrs:
                 for name in node.colocation:
@@ -78,7 +79,7 @@ class Groups:
                         self._unite(source.node, node)
             if several:
                 for source in node.inputs:
-                    holder = _used(source, node)
+                    holder = _used(source, node, far)
                     if holder is not None:
                         self._unite(holder, node)
 
@@ -223,22 +224,23 @@ def _first_alike(devices: Sequence[DeviceDescription]) -> list[int]:
     ]
 
 
-def _used(source: Output, node: Node) -> Node | None:
+def _used(source: Output, node: Node, far: bool) -> Node | None:
     """What gave the handle of a resource that `node` uses, or the reference it reads at its time.
 
-    A handle that came into a branch or a loop is of what it was of outside.
+    A handle that came into a branch or a loop is of what it was of outside. Where there are several
+    tasks (`far`), which no handle can leave, that is also so for calls and for datasets.
     """
     holder = source.node
-    if source.dtype is not dtypes.resource:
+    if source.dtype is not dtypes.resource and not (far and source.dtype is dtypes.variant):
         return holder if source.dtype.is_ref and node.traits.identity else None
     while holder.traits.routes and holder.inputs:
         holder = holder.inputs[0].node
-    return None if _passes_on(node) or _passes_on(holder) else holder
+    return None if _passes_on(node, far) or _passes_on(holder, far) else holder
 
 
-def _passes_on(node: Node) -> bool:
+def _passes_on(node: Node, far: bool) -> bool:
     """Whether a node passes handles on, and does nothing with what is behind them."""
-    return node.traits.routes or node.role is Role.CALL
+    return node.traits.routes or (node.role is Role.CALL and not far)
 
 
 def _is_handle(output: Output) -> bool:

@@ -78,3 +78,6 @@ DEPTH: Final = "_depth"
 
 And of an Exit: how many come before it, within its loop too.
 """
+
+GUARD: Final = "_guard"
+"""Attribute of a Receive whose value may be dead: the number of the guard that it had there."""

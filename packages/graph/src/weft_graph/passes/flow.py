@@ -15,6 +15,7 @@ from typing import Any
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import is_back_edge
 from weft_graph.ir.traits import Role
+from weft_graph.ops.step import GUARD
 from weft_tensor import errors
 
 Atom = tuple[Any, int]
@@ -23,8 +24,6 @@ Atom = tuple[Any, int]
 For what another part of a step decides, the number of that guard and -1.
 """
 
-GUARD = "_guard"
-"""Attribute of a Receive whose value may be dead: the number of the guard that it had there."""
 
 Guard = frozenset[Atom]
 ALWAYS: Guard = frozenset()

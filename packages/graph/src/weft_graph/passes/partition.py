@@ -22,9 +22,9 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import Part, StepGraph, is_back_edge
 from weft_graph.ir.traits import Role
-from weft_graph.ops.step import DEPTH, EXTEND, RECEIVE, SEND, TRUNCATE
+from weft_graph.ops.step import DEPTH, EXTEND, GUARD, RECEIVE, SEND, TRUNCATE
 from weft_graph.passes.compression import Lossy, nothing_is_lossy
-from weft_graph.passes.flow import GUARD, Flow, Frame, Guard, is_free, needs_of, ordered_by
+from weft_graph.passes.flow import Flow, Frame, Guard, is_free, needs_of, ordered_by
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims

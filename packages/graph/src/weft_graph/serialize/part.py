@@ -14,9 +14,9 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.library import Library
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
-from weft_graph.ir.step_graph import Part, StepGraph, copy_nodes
+from weft_graph.ir.step_graph import Part, StepGraph, copy_nodes, is_back_edge
 from weft_graph.ir.traits import Role
-from weft_graph.ops.step import DEPTH, FETCH, RECEIVE, SEND
+from weft_graph.ops.step import DEPTH, FETCH, GUARD, RECEIVE, SEND
 from weft_graph.serialize.reader import read_graph
 from weft_graph.serialize.writer import graph_to_bytes
 from weft_tensor import errors
@@ -63,6 +63,7 @@ def part_from_bytes(data: Any, **limits: Any) -> Part:
         _check_positions(nodes)
     for node in graph.nodes:
         _check_added(node)
+        _check_order(node)
     fetches = [end.inputs[0] for end in ends]
     positions = [end.attrs["index"] for end in ends]
     graph.remove_nodes(ends, reason="part")
@@ -93,6 +94,14 @@ def _check_positions(nodes: list[Node]) -> None:
         seen.add(index)
 
 
+def _check_order(node: Node) -> None:
+    """Refuse a node that would run before something it waits for."""
+    needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
+    for need in (*needs, *node.control_inputs):
+        if need.index >= node.index:
+            raise _refused(node, f"it comes before {need.name!r}, which it needs")
+
+
 def _check_added(node: Node) -> None:
     """Refuse values of the attributes that planning adds which it would not give them.
 
@@ -104,9 +113,10 @@ def _check_added(node: Node) -> None:
         for name in ("tensor_name", "send_device", "recv_device"):
             if not isinstance(node.attrs[name], str):
                 raise _refused(node, f"{name} is no text")
-    depth = node.attrs.get(DEPTH, 0)
-    if type(depth) is not int or depth < 0:
-        raise _refused(node, f"{DEPTH} must be an integer of at least 0, got {depth!r}")
+    for name in (DEPTH, GUARD):
+        number = node.attrs.get(name, 0)
+        if type(number) is not int or number < 0:
+            raise _refused(node, f"{name} must be an integer of at least 0, got {number!r}")
     used = node.attrs.get("_used", ())
     if not isinstance(used, tuple) or not all(
         type(i) is int and 0 <= i < len(node.outputs) for i in used
