@@ -24,7 +24,7 @@ from weft_exec.kernels.registry import (
 from weft_graph.ir.builder import out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.op_def import lookup_op, register_op
-from weft_graph.ir.traits import WAITS
+from weft_graph.ir.traits import WAITS, elementwise
 from weft_tensor import dtypes, errors
 
 KERNELS: list[Kernel] = [
@@ -86,6 +86,17 @@ def test_kernels_of_a_type_come_before_those_that_it_shares() -> None:
     assert kernels_of("TestShared", "CPU")[0].heavy
     with pytest.raises(errors.AlreadyExistsError, match="TestShared for TESTED is registered"):
         kernel("TestShared", device="TESTED")(lambda node, device: "again")
+
+
+def test_a_derived_kernel_gives_way_to_one_that_is_registered_later() -> None:
+    traits = elementwise(lambda x: x + 1)
+    register_op("TestLater", ("x: float32",), ("y: float32",), traits=traits)
+    derived = kernels_of("TestLater", "CPU")[0]
+    kernel("TestLater")(lambda node, device: "written by hand")
+    written = kernels_of("TestLater", "CPU")
+    assert [entry.factory is derived.factory for entry in written] == [False]
+    with pytest.raises(errors.AlreadyExistsError, match="TestLater"):
+        kernel("TestLater")(lambda node, device: "twice")
 
 
 def test_kernels_of_an_op_that_waits_are_asynchronous() -> None:

@@ -28,7 +28,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -262,10 +261,10 @@ def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
     keys = [f"{op} on {origin}" for origin in origins]
     for key in keys:
         _registered.get(key)  # imports what may have it
-    if not any(key in _tables for key in keys):
-        _derive(op, origins)
     with _lock:
         count, entries = _count, [entry for key in keys for entry in _tables.get(key, ())]
+    if not entries:
+        entries = _derived(op, origins)
     if known is not None:
         entries = [mine for mine in (_on(entry, known) for entry in entries) if mine]
     if traits_of(op).asynchronous:
@@ -276,14 +275,12 @@ def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
     return tuple(entries)
 
 
-def _derive(op: str, origins: Sequence[str]) -> None:
-    traits = traits_of(op)
-    rules = [_rules[origin] for origin in origins if origin in _rules]
-    if traits.scalar is not None and rules:
-        entry = rules[0](op, traits.scalar)
-        if entry is not None:
-            with suppress(errors.AlreadyExistsError):  # another thread was quicker
-                _add(entry)
+def _derived(op: str, origins: Sequence[str]) -> list[Kernel]:
+    """What takes the place of kernels that nobody has registered, as long as nobody does."""
+    definition = traits_of(op).scalar
+    rule = next((_rules[origin] for origin in origins if origin in _rules), None)
+    entry = None if definition is None or rule is None else rule(op, definition)
+    return [] if entry is None else [entry]
 
 
 def derivable_ops() -> list[str]:
