@@ -7,6 +7,7 @@ arrays, and of ufuncs that work in place, over as few arrays as they can, on lar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -45,25 +46,62 @@ def derived(definition: Definition) -> KernelFactory:
         factory = factories.get(key)
         if factory is None:
             expression = definition.expression(inputs, output)
-            factory = factories[key] = _factory(definition, expression, node.type)
+            factory = factories[key] = _factory(definition, expression, node)
         return factory(node, device)
 
     return make
 
 
-def _factory(definition: Definition, expression: Scalar, op: str) -> KernelFactory:
-    """A factory for nodes of one op with some element types."""
-    parts = scalar.applications(expression)
+def _factory(definition: Definition, expression: Scalar, like: Node) -> KernelFactory:
+    """A factory for nodes of one op with the element types of one of them."""
+    parts, count = scalar.applications(expression), len(like.inputs)
+    used = scalar.inputs_of(expression)
+    one_shape = definition.one_shape
+    if not used or (not parts and count > 1):
+        return lambda node, device: spread(node, device, _leaf_or_number(expression, parts, node))
     if not parts:
         function = same if may_alias(definition) else copied
         return lambda node, device: function
     single = None
-    if len(parts) == 1 and not definition.one_shape:
-        single = _single(parts[0], op)
-    one_shape = definition.one_shape
+    if len(parts) == 1 and len(used) == count and not one_shape:
+        single = _single(parts[0], like.type)
     return single or (
         lambda node, device: _Chain(node, device, parts, one_shape=one_shape).function()
     )
+
+
+def _leaf_or_number(expression: Scalar, parts: list[Scalar], node: Node) -> Function:
+    """What takes an expression without applications to inputs from the inputs."""
+    if expression.name == "input":
+        return lambda *inputs: inputs[expression.value]
+    number = _numbered(parts, node)[1][-1] if parts else leaf(expression, node)
+    return lambda *inputs: number
+
+
+def spread(node: Node, device: Device, function: Function) -> KernelFunction:
+    """What gives a function's results in the shape to which all inputs broadcast, as new arrays.
+
+    For definitions that leave inputs out, whose shapes count nevertheless.
+    """
+    dtype = node.outputs[0].dtype.numpy
+    definition = node.traits.scalar
+    one_shape = definition is not None and definition.one_shape
+
+    def run(*inputs: Any) -> Any:
+        if one_shape and len({value.shape for value in inputs}) > 1:
+            raise shapes_differ(node, inputs)
+        shape = np.broadcast_shapes(*[value.shape for value in inputs])
+        result = new_array(device, shape, dtype)
+        result[...] = function(*inputs)
+        return result if shape else result[()]
+
+    return run
+
+
+def shapes_differ(node: Node, inputs: Sequence[Any]) -> errors.InvalidArgumentError:
+    """The error of an op whose inputs must have one shape."""
+    shapes = " and ".join(str(list(value.shape)) for value in inputs)
+    return errors.InvalidArgumentError(f"{node.type} requires inputs of one shape, got {shapes}")
 
 
 def same(x: Any) -> Any:
@@ -197,10 +235,7 @@ class _Chain:
 
     def _broadcast(self, inputs: tuple[Any, ...]) -> Any:
         if self._one_shape:
-            shapes = " and ".join(str(list(value.shape)) for value in inputs)
-            raise errors.InvalidArgumentError(
-                f"{self._node.type} requires inputs of one shape, got {shapes}"
-            )
+            raise shapes_differ(self._node, inputs)
         shape = np.broadcast_shapes(*[value.shape for value in inputs])
         if prod(shape) <= self._few:
             value = _computed(self._in_new, [*inputs, *self._arrays])

@@ -405,3 +405,9 @@ def applications(expression: Scalar) -> list[Scalar]:
         if part.args:
             found.setdefault(id(part), part)
     return list(found.values())
+
+
+def inputs_of(expression: Scalar) -> set[int]:
+    """The positions of the inputs that an expression uses."""
+    operands = [arg for part in applications(expression) for arg in part.args]
+    return {part.value for part in (expression, *operands) if part.name == "input"}

@@ -17,7 +17,14 @@ from weft_exec.devices.device import Device
 from weft_exec.gpu.element_types import NUMBERS
 from weft_exec.gpu.elements import Elements, can_be_written
 from weft_exec.gpu.generated import Program
-from weft_exec.kernels.elementwise import copied, leaf, may_alias, same
+from weft_exec.kernels.elementwise import (
+    copied,
+    leaf,
+    may_alias,
+    same,
+    shapes_differ,
+    spread,
+)
 from weft_exec.kernels.registry import (
     Kernel,
     KernelFactory,
@@ -27,7 +34,7 @@ from weft_exec.kernels.registry import (
 )
 from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import OpDef, lookup_op
-from weft_graph.ir.scalar import Definition, Scalar, applications, kind
+from weft_graph.ir.scalar import Definition, Scalar, applications, inputs_of, kind
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 
@@ -145,14 +152,18 @@ def derived(definition: Definition) -> KernelFactory:
     def make(node: Node, device: Device) -> KernelFunction:
         inputs = [value.dtype.base_dtype for value in node.inputs]
         expression = definition.expression(inputs, node.outputs[0].dtype)
-        parts = applications(expression)
-        if not parts:
+        parts, used = applications(expression), inputs_of(expression)
+        if not parts and len(used) == len(inputs):
             return same if may_alias(definition) else copied
+        if not parts:
+            return spread(node, device, lambda *given: _value(expression, node, given))
         if len(parts) == 1 and all(arg.name == "input" for arg in parts[0].args):
             positions = [arg.value for arg in parts[0].args]
             if positions == list(range(len(inputs))) and not definition.one_shape:
                 return _function(parts[0], device.xp)
         chain = _chain(parts, node, device.xp)
+        if len(used) < len(inputs):
+            chain = spread(node, device, chain)
         if not can_be_written(expression, inputs):
             return chain
         source = Elements(_name(node.type), expression, inputs, node.attrs)
@@ -165,6 +176,11 @@ def _name(op: str) -> str:
     return f"weft_{op}"
 
 
+def _value(part: Scalar, node: Node, inputs: Sequence[Any]) -> Any:
+    """An input, or the number that a constant or an attribute is."""
+    return inputs[part.value] if part.name == "input" else leaf(part, node)
+
+
 def _chain(parts: Sequence[Scalar], node: Node, xp: Any) -> KernelFunction:
     """Functions of the array module, one after another."""
     functions = [_function(part, xp) for part in parts]
@@ -172,14 +188,7 @@ def _chain(parts: Sequence[Scalar], node: Node, xp: Any) -> KernelFunction:
     def run(*inputs: Any) -> Any:
         values: dict[int, Any] = {}
         for part, function in zip(parts, functions, strict=True):
-            args = [
-                inputs[arg.value]
-                if arg.name == "input"
-                else values[id(arg)]
-                if arg.args
-                else leaf(arg, node)
-                for arg in part.args
-            ]
+            args = [values[id(arg)] if arg.args else _value(arg, node, inputs) for arg in part.args]
             values[id(part)] = function(*args)
         return values[id(parts[-1])]
 
@@ -188,7 +197,7 @@ def _chain(parts: Sequence[Scalar], node: Node, xp: Any) -> KernelFunction:
 
 def _written(source: Elements, chain: KernelFunction, node: Node, device: Device) -> KernelFunction:
     """A CUDA kernel, and the chain for shapes that are broadcast."""
-    xp, dtype, op = device.xp, node.outputs[0].dtype.numpy, node.type
+    xp, dtype = device.xp, node.outputs[0].dtype.numpy
     definition = node.op_def.traits.scalar
     one_shape = definition is not None and definition.one_shape
     program = Program(xp, source, {"T": dtype.name})
@@ -199,9 +208,7 @@ def _written(source: Elements, chain: KernelFunction, node: Node, device: Device
             if other.shape != shape:
                 if not one_shape:
                     return chain(*inputs)
-                raise errors.InvalidArgumentError(
-                    f"{op} requires inputs of one shape, got {list(shape)} and {list(other.shape)}"
-                )
+                raise shapes_differ(node, inputs)
         whole = [xp.ascontiguousarray(value) for value in inputs]
         result = xp.empty(shape, dtype)
         program.over(source.name, result.size, *whole, result)
