@@ -16,7 +16,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import Part, StepGraph, copy_nodes, is_back_edge
 from weft_graph.ir.traits import Role
-from weft_graph.ops.step import DEPTH, FETCH, GUARD, RECEIVE, SEND
+from weft_graph.ops.step import DEPTH, FETCH, GUARD
 from weft_graph.serialize.reader import read_graph
 from weft_graph.serialize.writer import graph_to_bytes
 from weft_tensor import errors
@@ -109,7 +109,7 @@ def _check_added(node: Node) -> None:
     """
     if node.type == FETCH and (node.consumers or node.control_inputs):
         raise _refused(node, "other nodes wait for it, or it for them")
-    if node.type in (SEND, RECEIVE):
+    if node.role in (Role.SEND, Role.RECEIVE):
         for name in ("tensor_name", "send_device", "recv_device"):
             if not isinstance(node.attrs[name], str):
                 raise _refused(node, f"{name} is no text")
