@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 from typing import Any, Final
 
-import numpy as np
-
 from weft_tensor import errors
 from weft_tensor.allocator import AllocatorStatistics
 from weft_tensor.buffer import Buffer
@@ -112,11 +110,3 @@ class GpuAllocator:
             f"{stats.bytes_reserved} reserved, {stats.num_allocs} allocations so far",
             details={"allocator": self.name, "requested": size, "statistics": stats._asdict()},
         )
-
-
-def nbytes_of(shape: tuple[int, ...], dtype: Any) -> int:
-    """Size of an array in bytes."""
-    count = int(np.dtype(dtype).itemsize)
-    for size in shape:
-        count *= size
-    return count

@@ -10,7 +10,6 @@ no more than a few thousand nodes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -62,13 +61,6 @@ def constant_value_as_dims(tensor: Output) -> Dims:
     if value.ndim != 1:
         return None
     return tuple([None if n is None or n < 0 else int(n) for n in value.tolist()])
-
-
-def constant_value_as_shape(tensor: Output) -> Any:
-    """`constant_value_as_dims` as a TensorShape."""
-    from weft_tensor.shape import TensorShape
-
-    return TensorShape(constant_value_as_dims(tensor))
 
 
 def partial_value(tensor: Output) -> Array | None:

@@ -205,11 +205,6 @@ def add(x: Any, y: Any, name: str | None = None) -> Output:
     return out("Add", [x, y], name=name)
 
 
-def add_v2(x: Any, y: Any, name: str | None = None) -> Output:
-    """x + y; numeric, broadcast shape."""
-    return out("AddV2", [x, y], name=name)
-
-
 def subtract(x: Any, y: Any, name: str | None = None) -> Output:
     """x - y; numeric, broadcast shape.
 

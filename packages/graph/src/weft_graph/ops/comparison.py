@@ -441,11 +441,6 @@ def right_shift(x: Any, y: Any, name: str | None = None) -> Output:
     return out("RightShift", [x, y], name=name)
 
 
-def population_count(x: Any, name: str | None = None) -> Output:
-    """How many bits are set; integer to uint8, any shape."""
-    return out("PopulationCount", [x], name=name)
-
-
 def select(condition: Any, x: Any, y: Any, name: str | None = None) -> Output:
     """X where `condition` holds, else y: the three-argument form of `where`.
 

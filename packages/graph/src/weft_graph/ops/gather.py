@@ -534,11 +534,6 @@ def dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Output:
     return out("DynamicStitch", [list(indices), list(data)], name=name)
 
 
-def parallel_dynamic_stitch(indices: Any, data: Any, name: str | None = None) -> Output:
-    """`dynamic_stitch` for indices that do not repeat."""
-    return out("ParallelDynamicStitch", [list(indices), list(data)], name=name)
-
-
 def one_hot(
     indices: Any,
     depth: Any,
@@ -572,8 +567,3 @@ def one_hot(
     which = convert_to_tensor(indices)
     attrs = {"axis": -1 if axis is None else axis}
     return out("OneHot", [which, depth, on, off], attrs, name or "one_hot")
-
-
-def where_indices(condition: Any, name: str | None = None) -> Output:
-    """The positions of True (or of what is not 0), in row-major order: int64, shape (n, rank)."""
-    return out("Where", [condition], name=name)

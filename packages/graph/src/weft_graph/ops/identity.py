@@ -145,11 +145,6 @@ def stop_gradient(input: Any, name: str | None = None) -> Output:
     return out("StopGradient", [input], name=name)
 
 
-def prevent_gradient(input: Any, message: str = "", name: str | None = None) -> Output:
-    """The same values; asking for a gradient through it raises LookupError with `message`."""
-    return out("PreventGradient", [input], {"message": message}, name)
-
-
 def check_numerics(tensor: Any, message: str, name: str | None = None) -> Output:
     """The same floating values, checked when they are computed.
 

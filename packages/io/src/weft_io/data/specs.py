@@ -163,11 +163,6 @@ def _parts_of(value: Any) -> list[Output]:
     return [value]
 
 
-def specs_of(form: Any) -> list[Spec]:
-    """The specs of a form in order."""
-    return nest.flatten(form)
-
-
 def parts(form: Any) -> list[Part]:
     """All components of elements of a form."""
     return [part for spec in nest.flatten(form) for part in spec.parts]
