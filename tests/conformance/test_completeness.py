@@ -11,7 +11,7 @@ from weft_testing.cases import load_cases
 
 import weft_graph.ops
 from weft_autodiff.registry import registered_gradients
-from weft_exec.kernels.registry import registered_kernels
+from weft_exec.kernels.registry import ANY_DEVICE, registered_kernels
 from weft_graph.ir.op_def import OpDef, lookup_op, registered_ops
 from weft_graph.ir.traits import Traits
 from weft_tensor import dtypes
@@ -28,6 +28,18 @@ NO_CASES = {
     "PartitionedCall": "it calls a function of the library of its graph",
 }
 """Op type to the reason why a row of inputs and a reference value cannot show it."""
+
+NOT_ON_GPUS = {
+    "CheckNumerics", "ComputeAccidentalHits", "HistogramFixedWidth", "IgammaGradA", "InTopK",
+    "InTopKV2", "LowerBound", "MatrixExponential", "MatrixSolveLs", "NextAfter",
+    "PartitionedCall", "Polygamma", "PopulationCount", "PyFuncStateless", "SegmentMax",
+    "SegmentMin", "SegmentProd", "SparseReorder", "SparseSegmentMean", "SparseSegmentMeanGrad",
+    "SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtN", "SparseSegmentSqrtNGrad",
+    "SparseSegmentSqrtNWithNumSegments", "SparseSegmentSum", "SparseSegmentSumWithNumSegments",
+    "SparseTensorDenseMatMul", "SparseToDense", "UnravelIndex", "UnsortedSegmentMax",
+    "UnsortedSegmentMin", "UnsortedSegmentProd", "UpperBound",
+}  # fmt: skip
+"""Ops of numbers that are placed on CPUs, as nobody has written or could derive a GPU's kernel."""
 
 NO_SHAPE_RULE = {
     "PyFunc": "the shapes are known to the Python function alone",
@@ -50,6 +62,12 @@ def has_state(op_def: OpDef) -> bool:
     return op_def.stateful or any(arg.is_ref or arg.dtype in handles for arg in args)
 
 
+def of_numbers(op_def: OpDef) -> bool:
+    """Whether an op computes with numbers, and has nothing else to do."""
+    args = (*op_def.inputs, *op_def.outputs)
+    return not has_state(op_def) and not any(arg.dtype is dtypes.string for arg in args)
+
+
 def traits(op: str) -> Traits:
     return lookup_op(op).traits
 
@@ -58,6 +76,12 @@ def test_every_op_has_a_kernel() -> None:
     have = {op for op, _ in registered_kernels()}
     without = [op for op in all_ops() if op not in have]
     assert [op for op in without if not traits(op).routes] == []  # the executor does these itself
+
+
+def test_ops_of_numbers_have_kernels_for_gpus_or_none_on_purpose() -> None:
+    have = {op for op, where in registered_kernels() if where in ("GPU", ANY_DEVICE)}
+    without = [op for op in all_ops() if op not in have and not traits(op).routes]
+    assert {op for op in without if of_numbers(lookup_op(op))} == NOT_ON_GPUS
 
 
 def test_every_op_has_a_gradient_or_none_on_purpose() -> None:
