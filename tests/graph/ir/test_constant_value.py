@@ -247,4 +247,4 @@ def test_a_declaration_brings_its_rule() -> None:
     try:
         assert constant_value(out("TestDoubled", [21])) == 42
     finally:
-        del op_def._raw._table["TestDoubled"], op_def._parsed["TestDoubled"]
+        del op_def._raw._table["TestDoubled"], op_def.parsed_ops["TestDoubled"]

@@ -62,7 +62,7 @@ def declared() -> Iterator[None]:
     finally:
         for name in added:
             del op_def._raw._table[name]
-            op_def._parsed.pop(name, None)
+            op_def.parsed_ops.pop(name, None)
 
 
 def source(dtype: Any = dtypes.float32, shape: Dims = (2, None), name: str = "source") -> Output:

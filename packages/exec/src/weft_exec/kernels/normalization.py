@@ -32,7 +32,8 @@ def _matrix(value: Array, data_format: str, device: Device) -> tuple[Array, tupl
     return flat, last.shape
 
 
-def _check_vectors(op: str, channels: int, *vectors: Any) -> None:
+def check_vectors(op: str, channels: int, *vectors: Any) -> None:
+    """Refuse vectors that have no element for each channel."""
     for vector in vectors:
         if vector.shape != (channels,):
             raise errors.InvalidArgumentError(
@@ -49,7 +50,7 @@ def _make_batch_norm(node: Node, device: Device) -> KernelFunction:
 
     def run(x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
         flat, shape = _matrix(x, data_format, device)
-        _check_vectors(op, shape[-1], scale, offset)
+        check_vectors(op, shape[-1], scale, offset)
         result = new_array(device, flat.shape, flat.dtype)
         unbiased = variance
         if training:
@@ -57,7 +58,7 @@ def _make_batch_norm(node: Node, device: Device) -> KernelFunction:
             count = flat.shape[0]
             unbiased = variance * variance.dtype.type(count / max(count - 1, 1))
         else:
-            _check_vectors(op, shape[-1], mean, variance)
+            check_vectors(op, shape[-1], mean, variance)
             np.subtract(flat, mean, out=result)
         factor = scale / np.sqrt(variance + variance.dtype.type(epsilon))
         np.multiply(result, factor, out=result)
@@ -93,7 +94,7 @@ def _make_batch_norm_grad(node: Node, device: Device) -> KernelFunction:
                 f"{op} requires y_backprop and x of one shape, got {list(grad.shape)} and "
                 f"{list(x.shape)}"
             )
-        _check_vectors(op, shape[-1], scale, mean, variance)
+        check_vectors(op, shape[-1], scale, mean, variance)
         inverse = 1 / np.sqrt(variance + variance.dtype.type(epsilon))
         result = new_array(device, flat.shape, flat.dtype)
         centered = flat - mean

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _BLOCK_BYTES = 1 << 20
 
 
-class _Fit:
+class Fit:
     """A pool on inputs of one shape; immutable, since runs may share a kernel at the same time.
 
     Attributes:
@@ -37,7 +37,7 @@ class _Fit:
       before: positions of the first window that are before the input, along each axis.
     """
 
-    def __init__(self, pool: _Pool, shape: Sizes) -> None:
+    def __init__(self, pool: Pool, shape: Sizes) -> None:
         if len(shape) != len(pool.ksize):
             raise errors.InvalidArgumentError(
                 f"{pool.op} requires an input of rank {len(pool.ksize)}, got shape {list(shape)}"
@@ -75,7 +75,7 @@ class _Fit:
             )
 
 
-class _Pool:
+class Pool:
     """The attributes of one pool."""
 
     def __init__(self, node: Node, device: Device) -> None:
@@ -91,24 +91,24 @@ class _Pool:
             for axis, (k, s) in enumerate(zip(self.ksize, self.strides, strict=True))
             if k > 1 or s > 1
         ]
-        self._last: _Fit | None = None
+        self._last: Fit | None = None
 
-    def fit(self, shape: Sizes) -> _Fit:
+    def fit(self, shape: Sizes) -> Fit:
         """What the attributes mean for inputs of this shape; as a rule the same as last time."""
         found = self._last
         if found is None or found.shape != shape:
-            found = self._last = _Fit(self, shape)
+            found = self._last = Fit(self, shape)
         return found
 
 
-def _fold(fit: _Fit, x: Array, function: Callable[..., Any]) -> Array:
+def _fold(fit: Fit, x: Array, function: Callable[..., Any]) -> Array:
     """`function` (maximum or add) over each window, axis by axis; a view of x for no axes."""
     for axis in fit.pool.active:
         x = _fold_axis(fit, x, axis, function)
     return x
 
 
-def _fold_axis(fit: _Fit, x: Array, axis: int, function: Callable[..., Any]) -> Array:
+def _fold_axis(fit: Fit, x: Array, axis: int, function: Callable[..., Any]) -> Array:
     pool = fit.pool
     size, stride = x.shape[axis], pool.strides[axis]
     before, count = fit.before[axis], fit.counts[axis]
@@ -133,7 +133,7 @@ def _fold_axis(fit: _Fit, x: Array, axis: int, function: Callable[..., Any]) -> 
 
 @kernel("MaxPool", "MaxPool3D", heavy=True)
 def _make_max(node: Node, device: Device) -> KernelFunction:
-    pool = _Pool(node, device)
+    pool = Pool(node, device)
 
     def run(x: Any) -> Any:
         fit = pool.fit(x.shape)
@@ -160,7 +160,7 @@ class _Winners:
 
     __slots__ = ("lost", "places")
 
-    def __init__(self, fit: _Fit, x: Array, y: Array) -> None:
+    def __init__(self, fit: Fit, x: Array, y: Array) -> None:
         pool = fit.pool
         index, missing = _first_match(fit, x, y, np.not_equal)
         self.lost: Array | None = None
@@ -201,7 +201,7 @@ def _differ(a: Array, b: Array, out: Array) -> None:
     out &= ~(np.isnan(a) & np.isnan(b))
 
 
-def _first_match(fit: _Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tuple[Array, Array]:
+def _first_match(fit: Fit, x: Array, y: Array, differ: Callable[..., Any]) -> tuple[Array, Array]:
     """The number of the first tap that equals the output, and where none does."""
     pool, device = fit.pool, fit.pool.device
     missing = new_array(device, y.shape, np.dtype(np.bool_))
@@ -225,7 +225,7 @@ def _first_match(fit: _Fit, x: Array, y: Array, differ: Callable[..., Any]) -> t
     return index, missing
 
 
-def _image_blocks(fit: _Fit, x: Array) -> list[tuple[slice, slice]]:
+def _image_blocks(fit: Fit, x: Array) -> list[tuple[slice, slice]]:
     """Parts of input and output along the first axis that fit the cache."""
     batch = x.shape[0]
     if not fit.pool.per_image or x.nbytes <= _BLOCK_BYTES:
@@ -236,7 +236,7 @@ def _image_blocks(fit: _Fit, x: Array) -> list[tuple[slice, slice]]:
 
 @kernel("MaxPoolGrad", "MaxPool3DGrad", heavy=True)
 def _make_max_grad(node: Node, device: Device) -> KernelFunction:
-    pool = _Pool(node, device)
+    pool = Pool(node, device)
     dtype, exact = wide(node.outputs[0].dtype), node.outputs[0].dtype.numpy
 
     def run(x: Any, y: Any, grad: Any) -> Any:
@@ -257,7 +257,7 @@ def _make_max_grad(node: Node, device: Device) -> KernelFunction:
 
 @kernel("MaxPoolGradGrad", "MaxPool3DGradGrad", heavy=True)
 def _make_max_grad_grad(node: Node, device: Device) -> KernelFunction:
-    pool = _Pool(node, device)
+    pool = Pool(node, device)
 
     def run(x: Any, y: Any, grad: Any) -> Any:
         fit = pool.fit(x.shape)
@@ -276,7 +276,7 @@ def _make_max_grad_grad(node: Node, device: Device) -> KernelFunction:
 
 @kernel("MaxPoolWithArgmax", heavy=True)
 def _make_argmax(node: Node, device: Device) -> KernelFunction:
-    pool = _Pool(node, device)
+    pool = Pool(node, device)
     exact = node.outputs[1].dtype.numpy
     with_batch = node.attrs["include_batch_in_index"]
 
@@ -299,7 +299,7 @@ def _make_argmax(node: Node, device: Device) -> KernelFunction:
 
 @kernel("MaxPoolGradWithArgmax", heavy=True)
 def _make_argmax_grad(node: Node, device: Device) -> KernelFunction:
-    pool = _Pool(node, device)
+    pool = Pool(node, device)
     dtype, exact = wide(node.outputs[0].dtype), node.outputs[0].dtype.numpy
     with_batch = node.attrs["include_batch_in_index"]
 
@@ -328,7 +328,7 @@ def _make_argmax_grad(node: Node, device: Device) -> KernelFunction:
 # -------------------------------------------------------------------------------- means
 
 
-def _window_sizes(fit: _Fit, dtype: np.dtype[Any]) -> Any:
+def _window_sizes(fit: Fit, dtype: np.dtype[Any]) -> Any:
     """How many positions of each window are inside the input; broadcasts to the output."""
     total: Any = dtype.type(1)
     pool, rank = fit.pool, len(fit.shape)
@@ -345,7 +345,7 @@ def _window_sizes(fit: _Fit, dtype: np.dtype[Any]) -> Any:
 
 @kernel("AvgPool", "AvgPool3D", heavy=True)
 def _make_avg(node: Node, device: Device) -> KernelFunction:
-    pool = _Pool(node, device)
+    pool = Pool(node, device)
     exact = node.outputs[0].dtype.numpy
 
     def run(x: Any) -> Any:
@@ -363,7 +363,7 @@ def _make_avg(node: Node, device: Device) -> KernelFunction:
 
 @kernel("AvgPoolGrad", "AvgPool3DGrad", heavy=True)
 def _make_avg_grad(node: Node, device: Device) -> KernelFunction:
-    pool = _Pool(node, device)
+    pool = Pool(node, device)
     exact = node.outputs[0].dtype.numpy
 
     def run(sizes: Any, grad: Any) -> Any:
@@ -379,7 +379,7 @@ def _make_avg_grad(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-def _spread_axis(fit: _Fit, grad: Array, axis: int) -> Array:
+def _spread_axis(fit: Fit, grad: Array, axis: int) -> Array:
     """Each window's value added to all its positions along one axis."""
     pool, size = fit.pool, fit.shape[axis]
     shape = (*grad.shape[:axis], size, *grad.shape[axis + 1 :])

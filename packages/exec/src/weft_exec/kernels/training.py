@@ -467,7 +467,7 @@ def _factory(rule: UpdateRule, sparse: bool, resource: bool) -> KernelFactory:
         one = attrs["T"].numpy.type(1)
 
         def run(*inputs: Any) -> Any:
-            states = tuple([_state(value) for value in inputs[:count]])
+            states = tuple([state_of(value) for value in inputs[:count]])
             given = dict(zip(arguments, inputs[count:], strict=True))
             grad, indices = given.pop(is_grad), given.pop("indices", None)
             scalars = {key: _scalar(key, value, one) for key, value in given.items()}
@@ -490,7 +490,11 @@ def _factory(rule: UpdateRule, sparse: bool, resource: bool) -> KernelFactory:
     return make
 
 
-def _state(value: Any) -> VariableState:
+def state_of(value: Any) -> VariableState:
+    """The variable that a reference or a handle gives.
+
+    Raises: InvalidArgumentError: it gives something else.
+    """
     if type(value) is ResourceHandle:
         value = value.resource
     if not isinstance(value, VariableState):

@@ -248,7 +248,7 @@ class FunctionGraph(Graph):
         return self._one_inside(op_def, arg, value)
 
     def _one_inside(self, op_def: OpDef, arg: ArgDef, value: Any) -> Any:
-        output = builder._as_output(value, arg.is_ref)
+        output = builder.output_of(value, arg.is_ref)
         if output is None:
             return value
         inside = self.capture(output)

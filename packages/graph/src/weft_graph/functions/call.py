@@ -83,7 +83,7 @@ def _add_call(
     except errors.OpError as error:
         raise error.with_context(
             op=call_op(function),
-            node=builder._wanted_name(scope_name(function.name), name),
+            node=builder.wanted_name(scope_name(function.name), name),
             line=builder.format_line(code, line),
         ) from error.__cause__
     with graph.control_dependencies(_waits(function, graph)):
@@ -136,7 +136,7 @@ def _arguments(function: Function, args: Sequence[Any]) -> list[Output]:
 
 def _argument(function: Function, position: int, value: Any, wanted: Output) -> Output:
     if wanted.dtype.is_ref:
-        found = builder._as_output(value, True)
+        found = builder.output_of(value, True)
         if found is not None and found.dtype is wanted.dtype:
             return graph_for(found).capture(found)
     try:

@@ -183,7 +183,7 @@ class PythonFunction:
         if not callable(python_function):
             raise errors.InvalidTypeError(f"a function is required, got {python_function!r}")
         self.python_function = python_function
-        self._name = name or _name_of(python_function)
+        self._name = name or name_of(python_function)
         self._attrs = attrs
         self._relax = relax_shapes
         self._signature = None if input_signature is None else _checked(input_signature)
@@ -520,7 +520,8 @@ def _checked(signature: Sequence[Any]) -> list[Any]:
     return list(signature)
 
 
-def _name_of(python_function: Callable[..., Any]) -> str:
+def name_of(python_function: Callable[..., Any]) -> str:
+    """What a Python function is called, in letters that names may have."""
     name = getattr(python_function, "__name__", type(python_function).__name__)
     return re.sub(r"[^A-Za-z0-9_]", "_", name).strip("_") or "lambda"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import add_call, call_node
-from weft_graph.functions.decorator import _name_of
+from weft_graph.functions.decorator import name_of
 from weft_graph.functions.function import Declaration, Function
 from weft_graph.functions.trace import Package, trace
 from weft_graph.ir.builder import convert_to_tensor
@@ -101,7 +101,7 @@ def _argument_names(func: Callable[..., Any], count: int) -> list[str]:
     several = len(plain) < len(parameters)
     if count and (count < len(plain) or (count > len(plain) and not several)):
         raise errors.InvalidArgumentError(
-            f"{_name_of(func)} takes {len(plain)} arguments ({', '.join(plain)}), but {count} "
+            f"{name_of(func)} takes {len(plain)} arguments ({', '.join(plain)}), but {count} "
             "types are given"
         )
     return plain + [f"arg{i}" for i in range(len(plain), count)] if several else plain
@@ -184,7 +184,7 @@ class DefinedFunction:
         """
         if self._made is not None or self._grad_func is not None:
             raise errors.FailedPreconditionError(
-                f"the function {_name_of(self._func)} is built, or has a gradient, already"
+                f"the function {name_of(self._func)} is built, or has a gradient, already"
             )
         self._grad_func = grad_func
 
@@ -200,8 +200,8 @@ class DefinedFunction:
             raise errors.InvalidArgumentError(f"unknown arguments: {sorted(kwargs)}")
         if self._building:
             raise errors.InvalidArgumentError(
-                f"{_name_of(self._func)} calls itself while it is being built: call what "
-                f"Declare({self._func_name or _name_of(self._func)!r}, inputs, outputs) returns"
+                f"{name_of(self._func)} calls itself while it is being built: call what "
+                f"Declare({self._func_name or name_of(self._func)!r}, inputs, outputs) returns"
             )
         function = self._function()
         node, results = add_call(function, args, name)
@@ -227,7 +227,7 @@ class DefinedFunction:
         library = graph.functions
         if self._func_name is not None:
             return self._build_as(self._func_name, graph)
-        with library.reserved(_name_of(self._func)) as name:
+        with library.reserved(name_of(self._func)) as name:
             return self._build_as(name, graph)
 
     def _build_as(self, name: str, graph: Graph) -> Function:
@@ -278,7 +278,7 @@ class OverloadedFunction:
             raise errors.InvalidArgumentError("functions of the graph take no references")
         if len(types) != len(self._names):
             raise errors.InvalidArgumentError(
-                f"{_name_of(self._func)} takes {len(self._names)} arguments "
+                f"{name_of(self._func)} takes {len(self._names)} arguments "
                 f"({', '.join(self._names)}), got {len(types)}"
             )
         found = self._made.get(types)

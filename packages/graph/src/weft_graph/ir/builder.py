@@ -20,7 +20,7 @@ from weft_graph.ir.constants import to_array
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.op_def import REQUIRED, ArgDef, NodeSpec, OpDef, _parsed, lookup_op
+from weft_graph.ir.op_def import REQUIRED, ArgDef, NodeSpec, OpDef, lookup_op, parsed_ops
 from weft_graph.ir.scopes import check_scope_name
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -51,7 +51,7 @@ def create(
       InvalidTypeError: an input has an element type that the op does not take.
       InvalidArgumentError: shapes or attributes do not fit, or graphs are mixed.
     """
-    op_def = _parsed.get(op) or lookup_op(op)
+    op_def = parsed_ops.get(op) or lookup_op(op)
     code, line = user_line()
     naming = _Naming(op, name)
     try:
@@ -69,7 +69,7 @@ def create(
         shapes = None if rule is None else rule(NodeSpec(values, known))
     except errors.OpError as error:
         raise error.with_context(
-            op=op, node=_wanted_name(op, name), line=format_line(code, line)
+            op=op, node=wanted_name(op, name), line=format_line(code, line)
         ) from error.__cause__
     full_name = naming.full or _node_name(graph, op, name)
     return graph.add_node(op_def, full_name, values, known, types, shapes, code, line)
@@ -125,7 +125,8 @@ class _Naming:
         return leave
 
 
-def _wanted_name(op: str, name: str | None) -> str:
+def wanted_name(op: str, name: str | None) -> str:
+    """The name that a new node asks for, before it is made unique."""
     return (get_default_graph().scopes.name_prefix + (name or op)).rstrip("/")
 
 
@@ -198,7 +199,7 @@ def _resolve_inputs(
     for i, arg in enumerate(args):
         value = values[i]
         if type(value) is not Output:
-            converted = _as_output(value)
+            converted = output_of(value)
             if converted is None:
                 pending = [i] if pending is None else [*pending, i]
                 continue
@@ -274,7 +275,7 @@ def _resolve_lists(
                 f"{op_def.name} requires {arg.name} to be a list of tensors, got {item!r}"
             )
         members = list(item) if arg.is_list else [item]
-        found = [_as_output(m, arg.is_ref) for m in members]
+        found = [output_of(m, arg.is_ref) for m in members]
         groups.append([m if f is None else f for m, f in zip(members, found, strict=True)])
         if arg.number_attr is not None:
             _know_number(op_def, arg, len(members), known)
@@ -387,7 +388,7 @@ def register_tensor_conversion_function(
     _converters.sort(key=lambda entry: entry[0])
 
 
-def _as_output(value: Any, as_ref: bool = False) -> Output | None:
+def output_of(value: Any, as_ref: bool = False) -> Output | None:
     """The output that a graph object stands for; None for plain Python and NumPy values."""
     if isinstance(value, Output):
         return value
@@ -420,7 +421,7 @@ def convert_to_tensor(
       <weft.Tensor 'Pack:0' shape=[2] dtype=float32>
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
-    found = _as_output(value)
+    found = output_of(value)
     if found is not None:
         if thread_stacks.tracing():
             found = get_default_graph().capture(found)
@@ -452,7 +453,7 @@ def _holds_outputs(value: Any) -> bool:
 def _stack_list(values: Sequence[Any], dtype: DType | None, name: str | None) -> Output:
     if dtype is None:
         for item in values:
-            found = _stack_list(item, None, name) if _is_nested(item) else _as_output(item)
+            found = _stack_list(item, None, name) if _is_nested(item) else output_of(item)
             if found is not None:
                 dtype = found.dtype.base_dtype
                 break
@@ -501,7 +502,7 @@ def constant_of(array: np.ndarray, dtype: DType | None = None, name: str = "Cons
     code, line = user_line()
     graph = get_default_graph()
     attrs = {"value": array, "dtype": element}
-    op_def = _parsed.get("Const") or lookup_op("Const")
+    op_def = parsed_ops.get("Const") or lookup_op("Const")
     full = _node_name(graph, "Const", name)
     return graph.add_node(op_def, full, (), attrs, (element,), (array.shape,), code, line).outputs[
         0

@@ -333,7 +333,8 @@ _RawOp = tuple[
 ]
 
 _raw: Registry[_RawOp] = Registry("op", "weft_graph.ops", "weft_graph.ops")
-_parsed: dict[str, OpDef] = {}
+parsed_ops: dict[str, OpDef] = {}
+"""The declarations that were looked up, by op type: `lookup_op` without a call."""
 
 
 def register_op(
@@ -371,9 +372,9 @@ def lookup_op(name: str) -> OpDef:
 
     Raises: NotFoundError: neither weft nor an installed package declares it.
     """
-    op_def = _parsed.get(name)
+    op_def = parsed_ops.get(name)
     if op_def is None:
-        op_def = _parsed[name] = OpDef(_raw.lookup(name))
+        op_def = parsed_ops[name] = OpDef(_raw.lookup(name))
     return op_def
 
 

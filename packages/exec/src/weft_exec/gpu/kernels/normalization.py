@@ -13,7 +13,7 @@ import numpy as np
 from weft_exec.gpu import cudnn, cudnn_norm
 from weft_exec.gpu.element_types import REAL
 from weft_exec.gpu.generated import THREADS, Program, Source
-from weft_exec.kernels.normalization import _check_vectors
+from weft_exec.kernels.normalization import check_vectors
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph.ops.windows import channel_axis
 from weft_tensor import errors
@@ -91,7 +91,7 @@ def _batch_norm(node: Node, device: Device) -> KernelFunction:
     def run(x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
         x, layout = xp.ascontiguousarray(x), _Layout(x.shape, way.data_format)
         channels = layout.channels
-        _check_vectors(op, channels, scale, offset)
+        check_vectors(op, channels, scale, offset)
         center, factor = way.vectors(2, channels, program.wide)
         unbiased, tail = variance, (center, factor, way.epsilon)
         if training:
@@ -100,7 +100,7 @@ def _batch_norm(node: Node, device: Device) -> KernelFunction:
             to = (scale, mean, variance, unbiased)
             program.over("moments", channels, found, *to, *tail, layout.count, layout.parts)
         else:
-            _check_vectors(op, channels, mean, variance)
+            check_vectors(op, channels, mean, variance)
             program.over("given_moments", channels, scale, mean, variance, *tail)
         y = xp.empty(x.shape, x.dtype)
         where = (channels, layout.inner)
@@ -129,7 +129,7 @@ class _BatchNormGrad(_BatchNorm):
                 f"{list(x.shape)}"
             )
         layout = _Layout(x.shape, self.data_format)
-        _check_vectors(self.op, layout.channels, *vectors)
+        check_vectors(self.op, layout.channels, *vectors)
         return self.xp.ascontiguousarray(grad), self.xp.ascontiguousarray(x), layout
 
     def by_library(self, grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft_exec.gpu.element_types import INTEGERS, REAL
 from weft_exec.gpu.generated import THREADS, Program, Source
-from weft_exec.kernels.pool import _Fit, _Pool
+from weft_exec.kernels.pool import Fit, Pool
 from weft_exec.kernels.registry import KernelFunction, kernel
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _AXES: Final = 5
 _TYPES: Final = {"T": (*REAL, *INTEGERS)}
 
 
-def _numbers(fit: _Fit) -> list[int]:
+def _numbers(fit: Fit) -> list[int]:
     """What the sources call WINDOWS: the numbers of a pool, as of five axes."""
     pool, lead = fit.pool, _AXES - len(fit.shape)
     return [
@@ -39,7 +39,7 @@ class _Pooling:
     """The launches of one node."""
 
     def __init__(self, node: Node, device: Device, source: Source) -> None:
-        self.pool = _Pool(node, device)
+        self.pool = Pool(node, device)
         self.xp = device.xp
         self._dtype = node.attrs["T"].numpy
         self.program: Program = source.program(device.xp, T=self._dtype)
@@ -52,7 +52,7 @@ class _Pooling:
         """An array for the results of a kernel."""
         return self.xp.empty(shape, self._dtype)
 
-    def run(self, name: str, fit: _Fit, size: int, *args: Any) -> None:
+    def run(self, name: str, fit: Fit, size: int, *args: Any) -> None:
         """Launch a thread for each of `size` elements."""
         self.program.over(name, size, *args, *_numbers(fit))
 

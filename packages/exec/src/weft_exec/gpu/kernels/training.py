@@ -49,7 +49,7 @@ def _factory(rule: UpdateRule, resource: bool) -> KernelFactory:
         flags = [bool(node.attrs[attr]) for attr in rule.attrs]
 
         def run(*inputs: Any) -> Any:
-            states = tuple([training._state(value) for value in inputs[:count]])
+            states = tuple([training.state_of(value) for value in inputs[:count]])
             numbers = dict(zip(rule.dense, inputs[count:], strict=True))
             given = numbers.pop(of_grad)
             grad = xp.ascontiguousarray(given).reshape(given.shape)
