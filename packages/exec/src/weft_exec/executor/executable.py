@@ -18,7 +18,7 @@ from weft_tensor import errors
 if TYPE_CHECKING:
     from weft_exec.executor.frames import StepPlan
 
-DEAD = object()
+NOT_COMPUTED = object()
 """Stands in the slot of a fetched value that nothing may compute, until something does."""
 
 
@@ -127,7 +127,7 @@ class ConditionalFetch(Fetch):
 
         Raises: InvalidArgumentError: it was not computed in this step.
         """
-        if slots[self.slot] is DEAD:
+        if slots[self.slot] is NOT_COMPUTED:
             node = self.output.node
             raise errors.InvalidArgumentError(
                 f"{self.output.name!r} was fetched, but has no value in this step: it is in a "

@@ -24,7 +24,7 @@ from weft_exec.executor.entries import (
     in_order,
     touched,
 )
-from weft_exec.executor.executable import DEAD, ConditionalFetch, Executable, Fetch
+from weft_exec.executor.executable import NOT_COMPUTED, ConditionalFetch, Executable, Fetch
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.layout import Layout, Located
 from weft_exec.executor.linear import Slots, gather
@@ -327,7 +327,7 @@ class FlowDerivation(Derivation):
     def _fetch(self, slot: int, shared: bool, output: Output) -> Fetch:
         # A branch that is not taken leaves its slots as they were, which tells that nothing came.
         if self.template[slot] is None and output not in self.step.feeds:
-            self.template[slot] = DEAD
+            self.template[slot] = NOT_COMPUTED
         return ConditionalFetch(slot, shared, self.step.isolated.get(output, output))
 
     def _finish(self, nodes: Sequence[Node]) -> Executable:
