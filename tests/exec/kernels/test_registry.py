@@ -15,6 +15,7 @@ from weft_exec.kernels.registry import (
     ANY_DEVICE,
     ARRAY_DEVICE,
     Kernel,
+    deriving,
     find_kernel,
     kernel,
     kernels_of,
@@ -97,6 +98,11 @@ def test_a_derived_kernel_gives_way_to_one_that_is_registered_later() -> None:
     assert [entry.factory is derived.factory for entry in written] == [False]
     with pytest.raises(errors.AlreadyExistsError, match="TestLater"):
         kernel("TestLater")(lambda node, device: "twice")
+
+
+def test_a_device_type_derives_kernels_by_one_rule() -> None:
+    with pytest.raises(errors.AlreadyExistsError, match="CPU are derived by another rule"):
+        deriving("CPU", lambda op, definition: None)
 
 
 def test_kernels_of_an_op_that_waits_are_asynchronous() -> None:

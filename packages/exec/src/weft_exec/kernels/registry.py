@@ -207,7 +207,10 @@ def deriving(device_type: str, rule: Callable[[str, Definition], Kernel | None])
 
     Args:
       rule: from an op type and its definition to the kernel; None where it can not be computed.
+    Raises: AlreadyExistsError: the device type has a rule.
     """
+    if device_type in _rules:
+        raise errors.AlreadyExistsError(f"kernels for {device_type} are derived by another rule")
     _rules[device_type] = rule
 
 
