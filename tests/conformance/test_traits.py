@@ -25,12 +25,6 @@ HANDLES = (dtypes.resource, dtypes.variant)
 OPS = [op for op in registered_ops() if not op.startswith(("Attack", "Test"))]
 CASES = [case for cases in load_cases().values() for case in cases]
 
-NOT_BROADCAST = {
-    "BiasAdd": "the bias goes along the channels, which may be the second axis",
-    "Select": "a condition that is a vector chooses rows",
-}
-"""Elementwise op to the reason why its inputs do not simply broadcast."""
-
 
 def traits(op: str) -> Traits:
     return lookup_op(op).traits
@@ -100,7 +94,8 @@ def test_kernels_that_may_share_memory_say_so() -> None:
 def test_elementwise_ops_have_the_shape_of_their_inputs() -> None:
     seen = set()
     for case, _, inputs, outputs in ran(lambda known: known.elementwise):
-        if case.op in NOT_BROADCAST:
+        definition = traits(case.op).scalar
+        if definition is None or definition.by_kernel:
             continue
         dims: Any = ()
         for value in inputs:

@@ -282,13 +282,16 @@ def _derived(op: str, origins: Sequence[str]) -> list[Kernel]:
     """What takes the place of kernels that nobody has registered, as long as nobody does."""
     definition = traits_of(op).scalar
     rule = next((_rules[origin] for origin in origins if origin in _rules), None)
-    entry = None if definition is None or rule is None else rule(op, definition)
+    if definition is None or definition.by_kernel or rule is None:
+        return []
+    entry = rule(op, definition)
     return [] if entry is None else [entry]
 
 
 def derivable_ops() -> list[str]:
-    """The op types that have a scalar definition, sorted."""
-    return [op for op in registered_ops() if loaded_traits(op).scalar is not None]
+    """The op types of which kernels may be derived, sorted."""
+    scalars = {op: loaded_traits(op).scalar for op in registered_ops()}
+    return [op for op, found in scalars.items() if found is not None and not found.by_kernel]
 
 
 def _origins(device_type: str, known: DeviceType | None) -> list[str]:

@@ -366,11 +366,14 @@ class Definition:
     Attributes:
       function: gets an expression for each input, and returns that of the result.
       one_shape: the inputs must have one shape; else they broadcast.
+      by_kernel: kernels put the elements of the inputs beside each other in a way of their own, as
+        those of a bias along the channels, so none can be derived.
       in_float32: float16 and bfloat16 are computed in float32, and rounded once at the end.
     """
 
     function: Function
     one_shape: bool = field(default=False, kw_only=True)
+    by_kernel: bool = field(default=False, kw_only=True)
     in_float32: bool = field(default=False, kw_only=True)
     _traced: dict[tuple[DType, ...], Scalar] = field(
         default_factory=dict, init=False, repr=False, compare=False

@@ -83,7 +83,8 @@ class Traits:
     """What is known of an op.
 
     Attributes:
-      elementwise: element i of the output is made of the elements i of the inputs, broadcast.
+      elementwise: element i of the output is made of the elements i of the inputs, broadcast, or as
+        `scalar` says.
       scalar: for an elementwise op, what it computes of one element of each input.
       identity: its one output is its first input.
       involution: twice, it gives its input again.
@@ -175,13 +176,20 @@ DRAWS = Traits(random=True, differentiable=False)
 
 
 def elementwise(
-    function: Function, *, one_shape: bool = False, in_float32: bool = False, **others: Any
+    function: Function,
+    *,
+    one_shape: bool = False,
+    by_kernel: bool = False,
+    in_float32: bool = False,
+    **others: Any,
 ) -> Traits:
     """The traits of an elementwise op, by what it computes of one element of each input.
 
     Args:
-      function: as of `scalar.Definition`; so are `one_shape` and `in_float32`.
+      function: as of `scalar.Definition`; so are `one_shape`, `by_kernel` and `in_float32`.
       others: of `Traits`.
     """
-    definition = Definition(function, one_shape=one_shape, in_float32=in_float32)
+    definition = Definition(
+        function, one_shape=one_shape, by_kernel=by_kernel, in_float32=in_float32
+    )
     return Traits(elementwise=True, scalar=definition, **others)

@@ -136,7 +136,7 @@ def _declare() -> None:
         {"T": "type"},
         _select_shape,
         value=value_rules.of_arrays(np.where),
-        traits=elementwise(scalar.where),
+        traits=elementwise(scalar.where, by_kernel=True),
         doc="t where the condition holds, else e; a vector condition chooses rows.",
     )
     register_op(

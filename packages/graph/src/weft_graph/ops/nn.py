@@ -224,7 +224,7 @@ def _declare_rest() -> None:
         ("output: T",),
         bias,
         _bias_shape,
-        traits=elementwise(add, cheap=True),
+        traits=elementwise(add, by_kernel=True, cheap=True),
         doc="`value` plus a bias for each channel.",
     )
     register_op(
