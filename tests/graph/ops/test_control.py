@@ -172,6 +172,17 @@ def test_py_functions_live_as_long_as_their_graph() -> None:
         control.py_function_of(token)
 
 
+def test_another_graph_cannot_name_a_python_function() -> None:
+    with Graph().as_default():
+        tokens = [control.hold_function(lambda: 1).token for _ in range(3)]
+    numbers = [int(token.removeprefix("pyfunc_"), 16) for token in tokens]
+    assert min(numbers).bit_length() > 90, "128 random bits"
+    assert len({number >> 64 for number in numbers}) == 3, "no token tells of another"
+    for guess in range(10):
+        with pytest.raises(errors.FailedPreconditionError, match="not in this process"):
+            control.py_function_of(f"pyfunc_{guess}")
+
+
 # ----------------------------------------------------------------------------------- checks
 
 RELATIONS = [

@@ -15,7 +15,7 @@ __all__ = [
 ]
 
 import builtins
-import itertools
+import secrets
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -382,12 +382,11 @@ class PyFunction:
 
 
 _functions: WeakValueDictionary[str, PyFunction] = WeakValueDictionary()
-_tokens = itertools.count()
 
 
 def hold_function(function: Callable[..., Any]) -> PyFunction:
     """Give a function a token, which stands for it as long as what is returned lives."""
-    token = f"pyfunc_{next(_tokens)}"
+    token = f"pyfunc_{secrets.token_hex(16)}"  # what an imported graph cannot guess
     holder = _functions[token] = PyFunction(function, token)
     return holder
 
