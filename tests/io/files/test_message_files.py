@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from google.protobuf import text_format
 
 from weft_graph import proto
 from weft_io.checkpoint.state import latest_checkpoint
-from weft_io.files.message_files import is_any, pack, read_message, unpack, write_message
+from weft_io.files.message_files import (
+    is_any,
+    message_bytes,
+    pack,
+    read_message,
+    unpack,
+    write_message,
+)
 from weft_tensor import errors
 
 
@@ -23,6 +32,67 @@ def test_a_message_comes_back(tmp_path: Path, as_text: bool, told: bool) -> None
     back = read_message(path, proto.MetaGraphDef, as_text if told else None)
     assert back == message
     assert unpack(back.meta_info_def.any_info, proto.SaverDef) == proto.SaverDef(max_to_keep=3)
+
+
+def written(path: Path, kind: type, as_text: bool) -> Any:
+    graph = proto.MetaGraphDef()
+    graph.meta_info_def.tensorflow_version = "1.15.0"
+    graph.meta_info_def.tags.append("serve")
+    graph.graph_def.node.add(name="a", op="NoOp")
+    graph.collection_def["a"].int64_list.value.append(7)
+    message = graph
+    if kind is proto.SavedModel:
+        message = proto.SavedModel(saved_model_schema_version=1, meta_graphs=[graph])
+    write_message(str(path), message, as_text)
+    return message
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+@pytest.mark.parametrize("kind", [proto.MetaGraphDef, proto.SavedModel])
+def test_no_flipped_bit_and_no_missing_end_is_read(
+    tmp_path: Path, kind: type, as_text: bool
+) -> None:
+    path = tmp_path / "m"
+    written(path, kind, as_text)
+    whole = path.read_bytes()
+    changed = [
+        whole[:i] + bytes([whole[i] ^ 1 << bit]) + whole[i + 1 :]
+        for i in range(len(whole))
+        for bit in range(8)
+    ]
+    short = [whole[:size] for size in range(len(whole))]
+    for data in [*changed, *short, whole + b"\n", whole + whole]:
+        path.write_bytes(data)
+        with pytest.raises(errors.DataLossError, match=r"is damaged|holds no|is empty"):
+            read_message(str(path), kind, as_text)
+
+
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_changed_message_says_both_checksums(tmp_path: Path, as_text: bool) -> None:
+    path = tmp_path / "m"
+    written(path, proto.MetaGraphDef, as_text)
+    path.write_bytes(path.read_bytes().replace(b"NoOp", b"NoOq"))
+    hint = "delete its first line" if as_text else "$"
+    text = rf"checksum of its \d+ bytes must be [0-9a-f]{{8}}, .* but it is [0-9a-f]{{8}}.*{hint}"
+    with pytest.raises(errors.DataLossError, match=text):
+        read_message(str(path), proto.MetaGraphDef)
+
+
+@pytest.mark.parametrize("kind", [proto.MetaGraphDef, proto.SavedModel])
+def test_others_read_a_message_with_a_checksum_and_write_it_without(
+    tmp_path: Path, kind: Any
+) -> None:
+    path = tmp_path / "m"
+    message = written(path, kind, as_text=False)
+    theirs = kind.FromString(path.read_bytes())
+    assert theirs == message
+    again = theirs.SerializeToString(deterministic=True)
+    assert again == message.SerializeToString(deterministic=True)
+    theirs.Clear()
+    text_format.Parse(message_bytes(message, as_text=True).decode(), theirs)
+    assert theirs == message
+    path.write_bytes(again)
+    assert read_message(str(path), kind) == message, "without a checksum, as older ones are"
 
 
 def test_any_as_tensorflow_writes_it(tmp_path: Path) -> None:

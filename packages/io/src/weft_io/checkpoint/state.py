@@ -20,8 +20,6 @@ __all__ = [
 ]
 
 import logging
-import re
-import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,7 +27,7 @@ from weft_io.arguments import text
 from weft_io.checkpoint import writer
 from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.reader import CheckpointNotFoundError, CheckpointReader
-from weft_io.files import paths
+from weft_io.files import checked, paths
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
 
@@ -39,9 +37,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weft")
 
 STATE_FILE: Final = "checkpoint"
-
-_CHECKED: Final = re.compile(rb"# crc32:([0-9a-f]{8}) [^\n]*\n(.*)", re.DOTALL)
-_REMARK: Final = "of what follows; delete this line after an edit by hand"
 
 
 # --------------------------------------------------------------------------- the message
@@ -168,8 +163,7 @@ def _to_bytes(message: proto.CheckpointState) -> bytes:
     from google.protobuf import text_format
 
     untyped: Any = message
-    text: bytes = text_format.MessageToString(untyped).encode()
-    return f"# crc32:{zlib.crc32(text):08x} {_REMARK}\n".encode() + text
+    return checked.TEXT.sealed(text_format.MessageToString(untyped).encode())
 
 
 def _from_bytes(data: bytes, path: str) -> proto.CheckpointState:
@@ -177,14 +171,7 @@ def _from_bytes(data: bytes, path: str) -> proto.CheckpointState:
 
     from weft_graph import proto
 
-    match = _CHECKED.fullmatch(data)
-    if match is not None:
-        crc, data = match.groups()
-        if zlib.crc32(data) != int(crc, 16):
-            raise errors.DataLossError(
-                f"{path} is damaged: its checksum differs; if it was edited by hand, delete its "
-                "first line"
-            )
+    checked.TEXT.begins(data, path)
     message = proto.CheckpointState()
     untyped: Any = message
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeVar
 
-from weft_io.files import paths
+from weft_io.files import checked, paths
 from weft_tensor import errors
 from weft_tensor.os_errors import reported
 
@@ -36,7 +36,7 @@ def read_message(path: str, kind: type[M], as_text: bool | None = None) -> M:
       as_text: whether it is text; None to find out.
     Raises:
       NotFoundError: there is no such file.
-      DataLossError: it holds no such message.
+      DataLossError: it holds no such message, or has a checksum that is not that of the rest.
     """
     path = paths.as_path(path)
     with reported("reading", path):
@@ -54,14 +54,18 @@ def parsed(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -
     from google.protobuf.message import DecodeError
 
     untyped: Any = kind
+    name = untyped.DESCRIPTOR.name
     reasons = []
     if not as_text:
+        form = checked.BINARY.get(name)
+        begin = form.size if form is not None and form.begins(data, path) else 0
         try:
-            message: M = untyped.FromString(data)
+            message: M = untyped.FromString(memoryview(data)[begin:])
             return message
         except DecodeError as cause:
             reasons.append(f"as a binary message: {cause}")
     if as_text is not False:
+        checked.TEXT.begins(data, path)
         try:
             message = untyped()
             pool: Any = _Types()
@@ -69,12 +73,11 @@ def parsed(data: bytes, path: str, kind: type[M], as_text: bool | None = None) -
             return message
         except (text_format.ParseError, UnicodeDecodeError, RecursionError) as cause:
             reasons.append(f"as text: {cause}")
-    name = untyped.DESCRIPTOR.name
     raise errors.DataLossError(f"{path} holds no {name}: {'; '.join(reasons)}")
 
 
-def message_bytes(message: Any, as_text: bool) -> bytes:
-    """The form of a message in a file.
+def message_bytes(message: Any, as_text: bool = False) -> bytes:
+    """The form of a message in a file, with a checksum where there is a place for one.
 
     Raises: InvalidArgumentError: it takes 2 GiB or more.
     """
@@ -83,13 +86,14 @@ def message_bytes(message: Any, as_text: bool) -> bytes:
 
     try:
         if as_text:
-            return text_format.MessageToString(message).encode()
+            return checked.TEXT.sealed(text_format.MessageToString(message).encode())
         data: bytes = message.SerializeToString(deterministic=True)
     except (EncodeError, ValueError) as cause:
         raise errors.InvalidArgumentError(
             f"a {message.DESCRIPTOR.name} must take less than 2 GiB: {cause}"
         ) from cause
-    return data
+    form = checked.BINARY.get(message.DESCRIPTOR.name)
+    return data if form is None else form.sealed(data)
 
 
 def write_message(path: str, message: Any, as_text: bool = False) -> None:

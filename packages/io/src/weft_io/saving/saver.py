@@ -21,6 +21,7 @@ from weft_io.checkpoint import held, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError
 from weft_io.checkpoint.writer import write_checkpoint
 from weft_io.files import paths
+from weft_io.files.message_files import message_bytes
 from weft_io.meta_graphs.export import export_meta_graph, renamed_saver
 from weft_io.saving import background, retention, saver_builder
 from weft_io.saving.saveables import all_saveable_objects
@@ -441,11 +442,10 @@ class Saver:
     def _graph_file(self, graph: Any, save: _Save) -> bytes | None:
         strip = save.strip_default_attrs
         try:
-            message = self.export_meta_graph(strip_default_attrs=strip, graph=graph)
+            return message_bytes(self.export_meta_graph(strip_default_attrs=strip, graph=graph))
         except (errors.InvalidArgumentError, errors.UnimplementedError) as cause:
             _log.warning("%s is not written, the checkpoint is: %s", save.graph_path, cause)
             return None
-        return message.SerializeToString()
 
     def _cached_graph_file(self, graph: Any, save: _Save) -> bytes | None:
         """The graph's file; the one of the last save where nothing was added since."""

@@ -1,0 +1,114 @@
+"""Checksums at the start of files whose form is another's, which other readers pass over.
+
+Text has one in a comment. In a binary message it is the value of a field that has one value at
+most, and the field follows once more, empty: whoever parses the message keeps the last value. So a
+message that another program reads and writes again has no checksum, rather than a wrong one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from weft_tensor import errors
+
+
+class Form(NamedTuple):
+    """Where the checksum of a file is: between a head and a tail.
+
+    Attributes:
+      head, tail: what they are, the same in every file.
+      width: how many bytes are between them.
+      encode: from the CRC-32 of what follows the tail to those bytes.
+    """
+
+    head: bytes
+    tail: bytes
+    width: int
+    encode: Callable[[int], bytes]
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return len(self.head) + self.width + len(self.tail)
+
+    def sealed(self, data: bytes) -> bytes:
+        """Data behind their checksum."""
+        return b"".join([self.head, self.encode(zlib.crc32(data)), self.tail, data])
+
+    def begins(self, data: bytes | memoryview, path: str) -> bool:
+        """Whether data begin with a checksum of this form, which is right then.
+
+        Raises: DataLossError: it is another than that of what follows, or damaged itself.
+        """
+        first = len(self.head)
+        start = bytes(data[: self.size])
+        fixed, wanted = start[:first] + start[first + self.width :], self.head + self.tail
+        if fixed != wanted:
+            alike = sum(a == b for a, b in zip(fixed, wanted, strict=False))
+            if alike * 4 > len(fixed) * 3:  # never by chance
+                raise errors.DataLossError(
+                    f"{path} is damaged: it begins with {start!r}, where a checksum has "
+                    f"{self.head!r} and {self.tail!r} around it"
+                )
+            return False
+        found = self.encode(zlib.crc32(memoryview(data)[self.size :]))
+        stored = start[first : first + self.width]
+        if stored != found:
+            raise errors.DataLossError(
+                f"{path} is damaged: the checksum of its {len(data) - self.size} bytes must be "
+                f"{_shown(stored)}, as it says, but it is {_shown(found)}{self._hint()}"
+            )
+        return True
+
+    def _hint(self) -> str:
+        return "; if it was edited by hand, delete its first line" if self is TEXT else ""
+
+
+def _shown(digest: bytes) -> str:
+    return digest.decode() if digest.isascii() and digest.isalnum() else digest.hex()
+
+
+def _as_hex(crc: int) -> bytes:
+    return f"{crc:08x}".encode()
+
+
+def _varint(number: int) -> bytes:
+    """A number of 0 or more as protobuf has it."""
+    groups = []
+    while number > 0x7F:
+        groups.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*groups, number])
+
+
+_LABEL: Final = b"crc32:"
+_REMARK: Final = b" of what follows"
+_TEXT_LENGTH: Final = len(_LABEL) + 8 + len(_REMARK)
+
+TEXT: Final = Form(
+    b"# " + _LABEL, _REMARK + b"; delete this line after an edit by hand\n", 8, _as_hex
+)
+"""A comment."""
+
+META_GRAPH: Final = Form(
+    # meta_info_def (1) with tensorflow_version (5) twice, of which messages are merged.
+    b"\x0a" + _varint(_TEXT_LENGTH + 4) + b"\x2a" + _varint(_TEXT_LENGTH) + _LABEL,
+    _REMARK + b"\x2a\x00",
+    8,
+    _as_hex,
+)
+"""At the start of a MetaGraphDef."""
+
+SAVED_MODEL: Final = Form(
+    # saved_model_schema_version (1) three times: a mark, the checksum, 0 until the message says it.
+    b"\x08" + _varint(0x8000_0000_0000_0000 | int.from_bytes(b"weftcrc")) + b"\x08",
+    b"\x08\x00",
+    5,
+    lambda crc: _varint(1 << 34 | crc),
+)
+"""At the start of a SavedModel; one bit more than a CRC-32 has makes it five bytes always."""
+
+BINARY: Final = {"MetaGraphDef": META_GRAPH, "SavedModel": SAVED_MODEL}
+"""The forms of binary messages by their names; others have none."""
