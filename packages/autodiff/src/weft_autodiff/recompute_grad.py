@@ -296,7 +296,8 @@ class _RegionCopy(BodyCopy):
         """A constant that waits for nothing, so that it is merged with the one that is there."""
         if node.role is not Role.CONSTANT:
             return None
-        with self._graph.control_dependencies(None):
+        scopes = self._graph.scopes
+        with scopes.inside(scopes.context):
             return [builder.constant_of(node.attrs["value"], node.attrs["dtype"])]
 
     def _restore_contexts(self, source: Graph, members: Sequence[Node]) -> None:

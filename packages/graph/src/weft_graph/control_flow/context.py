@@ -3,6 +3,7 @@
 While a context is open, `Graph.add_node` asks it what the inputs of the new node are inside: a
 value from outside comes in through a Switch or an Enter, made once for each value; a node without
 inputs waits for the context's pivot, so that it runs once for each time that the context does.
+The shared value of a variable that changes before or inside is read again (`reads.py`).
 
 Contexts stay with the graph (`Node.context`), so whoever reads it can recover the functional form:
 a loop's variables with their initial and next values, a conditional's predicate and its branches.
@@ -21,6 +22,7 @@ from weft_graph.ir.op_def import traits_of
 from weft_graph.ir.scopes import Context, check_visible
 from weft_graph.ir.traits import Role
 from weft_graph.ops import control_flow as primitives
+from weft_graph.variables import reads
 
 Recall = Callable[["ControlFlowContext", Output], "Output | None"]
 
@@ -69,13 +71,8 @@ class ControlFlowContext(Context):
     @contextmanager
     def open(self) -> Iterator[None]:
         """Let nodes made inside the block belong to the context."""
-        scopes = self.graph.scopes
-        before = scopes.context, scopes.controls
-        scopes.context, scopes.controls = self, []
-        try:
+        with self.graph.scopes.inside(self):
             yield
-        finally:
-            scopes.context, scopes.controls = before
 
     @contextmanager
     def outside(self, prefix: str | None = None) -> Iterator[None]:
@@ -147,6 +144,8 @@ class ControlFlowContext(Context):
             return output
         if self.recall is not None:
             found = self.recall(self, output)
+        elif self.forward is None:
+            found = self._read_again(output)
         if found is None:
             found = self._bring_in(self._around(output))
         self._captured[output] = found
@@ -165,6 +164,20 @@ class ControlFlowContext(Context):
             return self.outer.capture(output)
         check_visible(output, None)
         return output
+
+    def _read_again(self, output: Output) -> Output | None:
+        """For the shared value of a variable that was updated since, what it is by now."""
+        reference = reads.reference_of(output)
+        return None if reference is None else self._value_now(reference)
+
+    def _read_inside(self, reference: Output) -> Output:
+        """The value of a variable when the context starts to run, in a loop each iteration."""
+        with self.open():
+            return reads.read(reference)
+
+    def _value_now(self, reference: Output) -> Output | None:
+        """The value of a variable inside; None if it is that which all readers share."""
+        raise NotImplementedError
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
         """Whether a node with these inputs would run without regard to this context."""
@@ -218,6 +231,11 @@ class CondContext(ControlFlowContext):
         self.taken = taken
         self.results: tuple[Output, ...] = ()
         conditional.branches.append(self)
+
+    def _value_now(self, reference: Output) -> Output | None:
+        earlier = reads.updates_inside(reference, self.outer)
+        late = reads.that_follow([self.conditional.pred.node], earlier)
+        return self._read_inside(reference) if late else None
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
         return not inputs
@@ -313,6 +331,32 @@ class WhileContext(ControlFlowContext):
         inside.node.context = self
         self.graph.prevent_feeding(inside)
         return inside
+
+    def read_what_changes(self) -> None:
+        """Once the loop is built: let variables that it updates be read in each iteration.
+
+        They are read where the iteration begins, since its condition may need them.
+        """
+        body, self.pivot = self.pivot, self.merges[0]
+        for value, inside in list(self._captured.items()):
+            reference = reads.reference_of(value)
+            if reference is None or not is_constant_enter(inside.node):
+                continue
+            if reads.updates_inside(reference, self):
+                now = self._captured[value] = self._read_inside(reference)
+                self.graph.replace_uses(inside, now, reason="variable that its loop updates")
+        self.pivot = body
+
+    def _value_now(self, reference: Output) -> Output | None:
+        if reads.updates_inside(reference, self):
+            return self._read_inside(reference)
+        starts = [merge.inputs[0].node.inputs[0].node for merge in self.merges]
+        late = reads.that_follow(starts, reads.updates_inside(reference, self.outer))
+        if not late:
+            return None
+        with self.outside(self.graph.scopes.name_prefix), self.graph.control_dependencies(late):
+            before = reads.read(reference)
+        return self._bring_in(before)
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
         return all([is_constant_enter(source.node) for source in inputs])

@@ -356,6 +356,7 @@ def _build(
         for position, value in enumerate(following):
             builder.close(position, value)
         results = [builder.leave(position) for position in range(len(context.merges))]
+    context.read_what_changes()
     return results[len(counter) :]
 
 

@@ -14,6 +14,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import ArgDef, OpDef, lookup_op
 from weft_graph.ir.scopes import BuildScopes, ControlScope
 from weft_graph.ir.traits import Role
+from weft_graph.variables import reads
 from weft_graph.variables.scope import stores_of
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -181,18 +182,19 @@ class FunctionGraph(Graph):
                 f"{_whose(output.node.graph)}"
             )
         around = self.outer.capture(output)
-        if _is_snapshot(around):
-            return self._snapshot(around)
+        variable = reads.reference_of(around)
+        if variable is not None:
+            return self._snapshot(around, variable)
         found = self.captures.get(around)
         if found is None:
             name = around.name.removesuffix(":0").replace("/", "_").replace(":", "_")
             found = self.captures[around] = self.add_input_like(around, name.lstrip("_"))
         return found
 
-    def _snapshot(self, around: Output) -> Output:
+    def _snapshot(self, around: Output, variable: Output) -> Output:
         """A read, here, of the reference variable that a value of the graph around is read from."""
-        reference = self.capture(around.node.inputs[0])
-        with self._at_the_top():
+        reference = self.capture(variable)
+        with self._at_the_top(), self.name_scope(reference.node.name + "/"):
             found = builder.out("Identity", [reference], None, "read")
         self._snapshots[found] = around
         return found
@@ -313,18 +315,6 @@ class FunctionGraph(Graph):
                 "return them from it"
             )
         return super().add_node(*args, **kwargs)
-
-
-def _is_snapshot(output: Output) -> bool:
-    """Whether an output is the value of a reference variable as its readers share it."""
-    node = output.node
-    return (
-        node.traits.identity
-        and node.inputs[0].dtype.is_ref
-        and node.inputs[0].node.role is Role.VARIABLE
-        and not node.control_inputs
-        and node.context is None
-    )
 
 
 def _node_of(item: Any) -> Node | None:

@@ -20,6 +20,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import check_visible
 from weft_graph.ir.traits import Role
 from weft_graph.ops import identity
+from weft_graph.variables import reads
 from weft_tensor import errors
 from weft_tensor.shape import compatible_dims, format_dims
 
@@ -163,6 +164,8 @@ def _captured(function: Function, graph: Graph, count: int) -> list[Output]:
         return []
     if function.captured is not None:
         captured = list(function.captured)
+        if any(scope.nodes for scope in graph.scopes.controls):
+            captured = [_by_now(value) for value in captured]
         return [graph.capture(value) for value in captured] if thread_stacks.tracing() else captured
     for node in reversed(graph.nodes):
         if node.role is Role.CALL and node.attrs["f"].name == function.name:
@@ -171,6 +174,12 @@ def _captured(function: Function, graph: Graph, count: int) -> list[Output]:
         f"the function {function.name!r} captured {count} values, which are not known here: pass "
         f"them behind the arguments ({', '.join(function.input_names[-count:])})"
     )
+
+
+def _by_now(value: Output) -> Output:
+    """A captured value; that of a variable is read where the call's control inputs put it."""
+    variable = reads.reference_of(value)
+    return value if variable is None else reads.read(variable)
 
 
 def can_be_called_in(function: Function, graph: Graph) -> bool:

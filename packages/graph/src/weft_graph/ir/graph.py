@@ -419,7 +419,9 @@ class Graph(Collections):
     def control_dependencies(
         self, control_inputs: Iterable[Any] | None
     ) -> AbstractContextManager[ControlScope | None]:
-        """Make nodes created inside wait for `control_inputs`; None lifts the outer ones.
+        """Make nodes created inside wait for `control_inputs`.
+
+        None lifts the outer ones, and leaves the branches and loops that are being built.
 
         Args:
           control_inputs: operations, tensors, variables, IndexedSlices, or names of the first two.

@@ -126,14 +126,17 @@ class BuildScopes(threading.local):
 
     @contextmanager
     def control(self, nodes: Iterable[Node] | None) -> Iterator[ControlScope | None]:
-        """Push control inputs, or with None lift those outside."""
+        """Push control inputs; None leaves all of them, and branches and loops, as TensorFlow."""
         scope = ControlScope(() if nodes is None else tuple(nodes), resets=nodes is None)
-        before = self.controls
-        self.controls = [] if nodes is None else [*before, scope]
+        before = self.context, self.controls
+        if nodes is None:
+            self.context, self.controls = None, []
+        else:
+            self.controls = [*self.controls, scope]
         try:
             yield scope
         finally:
-            self.controls = before
+            self.context, self.controls = before
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
@@ -141,18 +144,14 @@ class BuildScopes(threading.local):
         if self.context is None:
             yield
             return
-        before = self.context, self.controls
-        self.context, self.controls = None, []
-        try:
+        with self.inside(None):
             yield
-        finally:
-            self.context, self.controls = before
 
     @contextmanager
-    def in_context_of(self, node: Node) -> Iterator[None]:
-        """Go into the branch or the loop that a node is in, out of control inputs."""
+    def inside(self, context: Context | None) -> Iterator[None]:
+        """Go into a branch or a loop, out of control inputs."""
         before = self.context, self.controls
-        self.context, self.controls = node.context, []
+        self.context, self.controls = context, []
         try:
             yield
         finally:

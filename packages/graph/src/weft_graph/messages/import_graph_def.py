@@ -18,6 +18,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.messages.function_imports import prepared
 from weft_graph.messages.graph_def import GRAPH_DEF_VERSION
 from weft_graph.messages.node_reader import Importer, as_text, tensor_name
+from weft_graph.messages.shared_memory import read_after_updates
 from weft_tensor import errors
 
 
@@ -56,6 +57,24 @@ def import_graph_def(
       np.float32(3.0)
     """
     del op_dict
+    importer = add_graph_def(graph_def, input_map, name, producer_op_list)
+    read_after_updates(importer.added)
+    return None if return_elements is None else [importer.element(e) for e in return_elements]
+
+
+def add_graph_def(
+    graph_def: proto.GraphDef,
+    input_map: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    producer_op_list: proto.OpList | None = None,
+) -> Importer:
+    """Add the nodes of a `GraphDef` to the default graph, just as they are.
+
+    Once their contexts are known, `read_after_updates` is to see them.
+
+    Args, Raises: as `import_graph_def`.
+    Returns: what knows the new nodes by their names in `graph_def`.
+    """
     if not isinstance(graph_def, proto.GraphDef):
         raise errors.InvalidTypeError(
             f"graph_def must be a GraphDef of weft_graph.proto, got {type(graph_def).__name__}"
@@ -70,7 +89,7 @@ def import_graph_def(
         with paused_gc(), _only_import_scopes(graph), graph.under_construction():
             importer.parse()
             importer.add_nodes()
-    return None if return_elements is None else [importer.element(e) for e in return_elements]
+    return importer
 
 
 def _functions(graph_def: proto.GraphDef) -> dict[str, LazyFunction]:

@@ -132,6 +132,11 @@ class Importer:
         self.line = user_line()
         self.producer = {op.name: op for op in producer.op} if producer is not None else {}
 
+    @property
+    def added(self) -> list[Node]:
+        """The new nodes."""
+        return [parsed.node for parsed in self.order if parsed.node is not None]
+
     # ------------------------------------------------------- before the graph changes
 
     def parse(self) -> None:

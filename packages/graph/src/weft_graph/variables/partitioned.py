@@ -15,6 +15,7 @@ from typing import Any
 
 from weft_graph.ir import builder
 from weft_graph.ir.node import Node, Output
+from weft_graph.variables import reads
 from weft_graph.variables.base import SaveSliceInfo, Variable
 from weft_graph.variables.reference import variables_initializer
 from weft_graph.variables.store import VariableStore
@@ -108,11 +109,24 @@ class PartitionedVariable:
         return self._as_output()
 
     def _as_output(self, as_ref: bool = False) -> Output:
+        if self._is_read_here():
+            return self._concatenated()
         if self._whole is None:
             graph = self.graph
             with graph.as_default(), graph.control_dependencies(None):
                 self._whole = self._concatenated()
         return self._whole
+
+    def _is_read_here(self) -> bool:
+        """Whether the parts may have other values here than where they are joined for all."""
+        scopes = self.graph.scopes
+        if any(scope.nodes for scope in scopes.controls):
+            return True
+        return scopes.context is not None and any(
+            node is not part.initializer
+            for part in self._parts
+            for node in reads.updates(part.handle)
+        )
 
     def _concatenated(self) -> Output:
         name = f"{self._name}/ConcatPartitions/"

@@ -167,7 +167,9 @@ class RefVariable(Variable):
 
         Inside `control_dependencies` it is one of its own, taken after the nodes given there.
         """
-        ordered = any(scope.nodes for scope in self._graph.scopes.controls)
+        here = get_default_graph()
+        graph = here if here.outermost is self._graph else self._graph  # a body has its own scopes
+        ordered = any(scope.nodes for scope in graph.scopes.controls)
         return self._read() if ordered else self._snapshot
 
     def read_value(self) -> Output:

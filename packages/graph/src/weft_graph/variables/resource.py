@@ -226,7 +226,7 @@ class UnreadVariable(ResourceVariable):
     def _as_graph_element(self) -> Output:
         if self._element is None:
             # Where the update is, since others use the same read.
-            with self._graph.scopes.in_context_of(self._update_node):
+            with self._graph.scopes.inside(self._update_node.context):
                 self._element = self.read_value()
         return self._element
 

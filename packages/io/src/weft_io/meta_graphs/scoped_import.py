@@ -62,7 +62,8 @@ def import_scoped_meta_graph(
       InvalidArgumentError: the graph or its collections contradict themselves; names that they
         refer to are taken and there is no `import_scope`. The graph is unchanged then.
     """
-    from weft_graph.messages.import_graph_def import import_graph_def
+    from weft_graph.messages.import_graph_def import add_graph_def
+    from weft_graph.messages.shared_memory import read_after_updates
     from weft_io.meta_graphs import graph_def_edits
 
     message = as_meta_graph(meta_graph_or_file)
@@ -75,15 +76,14 @@ def import_scoped_meta_graph(
     names = [node.name for node in graph_def.node]
     with chosen.as_default(), _undone(chosen):
         scope = _scope(chosen, import_scope)
-        elements = import_graph_def(
+        importer = add_graph_def(
             graph_def,
             input_map=input_map,
-            return_elements=[*names, *(return_elements or ())],
             name=f"{scope}/" if scope else "",
             producer_op_list=message.meta_info_def.stripped_op_list,
         )
-        assert elements is not None
-        made = dict(zip(names, elements, strict=False))
+        made = {name: importer.element(name) for name in names}
+        elements = [importer.element(name) for name in return_elements or ()]
         reader = CollectionReader(chosen, scope, made)
         if message.HasField("saver_def"):
             reader.check(message.saver_def, "the saver")
@@ -91,7 +91,8 @@ def import_scoped_meta_graph(
             if key != unbound_inputs_col_name and restore_collections_predicate(key):
                 reader.read(key, message.collection_def[key])
         reader.add()
-    return ImportedGraph(reader.variables(), elements[len(names) :], scope)
+        read_after_updates(importer.added)
+    return ImportedGraph(reader.variables(), elements, scope)
 
 
 def read_meta_graph_file(filename: str) -> proto.MetaGraphDef:

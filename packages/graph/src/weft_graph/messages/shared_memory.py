@@ -1,0 +1,111 @@
+"""Graphs that TensorFlow wrote: reads of reference variables that saw the variable's memory.
+
+In TensorFlow the node `read` of a reference variable gives the variable's memory and no copy, so
+what runs after an update computes with the new value, and a loop with that of its iteration. A
+value of weft stays what it was. So after an import whoever runs after an update gets a read of its
+own; graphs that weft's own functions built have these reads already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+
+from weft_graph.control_flow.context import is_constant_enter
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.scopes import Context
+from weft_graph.ir.traits import Role
+from weft_graph.ops import control_flow as primitives
+from weft_graph.variables import reads
+
+
+def read_after_updates(nodes: Iterable[Node]) -> None:
+    """Let imported nodes that run after an update of a variable read it again."""
+    for node in list(nodes):
+        reference = reads.reference_of(node.outputs[0]) if node.outputs else None
+        if reference is not None:
+            _Reader(reference).renew(node.outputs[0], partial(_itself, reference))
+
+
+class _Reader:
+    """Gives those who run after an update of a variable reads of their own."""
+
+    def __init__(self, reference: Output) -> None:
+        self._late = _behind(reads.updates(reference))
+
+    def renew(self, value: Output, reference: Callable[[], Output]) -> None:
+        """Renew what uses `value`, which shows the variable.
+
+        Args:
+          reference: gives the variable's reference where `value` is: in its loop or its branch.
+        """
+        reference = cache(reference)
+        for user in value.consumers():
+            if is_constant_enter(user):
+                self.renew(user.outputs[0], partial(_entered, reference, user))
+            elif user in self._late:
+                self._read_for(user, value, reference())
+            elif user.role is Role.SWITCH:
+                for side in user.outputs:
+                    self.renew(side, partial(_switched, reference, side))
+            elif user.traits.identity:
+                self.renew(user.outputs[0], reference)
+
+    def _read_for(self, user: Node, value: Output, reference: Output) -> None:
+        before = [source.node for source in user.inputs if source is not value]
+        late = [node for node in (*before, *user.control_inputs) if node in self._late]
+        graph = user.graph
+        with _named_after(user, value.node.context), graph.control_dependencies(late):
+            again = reads.read(reference)
+        for position, source in enumerate(user.inputs):
+            if source is value:
+                graph.replace_input(user, position, again, reason="variable that was updated")
+
+
+def _itself(reference: Output) -> Output:
+    return reference
+
+
+def _entered(reference: Callable[[], Output], enter: Node) -> Output:
+    """A reference in the loop that a value is brought into."""
+    attrs = enter.attrs
+    with _named_after(enter, _around(enter)):
+        frame, parallel = attrs["frame_name"], attrs["parallel_iterations"]
+        inside = primitives.enter(reference(), frame, True, parallel)
+    inside.node.context = enter.context
+    return inside
+
+
+def _switched(reference: Callable[[], Output], side: Output) -> Output:
+    """A reference in the branch that a value is brought into."""
+    switch = side.node
+    with _named_after(switch, _around(switch)):
+        sides = primitives.switch(reference(), switch.inputs[1])
+    sides[0].node.context = switch.context
+    return sides[side.index]
+
+
+def _around(node: Node) -> Context | None:
+    """The context around the one that a node brings a value into."""
+    return None if node.context is None else node.context.outer
+
+
+@contextmanager
+def _named_after(node: Node, context: Context | None) -> Iterator[None]:
+    """Let new nodes go into a context, named after a node that is there."""
+    graph = node.graph
+    with graph.scopes.inside(context), graph.name_scope(node.name + "/"):
+        yield
+
+
+def _behind(nodes: Iterable[Node]) -> set[Node]:
+    """All that run after one of `nodes`, which count as well."""
+    stack = list(nodes)
+    seen = set(stack)
+    while stack:
+        for user in stack.pop().consumers:
+            if user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return seen

@@ -1,0 +1,79 @@
+"""Reads of reference variables: where the value that all readers share is too old.
+
+A reference variable has one node `read` that all who use its value share. What runs after an
+update, or in a loop that updates the variable, must not take that value: it reads again. Where no
+update comes between, the shared value does, so that a loop takes it in once and not in each turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from weft_graph.ir import builder
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.scopes import Context
+from weft_graph.ir.traits import Role, State
+from weft_tensor import dtypes
+
+
+def reference_of(value: Output) -> Output | None:
+    """The reference that `value` is the shared read of: the node "<variable>/read"; else None.
+
+    A value on another device than the variable's is a cache that was asked for, and no such read.
+    """
+    node = value.node
+    if not node.traits.identity or value.dtype.is_ref or not node.inputs[0].dtype.is_ref:
+        return None
+    variable = node.inputs[0].node
+    if variable.role is not Role.VARIABLE or node.control_inputs or node.device != variable.device:
+        return None
+    return node.inputs[0] if node.name == variable.name + "/read" else None
+
+
+def read(reference: Output) -> Output:
+    """Read a variable again, where and when new nodes run."""
+    with reference.graph.colocate_with(reference.node):
+        return builder.out("Identity", [reference], None, "read")
+
+
+def updates(reference: Output) -> list[Node]:
+    """The nodes that may change a variable, its initializer among them.
+
+    Args:
+      reference: to the variable, or its handle.
+    """
+    found: dict[Node, None] = {}
+    seen = {reference}
+    stack = [reference]
+    while stack:
+        for node in stack.pop().consumers():
+            if node.traits.state is State.WRITES or node.role is Role.CALL:
+                found[node] = None
+            passed_on = [o for o in node.outputs if _names_state(o) and o not in seen]
+            seen.update(passed_on)
+            stack.extend(passed_on)
+    return list(found)
+
+
+def _names_state(output: Output) -> bool:
+    return output.dtype.is_ref or output.dtype is dtypes.resource
+
+
+def updates_inside(reference: Output, context: Context | None) -> list[Node]:
+    """Those of `updates` that run in a context, or in one nested in it."""
+    found = updates(reference)
+    return [n for n in found if context is None or (n.context and n.context.is_inside(context))]
+
+
+def that_follow(nodes: Iterable[Node], earlier: Iterable[Node]) -> list[Node]:
+    """Those of `nodes` that run after one of `earlier`, by values or by control inputs."""
+    wanted = dict.fromkeys(nodes)
+    last = max([node.index for node in wanted], default=-1)
+    stack = [node for node in earlier if node.index <= last]
+    seen = set(stack)
+    while stack:
+        for user in stack.pop().consumers:
+            if user.index <= last and user not in seen:
+                seen.add(user)
+                stack.append(user)
+    return [node for node in wanted if node in seen]
