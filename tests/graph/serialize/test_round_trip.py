@@ -94,6 +94,7 @@ def test_large_constants_are_aligned_views_of_the_source() -> None:
 def test_one_array_in_many_nodes_is_stored_once() -> None:
     graph = Graph()
     shared = np.zeros(100_000, np.uint8)
+    shared.flags.writeable = False  # a node would copy what others may write to
     with graph.as_default():
         for _ in range(10):
             value(shared)

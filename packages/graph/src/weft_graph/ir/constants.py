@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from weft_tensor.shape import as_dims
 def to_array(
     value: Any, dtype: DType | None = None, shape: Any = None, verify_shape: bool = False
 ) -> np.ndarray:
-    """`value` as an array of `dtype` that may be kept; a copy if it is the caller's array.
+    """`value` as an array of `dtype` that may be kept; a copy if the caller may hold its memory.
 
     Raises:
       InvalidTypeError: the value has no element type, or another kind than `dtype`.
@@ -22,7 +22,7 @@ def to_array(
     See also: `weft_tensor.values.to_array`, which decides what fits.
     """
     array = values.to_array(value, dtype)
-    if isinstance(value, np.ndarray) and np.may_share_memory(array, value):
+    if not (isinstance(value, _WITHOUT_MEMORY) or _is_converted(array, value)):
         array = array.copy()
     if shape is None:
         return array
@@ -34,6 +34,15 @@ def to_array(
             f"the value must have shape {dims}, got {list(array.shape)}"
         )
     return _repeat_last(array, dims)
+
+
+_WITHOUT_MEMORY: Final = (bool, int, float, complex, str, bytes, list, tuple, np.generic)
+"""Types of values whose array is a new one; what else becomes an array may lend its memory."""
+
+
+def _is_converted(array: np.ndarray, value: Any) -> bool:
+    """Whether the elements had to change, so that the array is a new one even if empty."""
+    return isinstance(value, np.ndarray) and array.dtype != value.dtype
 
 
 def _repeat_last(array: np.ndarray, dims: list[int]) -> np.ndarray:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from weft_graph.ir.constants import to_array
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.traits import PLAIN, Traits
 from weft_tensor import dtypes, errors
@@ -252,7 +253,11 @@ def _as_string(value: Any) -> str | bytes:
 
 
 def _as_tensor(value: Any) -> Any:
-    return np.asarray(value)
+    if type(value) is np.ndarray and not value.flags.writeable:
+        return value  # of a file or of another node, and perhaps large
+    array = to_array(value)
+    array.flags.writeable = False
+    return array
 
 
 def _as_func(value: Any) -> Any:

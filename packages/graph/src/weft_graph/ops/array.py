@@ -52,6 +52,9 @@ SMALL_CONSTANT = 1000
 
 def _const_shape(node: NodeSpec) -> Sequence[Dims]:
     value: np.ndarray[Any, Any] = node.attrs["value"]
+    dtype: DType = node.attrs["dtype"]
+    if value.dtype != dtype.numpy:
+        raise errors.InvalidTypeError(f"value must be of {dtype.name}, got {value.dtype}")
     return (value.shape,)
 
 

@@ -15,6 +15,7 @@ from weft_io.records.lines import LineSource
 from weft_io.records.options import TFRecordOptions
 from weft_io.records.tfrecord import TFRecordSource
 from weft_io.resources.handles import allocator, holder, resource_of
+from weft_io.resources.values import keeper
 from weft_io.streams import batches, files, generators, mapping, parallel, passing, sources
 from weft_io.streams.caching import MemoryCacheSource
 from weft_io.streams.caching_files import FileCacheSource
@@ -22,7 +23,7 @@ from weft_io.streams.calls import call_of, threads_for, with_captured
 from weft_io.streams.iterator_resource import IteratorResource
 from weft_io.streams.prefetching import PrefetchSource
 from weft_io.streams.shuffling import ShuffleSource
-from weft_io.streams.stream import DerivedSource, Part, Source, graph_value
+from weft_io.streams.stream import Call, DerivedSource, Part, Source, graph_value
 from weft_tensor import errors
 
 if TYPE_CHECKING:
@@ -35,12 +36,14 @@ if TYPE_CHECKING:
 
 @kernel("TensorDataset")
 def _tensors(node: Node, device: Device) -> KernelFunction:
-    return lambda *values: sources.TensorSource(values)
+    keep = keeper(node, 0)
+    return lambda *values: sources.TensorSource(keep(values))
 
 
 @kernel("TensorSliceDataset")
 def _slices(node: Node, device: Device) -> KernelFunction:
-    return lambda *values: sources.SliceSource(values)
+    keep = keeper(node, 0)
+    return lambda *values: sources.SliceSource(keep(values))
 
 
 @kernel("RangeDataset")
@@ -54,9 +57,10 @@ def _generator(node: Node, device: Device) -> KernelFunction:
     function = py_function_of(node.attrs["token"])
     types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
     assert isinstance(function, generators.GeneratorFunction)
+    keep = keeper(node, 0)
 
     def run(*args: Any) -> Source:
-        values = [a[()] if isinstance(a, np.ndarray) and not a.ndim else a for a in args]
+        values = [a[()] if isinstance(a, np.ndarray) and not a.ndim else a for a in keep(args)]
         return generators.GeneratorSource(function, values, types, shapes)
 
     return run
@@ -205,24 +209,33 @@ def _unbatch(node: Node, device: Device) -> KernelFunction:
 # --------------------------------------------------------------------------- functions
 
 
+def _function(
+    node: Node, attribute: str, device: Device, numbers: int = 0
+) -> Callable[[Sequence[Any]], Call]:
+    """What gives the function of a node, joined with the values that it captured.
+
+    Args:
+      numbers: how many inputs come after the captured values.
+    """
+    call = call_of(node, attribute, device)
+    keep = keeper(node, 1)
+    end = len(node.inputs) - 1 - numbers
+    return lambda inputs: with_captured(call, keep(inputs)[:end])
+
+
 @kernel("MapDataset")
 def _map(node: Node, device: Device) -> KernelFunction:
-    call = call_of(node, "f", device)
-    return lambda source, *captured: DerivedSource(
-        source, mapping.MapStream, with_captured(call, captured)
-    )
+    function = _function(node, "f", device)
+    return lambda *inputs: DerivedSource(inputs[0], mapping.MapStream, function(inputs))
 
 
 @kernel("ParallelMapDataset")
 def _parallel_map(node: Node, device: Device) -> KernelFunction:
-    call = call_of(node, "f", device)
+    function = _function(node, "f", device, 1)
 
-    def run(source: Source, *rest: Any) -> Source:
-        calls = _parallel_calls(rest[-1])
-        most, pool = threads_for(calls, device)
-        return DerivedSource(
-            source, parallel.ParallelMapStream, with_captured(call, rest[:-1]), most, pool
-        )
+    def run(*inputs: Any) -> Source:
+        most, pool = threads_for(_parallel_calls(inputs[-1]), device)
+        return DerivedSource(inputs[0], parallel.ParallelMapStream, function(inputs), most, pool)
 
     return run
 
@@ -238,40 +251,36 @@ def _parallel_calls(value: Any) -> int:
 
 @kernel("FilterDataset")
 def _filter(node: Node, device: Device) -> KernelFunction:
-    call = call_of(node, "predicate", device)
-    return lambda source, *captured: DerivedSource(
-        source, mapping.FilterStream, with_captured(call, captured)
-    )
+    function = _function(node, "predicate", device)
+    return lambda *inputs: DerivedSource(inputs[0], mapping.FilterStream, function(inputs))
 
 
 @kernel("FlatMapDataset")
 def _flat_map(node: Node, device: Device) -> KernelFunction:
-    call = call_of(node, "f", device)
-    return lambda source, *captured: mapping.FlatMapSource(source, with_captured(call, captured))
+    function = _function(node, "f", device)
+    return lambda *inputs: mapping.FlatMapSource(inputs[0], function(inputs))
 
 
 @kernel("InterleaveDataset")
 def _interleave(node: Node, device: Device) -> KernelFunction:
-    call = call_of(node, "f", device)
+    function = _function(node, "f", device, 2)
 
-    def run(source: Source, *rest: Any) -> Source:
-        *captured, cycle, block = rest
-        return mapping.InterleaveSource(
-            source, with_captured(call, captured), int(cycle), int(block)
-        )
+    def run(*inputs: Any) -> Source:
+        source, cycle, block = inputs[0], *inputs[-2:]
+        return mapping.InterleaveSource(source, function(inputs), int(cycle), int(block))
 
     return run
 
 
 @kernel("ParallelInterleaveDatasetV2")
 def _parallel_interleave(node: Node, device: Device) -> KernelFunction:
-    call = call_of(node, "f", device)
+    function = _function(node, "f", device, 3)
 
-    def run(source: Source, *rest: Any) -> Source:
-        *captured, cycle, block, calls = rest
+    def run(*inputs: Any) -> Source:
+        source, cycle, block, calls = inputs[0], *inputs[-3:]
         most, _ = threads_for(_parallel_calls(calls), device)
         return parallel.ParallelInterleaveSource(
-            source, with_captured(call, captured), int(cycle), int(block), most
+            source, function(inputs), int(cycle), int(block), most
         )
 
     return run
