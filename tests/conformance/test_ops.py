@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Collection, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -12,8 +14,9 @@ from weft_testing.differentiate import directional_error, random_like, vector_ja
 from weft_testing.evaluate import evaluate
 from weft_testing.parts import Parts
 
+from weft_autodiff.gradients.backprop import gradients
 from weft_autodiff.registry import gradient_of, not_differentiable
-from weft_graph.ir.builder import constant_of, create, out
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_tensor import dtypes
@@ -32,16 +35,22 @@ def _forward_rows() -> list[Any]:
 
 
 class _Built:
-    """A case as a graph of one node with fed inputs."""
+    """A case as a graph of one node with fed inputs.
 
-    def __init__(self, case: Case, dtype: str, knowledge: str) -> None:
+    Args:
+      constants: flat positions of inputs that are constants, whatever the knowledge.
+    """
+
+    def __init__(
+        self, case: Case, dtype: str, knowledge: str, constants: Collection[int] = ()
+    ) -> None:
         constant = iter(case.is_constant())
         self.point: dict[Output, Any] = {}
         self.flat: list[Output] = []
         self.arrays = case.arrays(dtype)
 
         def place(array: Array) -> Output:
-            folded = next(constant) and knowledge == "static"
+            folded = (next(constant) and knowledge == "static") or len(self.flat) in constants
             value = constant_of(array.copy()) if folded else _feed(array, knowledge)
             if not folded:
                 self.point[value] = array
@@ -121,6 +130,7 @@ def _compare(case: Case, output: Output, got: Any, want: Array) -> None:
     np.testing.assert_allclose(widen(np.asarray(got)), want, rtol=relative, atol=absolute)
 
 
+@cache
 def _gradient_rows() -> list[Any]:
     return [
         pytest.param(case, id=f"{family}-{case.name}")
@@ -198,3 +208,55 @@ def _check_direction(
     assert abs(expected - found) <= case.grad_tolerance * scale, (
         f"derivative {expected} by differences, {found} by gradients"
     )
+
+
+# ------------------------------------------------------- gradients by and beside constants
+
+
+@pytest.mark.parametrize("family", load_cases())
+def test_gradient_of_constants(family: str) -> None:
+    """That an input is a constant changes nothing of the gradients by it and by the others."""
+    rows = [row.values[0] for row in _gradient_rows() if row.id.startswith(f"{family}-")]
+    if not rows:
+        return
+    with Parts() as parts:
+        for case in rows:
+            dtype = next(dtype for dtype in GRADIENT_TYPES if dtype in case.dtypes)
+            fed = _gradients(case, dtype, ())
+            for constants in _subsets(_positions(case)):
+                with parts.part(f"{case.name}, constants {sorted(constants)}"):
+                    _check_same(_gradients(case, dtype, constants), fed)
+
+
+def _subsets(positions: list[int]) -> Iterator[set[int]]:
+    """All positions, and where they are few each alone and all but each."""
+    whole = set(positions)
+    yield whole
+    if 1 < len(whole) <= 3:
+        yield from [{position} for position in positions]
+    if len(whole) == 3:
+        yield from [whole - {position} for position in positions]
+
+
+def _gradients(case: Case, dtype: str, constants: Collection[int]) -> list[Any]:
+    """The gradients by all inputs at once, then by each alone if they are few; None for none."""
+    rng = np.random.default_rng(zlib.crc32(case.name.encode()))
+    with Graph().as_default():
+        built = _Built(case, dtype, "static", constants)
+        ys = [y for y in built.node.outputs if y.dtype.is_floating or y.dtype.is_complex]
+        seeds = [random_like(rng, np.asarray(v)) for v in evaluate(ys, built.point)]
+        starts = [constant_of(np.asarray(seed)) for seed in seeds]
+        xs = [built.flat[i] for i in _positions(case)]
+        found = gradients(ys, xs, starts)
+        if 1 < len(xs) <= 3:
+            found += [gradients(ys, x, starts)[0] for x in xs]
+        there = [convert_to_tensor(grad) for grad in found if grad is not None]
+        values = iter(evaluate(there, built.point))
+        return [None if grad is None else next(values) for grad in found]
+
+
+def _check_same(found: list[Any], wanted: list[Any]) -> None:
+    assert [value is None for value in found] == [value is None for value in wanted]
+    for value, want in zip(found, wanted, strict=True):
+        if want is not None:
+            np.testing.assert_allclose(value, want, rtol=1e-9, atol=1e-12)

@@ -22,7 +22,8 @@ def vector_jacobian(
     grads: dict[Output, list[Output]] = {}
     for y, seed in zip(ys, seeds, strict=True):
         grads.setdefault(y, []).append(seed)
-    for node in sorted(_between(xs, ys), key=lambda node: -node.index):
+    between = _between(xs, ys)
+    for node in sorted(between, key=lambda node: -node.index):
         incoming = [_total(grads.get(output)) for output in node.outputs]
         if all(grad is None for grad in incoming):
             continue
@@ -32,7 +33,10 @@ def vector_jacobian(
                 _zeros(output) if grad is None else grad
                 for output, grad in zip(node.outputs, incoming, strict=True)
             ]
-        result = entry.function(node, *incoming)
+        options = {}
+        if entry.accepts_needed:
+            options["needed"] = [s in xs or s.node in between for s in node.inputs]
+        result = entry.function(node, *incoming, **options)
         results = result if isinstance(result, list | tuple) else [result]
         assert len(results) == len(node.inputs), (node, results)
         for source, grad in zip(node.inputs, results, strict=True):

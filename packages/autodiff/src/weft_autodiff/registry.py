@@ -33,16 +33,22 @@ class Gradient:
       function: `function(node, *grads)`.
       accepts_none: it takes None for outputs through which nothing flows back; zeros otherwise.
       accepts_sparse: it takes IndexedSlices; they are made dense otherwise.
+      accepts_needed: it takes `needed`, one bool for each input.
     """
 
-    __slots__ = ("accepts_none", "accepts_sparse", "function")
+    __slots__ = ("accepts_needed", "accepts_none", "accepts_sparse", "function")
 
     def __init__(
-        self, function: GradientFunction, accepts_none: bool = False, accepts_sparse: bool = False
+        self,
+        function: GradientFunction,
+        accepts_none: bool = False,
+        accepts_sparse: bool = False,
+        accepts_needed: bool = False,
     ) -> None:
         self.function = function
         self.accepts_none = accepts_none
         self.accepts_sparse = accepts_sparse
+        self.accepts_needed = accepts_needed
 
 
 _gradients: Registry[Gradient] = Registry(
@@ -62,6 +68,8 @@ class RegisterGradient:
       op_type: op type, or a name that `Graph.gradient_override_map` refers to.
       accepts_none: pass None instead of zeros for outputs through which nothing flows back.
       accepts_sparse: pass IndexedSlices as they are instead of making them dense.
+      accepts_needed: pass `needed`, one bool for each input: whether its gradient is used, so that
+        one that costs much is left out where it is not.
     Raises: AlreadyExistsError: the op type has a gradient already.
 
     Examples:
@@ -76,10 +84,15 @@ class RegisterGradient:
     """
 
     def __init__(
-        self, op_type: str, *, accepts_none: bool = False, accepts_sparse: bool = False
+        self,
+        op_type: str,
+        *,
+        accepts_none: bool = False,
+        accepts_sparse: bool = False,
+        accepts_needed: bool = False,
     ) -> None:
         self._op_type = op_type
-        self._flags = (accepts_none, accepts_sparse)
+        self._flags = (accepts_none, accepts_sparse, accepts_needed)
 
     def __call__(self, function: F) -> F:
         """Register `function`."""

@@ -13,11 +13,14 @@ from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims
 
 
-def apply_gradient(node: Node, grads: Sequence[Grad | None]) -> Sequence[Grad | None]:
+def apply_gradient(
+    node: Node, grads: Sequence[Grad | None], needed: Sequence[bool]
+) -> Sequence[Grad | None]:
     """What flows back into the inputs of a node.
 
     Args:
       grads: what flows back into its outputs.
+      needed: for each input, whether what flows back into it is used; it may be left out where not.
     Raises:
       NotFoundError: its op has no gradient.
       InvalidArgumentError: its gradient returns too many or too few, or what does not fit an input.
@@ -31,7 +34,8 @@ def apply_gradient(node: Node, grads: Sequence[Grad | None]) -> Sequence[Grad | 
         ]
     if not entry.accepts_sparse:
         given = [as_dense(grad) for grad in given]
-    results: Any = entry.function(node, *given)
+    options = {"needed": needed} if entry.accepts_needed else {}
+    results: Any = entry.function(node, *given, **options)
     if not isinstance(results, list | tuple):
         results = [results]
     if len(results) != len(node.inputs):

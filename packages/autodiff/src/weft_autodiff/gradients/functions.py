@@ -232,15 +232,15 @@ class _Builder:
         name = self._graph.unique_name("Given")
         count = len(values)
 
-        def backward(op: Node, *grads: Grad | None) -> list[Any]:
+        def backward(op: Node, *grads: Grad | None, needed: Sequence[bool]) -> list[Any]:
             twin = Node(
                 op.graph, node.name, node.op_def, op.inputs[count:], (), node.attrs, "", None, 0
             )
             twin.outputs = op.inputs[:count]
             twin.context = op.context
-            return [None] * count + list(apply_gradient(twin, grads[:count]))
+            return [None] * count + list(apply_gradient(twin, grads[:count], needed[count:]))
 
-        register_in_graph(self._graph, name, Gradient(backward, True, True))
+        register_in_graph(self._graph, name, Gradient(backward, True, True, True))
         with self._graph.gradient_override_map({"IdentityN": name}):
             again = builder.create("IdentityN", [[*values, *inputs]], None, node.name)
         self._again.append(again)

@@ -43,7 +43,7 @@ class Path:
             self._plain = True
             needed = self._needed_nodes(targets)
         for unit in needed:
-            if unit in self._inside or self._uses_reached(unit):
+            if unit in self._inside or (not _is_barrier(unit) and self._uses_reached(unit)):
                 self._reached.add(unit)
                 self.units.append(unit)
         for unit in needed:
@@ -128,6 +128,13 @@ class Path:
         unit = unit_of(output, self._level)
         self._outputs.setdefault(unit, {})[output] = None
         return unit
+
+
+def _is_barrier(unit: Unit) -> bool:
+    """Whether a unit is there to stop gradients, as a `StopGradient` is."""
+    if not isinstance(unit, Node) or "_gradient_op_type" in unit.attrs:
+        return False
+    return unit.traits.identity and not unit.traits.differentiable
 
 
 def _by_index(node: Node) -> int:

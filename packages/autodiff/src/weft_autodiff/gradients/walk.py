@@ -130,11 +130,9 @@ class Walk:
             return
         together = self.graph.colocate_with(node) if self.colocate else nullcontext()
         with self.marking(node), self._scope(node.name), together:
-            given = apply_gradient(node, grads)
-            results = [
-                grad if path.leads_to(source) else None
-                for source, grad in zip(node.inputs, given, strict=True)
-            ]
+            needed = [path.leads_to(source) for source in node.inputs]
+            given = apply_gradient(node, grads, needed)
+            results = [grad if used else None for used, grad in zip(needed, given, strict=True)]
             if self.gate:
                 results = all_before_any(results)
         for source, grad in zip(node.inputs, results, strict=True):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft_autodiff.grads.common import ints, scalar_like, shape_of, sum_to_shape
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.traits import Role
 
 Grads = list[Output | None]
 
@@ -165,26 +166,23 @@ def _by_logits(node: Node, grad: Output | None, by_backprop: Output | None) -> O
     return total
 
 
-@RegisterGradient("SoftmaxCrossEntropyWithLogits")
-def _cross_entropy(node: Node, grad: Output | None, by_backprop: Output | None) -> Grads:
+@RegisterGradient("SoftmaxCrossEntropyWithLogits", accepts_needed=True)
+def _cross_entropy(
+    node: Node, grad: Output | None, by_backprop: Output | None, needed: Sequence[bool]
+) -> Grads:
     logits, labels = node.inputs
     to_logits = sum_to_shape(_by_logits(node, grad, by_backprop), logits, labels)
+    if not needed[1]:
+        return [to_logits, None]
     to_labels = None
-    if grad is not None and not _is_fixed(labels):
+    if grad is not None:
         log_soft = out("Neg", [out("LogSoftmax", [logits])])
         to_labels = out("Mul", [out("ExpandDims", [grad, -1]), log_soft])
-    if by_backprop is not None and not _is_fixed(labels):
+    if by_backprop is not None:
         second = out("Neg", [by_backprop])
         to_labels = second if to_labels is None else out("AddV2", [to_labels, second])
-    if to_labels is not None:
-        to_labels = sum_to_shape(to_labels, labels, logits)
-    return [to_logits, to_labels]
-
-
-def _is_fixed(value: Output) -> bool:
-    """Whether no gradient can be asked for: a constant, or behind stop_gradient."""
-    traits = value.node.traits
-    return traits.role is Role.CONSTANT or (traits.identity and not traits.differentiable)
+    assert to_labels is not None
+    return [to_logits, sum_to_shape(to_labels, labels, logits)]
 
 
 @RegisterGradient("SparseSoftmaxCrossEntropyWithLogits")

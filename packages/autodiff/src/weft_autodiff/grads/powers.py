@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from weft_autodiff.grads.common import (
     Pair,
     conj,
@@ -13,16 +15,15 @@ from weft_autodiff.grads.common import (
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.traits import Role
 
 
-@RegisterGradient("Pow")
-def _pow(node: Node, grad: Output) -> Pair:
+@RegisterGradient("Pow", accepts_needed=True)
+def _pow(node: Node, grad: Output, needed: Sequence[bool]) -> Pair:
     x, y = node.inputs
     cx, cy = conj(x), conj(y)
     power = out("Pow", [cx, out("Sub", [cy, scalar_like(1, y)])])
     to_x = mul(grad, mul(cy, power))
-    if y.node.role is Role.CONSTANT:
+    if not needed[1]:
         return sum_to_shapes(node, to_x, None)
     # log(x) is undefined for x <= 0, where the power does not depend smoothly on y either.
     zero = scalar_like(0, x)
