@@ -37,7 +37,9 @@ def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
 
     Add it to the collection SAVEABLE_OBJECTS, or give it to a Saver. A restored iterator goes on
     with exactly the elements that had not been taken; what shuffling and reading ahead had buffered
-    is saved too. Initialize an initializable iterator before restoring it.
+    is saved too. An initializable iterator may be initialized before it is restored, or after: what
+    was restored waits for the next run of the initializer that had been used when it was saved. One
+    that had not been initialized then is at its beginning.
 
     Calls of a parallel map that were under way are made again. A Python generator begins anew, and
     the elements that it gave before are dropped. The streams of random numbers inside of functions
@@ -45,7 +47,8 @@ def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
 
     Args:
       iterator: an `Iterator`.
-    Raises: InvalidTypeError: it is not an Iterator.
+    Raises: InvalidTypeError: it is not an Iterator; InvalidArgumentError: it stands for others, by
+      a string handle that is fed.
 
     Examples:
       >>> iterator = wf.data.Dataset.range(9).make_initializable_iterator()
@@ -65,4 +68,10 @@ def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
     """
     if not isinstance(iterator, Iterator):
         raise errors.InvalidTypeError(f"an Iterator is required, got {iterator!r}")
+    node = iterator._iterator_resource.node
+    if node.type == "IteratorFromStringHandleV2" and node.inputs[0].node.type == "Placeholder":
+        raise errors.InvalidArgumentError(
+            f"{node.name!r} is whichever iterator its string handle is fed of: save the iterators "
+            "that it may stand for"
+        )
     return _IteratorSaveable(iterator._iterator_resource)

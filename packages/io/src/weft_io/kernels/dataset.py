@@ -322,7 +322,8 @@ def _holder(node: Node, device: Device, make: Callable[[], Source] | None) -> Ke
 
 @kernel("MakeIterator")
 def _make_iterator(node: Node, device: Device) -> KernelFunction:
-    return lambda source, handle: resource_of(handle, IteratorResource).start(source)
+    name = node.name
+    return lambda source, handle: resource_of(handle, IteratorResource).start(source, name)
 
 
 class _Handed:

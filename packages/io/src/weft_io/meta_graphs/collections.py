@@ -32,6 +32,8 @@ def add_collections(
 ) -> None:
     """Put the collections of a graph into a message.
 
+    What SAVEABLE_OBJECTS holds is there as the nodes of a saver.
+
     Args:
       names: which; None for all.
       scope: only what is under this name scope, with names relative to it; "" for everything.
@@ -41,7 +43,7 @@ def add_collections(
     for name in dict.fromkeys([*keys, *computed]) if names is None else names:
         if not isinstance(name, str):
             _log.info("the collection %r is not in the exported graph: it has no name", name)
-        elif not name.startswith("__"):
+        elif not name.startswith("__") and name != GraphKeys.SAVEABLE_OBJECTS:
             of_graph = computed.get(name)
             items = graph.get_collection(name) if of_graph is None else of_graph(graph)
             _add(message, name, items, scope)

@@ -1,21 +1,38 @@
-"""An iterator as steps see it: where they are in a dataset."""
+"""An iterator as steps see it: where they are in a dataset.
+
+Its state is a list: the names of its components' element types; the name of the node that let it
+begin, "" where nobody had to; and the stream's kind with its state, or None if it has not begun.
+"""
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.resources import NOT_READY, Done, Resource, Waiters
 from weft_io.streams import state as form
 from weft_io.streams.prefetching import PrefetchStream
-from weft_io.streams.stream import Element, Root, Source, Stream, resume, saved
+from weft_io.streams.stream import Element, Root, Source, Stream, fields, resume, saved
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
-Given = Callable[[Element], None]
+_log = logging.getLogger("weft")
+
+
+class _State(NamedTuple):
+    """Where an iterator is.
+
+    Attributes:
+      by: the node that let it begin, or "".
+      stream: its stream's kind and state; None before its first element was asked for.
+    """
+
+    by: str
+    stream: Any
 
 
 class IteratorResource(Resource):
@@ -44,20 +61,44 @@ class IteratorResource(Resource):
         self._waiters = Waiters(self._lock)
         self._source: Source | None = None
         self._stream: Stream | None = None
+        self._by = ""
+        self._waiting: _State | None = None
+        """What was restored before there was a dataset."""
 
     # ------------------------------------------------------------------ what it reads
 
-    def start(self, source: Source) -> None:
-        """Begin a pass over a dataset; one that it is in is left."""
-        stream = source.iterate(Root())
-        self._replace(source, stream)
+    def start(self, source: Source, by: str = "") -> None:
+        """Begin a pass over a dataset; one that it is in is left.
 
-    def _replace(self, source: Source, stream: Stream) -> None:
+        If a state was restored before, and is of a pass that the same node began, go on from there.
+
+        Args:
+          by: the name of the node that says so.
+        Raises: InvalidArgumentError: the state is of another pipeline.
+        """
+        self._replace(source, _pass_over(source, self._awaited(by)), by)
+
+    def _awaited(self, by: str) -> _State | None:
+        """The state that was restored for a pass that this node begins."""
+        waiting = self._waiting
+        if waiting is None or waiting.by == by:
+            return waiting
+        _log.warning(
+            "The state that was restored for the iterator %r is dropped: it is of what %r begins, "
+            "and now %r began.",
+            self.name,
+            waiting.by,
+            by,
+        )
+        return None
+
+    def _replace(self, source: Source, stream: Stream, by: str) -> None:
         with self._lock:
             if self.closed:
                 stream.close()
                 raise errors.CancelledError(f"the iterator {self.name!r} was closed")
             old, self._stream, self._source = self._stream, stream, source
+            self._by, self._waiting = by, None
         if old is not None:
             old.close()
         self._waiters.wake()
@@ -71,10 +112,11 @@ class IteratorResource(Resource):
         return self._stream
 
     def _not_started(self) -> errors.FailedPreconditionError:
+        waits = " It then goes on from the state that was restored." if self._waiting else ""
         return errors.FailedPreconditionError(
             f"GetNext() failed because the iterator {self.name!r} has not been initialized. Ensure "
             "that you have run the initializer operation for this iterator before getting the "
-            "next element."
+            f"next element.{waits}"
         )
 
     # ------------------------------------------------------------------ elements
@@ -120,29 +162,41 @@ class IteratorResource(Resource):
     def serialize(self) -> bytes:
         """Where it is: the state of all its streams."""
         with self._lock:
-            return form.encode(saved(self._started()))
+            types = [dtype.name for dtype in self.types]
+            return form.encode([types, *self._state()])
+
+    def _state(self) -> _State:
+        if self._stream is not None:
+            return _State(self._by, saved(self._stream))
+        return self._waiting or _State("", None)
 
     def restore(self, data: bytes) -> None:
         """Go on from where `serialize` was; on an error it stays where it is.
 
-        Raises:
-          FailedPreconditionError: it has no dataset yet.
-          InvalidArgumentError, DataLossError: the state is of another pipeline, or damaged.
+        Where it has no dataset yet, the state waits for the one that it is given first.
+
+        Raises: InvalidArgumentError, DataLossError: the state is of another pipeline, or damaged.
         """
-        state = form.decode(data)
+        state = self._decoded(data)
         with self._lock:
             source = self._source
-            if source is None:
-                if self._make is None:
-                    raise self._not_started()
+            if source is None and self._make is not None:
                 source = self._make()
-            stream = source.iterate(Root())
-            try:
-                resume(stream, state)
-            except BaseException:  # because whatever happens the stream is let go
-                stream.close()
-                raise
-        self._replace(source, stream)
+            if source is None:
+                self._waiting = state if state.stream is not None else None
+                return
+            stream = _pass_over(source, state)
+        self._replace(source, stream, self._by)
+
+    def _decoded(self, data: bytes) -> _State:
+        types, by, stream = fields(form.decode(data), list, str, None)
+        wanted = [dtype.name for dtype in self.types]
+        if types != wanted:
+            raise errors.InvalidArgumentError(
+                f"the state is of another pipeline: elements of {', '.join(map(str, types))}, "
+                f"where those of the iterator {self.name!r} are of {', '.join(wanted)}"
+            )
+        return _State(by, stream)
 
     def close(self) -> None:
         """End its threads; those who wait fail."""
@@ -152,3 +206,15 @@ class IteratorResource(Resource):
             stream, self._stream, self._source = self._stream, None, None
         if stream is not None:
             stream.close()
+
+
+def _pass_over(source: Source, state: _State | None) -> Stream:
+    """A new pass over a dataset; from a state on, unless that has not begun."""
+    stream = source.iterate(Root())
+    if state is not None and state.stream is not None:
+        try:
+            resume(stream, state.stream)
+        except BaseException:  # because whatever happens the stream is let go
+            stream.close()
+            raise
+    return stream

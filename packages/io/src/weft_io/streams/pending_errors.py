@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from weft_io.streams.stream import fields
 from weft_tensor import errors
 
 _MARK: Final = "error"
+"""Text, which no component of an element is: strings are bytes."""
 
 
 def saved_failure(error: BaseException | None) -> list[Any]:
@@ -17,10 +19,10 @@ def saved_failure(error: BaseException | None) -> list[Any]:
 
 def failure_of(state: Any) -> errors.OpError | None:
     """The error that a part of a state holds; None if it holds something else."""
-    if not isinstance(state, list) or len(state) != 3 or state[0] != _MARK:
+    if not isinstance(state, list) or not state or not isinstance(state[0], str):
         return None
-    _, code, message = state
-    if type(code) is not int or not isinstance(message, str):
+    mark, code, message = fields(state, str, int, str)
+    if mark != _MARK:
         raise errors.InvalidArgumentError(f"the state must have an error here, got {state!r}")
     found: errors.OpError = errors.from_code(code)(message)
     return found
