@@ -112,6 +112,6 @@ def test_bad_arguments() -> None:
         initializers.variance_scaling_initializer(distribution="cauchy")
     with pytest.raises(errors.InvalidTypeError, match="floating"):
         initializers.random_normal_initializer(dtype=dtypes.int32)
-    with pytest.raises(errors.InvalidArgumentError, match="no initializer"):
+    with pytest.raises(errors.InvalidArgumentError, match="got 'cauchy'"):
         initializers.get("cauchy")
     assert isinstance(initializers.get("he_normal"), initializers.HeNormal)

@@ -1,14 +1,10 @@
-"""What arguments must be: the checks that public functions share."""
+"""What arguments that become tensors must be: the checks that public functions share."""
 
 from __future__ import annotations
 
-import inspect
-import math
-import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
-from numbers import Real
-from typing import Any, Final
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.node import Output
@@ -16,49 +12,6 @@ from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims
-
-INT32_MAX: Final = 2**31 - 1
-INT64_MAX: Final = 2**63 - 1
-
-
-def integer(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT64_MAX) -> int:
-    """A Python or NumPy integer as `int`.
-
-    Raises: InvalidTypeError: `value` is not an integer, or is a bool; InvalidArgumentError: it is
-      not in [least, most].
-    """
-    try:
-        found = operator.index(value)
-    except TypeError as cause:
-        raise errors.InvalidTypeError(f"{what} must be an integer, got {value!r}") from cause
-    if isinstance(value, bool):
-        raise errors.InvalidTypeError(f"{what} must be an integer, got {value!r}")
-    if found < least:
-        raise errors.InvalidArgumentError(f"{what} must be at least {least}, got {found}")
-    if found > most:
-        raise errors.InvalidArgumentError(f"{what} must be at most {most}, got {found}")
-    return found
-
-
-def number(value: Any, what: str, least: float = -math.inf) -> float:
-    """A real number as `float`.
-
-    Raises: InvalidTypeError: `value` is not a number, or is a bool; InvalidArgumentError: it is
-      NaN, or below `least`.
-    """
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise errors.InvalidTypeError(f"{what} must be a number, got {value!r}")
-    found = float(value)
-    if not found >= least:
-        raise errors.InvalidArgumentError(f"{what} must be a number >= {least}, got {value!r}")
-    return found
-
-
-def text(value: Any, what: str) -> str:
-    """`value`, which must be a `str`. Raises: InvalidTypeError: it is not."""
-    if not isinstance(value, str):
-        raise errors.InvalidTypeError(f"{what} must be text, got {value!r}")
-    return value
 
 
 def listed(values: Any, what: str) -> list[Any]:
@@ -70,32 +23,6 @@ def listed(values: Any, what: str) -> list[Any]:
     if odd:
         raise errors.InvalidTypeError(f"{what} must be a list, got {values!r}")
     return list(values)
-
-
-def function(value: Any, what: str, count: int | None = None) -> Callable[..., Any]:
-    """`value`, which must be callable with `count` positional arguments.
-
-    The number is not checked for built-in functions without a signature.
-
-    Raises: InvalidTypeError: it is not callable, or takes another number of arguments.
-    """
-    if not callable(value):
-        raise errors.InvalidTypeError(f"`{what}` must be callable, got {value!r}")
-    made: Callable[..., Any] = value
-    if count is None:
-        return made
-    try:
-        signature = inspect.signature(made)
-    except (TypeError, ValueError):  # of built-in functions that do not say
-        return made
-    try:
-        signature.bind(*[None] * count)
-    except TypeError as cause:
-        raise errors.InvalidTypeError(
-            f"`{what}` must take {count} positional argument{'' if count == 1 else 's'}, "
-            f"got {value!r}: {cause}"
-        ) from cause
-    return made
 
 
 def scalar(

@@ -7,7 +7,7 @@ __all__ = ["InputSpec", "Layer"]
 import inspect
 import re
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from weft_graph.ir import nest
@@ -18,6 +18,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.variables.scope import VariableScope, get_variable, variable_scope
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import optional_function
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
 
 _numbers: weakref.WeakKeyDictionary[Graph, dict[str, int]] = weakref.WeakKeyDictionary()
@@ -125,7 +126,7 @@ class Layer:
         self.built = False
         self.trainable = trainable
         self.input_spec: InputSpec | None = None
-        self._activity_regularizer = activity_regularizer
+        self._activity_regularizer = optional_function(activity_regularizer, "activity_regularizer")
         self._dtype = None if dtype is None else dtypes.as_dtype(dtype)
         self._reuse = _reuse
         self._graph: Graph | None = None
@@ -377,44 +378,3 @@ def _as_outputs(inputs: Any) -> Any:
 
 def _first(inputs: Any) -> Any:
     return inputs if isinstance(inputs, Output) else next(iter(nest.flatten(inputs)), None)
-
-
-# ---------------------------------------------------------------------- argument forms
-
-
-def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
-    """One number, or one per axis, as a tuple.
-
-    Raises: InvalidArgumentError: another number of entries.
-    """
-    if isinstance(value, int):
-        return (value,) * count
-    found: Sequence[Any] = tuple(value) if isinstance(value, list | tuple) else ()
-    if len(found) != count or not all(isinstance(each, int) for each in found):
-        raise errors.InvalidArgumentError(f"{name} must be {count} integers or one, got {value!r}")
-    return tuple(found)
-
-
-def layout_of(data_format: str, spatial: int) -> str:
-    """The letters of the layout "channels_last" or "channels_first".
-
-    Raises: InvalidArgumentError: it is neither.
-    """
-    axes = {1: "W", 2: "HW", 3: "DHW"}[spatial]
-    if data_format == "channels_last":
-        return f"N{axes}C"
-    if data_format == "channels_first":
-        return f"NC{axes}"
-    raise errors.InvalidArgumentError(
-        f"data_format must be 'channels_first' or 'channels_last', got {data_format!r}"
-    )
-
-
-def padding_of(padding: str) -> str:
-    """The attribute's value for "valid" or "same", in any case.
-
-    Raises: InvalidArgumentError: it is neither.
-    """
-    if padding.upper() not in ("VALID", "SAME"):
-        raise errors.InvalidArgumentError(f"padding must be 'valid' or 'same', got {padding!r}")
-    return padding.upper()

@@ -23,11 +23,20 @@ from typing import Any
 from weft_graph import nn
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
-from weft_graph.layers.base import InputSpec, Layer, layout_of, padding_of, sizes
+from weft_graph.layers.arguments import (
+    activation_of,
+    functions,
+    initializer_of,
+    layout_of,
+    padding_of,
+    sizes,
+)
+from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.ops import shapes
 from weft_graph.ops.windows import channel_axis, slide, spatial_axes, window_extent
 from weft_graph.variables.initializers import zeros_initializer
 from weft_tensor import errors
+from weft_tensor.arguments import whole
 from weft_tensor.shape import TensorShape, as_dims, format_dims
 
 Function = Callable[..., Any]
@@ -77,17 +86,25 @@ class _Conv(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(trainable, name, activity_regularizer=activity_regularizer, **kwargs)
-        self.filters = int(filters)
+        functions(
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+        )
+        self.filters = whole(filters, "filters", least=0)
         self.kernel_size = sizes(kernel_size, self.rank, "kernel_size")
         self.strides = sizes(strides, self.rank, "strides")
         self.dilation_rate = sizes(dilation_rate, self.rank, "dilation_rate")
         self.padding = padding_of(padding)
         self.data_format = data_format
         self.layout = layout_of(data_format, self.rank)
-        self.activation = activation
+        self.activation = activation_of(activation)
         self.use_bias = use_bias
-        self.kernel_initializer = kernel_initializer
-        self.bias_initializer = bias_initializer or zeros_initializer()
+        self.kernel_initializer = initializer_of(kernel_initializer, "kernel_initializer")
+        self.bias_initializer = (
+            initializer_of(bias_initializer, "bias_initializer") or zeros_initializer()
+        )
         self.kernel_regularizer = kernel_regularizer
         self.bias_regularizer = bias_regularizer
         self.kernel_constraint = kernel_constraint
@@ -268,9 +285,17 @@ class SeparableConv2D(_Conv):
             name=name,
             **kwargs,
         )
-        self.depth_multiplier = depth_multiplier
-        self._depthwise = (depthwise_initializer, depthwise_regularizer, depthwise_constraint)
-        self._pointwise = (pointwise_initializer, pointwise_regularizer, pointwise_constraint)
+        functions(
+            depthwise_regularizer=depthwise_regularizer,
+            pointwise_regularizer=pointwise_regularizer,
+            depthwise_constraint=depthwise_constraint,
+            pointwise_constraint=pointwise_constraint,
+        )
+        self.depth_multiplier = whole(depth_multiplier, "depth_multiplier", least=1)
+        first = initializer_of(depthwise_initializer, "depthwise_initializer")
+        second = initializer_of(pointwise_initializer, "pointwise_initializer")
+        self._depthwise = (first, depthwise_regularizer, depthwise_constraint)
+        self._pointwise = (second, pointwise_regularizer, pointwise_constraint)
         self.depthwise_kernel: Any = None
         self.pointwise_kernel: Any = None
 

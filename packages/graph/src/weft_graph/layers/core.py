@@ -12,10 +12,12 @@ from weft_graph.control_flow.conditional import cond
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
+from weft_graph.layers.arguments import activation_of, functions, initializer_of
 from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.ops import contraction, identity, shapes
 from weft_graph.variables.initializers import zeros_initializer
 from weft_tensor import errors
+from weft_tensor.arguments import number, whole
 from weft_tensor.shape import TensorShape, as_dims, format_dims
 
 Function = Callable[..., Any]
@@ -59,11 +61,19 @@ class Dense(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(trainable, name, activity_regularizer=activity_regularizer, **kwargs)
-        self.units = int(units)
-        self.activation = activation
+        functions(
+            kernel_regularizer=kernel_regularizer,
+            bias_regularizer=bias_regularizer,
+            kernel_constraint=kernel_constraint,
+            bias_constraint=bias_constraint,
+        )
+        self.units = whole(units, "units", least=0)
+        self.activation = activation_of(activation)
         self.use_bias = use_bias
-        self.kernel_initializer = kernel_initializer
-        self.bias_initializer = bias_initializer or zeros_initializer()
+        self.kernel_initializer = initializer_of(kernel_initializer, "kernel_initializer")
+        self.bias_initializer = (
+            initializer_of(bias_initializer, "bias_initializer") or zeros_initializer()
+        )
         self.kernel_regularizer = kernel_regularizer
         self.bias_regularizer = bias_regularizer
         self.kernel_constraint = kernel_constraint
@@ -193,7 +203,7 @@ class Dropout(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        self.rate = rate
+        self.rate = rate if hasattr(rate, "shape") else number(rate, "rate", 0.0, 1.0)
         self.noise_shape = noise_shape
         self.seed = seed
 

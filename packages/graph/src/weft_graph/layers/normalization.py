@@ -10,12 +10,14 @@ from weft_graph import nn
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
+from weft_graph.layers.arguments import functions, initializer_of
 from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.layers.core import smart_cond, static_bool
 from weft_graph.ops import array, casting, shapes
 from weft_graph.ops.shape_rules import normal_axes
 from weft_graph.variables.initializers import ones_initializer, zeros_initializer
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer, number
 from weft_tensor.shape import TensorShape, as_dims, format_dims
 
 
@@ -76,17 +78,31 @@ class BatchNormalization(Layer):
             raise errors.UnimplementedError(
                 "batch_normalization knows no renorm, virtual_batch_size or adjustment"
             )
-        self.axis = [axis] if isinstance(axis, int) else list(axis)
-        self.momentum = momentum
-        self.epsilon = epsilon
+        functions(
+            beta_regularizer=beta_regularizer,
+            gamma_regularizer=gamma_regularizer,
+            beta_constraint=beta_constraint,
+            gamma_constraint=gamma_constraint,
+        )
+        several = isinstance(axis, list | tuple)
+        self.axis = [integer(each, "axis") for each in (axis if several else [axis])]
+        self.momentum = momentum if hasattr(momentum, "shape") else number(momentum, "momentum")
+        self.epsilon = number(epsilon, "epsilon")
         self.center = center
         self.scale = scale
         self.fused = fused
+        zeros, ones = zeros_initializer(), ones_initializer()
+        beta = initializer_of(beta_initializer, "beta_initializer") or zeros
+        gamma = initializer_of(gamma_initializer, "gamma_initializer") or ones
+        mean = initializer_of(moving_mean_initializer, "moving_mean_initializer") or zeros
+        variance = (
+            initializer_of(moving_variance_initializer, "moving_variance_initializer") or ones
+        )
         self._settings = {
-            "beta": (beta_initializer or zeros_initializer(), beta_regularizer, beta_constraint),
-            "gamma": (gamma_initializer or ones_initializer(), gamma_regularizer, gamma_constraint),
-            "moving_mean": (moving_mean_initializer or zeros_initializer(), None, None),
-            "moving_variance": (moving_variance_initializer or ones_initializer(), None, None),
+            "beta": (beta, beta_regularizer, beta_constraint),
+            "gamma": (gamma, gamma_regularizer, gamma_constraint),
+            "moving_mean": (mean, None, None),
+            "moving_variance": (variance, None, None),
         }
         self.gamma: Any = None
         self.beta: Any = None

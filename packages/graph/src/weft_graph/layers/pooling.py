@@ -21,7 +21,8 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_graph.ir.node import Output
-from weft_graph.layers.base import InputSpec, Layer, layout_of, padding_of, sizes
+from weft_graph.layers.arguments import layout_of, padding_of, sizes
+from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.nn.convolution import avg_pool_of_rank, max_pool_of_rank
 from weft_graph.ops.windows import slide, spatial_axes
 from weft_tensor.shape import TensorShape, as_dims

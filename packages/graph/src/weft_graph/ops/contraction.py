@@ -13,6 +13,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import shape_rules
 from weft_graph.ops.elementwise import pair
 from weft_tensor import errors
+from weft_tensor.arguments import whole
 from weft_tensor.shape import broadcast_dims, format_dims, num_elements
 
 # ------------------------------------------------------------------------------ tensordot
@@ -59,7 +60,7 @@ def _contracted(axes: Any, rank_x: int, rank_y: int) -> tuple[list[int], list[in
         axes = known
     array = axes if isinstance(axes, list | tuple) else np.asarray(axes)
     if isinstance(array, np.ndarray) and array.ndim == 0:
-        count = int(array)
+        count = whole(array.item(), "axes")
         if not 0 <= count <= min(rank_x, rank_y):
             raise errors.InvalidArgumentError(
                 f"the number of axes must be from 0 to {min(rank_x, rank_y)}, got {count}"

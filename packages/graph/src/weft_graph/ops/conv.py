@@ -20,6 +20,8 @@ __all__ = [
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
@@ -35,6 +37,7 @@ from weft_graph.ops.windows import (
     spatial_axes,
 )
 from weft_tensor import errors
+from weft_tensor.arguments import whole
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
 _T = "{float16, bfloat16, float32, float64}"
@@ -217,11 +220,12 @@ def expand(value: Any, name: str, spatial: int, data_format: str) -> list[int]:
       name: of the argument, for messages.
       spatial: number of spatial axes.
       data_format: "NHWC" and its kin.
-    Raises: InvalidArgumentError: another number of entries.
+    Raises: InvalidArgumentError: another number of entries; InvalidTypeError: no integers.
     """
     if value is None:
         value = 1
-    entries = [int(v) for v in value] if isinstance(value, list | tuple) else [int(value)]
+    several = isinstance(value, list | tuple | np.ndarray) and np.ndim(value) > 0
+    entries = [whole(each, name) for each in (value if several else [value])]
     if len(entries) == spatial + 2:
         return entries
     if len(entries) == 1:
@@ -248,10 +252,10 @@ def padding_attrs(padding: Any, data_format: str) -> dict[str, Any]:
         return {"padding": padding.upper()}
     if not isinstance(padding, list | tuple) or len(padding) != len(data_format):
         raise errors.InvalidArgumentError(
-            f"padding requires 'SAME', 'VALID' or {len(data_format)} pairs [before, after], "
+            f"padding must be 'SAME', 'VALID' or {len(data_format)} pairs [before, after], "
             f"got {padding!r}"
         )
-    flat = [int(number) for pair in padding for number in pair]
+    flat = [whole(each, "padding") for pair in padding for each in pair]
     if not any(flat):
         return {"padding": "VALID"}
     return {"padding": "EXPLICIT", "explicit_paddings": flat}

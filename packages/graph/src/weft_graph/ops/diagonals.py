@@ -26,6 +26,7 @@ from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops import array, shape_rules
 from weft_graph.ops.casting import cast
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
 from weft_tensor.shape import Dims, format_dims, merge_dims
 
 
@@ -238,12 +239,8 @@ def eye(
     element = dtypes.as_dtype(dtype)
     columns = num_rows if num_columns is None else num_columns
     if _is_static(num_rows) and _is_static(columns) and not isinstance(batch_shape, Output):
-        lead = () if batch_shape is None else tuple(int(size) for size in batch_shape)
-        rows, columns = int(num_rows), int(columns)
-        if rows < 0 or columns < 0:
-            raise errors.InvalidArgumentError(
-                f"the sizes must be at least 0, got {rows} and {columns}"
-            )
+        lead = () if batch_shape is None else [integer(n, "batch_shape", 0) for n in batch_shape]
+        rows, columns = integer(num_rows, "num_rows", 0), integer(columns, "num_columns", 0)
         if rows * columns * int(np.prod(lead)) <= _LARGEST_CONSTANT:
             unit = np.eye(rows, columns, dtype=element.numpy)
             return convert_to_tensor(np.tile(unit, (*lead, 1, 1)), name=name or "eye")

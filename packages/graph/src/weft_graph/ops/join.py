@@ -25,6 +25,7 @@ from weft_graph.ops.shape_rules import (
     with_rank,
 )
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
 from weft_tensor.shape import Dims, format_dims, merge_dims, num_elements
 
 # ------------------------------------------------------------------------------ shape rules
@@ -373,7 +374,7 @@ def split(
             raise errors.InvalidArgumentError(
                 f"the number of parts must be known while the graph is built, got {sizes!r}"
             )
-        attrs = {"num_split": int(count)}
+        attrs = {"num_split": integer(count.item(), "the number of parts")}
         return list(create("Split", [axis, value], attrs, name or "split").outputs)
     if num is None:
         num = sizes.dims[0] if sizes.dims else None

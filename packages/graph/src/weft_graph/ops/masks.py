@@ -23,6 +23,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import array, broadcasting, gather, join, shapes
 from weft_graph.ops.shape_rules import constant_array, normal_axis
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import whole
 from weft_tensor.shape import Dims, compatible_dims, format_dims, num_elements
 
 
@@ -159,7 +160,9 @@ def sequence_mask(
             flat = shapes.reshape(counts, [-1])
             longest = out("Max", [join.concat([flat, shapes.reshape(zero, [1])], 0), [0]])
         else:
-            longest = convert_to_tensor(maxlen)
+            longest = convert_to_tensor(
+                whole(maxlen, "maxlen") if isinstance(maxlen, float) else maxlen
+            )
             if longest.dims not in ((), None):
                 raise errors.InvalidArgumentError(
                     f"maxlen must have rank 0, got shape {format_dims(longest.dims)}"

@@ -19,6 +19,7 @@ from weft_graph.ir.node import Node, Operators, Output
 from weft_graph.ir.registry import Registry
 from weft_graph.ops import state
 from weft_tensor import errors
+from weft_tensor.arguments import optional_function
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape
 
@@ -469,11 +470,9 @@ class Variable(Operators, metaclass=_VariableMeta):
         synchronization: int | None,
         aggregation: int | None,
     ) -> None:
-        if constraint is not None and not callable(constraint):
-            raise errors.InvalidTypeError("constraint must be a function of the variable's value")
         self._trainable = True if trainable is None else bool(trainable)
         self._caching_device = caching_device
-        self._constraint = constraint
+        self._constraint = optional_function(constraint, "constraint")
         self._synchronization = synchronization or VariableSynchronization.AUTO
         self._aggregation = aggregation or VariableAggregation.NONE
 

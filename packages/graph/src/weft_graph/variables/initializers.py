@@ -100,7 +100,7 @@ def _filled(shape: Any, value: Any, dtype: DType) -> Output:
     if isinstance(shape, Output):
         return builder.out("Fill", [shape, builder.convert_to_tensor(value, dtype)])
     sizes = _sizes(shape)
-    if math.prod(sizes) <= _SMALL:
+    if 0 < math.prod(sizes) <= _SMALL:
         return builder.constant(value, dtype, shape=sizes, name=_name(value))
     filler = builder.convert_to_tensor(value, dtype, name=f"{_name(value)}/Const")
     return builder.out("Fill", [random.shape_tensor(sizes), filler], None, _name(value))
@@ -652,5 +652,8 @@ def get(identifier: Any) -> Any:
         return identifier
     found = globals().get(identifier) if isinstance(identifier, str) else None
     if not (isinstance(found, type) and issubclass(found, Initializer)):
-        raise errors.InvalidArgumentError(f"no initializer is called {identifier!r}")
+        raise errors.InvalidArgumentError(
+            f"an initializer must be a function of a shape, or the name of one such as "
+            f"'glorot_uniform', got {identifier!r}"
+        )
     return found()

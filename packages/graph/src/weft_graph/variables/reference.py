@@ -41,6 +41,7 @@ from weft_graph.ops import state
 from weft_graph.variables.base import Variable, makers
 from weft_graph.variables.initial_values import guard_initial_value
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import function
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, is_fully_defined
 
@@ -69,6 +70,7 @@ def convert_initial_value(graph: Graph, full_name: str, initial_value: Any, dtyp
         if initial_value is None:
             raise errors.InvalidArgumentError("a variable needs an initial_value")
         return builder.convert_to_tensor(initial_value, dtype, name="initial_value")
+    function(initial_value, "initial_value", 0)
     colocated = {"_class": (f"loc:@{full_name}",)}
     with graph.scopes.with_attrs(colocated), graph.name_scope("Initializer"), graph.device(None):
         return builder.convert_to_tensor(initial_value(), dtype, name="initial_value")

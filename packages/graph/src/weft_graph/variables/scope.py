@@ -29,6 +29,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.variables.store import VariableStore
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import optional_function, text
 
 
 class _ReuseMode:
@@ -172,7 +173,7 @@ class VariableScope:
         **settings: Any,
     ) -> Any:
         """`weft_graph.variables.scope.get_variable`, in this scope."""
-        full_name = f"{self.name}/{name}" if self.name else name
+        full_name = f"{self.name}/{text(name, 'name')}" if self.name else text(name, "name")
         given: dict[str, Any] = {"initializer": initializer, "regularizer": regularizer, **settings}
         for key in ("caching_device", "partitioner", "constraint", "custom_getter", "use_resource"):
             given.setdefault(key, None)
@@ -425,6 +426,14 @@ class variable_scope:  # noqa: N801 - TensorFlow's public name
         if name_or_scope is not None and not isinstance(name_or_scope, str | VariableScope):
             raise errors.InvalidTypeError(
                 f"name_or_scope must be a string or a VariableScope, got {name_or_scope!r}"
+            )
+        optional_function(regularizer, "regularizer")
+        optional_function(partitioner, "partitioner")
+        optional_function(custom_getter, "custom_getter")
+        optional_function(constraint, "constraint")
+        if reuse not in (None, False, True, AUTO_REUSE):
+            raise errors.InvalidTypeError(
+                f"reuse must be True, False, None or AUTO_REUSE, got {reuse!r}"
             )
         if reuse and name_or_scope is None:
             raise errors.InvalidArgumentError("reuse=True needs a name_or_scope")

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.node import Output
 from weft_graph.variables import initializers
 from weft_graph.variables.base import Variable
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import optional_function
 from weft_tensor.shape import as_dims, compatible_dims, format_dims, is_fully_defined
 
 
@@ -37,11 +41,13 @@ class VariableStore:
         **settings: Any,
     ) -> Any:
         """The variable of that full name, through `custom_getter` where there is one."""
-        if custom_getter is None:
+        optional_function(regularizer, "regularizer")
+        if optional_function(custom_getter, "custom_getter") is None:
             return self._true_getter(
                 name, shape, dtype, initializer, regularizer, reuse=reuse, **settings
             )
-        return custom_getter(
+        getter: Any = custom_getter
+        return getter(
             self._true_getter,
             name=name,
             shape=shape,
@@ -63,7 +69,7 @@ class VariableStore:
         partitioner: Any = None,
         **settings: Any,
     ) -> Any:
-        if partitioner is not None and shape != ():
+        if optional_function(partitioner, "partitioner") is not None and shape != ():
             from weft_graph.variables.partitioned import get_partitioned_variable
 
             return get_partitioned_variable(
@@ -155,7 +161,8 @@ def _initial_value(
     elif not callable(initializer):
         if shape is not None:
             raise errors.InvalidArgumentError(
-                f"Variable {name}: if initializer is a constant, do not specify shape"
+                f"Variable {name}: if initializer is a constant, do not specify shape; got "
+                f"shape {format_dims(dims)} and initializer {initializer!r}"
             )
         return initializer, dtype
     if isinstance(initializer, type):
@@ -163,7 +170,7 @@ def _initial_value(
     if dims is not None and is_fully_defined(dims):
         base = dtypes.as_dtype(dtype).base_dtype
         sizes = [size for size in dims if size is not None]
-        return lambda: initializers.call_initializer(initializer, sizes, base, partition_info), base
+        return lambda: _initialized(name, initializer, sizes, base, partition_info), base
     if shape is None and _takes_nothing(initializer):
         return initializer, None
     raise errors.InvalidArgumentError(
@@ -171,6 +178,28 @@ def _initial_value(
         f"{format_dims(dims) if shape is not None else None}; or pass as initializer a function "
         "without arguments, and no shape"
     )
+
+
+def _initialized(
+    name: str, initializer: Callable[..., Any], sizes: list[int], dtype: Any, partition_info: Any
+) -> Any:
+    try:
+        value = initializers.call_initializer(initializer, sizes, dtype, partition_info)
+    except TypeError as cause:
+        if _takes_nothing(initializer):
+            raise errors.InvalidTypeError(
+                f"Variable {name}: an initializer is called with the shape and dtype=, got "
+                f"{initializer!r}, which takes no arguments; give no shape with such a function"
+            ) from cause
+        raise
+    wanted = tuple(sizes)
+    found = value.dims if isinstance(value, Output) else np.shape(value)
+    if not compatible_dims(found, wanted):
+        raise errors.InvalidArgumentError(
+            f"Variable {name}: the initializer must give a value of shape {format_dims(wanted)}, "
+            f"got {format_dims(found)}"
+        )
+    return value
 
 
 def _default_initializer(name: str, dtype: Any) -> Any:

@@ -23,12 +23,12 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from weft_io.arguments import text
 from weft_io.checkpoint import writer
 from weft_io.checkpoint.index import index_path
 from weft_io.checkpoint.reader import CheckpointNotFoundError, CheckpointReader
 from weft_io.files import checked, paths
 from weft_tensor import errors
+from weft_tensor.arguments import text
 from weft_tensor.os_errors import reported
 
 if TYPE_CHECKING:

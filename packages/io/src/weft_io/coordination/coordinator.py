@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from weft_io.arguments import function, listed, number
+from weft_io.arguments import listed
 from weft_tensor import errors
+from weft_tensor.arguments import function, number
 
 _log = logging.getLogger("weft")
 

@@ -27,6 +27,7 @@ from weft_io.ops.files import matching_files
 from weft_io.streams.generators import GeneratorFunction
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import function
 
 
 class Dataset(specs.DatasetBase):
@@ -144,7 +145,7 @@ class Dataset(specs.DatasetBase):
         Raises: InvalidTypeError: `generator` cannot be called with as many arguments.
         """
         given = [] if args is None else arguments.listed(args, "args")
-        arguments.function(generator, "generator", len(given))
+        function(generator, "generator", len(given))
         form = specs.form_from(output_types, output_shapes)
 
         def flatten(found: Any) -> list[Any]:
@@ -335,7 +336,7 @@ class Dataset(specs.DatasetBase):
           transformation_func: takes and returns a dataset.
         Raises: InvalidTypeError: it returns no dataset.
         """
-        found = arguments.function(transformation_func, "transformation_func", 1)(self)
+        found = function(transformation_func, "transformation_func", 1)(self)
         if not isinstance(found, Dataset):
             raise errors.InvalidTypeError(
                 f"`transformation_func` must return a Dataset, got {found!r}"

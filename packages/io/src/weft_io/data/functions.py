@@ -12,9 +12,9 @@ from weft_graph.ir.func_attr import NameAttrs
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import ordered, reachable
-from weft_io.arguments import function as checked
 from weft_io.data import specs
 from weft_tensor import errors
+from weft_tensor.arguments import function as checked
 
 
 class Traced:

@@ -10,8 +10,9 @@ from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.node import Output
-from weft_io.arguments import INT64_MAX, scalar
+from weft_io.arguments import scalar
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import INT64_MAX
 from weft_tensor.shape import Dims, as_dims
 
 

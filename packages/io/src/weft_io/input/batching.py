@@ -22,12 +22,13 @@ from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import name_scope
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Node, Output
-from weft_io.arguments import integer, listed
+from weft_io.arguments import listed
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.input.pipeline import summarize_fullness
 from weft_io.input.sparse_batches import as_rows, converted, kept_rows, restored, stored
 from weft_io.queues.queue import FIFOQueue, PaddingFIFOQueue, QueueBase, RandomShuffleQueue
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
 from weft_tensor.shape import TensorShape
 
 Tensors = Any

@@ -26,8 +26,8 @@ from weft_graph.ir.node import Output
 from weft_graph.ops.join import concat, stack
 from weft_graph.ops.shapes import expand_dims, reshape, squeeze
 from weft_graph.ops.sparse import sparse_reorder
-from weft_io.arguments import INT64_MAX
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import INT64_MAX
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, as_dims, format_dims
 

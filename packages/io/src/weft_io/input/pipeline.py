@@ -22,12 +22,13 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import casting, gather, identity, random, sequence, shapes
 from weft_graph.ops.control import Assert
 from weft_graph.variables.base import Variable
-from weft_io.arguments import encoded_paths, integer, listed, text
+from weft_io.arguments import encoded_paths, listed
 from weft_io.coordination.queue_runner import QueueRunner, add_queue_runner
 from weft_io.ops import summary
 from weft_io.ops.files import matching_files
 from weft_io.queues.queue import FIFOQueue, QueueBase
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer, text
 from weft_tensor.shape import TensorShape
 
 

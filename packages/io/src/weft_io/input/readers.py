@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.node import Node, Output
-from weft_io.arguments import integer
 from weft_io.ops import readers as ops
 from weft_io.queues.queue import QueueBase
 from weft_io.records.options import TFRecordOptions
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
 
 
 class ReaderBase:

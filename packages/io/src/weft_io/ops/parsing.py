@@ -21,8 +21,9 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE
 from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
-from weft_io.arguments import integer, listed
+from weft_io.arguments import listed
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 # ------------------------------------------------------------------------------ shape rules

@@ -16,7 +16,7 @@ import numpy as np
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.messages.collection_items import one_by_one, register_collection
-from weft_io.arguments import INT32_MAX, integer, listed, number, text
+from weft_io.arguments import listed
 from weft_io.checkpoint import held, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError
 from weft_io.checkpoint.writer import write_checkpoint
@@ -26,6 +26,7 @@ from weft_io.meta_graphs.export import export_meta_graph, renamed_saver
 from weft_io.saving import background, retention, saver_builder
 from weft_io.saving.saveables import all_saveable_objects
 from weft_tensor import errors
+from weft_tensor.arguments import INT32_MAX, integer, number, text
 from weft_tensor.os_errors import reported
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
-from weft_io.arguments import listed, text
+from weft_io.arguments import listed
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.files.systems import PathLike, as_path
 from weft_io.meta_graphs.graph_io import write_graph
@@ -24,6 +24,7 @@ from weft_io.training.hook import (
 )
 from weft_io.training.timers import global_step_for, timer_of
 from weft_tensor import errors
+from weft_tensor.arguments import text
 
 _log = logging.getLogger("weft")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.default_graph import get_default_graph
-from weft_io.arguments import function, integer, listed
+from weft_io.arguments import listed
 from weft_io.training.hook import (
     SessionRunArgs,
     SessionRunContext,
@@ -20,6 +20,7 @@ from weft_io.training.hook import (
 )
 from weft_io.training.timers import NeverTriggerTimer, Timer, timer_of
 from weft_tensor import errors
+from weft_tensor.arguments import function, integer
 
 _log = logging.getLogger("weft")
 

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from weft_graph.ir.default_graph import get_default_graph
-from weft_io.arguments import function, listed, number
+from weft_io.arguments import listed
 from weft_io.coordination.queue_runner import QueueRunningSession
 from weft_io.files.systems import PathLike
 from weft_io.training.hook import SessionRunHook
@@ -23,6 +23,7 @@ from weft_io.training.sessions import (
     StepContext as _StepContext,
 )
 from weft_tensor import errors
+from weft_tensor.arguments import function, number
 
 _CLEAN = (errors.OutOfRangeError, StopIteration)
 """The end of the data: the `with` block ends without an error."""

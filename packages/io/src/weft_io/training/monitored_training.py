@@ -7,7 +7,7 @@ __all__ = ["MonitoredTrainingSession"]
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from weft_io.arguments import integer, listed, number
+from weft_io.arguments import listed
 from weft_io.files.systems import PathLike
 from weft_io.training.checkpoint_hooks import CheckpointSaverHook
 from weft_io.training.hook import SessionRunHook
@@ -15,6 +15,7 @@ from weft_io.training.monitored_session import MonitoredSession
 from weft_io.training.scaffold import Scaffold
 from weft_io.training.session_creators import ChiefSessionCreator, WorkerSessionCreator
 from weft_io.training.summary_hooks import StepCounterHook, SummarySaverHook
+from weft_tensor.arguments import integer, number
 
 
 class _Default:

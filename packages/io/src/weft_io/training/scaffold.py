@@ -13,10 +13,10 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ops.control import group
 from weft_graph.variables import reference as variables
-from weft_io.arguments import function
 from weft_io.ops.summary import merge_all
 from weft_io.saving.saver import Saver
 from weft_tensor import errors
+from weft_tensor.arguments import function
 
 _log = logging.getLogger("weft")
 

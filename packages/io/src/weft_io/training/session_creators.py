@@ -6,11 +6,11 @@ __all__ = ["ChiefSessionCreator", "SessionCreator", "WorkerSessionCreator"]
 
 from typing import Any
 
-from weft_io.arguments import number
 from weft_io.files.systems import PathLike
 from weft_io.training.scaffold import Scaffold
 from weft_io.training.session_manager import SessionManager
 from weft_tensor import errors
+from weft_tensor.arguments import number
 
 
 class SessionCreator:

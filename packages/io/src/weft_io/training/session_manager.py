@@ -15,10 +15,10 @@ import numpy as np
 from weft_exec.session.session import Session
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
-from weft_io.arguments import function, number
 from weft_io.checkpoint.state import get_checkpoint_state
 from weft_io.files.systems import PathLike
 from weft_tensor import errors
+from weft_tensor.arguments import function, number
 
 _log = logging.getLogger("weft")
 

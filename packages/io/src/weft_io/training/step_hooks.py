@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from weft_io.arguments import function, integer
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.training.hook import (
     SessionRunArgs,
@@ -19,6 +18,7 @@ from weft_io.training.hook import (
 )
 from weft_io.training.timers import global_step_for
 from weft_tensor import errors
+from weft_tensor.arguments import function, integer
 
 _log = logging.getLogger("weft")
 

@@ -17,7 +17,6 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.traits import Role
-from weft_io.arguments import number, text
 from weft_io.coordination.coordinator import Coordinator, LooperThread
 from weft_io.files.systems import PathLike, as_path
 from weft_io.meta_graphs.export import export_meta_graph
@@ -27,6 +26,7 @@ from weft_io.training.services import CheckpointThread, StepCounterThread, Summa
 from weft_io.training.session_manager import SessionManager
 from weft_io.training.supervisor_nodes import SupervisedNodes
 from weft_tensor import errors
+from weft_tensor.arguments import number, text
 
 _log = logging.getLogger("weft")
 

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from weft_autodiff.optimizers.training_util import get_global_step
 from weft_graph.ir.graph import Graph
-from weft_io.arguments import integer, number
 from weft_tensor import errors
+from weft_tensor.arguments import integer, number
 
 
 class Timer(Protocol):

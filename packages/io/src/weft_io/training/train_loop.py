@@ -7,8 +7,8 @@ __all__ = ["basic_train_loop"]
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from weft_io.arguments import function
 from weft_tensor import errors
+from weft_tensor.arguments import function
 
 
 def basic_train_loop(

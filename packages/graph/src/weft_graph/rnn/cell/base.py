@@ -7,13 +7,11 @@ __all__ = ["RNNCell"]
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft_graph import nn
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
 from weft_graph.layers.base import InputSpec, Layer
-from weft_graph.ops import elementary
 from weft_graph.rnn.cell.steps import batch_size_of, zero_tensors
 from weft_graph.variables.scope import get_variable_scope, variable_scope
 from weft_tensor import dtypes, errors
@@ -227,41 +225,3 @@ def assert_like_rnncell(cell_name: str, cell: Any) -> None:
 
 
 # -------------------------------------------------------------------------------- activations
-
-
-def _hard_sigmoid(x: Any) -> Output:
-    return nn.relu(1 - nn.relu(0.5 - 0.2 * convert_to_tensor(x)))
-
-
-_ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
-    "elu": nn.elu,
-    "exponential": elementary.exp,
-    "hard_sigmoid": _hard_sigmoid,
-    "linear": lambda x: x,
-    "relu": nn.relu,
-    "selu": nn.selu,
-    "sigmoid": nn.sigmoid,
-    "softmax": nn.softmax,
-    "softplus": nn.softplus,
-    "softsign": nn.softsign,
-    "tanh": nn.tanh,
-}
-
-
-def activation_of(activation: Any) -> Callable[[Any], Any]:
-    """A cell's activation: a function, or the name of one; tanh by default.
-
-    Raises: InvalidArgumentError, InvalidTypeError: an unknown name, or no function.
-    """
-    if not activation:
-        return nn.tanh
-    if isinstance(activation, str):
-        if activation not in _ACTIVATIONS:
-            raise errors.InvalidArgumentError(
-                f"activation must be one of {sorted(_ACTIVATIONS)}, got {activation!r}"
-            )
-        return _ACTIVATIONS[activation]
-    if not callable(activation):
-        raise errors.InvalidTypeError(f"activation must be a function, got {activation!r}")
-    found: Callable[[Any], Any] = activation
-    return found

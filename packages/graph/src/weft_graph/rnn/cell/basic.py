@@ -9,10 +9,12 @@ from typing import Any
 from weft_graph import nn
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
+from weft_graph.layers.arguments import activation_of, initializer_of
 from weft_graph.layers.base import InputSpec
 from weft_graph.ops import join
-from weft_graph.rnn.cell.base import LayerRNNCell, activation_of
+from weft_graph.rnn.cell.base import LayerRNNCell
 from weft_graph.variables.initializers import constant_initializer, zeros_initializer
+from weft_tensor.arguments import integer
 
 
 def affine(inputs: Output, state: Output, kernel: Any, bias: Any) -> Output:
@@ -50,8 +52,8 @@ class BasicRNNCell(LayerRNNCell):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
         self.input_spec = InputSpec(ndim=2)
-        self._num_units = num_units
-        self._activation = activation_of(activation)
+        self._num_units = integer(num_units, "num_units", 0)
+        self._activation = activation_of(activation) or nn.tanh
 
     @property
     def state_size(self) -> int:
@@ -118,10 +120,10 @@ class GRUCell(LayerRNNCell):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
         self.input_spec = InputSpec(ndim=2)
-        self._num_units = num_units
-        self._activation = activation_of(activation)
-        self._kernel_initializer = kernel_initializer
-        self._bias_initializer = bias_initializer
+        self._num_units = integer(num_units, "num_units", 0)
+        self._activation = activation_of(activation) or nn.tanh
+        self._kernel_initializer = initializer_of(kernel_initializer, "kernel_initializer")
+        self._bias_initializer = initializer_of(bias_initializer, "bias_initializer")
 
     @property
     def state_size(self) -> int:

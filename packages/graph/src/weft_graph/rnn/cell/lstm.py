@@ -9,14 +9,16 @@ from typing import Any, NamedTuple
 from weft_graph import nn
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
+from weft_graph.layers.arguments import activation_of, initializer_of
 from weft_graph.layers.base import InputSpec
 from weft_graph.nn.scope import static_number
 from weft_graph.ops import arithmetic, join, slicing
-from weft_graph.rnn.cell.base import LayerRNNCell, activation_of
+from weft_graph.rnn.cell.base import LayerRNNCell
 from weft_graph.rnn.cell.basic import affine
 from weft_graph.variables.initializers import zeros_initializer
 from weft_graph.variables.partitioned import fixed_size_partitioner
 from weft_tensor import errors
+from weft_tensor.arguments import integer
 
 
 class LSTMStateTuple(NamedTuple):
@@ -94,10 +96,10 @@ class BasicLSTMCell(LayerRNNCell):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
         self.input_spec = InputSpec(ndim=2)
-        self._num_units = num_units
+        self._num_units = integer(num_units, "num_units", 0)
         self._forget_bias = forget_bias
         self._state_is_tuple = state_is_tuple
-        self._activation = activation_of(activation)
+        self._activation = activation_of(activation) or nn.tanh
 
     @property
     def state_size(self) -> Any:
@@ -191,17 +193,17 @@ class LSTMCell(LayerRNNCell):
     ) -> None:
         super().__init__(name=name, dtype=dtype, _reuse=reuse, **kwargs)
         self.input_spec = InputSpec(ndim=2)
-        self._num_units = num_units
+        self._num_units = integer(num_units, "num_units", 0)
         self._use_peepholes = use_peepholes
         self._cell_clip = cell_clip
-        self._initializer = initializer
-        self._num_proj = num_proj
+        self._initializer = initializer_of(initializer, "initializer")
+        self._num_proj = None if num_proj is None else integer(num_proj, "num_proj", 1)
         self._proj_clip = proj_clip
         self._num_unit_shards = num_unit_shards
         self._num_proj_shards = num_proj_shards
         self._forget_bias = forget_bias
         self._state_is_tuple = state_is_tuple
-        self._activation = activation_of(activation)
+        self._activation = activation_of(activation) or nn.tanh
 
     @property
     def state_size(self) -> Any:

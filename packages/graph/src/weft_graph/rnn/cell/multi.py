@@ -11,7 +11,7 @@ from typing import Any
 from weft_graph.ir import nest
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ops import join, slicing
-from weft_graph.rnn.cell.base import RNNCell
+from weft_graph.rnn.cell.base import RNNCell, assert_like_rnncell
 from weft_graph.variables.scope import variable_scope
 from weft_tensor import errors
 
@@ -37,6 +37,8 @@ class MultiRNNCell(RNNCell):
         super().__init__()
         if not isinstance(cells, Sequence):
             raise errors.InvalidTypeError(f"cells must be a list or tuple of cells, got {cells!r}")
+        for cell in cells:
+            assert_like_rnncell("cells", cell)
         if not cells:
             raise errors.InvalidArgumentError("MultiRNNCell requires at least one cell")
         if len({id(cell) for cell in cells}) < len(cells):

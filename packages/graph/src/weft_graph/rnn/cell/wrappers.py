@@ -205,7 +205,9 @@ def _probability(name: str, value: Any) -> Any:
     """A probability as a float, or as an output where it is not known yet."""
     known: Any = static_number(value)
     if known is None:
-        value = convert_to_tensor(value)
+        given, value = value, convert_to_tensor(value)
+        if not value.dtype.is_floating and not value.dtype.is_integer:
+            raise errors.InvalidTypeError(f"{name} must be a number, got {given!r}")
         known = constant_value(value)
     if known is None:
         return value

@@ -1,0 +1,103 @@
+"""What the arguments of layers and cells must be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph import nn
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.node import Output
+from weft_graph.ops import elementary
+from weft_graph.variables import initializers
+from weft_tensor import errors
+from weft_tensor.arguments import optional_function, whole
+
+Function = Callable[..., Any]
+
+
+def initializer_of(value: Any, what: str) -> Any:
+    """An initializer: a function of a shape, or the name of one.
+
+    Raises: InvalidArgumentError: an unknown name; InvalidTypeError: no function.
+    """
+    return initializers.get(value) if isinstance(value, str) else optional_function(value, what)
+
+
+def functions(**given: Any) -> None:
+    """Raise InvalidTypeError unless each argument is a function or None."""
+    for what, value in given.items():
+        optional_function(value, what)
+
+
+def _hard_sigmoid(x: Any) -> Output:
+    return nn.relu(1 - nn.relu(0.5 - 0.2 * convert_to_tensor(x)))
+
+
+_ACTIVATIONS: dict[str, Function] = {
+    "elu": nn.elu,
+    "exponential": elementary.exp,
+    "hard_sigmoid": _hard_sigmoid,
+    "linear": lambda x: x,
+    "relu": nn.relu,
+    "selu": nn.selu,
+    "sigmoid": nn.sigmoid,
+    "softmax": nn.softmax,
+    "softplus": nn.softplus,
+    "softsign": nn.softsign,
+    "tanh": nn.tanh,
+}
+
+
+def activation_of(activation: Any, default: Function | None = None) -> Function | None:
+    """An activation: a function, or the name of one.
+
+    Raises: InvalidArgumentError: an unknown name; InvalidTypeError: no function.
+    """
+    if activation is None:
+        return default
+    if not isinstance(activation, str):
+        return optional_function(activation, "activation")
+    if activation not in _ACTIVATIONS:
+        raise errors.InvalidArgumentError(
+            f"activation must be one of {sorted(_ACTIVATIONS)}, got {activation!r}"
+        )
+    return _ACTIVATIONS[activation]
+
+
+def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
+    """One number, or one per axis, as a tuple.
+
+    Raises: InvalidTypeError: they are no integers; InvalidArgumentError: another number of entries,
+      or one is below 1.
+    """
+    if not isinstance(value, list | tuple):
+        return (whole(value, name, least=1),) * count
+    if len(value) != count:
+        raise errors.InvalidArgumentError(f"{name} must be {count} integers or one, got {value!r}")
+    return tuple(whole(each, name, least=1) for each in value)
+
+
+def layout_of(data_format: str, spatial: int) -> str:
+    """The letters of the layout "channels_last" or "channels_first".
+
+    Raises: InvalidArgumentError: it is neither.
+    """
+    axes = {1: "W", 2: "HW", 3: "DHW"}[spatial]
+    if data_format == "channels_last":
+        return f"N{axes}C"
+    if data_format == "channels_first":
+        return f"NC{axes}"
+    raise errors.InvalidArgumentError(
+        f"data_format must be 'channels_first' or 'channels_last', got {data_format!r}"
+    )
+
+
+def padding_of(padding: str) -> str:
+    """The attribute's value for "valid" or "same", in any case.
+
+    Raises: InvalidArgumentError: it is neither.
+    """
+    if not isinstance(padding, str) or padding.upper() not in ("VALID", "SAME"):
+        raise errors.InvalidArgumentError(f"padding must be 'valid' or 'same', got {padding!r}")
+    return padding.upper()

@@ -1,0 +1,103 @@
+"""What arguments must be: the checks that public functions share."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+from collections.abc import Callable
+from numbers import Real
+from typing import Any, Final
+
+import numpy as np
+
+from weft_tensor import errors
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+
+
+def integer(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT64_MAX) -> int:
+    """A Python or NumPy integer as `int`.
+
+    Raises: InvalidTypeError: `value` is not an integer, or is a bool; InvalidArgumentError: it is
+      not in [least, most].
+    """
+    try:
+        found = operator.index(value)
+    except TypeError as cause:
+        raise errors.InvalidTypeError(f"{what} must be an integer, got {value!r}") from cause
+    if isinstance(value, bool):
+        raise errors.InvalidTypeError(f"{what} must be an integer, got {value!r}")
+    if found < least:
+        raise errors.InvalidArgumentError(f"{what} must be at least {least}, got {found}")
+    if found > most:
+        raise errors.InvalidArgumentError(f"{what} must be at most {most}, got {found}")
+    return found
+
+
+def whole(value: Any, what: str, least: int = -INT64_MAX - 1, most: int = INT64_MAX) -> int:
+    """`integer`, and a float without a fraction: programs divide sizes.
+
+    Raises: as `integer`.
+    """
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        value = int(value)
+    return integer(value, what, least, most)
+
+
+def number(value: Any, what: str, least: float = -math.inf, most: float = math.inf) -> float:
+    """A real number as `float`.
+
+    Raises: InvalidTypeError: `value` is not a number, or is a bool; InvalidArgumentError: it is
+      NaN, or not in [least, most].
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise errors.InvalidTypeError(f"{what} must be a number, got {value!r}")
+    found = float(value)
+    if not found >= least:
+        raise errors.InvalidArgumentError(f"{what} must be a number >= {least}, got {value!r}")
+    if not found <= most:
+        raise errors.InvalidArgumentError(f"{what} must be a number <= {most}, got {value!r}")
+    return found
+
+
+def text(value: Any, what: str) -> str:
+    """`value`, which must be a `str`. Raises: InvalidTypeError: it is not."""
+    if not isinstance(value, str):
+        raise errors.InvalidTypeError(f"{what} must be text, got {value!r}")
+    return value
+
+
+def optional_function(value: Any, what: str) -> Callable[..., Any] | None:
+    """`value`, which must be callable or None. Raises: InvalidTypeError: it is neither."""
+    if value is not None and not callable(value):
+        raise errors.InvalidTypeError(f"{what} must be a function or None, got {value!r}")
+    made: Callable[..., Any] | None = value
+    return made
+
+
+def function(value: Any, what: str, count: int | None = None) -> Callable[..., Any]:
+    """`value`, which must be callable with `count` positional arguments.
+
+    The number is not checked for built-in functions without a signature.
+
+    Raises: InvalidTypeError: it is not callable, or takes another number of arguments.
+    """
+    if not callable(value):
+        raise errors.InvalidTypeError(f"`{what}` must be callable, got {value!r}")
+    made: Callable[..., Any] = value
+    if count is None:
+        return made
+    try:
+        signature = inspect.signature(made)
+    except (TypeError, ValueError):  # of built-in functions that do not say
+        return made
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as cause:
+        raise errors.InvalidTypeError(
+            f"`{what}` must take {count} positional argument{'' if count == 1 else 's'}, "
+            f"got {value!r}: {cause}"
+        ) from cause
+    return made
