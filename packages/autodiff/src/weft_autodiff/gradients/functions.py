@@ -22,6 +22,7 @@ from weft_graph.functions.copying import BodyCopy
 from weft_graph.functions.function import Declaration, Function, scope_name
 from weft_graph.functions.trace import save_state
 from weft_graph.ir import builder, thread_stacks
+from weft_graph.ir.deep_stack import deeper
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Node, Output
@@ -100,7 +101,7 @@ def gradient_function(function: Function, kinds: tuple[Kind, ...]) -> GradientFu
         library = function.graph.functions
         with library.reserved(f"{function.name}_grad") as name:
             try:
-                found = _Builder(function, kinds, name).build()
+                found = deeper(_Builder(function, kinds, name).build)
             finally:
                 function.gradients.pop(kinds, None)
         library.add(found.function)

@@ -28,6 +28,7 @@ from weft_exec.tracing import NodeRecord
 from weft_graph.functions.function import Function
 from weft_graph.functions.state import callee
 from weft_graph.ir.costs import Cost
+from weft_graph.ir.deep_stack import deeper
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
@@ -355,7 +356,7 @@ class CostModel:
         if key not in cached:
             active.add(function)
             try:
-                total = sum(self.seconds(node, device) for node in function.graph.nodes)
+                total = deeper(self._sum, function.graph.nodes, device, active)
             finally:
                 active.discard(function)
             if active:  # what is inside a recursive function may lack a part
@@ -364,3 +365,7 @@ class CostModel:
                 cached.pop(old, None)
             cached[key] = total
         return cached[key]
+
+    def _sum(self, nodes: Iterable[Node], device: DeviceDescription, active: set[Any]) -> float:
+        self._inside.functions = active  # on a new thread too, where the stack is deep
+        return sum([self.seconds(node, device) for node in nodes])

@@ -1,18 +1,18 @@
 """Calls within calls, as deep as recursive functions go.
 
-Each call takes a few frames of Python's stack, which has a limit for each thread.  Where one thread
-has used up half of it, the call goes on in another, and the first waits.
+Each call takes a few frames of Python's stack, which has a limit for each thread: where half of it
+is used, the call goes on in another.
 """
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 from weft_exec.kernels.quiet import quietly
 from weft_exec.kernels.random_counters import here, run_at
+from weft_graph.ir.deep_stack import is_half_full, on_new_thread
 from weft_tensor import errors
 
 DEEPEST = 10_000
@@ -50,7 +50,7 @@ def run(name: str, function: Callable[..., None], *arguments: Any) -> None:
         raise errors.CancelledError("the step was interrupted")
     _calls.depth = depth + 1
     try:
-        if depth % _MEASURE_EVERY == _MEASURE_EVERY - 1 and _is_half_full():
+        if depth % _MEASURE_EVERY == _MEASURE_EVERY - 1 and is_half_full():
             _run_elsewhere(function, *arguments)
         else:
             function(*arguments)
@@ -58,35 +58,16 @@ def run(name: str, function: Callable[..., None], *arguments: Any) -> None:
         _calls.depth = depth
 
 
-def _is_half_full() -> bool:
-    try:
-        sys._getframe(sys.getrecursionlimit() // 2)
-    except ValueError:
-        return False
-    return True
-
-
 def _run_elsewhere(function: Callable[..., None], *arguments: Any) -> None:
-    """Run a function on a new thread, and wait for it also when interrupted."""
+    """Run a function on a new thread."""
     depth, stopped = _calls.depth, _calls.stopped
     where = here()
-    raised: list[BaseException] = []
 
     def go_on() -> None:
         _calls.depth, _calls.stopped = depth, stopped
-        try:
-            quietly(run_at, *where, function, *arguments)
-        except BaseException as error:  # because it is raised again where it is waited for
-            raised.append(error)
+        quietly(run_at, *where, function, *arguments)
 
-    thread = threading.Thread(target=go_on, name="weft-deep-calls", daemon=True)
-    thread.start()
-    try:
-        thread.join()
-    except BaseException:  # because Ctrl-C must not leave calls behind
-        stopped[0] = True
-        thread.join()
-        stopped[0] = False
-        raise
-    if raised:
-        raise raised[0]
+    def interrupted(now: bool) -> None:
+        stopped[0] = now
+
+    on_new_thread(go_on, interrupted)

@@ -101,6 +101,7 @@ class Function:
         self.python_gradient = python_gradient
         self.gradients: dict[Any, Any] = {}
         self.package: Any = None
+        self._callees: dict[str | None, list[Function]] = {}
         self._recursive: bool | None = None
         graph.finalize()
 
@@ -141,12 +142,21 @@ class Function:
     def updates(self) -> frozenset[int]:
         """The positions of the inputs whose state it changes."""
         known: dict[Function, frozenset[int]] = {}
-        everything = (self, *self.callees())
-        while True:  # until calls in circles add nothing more
-            found = {each: each._updates_with(known) for each in everything}
-            if found == known:
-                return found[self]
-            known = found
+        unknown: list[Function] = []
+        for each in (self, *self.callees()):
+            if "updates" in each.__dict__:
+                known[each] = each.updates
+            else:
+                unknown.append(each)
+        unknown.reverse()  # mostly what is called before what calls it
+        changed = True
+        while changed:  # until calls in circles add nothing more
+            changed = False
+            for each in unknown:
+                found = each._updates_with(known)
+                changed |= found != known.get(each)
+                known[each] = found
+        return known[self]
 
     def _updates_with(self, known: dict[Function, frozenset[int]]) -> frozenset[int]:
         """The same, where so much is known of the functions that it calls."""
@@ -165,11 +175,15 @@ class Function:
     @cached_property
     def reads_only(self) -> bool:
         """Whether it reads state at most, and changes none."""
+        return all(each._changes_nothing for each in (self, *self.callees()))
+
+    @cached_property
+    def _changes_nothing(self) -> bool:
+        """Whether its own nodes read state at most; calls may still read what changes."""
         return all(
             not state.has_effect(node)
             and (not state.gives_state(node) or state.only_reads(node) or node.role is Role.CALL)
-            for each in {self, *self.callees()}
-            for node in each.nodes
+            for node in self.nodes
         )
 
     def calls(self) -> Iterator[Node]:
@@ -178,36 +192,52 @@ class Function:
 
     def called_names(self) -> list[str]:
         """The names of all functions that nodes of its body refer to."""
+        found = self._names_in_body
+        if self.gradient_name is None or self.gradient_name in found:
+            return list(found)
+        return [*found, self.gradient_name]
+
+    @cached_property
+    def _names_in_body(self) -> tuple[str, ...]:
         found: dict[str, None] = {}
         for node in self.nodes:
             for value in node.attrs.values():
                 for item in value if isinstance(value, tuple) else (value,):
                     if isinstance(item, NameAttrs):
                         found[item.name] = None
-        if self.gradient_name is not None:
-            found[self.gradient_name] = None
-        return list(found)
+        return tuple(found)
 
     def callees(self) -> list[Function]:
         """The functions that it calls, directly or not; itself only if it is recursive."""
+        if self.gradient_name in self._callees:
+            return self._callees[self.gradient_name]
+        known = self.graph.functions
         found: dict[str, Function] = {}
+        missing = False
         pending = self.called_names()
         while pending:
             name = pending.pop()
-            if name not in found and name in self.graph.functions:
-                found[name] = self.graph.functions[name]
+            if name in found:
+                continue
+            if name in known:
+                found[name] = known[name]
                 pending.extend(found[name].called_names())
-        return list(found.values())
+            else:
+                missing = True
+        result = list(found.values())
+        if not missing:  # what is only declared may turn out to call more
+            self._callees[self.gradient_name] = result
+        return result
 
     @property
     def is_recursive(self) -> bool:
         """Whether calls of it lead to calls of it."""
         if self._recursive is not None:
             return self._recursive
-        names = {name for each in (self, *self.callees()) for name in each.called_names()}
-        found = self.name in names
-        if found or all(name in self.graph.functions for name in names):
-            self._recursive = found  # what is only declared may turn out to call it
+        everything = (self, *self.callees())
+        found = any(self.name in each.called_names() for each in everything)
+        if found or self.gradient_name in self._callees:
+            self._recursive = found
         return found
 
     # ------------------------------------------------------------------ calls of it

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
+from weft_graph.ir.deep_stack import deeper
 from weft_tensor import errors
 
 
@@ -77,7 +78,7 @@ class Library(dict[str, Any]):
             raise errors.InternalError(f"the function {name!r} is being read already")
         self._reading.append(name)
         try:
-            function = entry.read(entry.definition, self)
+            function = deeper(entry.read, entry.definition, self)
         finally:
             self._reading.pop()
         self[name] = function

@@ -17,6 +17,7 @@ from typing import Any
 
 from weft_graph.functions.function import Function
 from weft_graph.functions.state import is_private
+from weft_graph.ir.deep_stack import deeper
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -278,7 +279,7 @@ class _Inliner:
             zip(function.inputs, [scope.values[s] for s in call.inputs], strict=True)
         )
         body = self._part(function, frozenset(used))
-        self._emit(body, inner)
+        deeper(self._emit, body, inner)
         effects = inner.ends_of(function.effects)
         for i in sorted(used):
             scope.values[call.outputs[i]] = self._result(call, i, function, inner, effects)

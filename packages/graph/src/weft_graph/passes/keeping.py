@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 from weft_graph.functions import state
 from weft_graph.functions.function import Function
+from weft_graph.ir.deep_stack import deeper
 from weft_graph.ir.node import Node
 
 LARGE_BODY = 200
@@ -61,7 +62,7 @@ class Keeping:
         inner = Counter(f for f in found if f is not None and not f.is_recursive)
         self._inner[function] = Counter() if must_stay(function) else inner
         for each in inner:
-            self._look_into(each)
+            deeper(self._look_into, each)
         self._sizes[function] += sum(self._sizes[f] * n for f, n in inner.items())
 
     def _decide(self, function: Function, count: int) -> bool:
@@ -90,7 +91,7 @@ class Keeping:
     def _may_be_in_a_call(self, node: Node) -> bool:
         called = state.callee(node)
         if called is not None:
-            return self._can_stay(called)
+            return deeper(self._can_stay, called)
         if state.is_private(node):
             return True
         if state.draws(node) or state.gives_handle(node):

@@ -1,0 +1,97 @@
+"""Python's stack, where the depth of what is given sets the depth of calls.
+
+Functions that call functions are read, inlined and differentiated one inside the other. Python's
+stack has a limit for each thread, so where one thread has used up half of it, the work goes on in
+another, and the first waits.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from typing import Any, TypeVar
+
+from weft_graph.ir import thread_stacks
+from weft_tensor import errors
+
+R = TypeVar("R")
+
+MOST_THREADS = 400
+"""Threads that may wait for each other; more are taken for a recursion without end."""
+
+
+class _Depth(threading.local):
+    """How many threads wait for this one."""
+
+    def __init__(self) -> None:
+        self.threads = 0
+
+
+_depth = _Depth()
+
+
+def is_half_full() -> bool:
+    """Whether this thread has used half of the calls that it may nest."""
+    try:
+        sys._getframe(sys.getrecursionlimit() // 2)
+    except ValueError:
+        return False
+    return True
+
+
+def deeper(function: Callable[..., R], *arguments: Any) -> R:
+    """`function(*arguments)`, on a new thread where the stack of this one is half full.
+
+    The new thread has the default graphs and sessions of this one, and its context variables.
+
+    Raises: ResourceExhaustedError: this is nested so deep that it seems to have no end.
+    """
+    if not is_half_full():
+        return function(*arguments)
+    waiting = _depth.threads + 1
+    if waiting > MOST_THREADS:
+        raise errors.ResourceExhaustedError(
+            f"functions are nested deeper than {MOST_THREADS} threads can follow: "
+            "does their nesting end?"
+        )
+    context, mine = copy_context(), thread_stacks.of_thread.__dict__
+
+    def go_on() -> R:
+        _depth.threads = waiting
+        thread_stacks.of_thread.__dict__.update(mine)
+        return context.run(function, *arguments)
+
+    return on_new_thread(go_on)
+
+
+def on_new_thread(
+    function: Callable[[], R], interrupted: Callable[[bool], None] = lambda _: None
+) -> R:
+    """Run a function on a new thread, and wait for it also when interrupted.
+
+    Args:
+      interrupted: is told True when the wait is interrupted, and False when the function is over.
+    """
+    results: list[R] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:  # because it is raised again where it is waited for
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="weft-deep-calls", daemon=True)
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:  # because Ctrl-C must not leave the function behind
+        interrupted(True)
+        thread.join()
+        interrupted(False)
+        raise
+    if raised:
+        raise raised[0]
+    return results[0]
