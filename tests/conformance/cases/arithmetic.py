@@ -61,7 +61,7 @@ AWAY = np.where(np.abs(Y) < 0.3, 0.3, Y)
 def _sign(x: Array) -> Array:
     if x.dtype.kind == "c":
         return np.where(x == 0, 0, x / np.where(x == 0, 1, np.abs(x)))
-    return np.where(np.isnan(x), 0, np.sign(x)) if x.dtype.kind == "f" else np.sign(x)
+    return np.sign(x)
 
 
 def _clip(t: Array, low: Array, high: Array) -> Array:

@@ -124,4 +124,12 @@ CASES = [
         )
         for op in ("ReciprocalGrad", "InvGrad")
     ),
+    Case(
+        "ReciprocalGrad",
+        [np.array([0.0, np.inf, np.nan, 2.0]), np.zeros(4)],
+        expected=lambda y, dy: dy,
+        dtypes=INEXACT,
+        grad=False,
+        label="none",
+    ),
 ]

@@ -19,6 +19,7 @@ FAR = uniform(0.5, 2.0, 3, 4)
 COUNTS = integers(0, 6, 3, 4)
 SIGNED_COUNTS = integers(-7, 8, 3, 4)
 NARROW_POWER = {"float16": (1e-2, 1e-2), "bfloat16": (6e-2, 6e-2)}
+EDGES = np.array([0.0, np.inf, np.nan, 2.0])
 AWAY = np.where(np.abs(Y) < 0.3, 0.3, Y)
 
 CASES = [
@@ -60,6 +61,17 @@ CASES = [
         expected=lambda y, dy: dy * -0.5 * np.conj(y) ** 3,
         dtypes=INEXACT,
         tolerance=NARROW_POWER,
+    ),
+    *(
+        Case(
+            op,
+            [EDGES, np.zeros(4)],
+            expected=lambda y, dy: dy,
+            dtypes=INEXACT,
+            grad=False,
+            label="none",
+        )
+        for op in ("SqrtGrad", "RsqrtGrad")
     ),
     Case(
         "SqrtGrad",

@@ -72,6 +72,17 @@ def _igamma_grad_a(a: Array, x: Array) -> Array:
     return (8 * near - far) / (12 * h)
 
 
+# Far out, where the power series has too many terms: values of 50 digits, rounded.
+FAR_SHAPES = np.array([131072.0, 131072.0, 131072.0, 131072.0, 3e38, 2.0, 2.0])
+FAR_POINTS = np.array([131072.0, 131584.0, 0.0, np.inf, 3e38, 1e30, np.inf])
+FAR = np.array(
+    [
+        [0.500367310942357305, 0.921215753319325731, 0, 1, 0.5, 1, 1],
+        [-0.0011019334809571064, -0.000405640878844086406, 0, 0, -2.30329433e-20, 0, 0],
+    ]
+)
+
+
 def _bessel(order: int, x: Array) -> Array:
     """By the integral of exp(x * (cos(t) - 1)) * cos(order * t) over a period."""
     t = 2 * np.pi * np.arange(400) / 400
@@ -148,6 +159,17 @@ CASES = [
         label="limits",
     ),
     Case(
+        "Zeta",
+        [np.array([4.0, 7.0, 2.0, 3e38, 3.0]), np.array([-0.25, -60.75, -999999.5, 2.0, np.inf])],
+        expected=lambda x, q: np.array(
+            [259.2938854224751, 16376.701057278609, 9.86960340108935862, 0.0, 0.0]
+        ),
+        dtypes=WIDE_FLOATS,
+        tolerance=LOOSE,
+        grad=False,
+        label="far",
+    ),
+    Case(
         "Polygamma",
         [ORDERS, ARGUMENTS],
         expected=_polygamma,
@@ -182,5 +204,32 @@ CASES = [
         dtypes=WIDE_FLOATS,
         grad=False,
         tolerance={"float32": (1e-4, 1e-6), "float64": (1e-7, 1e-10)},
+    ),
+    Case(
+        "Igamma",
+        [FAR_SHAPES, FAR_POINTS],
+        expected=lambda a, x: FAR[0],
+        dtypes=WIDE_FLOATS,
+        tolerance=LOOSE,
+        grad=False,
+        label="far",
+    ),
+    Case(
+        "Igammac",
+        [FAR_SHAPES, FAR_POINTS],
+        expected=lambda a, x: 1 - FAR[0],
+        dtypes=WIDE_FLOATS,
+        tolerance=LOOSE,
+        grad=False,
+        label="far",
+    ),
+    Case(
+        "IgammaGradA",
+        [FAR_SHAPES, FAR_POINTS],
+        expected=lambda a, x: FAR[1],
+        dtypes=WIDE_FLOATS,
+        tolerance={"float32": (1e-5, 1e-12), "float64": (1e-9, 1e-14)},
+        grad=False,
+        label="far",
     ),
 ]

@@ -184,8 +184,8 @@ _OF_INTEGERS: dict[str, Callable[..., Any]] = {
     "shift_right": lambda x, y: x >> y,
 }
 _OF_COMPLEX: dict[str, Callable[..., Any]] = {
-    "div": lambda x, y: x / y,
-    "reciprocal": lambda x: 1 / x,
+    "div": lambda x, y: x / y if y else complex(NAN, NAN),
+    "reciprocal": lambda x: 1 / x if x else complex(NAN, NAN),
     "pow": lambda x, y: x**y,
     "sign": lambda x: x / abs(x) if x else 0j,
     "trunc": lambda x: complex(math.trunc(x.real), math.trunc(x.imag)),

@@ -56,5 +56,6 @@ def _reciprocal(node: Node, grad: Output) -> Output:
 @RegisterGradient("InvGrad")
 def _reciprocal_grad(node: Node, grad: Output) -> Pair:
     y, dy = node.inputs
-    to_y = mul(conj(grad), mul(scalar_like(-2, dy), mul(dy, conj(y))))
+    slope = mul(scalar_like(-2, dy), out("MulNoNan", [conj(y), dy]))
+    to_y = out("MulNoNan", [slope, conj(grad)])
     return [to_y, out("ReciprocalGrad", [conj(y), grad])]

@@ -22,7 +22,7 @@ def _pow(node: Node, grad: Output, needed: Sequence[bool]) -> Pair:
     x, y = node.inputs
     cx, cy = conj(x), conj(y)
     power = out("Pow", [cx, out("Sub", [cy, scalar_like(1, y)])])
-    to_x = mul(grad, mul(cy, power))
+    to_x = mul(mul(grad, cy), power)  # in this order, none of none where the slope overflows
     if not needed[1]:
         return sum_to_shapes(node, to_x, None)
     # log(x) is undefined for x <= 0, where the power does not depend smoothly on y either.
@@ -30,7 +30,7 @@ def _pow(node: Node, grad: Output, needed: Sequence[bool]) -> Pair:
     usable = out("NotEqual", [x, zero]) if x.dtype.is_complex else out("Greater", [x, zero])
     safe = out("SelectV2", [usable, cx, scalar_like(1, x)])
     log = out("SelectV2", [usable, out("Log", [safe]), zero])
-    return sum_to_shapes(node, to_x, mul(grad, mul(conj(node.outputs[0]), log)))
+    return sum_to_shapes(node, to_x, mul(mul(grad, conj(node.outputs[0])), log))
 
 
 # --------------------------------------------------------------------------- of one input
@@ -39,7 +39,7 @@ def _pow(node: Node, grad: Output, needed: Sequence[bool]) -> Pair:
 @RegisterGradient("Square")
 def _square(node: Node, grad: Output) -> Output:
     x = conj(node.inputs[0])
-    return mul(grad, mul(scalar_like(2, x), x))
+    return mul(mul(grad, scalar_like(2, x)), x)
 
 
 @RegisterGradient("Sqrt")
@@ -57,14 +57,14 @@ def _rsqrt(node: Node, grad: Output) -> Output:
 
 @RegisterGradient("SqrtGrad")
 def _sqrt_grad(node: Node, grad: Output) -> Pair:
-    quotient = out("RealDiv", [grad, node.inputs[0]])
-    to_y = neg(mul(conj(quotient), node.outputs[0]))
-    return [to_y, mul(quotient, scalar_like(0.5, grad))]
+    y, z = node.inputs[0], node.outputs[0]
+    slope = out("MulNoNan", [neg(out("Reciprocal", [conj(y)])), z])
+    return [out("MulNoNan", [slope, conj(grad)]), out("SqrtGrad", [conj(y), grad])]
 
 
 @RegisterGradient("RsqrtGrad")
 def _rsqrt_grad(node: Node, grad: Output) -> Pair:
     y, dy = node.inputs
-    square = out("Square", [conj(y)])
-    to_y = mul(conj(grad), mul(scalar_like(-1.5, dy), mul(dy, square)))
+    slope = mul(scalar_like(-1.5, dy), out("MulNoNan", [out("Square", [conj(y)]), dy]))
+    to_y = out("MulNoNan", [slope, conj(grad)])
     return [to_y, out("RsqrtGrad", [conj(y), grad])]

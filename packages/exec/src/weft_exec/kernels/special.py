@@ -307,6 +307,21 @@ def zeta(x: Array, q: Array) -> Any:
     infinite = (s == 1) | ((a <= 0) & whole)
     usable = ~(undefined | infinite)
     s, a = np.where(usable, s, 2), np.where(usable, a, 1)
+    below = a < 0
+    if not below.any():
+        total = _zeta_sum(s, a)
+    else:
+        # The terms below 0 are a difference of two sums above it.
+        n = np.where(below, -np.floor(a), 0)
+        a = a + n
+        odd, rest = np.mod(s, 2) == 1, np.where(below, 1 - a, 1)
+        folded = _zeta_sum(s, rest) - _zeta_sum(s, n + rest)
+        total = _zeta_sum(s, a) + np.where(below, np.where(odd, -folded, folded), 0)
+    return _with_limits(total, infinite, undefined)
+
+
+def _zeta_sum(s: Array, a: Array) -> Any:
+    """The sum for s > 1 and a > 0."""
     total = np.zeros_like(a)
     # The sum of the tail converges where 2 pi a is well above s; terms before that are added one
     # by one, up to where nothing that follows can matter.
@@ -314,12 +329,12 @@ def zeta(x: Array, q: Array) -> Any:
     low = a < enough
     done = np.zeros(a.shape, bool)
     while low.any():
-        term = np.where(low, _signed_power(np.where(low, a, 1), -s), 0)
+        term = np.where(low, np.where(low, a, 1) ** -s, 0)
         total += term
-        done |= low & (a > 1) & (np.abs(term) * a < np.abs(total) * 1e-18)
+        done |= low & (a > 1) & (term * a <= total * 1e-18)
         a = np.where(low, a + 1, a)
         low = (a < enough) & ~done
-    return _with_limits(total + np.where(done, 0, _zeta_tail(s, a)), infinite, undefined)
+    return total + np.where(done | np.isinf(a), 0, _zeta_tail(s, a))
 
 
 def _zeta_tail(s: Array, a: Array) -> Any:
@@ -337,13 +352,6 @@ def _with_limits(total: Array, infinite: Array, undefined: Array) -> Any:
     return np.where(undefined, np.nan, total)
 
 
-def _signed_power(base: Array, exponent: Array) -> Any:
-    """base ** exponent, for whole exponents where the base is negative."""
-    size = np.abs(base) ** exponent
-    odd = np.mod(exponent, 2) == 1
-    return np.where((base < 0) & odd, -size, size)
-
-
 @blocked
 def polygamma(a: Array, x: Array) -> Any:
     """The derivative of order a of digamma."""
@@ -359,6 +367,55 @@ def polygamma(a: Array, x: Array) -> Any:
 
 
 # ----------------------------------------------------------------------- incomplete gamma
+
+
+LARGE = 1e5
+"""From this a on the incomplete functions are Temme's uniform expansion."""
+
+_TEMME = (
+    (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515),
+    (-1 / 540, -1 / 288, 1 / 378, -77 / 77760, 1 / 4860),
+)
+"""Coefficients in eta of the two leading terms of its remainder (DLMF 8.12)."""
+
+
+def _eta(a: Array, x: Array) -> tuple[Any, Any]:
+    """Temme's eta for a point, and eta ** 2 / 2 = x / a - 1 - log(x / a)."""
+    mu = (x - a) / a
+    near = np.clip(mu, -0.01, 0.01)
+    series = near * near * _polynomial([(-1) ** k / k for k in range(2, 11)], near)
+    half = np.where(np.abs(mu) < 0.01, series, mu - np.log1p(mu))
+    half = np.where(np.isinf(mu), np.inf, half)
+    return np.copysign(np.sqrt(2 * half), mu), half
+
+
+def _remainder(a: Array, eta: Array) -> tuple[Any, Any]:
+    """The factor of the remainder, and its derivative for eta."""
+    eta = np.clip(eta, -0.1, 0.1)  # beyond, all that it is multiplied with is 0
+    first, second = _TEMME
+    factor = _polynomial(first, eta) + _polynomial(second, eta) / a
+    return factor, _polynomial([k * c for k, c in enumerate(first)][1:], eta)
+
+
+def _uniform(a: Array, x: Array) -> Any:
+    """P(a, x) and Q(a, x) for large a."""
+    eta, half = _eta(a, x)
+    z = eta * np.sqrt(a / 2)
+    rest = np.exp(-a * half) / np.sqrt(2 * np.pi * a) * _remainder(a, eta)[0]
+    return erfc(-z) / 2 - rest, erfc(z) / 2 + rest
+
+
+def _uniform_slope(a: Array, x: Array) -> Any:
+    """The derivative of P(a, x) for a, which is large."""
+    eta, half = _eta(a, x)
+    mu = (x - a) / a
+    log = np.log1p(mu)
+    flat = np.abs(eta) < 1e-150
+    root = np.where(flat, 1, eta)
+    factor, slope = _remainder(a, eta)
+    rest = factor * (log - 0.5 / a) - slope * np.where(flat, 1, mu / root) / a
+    density = np.exp(-a * half) / np.sqrt(2 * np.pi * a)
+    return np.where(a * half > 800, 0, -density * (np.where(flat, 1, log / root) + rest))
 
 
 def _lower_series(a: Array, x: Array) -> Any:
@@ -401,17 +458,23 @@ def _upper_fraction(a: Array, x: Array) -> Any:
 def _incomplete(a: Array, x: Array, upper: bool) -> Any:
     wide_a, wide_x = a.astype(np.float64), x.astype(np.float64)
     valid = (wide_a > 0) & (wide_x >= 0) & np.isfinite(wide_a)
-    by_series = valid & (wide_x > 0) & (wide_x < wide_a + 1)
-    by_fraction = valid & (wide_x >= wide_a + 1) & np.isfinite(wide_x)
+    large = valid & (wide_a >= LARGE)
+    by_series = valid & ~large & (wide_x > 0) & (wide_x < wide_a + 1)
+    by_fraction = valid & ~large & (wide_x >= wide_a + 1) & np.isfinite(wide_x)
     result = np.full_like(wide_x, np.nan)
     result[valid] = np.where(wide_x[valid] > 0, 0.0, 1.0)  # the upper one's limits
     if by_series.any():
         result[by_series] = 1 - _lower_series(wide_a[by_series], wide_x[by_series])
     if by_fraction.any():
         result[by_fraction] = _upper_fraction(wide_a[by_fraction], wide_x[by_fraction])
+    if large.any():
+        below, above = _uniform(wide_a[large], wide_x[large])
+        result[large] = above
     if upper:
         return result
     lower = 1 - result
+    if large.any():
+        lower[large] = below
     if by_series.any():
         lower[by_series] = _lower_series(wide_a[by_series], wide_x[by_series])
     return lower
@@ -431,11 +494,22 @@ def igammac(a: Array, x: Array) -> Any:
 
 @blocked
 def igamma_grad_a(a: Array, x: Array) -> Any:
-    """The derivative of P(a, x) for a, term by term from its power series."""
+    """The derivative of P(a, x) for a."""
     wide_a, wide_x = a.astype(np.float64), x.astype(np.float64)
-    valid = (wide_a > 0) & (wide_x >= 0) & np.isfinite(wide_a) & np.isfinite(wide_x)
-    inside = valid & (wide_x > 0)
-    s, at = np.where(inside, wide_a, 1), np.where(inside, wide_x, 1)
+    valid = (wide_a > 0) & (wide_x >= 0) & np.isfinite(wide_a)
+    large = valid & (wide_a >= LARGE)
+    # So far above a the upper function is 0, and so is its slope.
+    inside = valid & ~large & (wide_x > 0) & (wide_x < wide_a + 60 * np.sqrt(wide_a) + 800)
+    result = np.where(valid, 0.0, np.nan)
+    if inside.any():
+        result[inside] = _slope_by_series(wide_a[inside], wide_x[inside])
+    if large.any():
+        result[large] = _uniform_slope(wide_a[large], wide_x[large])
+    return result
+
+
+def _slope_by_series(s: Array, at: Array) -> Any:
+    """The derivative of P(s, at) for s, term by term from its power series."""
     log = np.log(at)
     term = np.exp(s * log - at - lgamma(s + 1))
     rate = log - digamma(s + 1)
@@ -451,4 +525,4 @@ def igamma_grad_a(a: Array, x: Array) -> Any:
         # The terms rise until s + k passes x.
         if not ((s + k < at) | (term * np.abs(rate) > scale * 1e-17)).any():
             break
-    return np.where(valid, np.where(inside, total, 0), np.nan)
+    return total

@@ -84,11 +84,6 @@ def _squared_difference(x: Scalar, y: Scalar) -> Scalar:
     return difference * scalar.conj(difference)
 
 
-def _sign(x: Scalar) -> Scalar:
-    sign = scalar.sign(x)
-    return sign if x.dtype.is_integer else scalar.where(scalar.is_nan(x), 0, sign)
-
-
 def _sum(*values: Scalar) -> Scalar:
     total = values[0]
     for value in values[1:]:
@@ -155,7 +150,7 @@ register_unary(
     value=of_arrays(np.abs),
     cheap=True,
 )
-register_unary("Sign", NUMBERS, _sign, "-1, 0 or 1; x / |x| of a complex number; 0 of NaN.")
+register_unary("Sign", NUMBERS, scalar.sign, "-1, 0 or 1; x / |x| of a complex number.")
 
 register_op(
     "AddN",
@@ -326,7 +321,7 @@ def abs(x: Any, name: str | None = None) -> Any:
 
 
 def sign(x: Any, name: str | None = None) -> Any:
-    """-1, 0 or 1, and 0 of NaN; x / |x| of a complex number; numeric, any shape.
+    """-1, 0 or 1, and NaN of NaN; x / |x| of a complex number; numeric, any shape.
 
     Of a sparse tensor a sparse one.
 

@@ -26,6 +26,7 @@ from weft_graph.ops.elementwise import (
     INEXACT,
     NUMBERS,
     REALS,
+    none_of_none,
     pair,
     register_binary,
     register_gradient_of_unary,
@@ -51,7 +52,7 @@ def _truncate_div(x: Scalar, y: Scalar) -> Scalar:
 
 def _reciprocal_grad(y: Scalar, dy: Scalar) -> Scalar:
     c = scalar.conj(y)
-    return -(c * c * dy)
+    return none_of_none(dy, -(c * c * dy))
 
 
 # ------------------------------------------------------------------------ declarations
@@ -85,8 +86,12 @@ register_binary("TruncateMod", REALS, scalar.trunc_mod, "Another name of Mod.")
 register_binary("Mod", REALS, scalar.trunc_mod, "The remainder of TruncateDiv, with the sign of x.")
 register_unary("Reciprocal", NUMBERS, scalar.reciprocal, "1 / x.", cheap=True)
 register_unary("Inv", NUMBERS, scalar.reciprocal, "1 / x.")
-register_gradient_of_unary("ReciprocalGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x.")
-register_gradient_of_unary("InvGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x.")
+register_gradient_of_unary(
+    "ReciprocalGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x; 0 where dy is."
+)
+register_gradient_of_unary(
+    "InvGrad", _reciprocal_grad, "-dy * y * y, for y = 1 / x; 0 where dy is."
+)
 
 # --------------------------------------------------------------------------- functions
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
@@ -78,6 +79,14 @@ def register_gradient_of_unary(
         traits=elementwise(function),
         doc=doc,
     )
+
+
+def none_of_none(dy: Scalar, slope: Scalar) -> Scalar:
+    """A gradient that is 0 where the one it comes from is, even where the slope is infinite.
+
+    What a choice masks away behind a root or a quotient so does not turn into NaN.
+    """
+    return scalar.where(scalar.equal(dy, 0), 0, slope)
 
 
 def pair(x: Any, y: Any) -> tuple[Output, Output]:

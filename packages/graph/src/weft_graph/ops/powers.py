@@ -18,6 +18,7 @@ from weft_graph.ir.scalar import Scalar
 from weft_graph.ops.elementwise import (
     INEXACT,
     NUMBERS,
+    none_of_none,
     register_binary,
     register_gradient_of_unary,
     register_unary,
@@ -32,12 +33,12 @@ def _rsqrt(x: Scalar) -> Scalar:
 
 
 def _sqrt_grad(y: Scalar, dy: Scalar) -> Scalar:
-    return dy * 0.5 / scalar.conj(y)
+    return none_of_none(dy, dy * 0.5 / scalar.conj(y))
 
 
 def _rsqrt_grad(y: Scalar, dy: Scalar) -> Scalar:
     c = scalar.conj(y)
-    return c * c * c * dy * -0.5
+    return none_of_none(dy, c * c * c * dy * -0.5)
 
 
 # ------------------------------------------------------------------------ declarations
@@ -48,8 +49,10 @@ register_unary(
 )
 register_unary("Rsqrt", INEXACT, _rsqrt, "1 / sqrt(x).", cheap=True)
 
-register_gradient_of_unary("SqrtGrad", _sqrt_grad, "dy * 0.5 / y, for y = sqrt(x).")
-register_gradient_of_unary("RsqrtGrad", _rsqrt_grad, "dy * -0.5 * y ** 3, for y = rsqrt(x).")
+register_gradient_of_unary("SqrtGrad", _sqrt_grad, "dy * 0.5 / y, for y = sqrt(x); 0 where dy is.")
+register_gradient_of_unary(
+    "RsqrtGrad", _rsqrt_grad, "dy * -0.5 * y ** 3, for y = rsqrt(x); 0 where dy is."
+)
 
 # --------------------------------------------------------------------------- functions
 

@@ -52,6 +52,10 @@ def _reciprocal(xp: Any, x: Any) -> Any:
     return xp.true_divide(x.dtype.type(1), x)
 
 
+def _real_sign(xp: Any, x: Any) -> Any:
+    return xp.where(xp.isnan(x), x, xp.sign(x))
+
+
 def _complex_sign(xp: Any, x: Any) -> Any:
     size = xp.absolute(x)
     return xp.where(size == 0, xp.zeros_like(x), x / xp.where(size == 0, 1, size))
@@ -87,6 +91,7 @@ _NAMED: Final = {
 """Functions of the array module."""
 _BY_KIND: Final[dict[tuple[str, str], str | Compute | None]] = {
     ("div", "i"): _truncated_quotient,
+    ("sign", "f"): _real_sign,
     ("sign", "c"): _complex_sign,
     ("reciprocal", "f"): _reciprocal,
     ("reciprocal", "c"): _reciprocal,
