@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import importlib
+import operator
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import weft as wf
+from weft._former import ELSEWHERE, FORMER
 
 PACKAGE = Path(wf.__file__).parent
 HEAVY = (
@@ -80,11 +83,50 @@ def test_a_misspelt_name_is_told_near_misses(misspelt: str, near: str) -> None:
         getattr(wf, misspelt)
 
 
-def test_a_misspelt_name_in_a_namespace() -> None:
-    with pytest.raises(AttributeError, match="'Exmaple'; near misses are Example"):
-        wf.train.Exmaple  # noqa: B018
-    with pytest.raises(AttributeError, match="relo"):
-        wf.nn.relo  # noqa: B018
+@pytest.mark.parametrize(
+    ("namespace", "name", "words"),
+    [
+        ("train", "Exmaple", "near misses are Example"),
+        ("nn", "rellu", "near misses are relu"),
+        ("nn", "sofmax", "near misses are softmax"),
+        ("nn.rnn_cell", "GRUCel", "near misses are GRUCell"),
+        ("layers", "dence", "near misses are dense"),
+        ("data", "DataSet", "near misses are Dataset"),
+        ("losses", "mean_square_error", "near misses are mean_squared_error"),
+        ("io.gfile", "Exists", "near misses are exists"),
+        ("errors", "OutOfRange", "near misses are OutOfRangeError"),
+        ("", "pack", "it is called stack here"),
+        ("", "batch_matmul", "it is called matmul here"),
+        ("", "scalar_summary", "it is called summary.scalar here"),
+        ("train", "SummaryWriter", "it is called summary.FileWriter here"),
+        ("nn", "rnn", "it is called nn.static_rnn here"),
+        ("nn", "seq2seq", "decoders are loops over cells"),
+        ("", "contrib", "what is here of it is in nn.rnn_cell"),
+        ("", "keras", "there is no Keras"),
+    ],
+)
+def test_a_name_that_is_not_there_is_told_what_is(namespace: str, name: str, words: str) -> None:
+    module = importlib.import_module(f"weft.{namespace}".rstrip("."))
+    with pytest.raises(AttributeError, match=f"'{name}'; {re.escape(words)}"):
+        getattr(module, name)
+
+
+def test_every_namespace_tells_near_misses() -> None:
+    files = [path for path in PACKAGE.rglob("*.py") if path.name[0] != "_"]
+    files += [path for path in PACKAGE.rglob("__init__.py")]
+    for path in files:
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        module = importlib.import_module(".".join(["weft", *parts]).removesuffix(".__init__"))
+        assert callable(vars(module).get("__getattr__")), path
+
+
+def test_present_names_are_there_and_former_ones_are_not() -> None:
+    for namespace, names in (FORMER | ELSEWHERE).items():
+        module = importlib.import_module(namespace)
+        assert [name for name in names if name in vars(module)] == []
+    for names in FORMER.values():
+        for present in names.values():
+            operator.attrgetter(present)(wf)
 
 
 def test_messages_load_without_the_rest() -> None:

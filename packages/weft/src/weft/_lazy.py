@@ -40,13 +40,19 @@ def attach(package: str, *late: str) -> tuple[Callable[[str], Any], Callable[[],
                     value = vars(module)[name]
                     setattr(sys.modules[package], name, value)
                     return value
+        module = sys.modules[package]
         raise AttributeError(
-            f"module {package!r} has no attribute {name!r}{_near(name, list_names)}",
+            f"module {package!r} has no attribute {name!r}{_hint(module, name, list_names)}",
             name=name,
-            obj=sys.modules[package],
+            obj=module,
         )
 
     return load, list_names
+
+
+def hint(package: str) -> None:
+    """Let a module without late names tell near misses of its names, as those with `attach` do."""
+    vars(sys.modules[package])["__getattr__"], _ = attach(package)
 
 
 def _public(module: ModuleType) -> list[str]:
@@ -58,10 +64,12 @@ def _may_be_shown(name: str) -> bool:
     return name[0] != "_" or name == "__version__"
 
 
-def _near(name: str, list_names: Callable[[], list[str]]) -> str:
+def _hint(module: ModuleType, name: str, list_names: Callable[[], list[str]]) -> str:
     if name[0] == "_":
         return ""
     from difflib import get_close_matches
 
+    from weft._former import advice
+
     near = get_close_matches(name, list_names(), cutoff=0.8)
-    return f"; near misses are {', '.join(near)}" if near else ""
+    return advice(module, name) or (f"; near misses are {', '.join(near)}" if near else "")

@@ -6,7 +6,7 @@ from typing import Any as _Any
 
 from absl import app as _app
 
-from weft import flags as flags
+from weft import _lazy, flags as flags
 
 
 def run(main: _Callable[[list[str]], _Any] | None = None, argv: list[str] | None = None) -> None:
@@ -30,3 +30,6 @@ def run(main: _Callable[[list[str]], _Any] | None = None, argv: list[str] | None
 def _parse(argv: list[str]) -> list[str]:
     rest: list[str] = flags.FLAGS(argv, known_only=True)
     return rest
+
+
+_lazy.hint(__name__)

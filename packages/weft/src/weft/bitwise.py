@@ -1,5 +1,6 @@
 """`wf.bitwise`: operations on the bits of integers."""
 
+from weft import _lazy
 from weft_graph.ops.comparison import (
     bitwise_and as bitwise_and,
     bitwise_or as bitwise_or,
@@ -8,3 +9,5 @@ from weft_graph.ops.comparison import (
     left_shift as left_shift,
     right_shift as right_shift,
 )
+
+_lazy.hint(__name__)

@@ -1,6 +1,7 @@
 """`wf.compat`: text and bytes, classes of numbers, and TensorFlow 1 by its later name."""
 
 import weft as v1
+from weft import _lazy
 from weft_tensor.shape import dimension_at_index, dimension_value
 from weft_tensor.text import (
     as_bytes,
@@ -28,3 +29,5 @@ __all__ = [
     "real_types",
     "v1",
 ]
+
+_lazy.hint(__name__)

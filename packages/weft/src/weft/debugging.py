@@ -1,5 +1,6 @@
 """`wf.debugging`: assertions and checks."""
 
+from weft import _lazy
 from weft_graph.ops import identity as _identity
 from weft_graph.ops.checks import *
 from weft_graph.ops.checks import assert_shapes as assert_shapes
@@ -8,3 +9,5 @@ from weft_graph.ops.elementary import is_finite as is_finite, is_inf as is_inf, 
 from weft_graph.ops.identity import check_numerics as check_numerics
 
 assert_all_finite = _identity.verify_tensor_all_finite
+
+_lazy.hint(__name__)

@@ -2,3 +2,7 @@
 
 from absl.flags import *
 from absl.flags import FLAGS as FLAGS
+
+from weft import _lazy
+
+_lazy.hint(__name__)

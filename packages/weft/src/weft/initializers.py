@@ -1,5 +1,6 @@
 """`wf.initializers`: initial values of variables."""
 
+from weft import _lazy
 from weft_graph.variables import reference as _variables
 from weft_graph.variables.initializers import *
 from weft_graph.variables.reference import tables_initializer as tables_initializer
@@ -7,3 +8,5 @@ from weft_graph.variables.reference import tables_initializer as tables_initiali
 global_variables = _variables.global_variables_initializer
 local_variables = _variables.local_variables_initializer
 variables = _variables.variables_initializer
+
+_lazy.hint(__name__)

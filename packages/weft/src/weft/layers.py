@@ -1,7 +1,10 @@
 """`wf.layers`: layers with variables of their own."""
 
+from weft import _lazy
 from weft_graph.layers.base import *
 from weft_graph.layers.convolutional import *
 from weft_graph.layers.core import *
 from weft_graph.layers.normalization import *
 from weft_graph.layers.pooling import *
+
+_lazy.hint(__name__)

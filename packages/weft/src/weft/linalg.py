@@ -1,5 +1,6 @@
 """`wf.linalg`: linear algebra."""
 
+from weft import _lazy
 from weft_autodiff.clipping import global_norm as global_norm
 from weft_graph.nn.statistics import l2_normalize as l2_normalize
 from weft_graph.ops import diagonals as _diagonals, permutation as _permutation
@@ -17,3 +18,5 @@ set_diag = _diagonals.matrix_set_diag
 tensor_diag = _diagonals.diag
 tensor_diag_part = _diagonals.diag_part
 transpose = _permutation.matrix_transpose
+
+_lazy.hint(__name__)

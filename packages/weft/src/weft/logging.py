@@ -3,6 +3,8 @@
 import logging as _logging
 from typing import Any as _Any
 
+from weft import _lazy
+
 DEBUG = _logging.DEBUG
 INFO = _logging.INFO
 WARN = _logging.WARNING
@@ -132,3 +134,6 @@ def flush() -> None:
     """
     for handler in _logger.handlers:
         handler.flush()
+
+
+_lazy.hint(__name__)

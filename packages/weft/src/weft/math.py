@@ -1,5 +1,6 @@
 """`wf.math`: mathematics."""
 
+from weft import _lazy
 from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
 from weft_graph.nn.activation import zero_fraction as zero_fraction
 from weft_graph.nn.statistics import l2_normalize as l2_normalize
@@ -49,3 +50,5 @@ from weft_graph.ops.special import (
 from weft_graph.ops.trigonometry import *
 
 divide_no_nan = _division.div_no_nan
+
+_lazy.hint(__name__)

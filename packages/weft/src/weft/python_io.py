@@ -1,5 +1,8 @@
 """`wf.python_io`: records in files, outside of the graph."""
 
+from weft import _lazy
 from weft_io.records.options import *
 from weft_io.records.python_io import *
 from weft_io.records.tfrecord import *
+
+_lazy.hint(__name__)

@@ -1,5 +1,6 @@
 """`wf.random`: random numbers."""
 
+from weft import _lazy
 from weft_graph.ir.random_seed import *
 from weft_graph.ops import random as _random
 from weft_graph.ops.candidates import *
@@ -17,3 +18,5 @@ shuffle = _random.random_shuffle
 stateless_normal = _random.stateless_random_normal
 stateless_uniform = _random.stateless_random_uniform
 uniform = _random.random_uniform
+
+_lazy.hint(__name__)

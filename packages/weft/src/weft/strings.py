@@ -1,4 +1,7 @@
 """`wf.strings`: strings."""
 
+from weft import _lazy
 from weft_graph.ops.string_conversion import *
 from weft_graph.ops.strings import *
+
+_lazy.hint(__name__)

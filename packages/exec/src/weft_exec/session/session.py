@@ -192,8 +192,8 @@ class BaseSession:
         try:
             key = (fetches if single else structure_key(fetches), tuple(feed_dict or ()))
             signature = self._cache.get(key)
-        except TypeError:
-            signature = None
+        except TypeError:  # fetches or feeds without a hash: no key, and no signature either
+            key, signature = (object(), ()), None
         if (
             signature is None
             or self._extended != len(self._graph.nodes)

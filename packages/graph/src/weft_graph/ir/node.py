@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.forms import to_message
 from weft_graph.ir.registry import Registry
+from weft_graph.ir.symbolic import Symbolic
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims, merge_dims
@@ -191,7 +192,7 @@ implementations: Registry[Callable[..., Output]] = Registry("operator", "weft_gr
 """What Python's operators build, by the name of the method without its underscores."""
 
 
-class Operators:
+class Operators(Symbolic):
     """Operators of everything that converts to a tensor.
 
     Binary operators broadcast as NumPy's do; the other operand takes this one's element type.
@@ -200,9 +201,6 @@ class Operators:
     """
 
     __slots__ = ()
-
-    __array_priority__ = 100.0
-    __array_ufunc__ = None
 
     def __add__(self, other: Any) -> Output:
         return _apply("add", self, other)
@@ -401,28 +399,20 @@ class Output(Operators):
             del self._uses[node]
 
     def __iter__(self) -> Iterator[Output]:
-        if not self.dims or self.dims[0] is None:
-            raise errors.InvalidTypeError(
-                f"{self!r} cannot be iterated: its first size is not known statically; "
-                "use a loop in the graph, or unstack with an explicit number"
-            )
-        return (self[i] for i in range(self.dims[0]))
+        return (self[i] for i in range(self._first_size("cannot be iterated", "unstack(x, num)")))
 
     def __len__(self) -> int:
-        if not self.dims or self.dims[0] is None:
-            raise errors.InvalidTypeError(f"len() of {self!r}, whose first size is not known")
+        return self._first_size("has no len()", "shape(x)[0]")
+
+    def _first_size(self, refused: str, instead: str) -> int:
+        if self.dims == ():
+            raise errors.InvalidTypeError(f"{self!r} {refused}: it has no axes")
+        if self.dims is None or self.dims[0] is None:
+            raise errors.InvalidTypeError(
+                f"{self!r} {refused}: its first size is not known while the graph is built; use "
+                f"{instead}, map_fn or while_loop"
+            )
         return self.dims[0]
-
-    def __bool__(self) -> bool:
-        raise errors.InvalidTypeError(
-            f"{self!r} has no truth value while the graph is built; "
-            "use cond, where or logical_and to choose in the graph"
-        )
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise errors.InvalidTypeError(
-            f"{self!r} has no value while the graph is built; fetch it with Session.run"
-        )
 
     def __repr__(self) -> str:
         return f"<weft.Tensor '{self.name}' shape={format_dims(self.dims)} dtype={self.dtype.name}>"

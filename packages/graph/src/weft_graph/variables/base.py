@@ -448,16 +448,8 @@ class Variable(Operators, metaclass=_VariableMeta):
     def __iter__(self) -> Iterator[Any]:
         raise errors.InvalidTypeError("a variable cannot be iterated; use unstack(variable)")
 
-    def __bool__(self) -> bool:
-        raise errors.InvalidTypeError(
-            f"{self!r} has no truth value while the graph is built; "
-            "use cond, where or logical_and to choose in the graph"
-        )
-
-    def __array__(self, *_: Any, **__: Any) -> Any:
-        raise errors.InvalidTypeError(
-            f"{self!r} has no value while the graph is built; fetch it with Session.run"
-        )
+    def __len__(self) -> int:
+        raise errors.InvalidTypeError("a variable has no len(); use variable.shape")
 
     def __repr__(self) -> str:
         return f"<weft.Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}>"

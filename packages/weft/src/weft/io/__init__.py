@@ -1,5 +1,6 @@
 """`wf.io`: files, records, what is in them, and bytes in strings."""
 
+from weft import _lazy
 from weft.io import gfile as gfile
 from weft_graph.ops.string_conversion import (
     decode_base64 as decode_base64,
@@ -18,3 +19,5 @@ from weft_io.records.options import *
 from weft_io.records.parquet import *
 from weft_io.records.python_io import *
 from weft_io.records.tfrecord import *
+
+_lazy.hint(__name__)

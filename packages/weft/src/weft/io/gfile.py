@@ -1,5 +1,6 @@
 """`wf.io.gfile`: files by their names, local or URLs."""
 
+from weft import _lazy
 from weft_io.files.gfile import (
     GFile as GFile,
     copy as copy,
@@ -15,3 +16,5 @@ from weft_io.files.gfile import (
     stat as stat,
     walk as walk,
 )
+
+_lazy.hint(__name__)

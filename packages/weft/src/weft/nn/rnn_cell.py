@@ -1,7 +1,10 @@
 """`wf.nn.rnn_cell`: the cells of recurrent networks."""
 
+from weft import _lazy
 from weft_graph.rnn.cell.base import *
 from weft_graph.rnn.cell.basic import *
 from weft_graph.rnn.cell.lstm import *
 from weft_graph.rnn.cell.multi import *
 from weft_graph.rnn.cell.wrappers import *
+
+_lazy.hint(__name__)

@@ -1,5 +1,6 @@
 """`wf.saved_model`: graphs with their variables and signatures in a directory."""
 
+from weft import _lazy
 from weft.saved_model import (
     builder as builder,
     constants as constants,
@@ -16,3 +17,5 @@ from weft_io.saved_model.loader import contains_saved_model as contains_saved_mo
 from weft_io.saved_model.main_op import main_op_with_restore as main_op_with_restore
 from weft_io.saved_model.signature_def_utils import *
 from weft_io.saved_model.utils import *
+
+_lazy.hint(__name__)

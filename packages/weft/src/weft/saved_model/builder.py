@@ -1,3 +1,6 @@
 """`wf.saved_model.builder`."""
 
+from weft import _lazy
 from weft_io.saved_model.builder import SavedModelBuilder as SavedModelBuilder
+
+_lazy.hint(__name__)

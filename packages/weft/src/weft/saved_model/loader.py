@@ -1,3 +1,6 @@
 """`wf.saved_model.loader`."""
 
+from weft import _lazy
 from weft_io.saved_model.loader import *
+
+_lazy.hint(__name__)

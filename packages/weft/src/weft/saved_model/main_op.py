@@ -1,3 +1,6 @@
 """`wf.saved_model.main_op`."""
 
+from weft import _lazy
 from weft_io.saved_model.main_op import *
+
+_lazy.hint(__name__)

@@ -1,3 +1,6 @@
 """`wf.saved_model.signature_def_utils`."""
 
+from weft import _lazy
 from weft_io.saved_model.signature_def_utils import *
+
+_lazy.hint(__name__)

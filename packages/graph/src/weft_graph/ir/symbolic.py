@@ -1,0 +1,116 @@
+"""What Python and NumPy do with values and no tensor can do while the graph is built.
+
+Each is refused in words that name what does it in the graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_tensor import errors
+
+_METHODS: Final = {
+    "T": "transpose(x)",
+    "all": "reduce_all(x)",
+    "any": "reduce_any(x)",
+    "append": "concat([x, y], axis), or a list of tensors and stack",
+    "argmax": "argmax(x, axis)",
+    "argmin": "argmin(x, axis)",
+    "argsort": "argsort(x)",
+    "assign": "a variable, which alone has it",
+    "assign_add": "a variable, which alone has it",
+    "assign_sub": "a variable, which alone has it",
+    "astype": "cast(x, dtype)",
+    "clip": "clip_by_value(x, low, high)",
+    "copy": "identity(x)",
+    "cumsum": "cumsum(x, axis)",
+    "dot": "matmul(x, y), or tensordot(x, y, axes)",
+    "flatten": "reshape(x, [-1])",
+    "handle": "a variable, which alone has it",
+    "initializer": "a variable, which alone has it",
+    "item": "Session.run(x)",
+    "max": "reduce_max(x)",
+    "mean": "reduce_mean(x)",
+    "min": "reduce_min(x)",
+    "ndim": "x.shape.ndims, or rank(x)",
+    "numpy": "Session.run(x)",
+    "prod": "reduce_prod(x)",
+    "ravel": "reshape(x, [-1])",
+    "read_value": "a variable, which alone has it",
+    "repeat": "repeat(x, repeats)",
+    "reshape": "reshape(x, shape)",
+    "size": "x.shape.num_elements(), or size(x)",
+    "sort": "sort(x)",
+    "squeeze": "squeeze(x)",
+    "std": "sqrt(nn.moments(x, axes)[1])",
+    "sum": "reduce_sum(x)",
+    "swapaxes": "transpose(x, perm)",
+    "tolist": "Session.run(x)",
+    "transpose": "transpose(x)",
+    "var": "nn.moments(x, axes)[1]",
+}
+"""What does in a graph what an attribute of arrays or variables does."""
+
+_FETCH: Final = "has no value while the graph is built: fetch it with Session.run"
+
+
+class Symbolic:
+    """The base class of what stands for a value that is known when a step runs."""
+
+    __slots__ = ()
+
+    __array_priority__ = 100.0
+    """Lets an array leave `array + tensor` to the tensor."""
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise self._refusal(
+            "in place of a function of NumPy use the graph's, such as reduce_sum for np.sum and "
+            "stack for np.array([x, y])"
+        )
+
+    def __bool__(self) -> bool:
+        raise errors.InvalidTypeError(
+            f"{self!r} has no truth value while the graph is built: use cond or where to choose in "
+            "the graph, logical_and in place of `and`, maximum in place of max(), `is not None` to "
+            "ask whether a tensor was given"
+        )
+
+    def __float__(self) -> float:
+        raise self._refusal(
+            "in place of float(x) use cast(x, float32), in place of math.sqrt(x) sqrt(x)"
+        )
+
+    def __complex__(self) -> complex:
+        raise self._refusal("in place of complex(x) use cast(x, complex64)")
+
+    def __int__(self) -> int:
+        raise self._refusal("in place of int(x) use cast(x, int32)")
+
+    def __index__(self) -> int:
+        raise self._refusal(
+            "in place of values[x] use gather(values, x), in place of range(x) the graph's range "
+            "or while_loop"
+        )
+
+    def __round__(self, *_: Any) -> Any:
+        raise self._refusal("in place of the builtin round(x) use the graph's")
+
+    def __contains__(self, value: Any) -> bool:
+        raise self._refusal("in place of `value in x` use reduce_any(equal(x, value))")
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        raise self._refusal(f"in place of a format such as {spec!r} use as_string(x) or Print(x)")
+
+    def _refusal(self, instead: str) -> errors.InvalidTypeError:
+        return errors.InvalidTypeError(f"{self!r} {_FETCH}, or {instead}")
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            instead = _METHODS.get(name)
+            hint = f": use {instead}" if instead else ""
+            raise AttributeError(
+                f"{type(self).__name__!r} has no attribute {name!r}{hint}", name=name, obj=self
+            )

@@ -1,0 +1,88 @@
+"""Names that programs know from TensorFlow before 1.0 or after 1.15, and what does the same here.
+
+It loads when a name is not there, for the message.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Final
+
+FORMER: Final = {
+    "weft": {
+        "audio_summary": "summary.audio",
+        "complex_abs": "abs",
+        "histogram_summary": "summary.histogram",
+        "image_summary": "summary.image",
+        "inv": "reciprocal",
+        "listdiff": "setdiff1d",
+        "merge_all_summaries": "summary.merge_all",
+        "merge_summary": "summary.merge",
+        "mul": "multiply",
+        "neg": "negative",
+        "pack": "stack",
+        "scalar_summary": "summary.scalar",
+        "select": "where",
+        "sub": "subtract",
+        "unpack": "unstack",
+    },
+    "weft.nn": {
+        "bidirectional_rnn": "nn.static_bidirectional_rnn",
+        "rnn": "nn.static_rnn",
+        "state_saving_rnn": "nn.static_state_saving_rnn",
+    },
+    "weft.train": {
+        "Adam": "train.AdamOptimizer",
+        "SGD": "train.GradientDescentOptimizer",
+        "SummaryWriter": "summary.FileWriter",
+    },
+    "weft.losses": {
+        "mae": "losses.absolute_difference",
+        "mse": "losses.mean_squared_error",
+    },
+    "weft.random": {"set_seed": "random.set_random_seed"},
+}
+"""By namespace: the former name, and the present one from `weft` on."""
+
+_CELLS: Final = "cells are in nn.rnn_cell; a class of RNNCell with a method call() makes others"
+
+ELSEWHERE: Final = {
+    "weft": {
+        "GradientTape": "gradients(ys, xs) gives gradients of nodes in a graph",
+        "contrib": "what is here of it is in nn.rnn_cell, layers, initializers (glorot_uniform "
+        "for xavier_initializer), losses, metrics, data and train",
+        "estimator": "there are no estimators; train.MonitoredTrainingSession runs a training loop",
+        "feature_column": "there are no feature columns",
+        "keras": "there is no Keras; layers, losses, metrics and train have what it is made of",
+        "models": "cells are in nn.rnn_cell",
+        "optimizers": "optimizers are in train, as train.AdamOptimizer",
+        "python": "public names are in weft and its namespaces",
+        "user_ops": "an op of one's own is registered by a package; see CONTRIBUTING",
+    },
+    "weft.nn": {
+        "seq2seq": "decoders are loops over cells, by nn.static_rnn, nn.dynamic_rnn or while_loop",
+    },
+    "weft.nn.rnn_cell": {
+        "AttentionCellWrapper": _CELLS,
+        "CoupledInputForgetGateLSTMCell": _CELLS,
+        "EmbeddingWrapper": "nn.embedding_lookup before the cell does it",
+        "InputProjectionWrapper": "layers.dense before the cell does it",
+        "LSTMBlockCell": "nn.rnn_cell.LSTMCell computes the same",
+        "LayerNormBasicLSTMCell": _CELLS,
+        "OutputProjectionWrapper": "layers.dense after the cell does it",
+        "linear": "layers.dense of concat(inputs, 1) does it",
+    },
+}
+"""By namespace: names that nothing replaces one for one, and where to look."""
+
+
+def advice(module: ModuleType, name: str) -> str:
+    """What to use in place of a name, or ""."""
+    present = FORMER.get(module.__name__, {}).get(name)
+    unbatched = name.removeprefix("batch_")
+    if present is None and unbatched != name and hasattr(module, unbatched):
+        present = unbatched  # since TensorFlow 1.0 such functions take batches themselves
+    if present is not None:
+        return f"; it is called {present} here"
+    elsewhere = ELSEWHERE.get(module.__name__, {}).get(name)
+    return "" if elsewhere is None else f"; {elsewhere}"
