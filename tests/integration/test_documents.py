@@ -25,6 +25,7 @@ PAGES = [
     "docs/datasets.md",
     "docs/queues.md",
     "docs/checkpoints.md",
+    "docs/strangers.md",
     "docs/summaries.md",
     "docs/devices.md",
     "docs/training.md",

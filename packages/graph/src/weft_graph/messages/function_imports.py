@@ -11,7 +11,7 @@ from weft_graph.messages.attr_value import attr_from_proto
 from weft_graph.messages.tensor_proto import Budget
 from weft_tensor import errors
 
-_FUNCTIONAL = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"})
+FUNCTIONAL = frozenset({"Case", "If", "StatelessCase", "StatelessIf", "StatelessWhile", "While"})
 
 
 def prepared(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
@@ -24,12 +24,12 @@ def prepared(graph_def: proto.GraphDef, library: Library) -> proto.GraphDef:
     Returns: `graph_def` itself where nothing is to be done; else a copy.
     Raises: NotFoundError, InvalidArgumentError: functions are not there, or do not fit.
     """
-    if not any(node.op in library or node.op in _FUNCTIONAL for node in graph_def.node):
+    if not any(node.op in library or node.op in FUNCTIONAL for node in graph_def.node):
         return graph_def
     result = proto.GraphDef()
     result.CopyFrom(graph_def)
     for node in result.node:
-        if node.op in _FUNCTIONAL:
+        if node.op in FUNCTIONAL:
             _lower(node, library)
         elif node.op in library:
             _as_call(node, library.definition(node.op).signature)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["import_graph_def"]
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
+from weft_graph.messages.allowed_ops import refuse_other_ops
 from weft_graph.messages.function_imports import prepared
 from weft_graph.messages.graph_def import GRAPH_DEF_VERSION
 from weft_graph.messages.node_reader import Importer, as_text, tensor_name
@@ -29,6 +30,8 @@ def import_graph_def(
     name: str | None = None,
     op_dict: Any = None,
     producer_op_list: proto.OpList | None = None,
+    *,
+    allowed_ops: Collection[str] | None = None,
 ) -> list[Node | Output] | None:
     """Add the nodes of a `GraphDef` to the default graph.
 
@@ -42,8 +45,12 @@ def import_graph_def(
       op_dict: not used, as in TensorFlow.
       producer_op_list: declarations that the writer had; attributes with their defaults there are
         dropped where weft does not know them.
+      allowed_ops: the op types that it may have, in its functions too, such as `wf.safe_ops()` for
+        a graph of a stranger; all by default.
     Returns: the elements asked for, in order; tensors that `input_map` replaces are the new ones.
     Raises:
+      PermissionDeniedError: it has op types that are not allowed, or calls functions that are not
+        its own then; all are named with their nodes.
       NotFoundError: op types are not declared; all of them are named, and are the list "ops" in
         the error's `details`.
       InvalidArgumentError: names that repeat or are unknown, inputs or attributes that do not fit
@@ -57,7 +64,7 @@ def import_graph_def(
       np.float32(3.0)
     """
     del op_dict
-    importer = add_graph_def(graph_def, input_map, name, producer_op_list)
+    importer = add_graph_def(graph_def, input_map, name, producer_op_list, allowed_ops)
     read_after_updates(importer.added)
     return None if return_elements is None else [importer.element(e) for e in return_elements]
 
@@ -67,6 +74,7 @@ def add_graph_def(
     input_map: Mapping[str, Any] | None = None,
     name: str | None = None,
     producer_op_list: proto.OpList | None = None,
+    allowed_ops: Collection[str] | None = None,
 ) -> Importer:
     """Add the nodes of a `GraphDef` to the default graph, just as they are.
 
@@ -80,6 +88,8 @@ def add_graph_def(
             f"graph_def must be a GraphDef of weft_graph.proto, got {type(graph_def).__name__}"
         )
     _check_versions(graph_def.versions)
+    if allowed_ops is not None:
+        refuse_other_ops(graph_def, allowed_ops)
     graph = get_default_graph()
     functions = _functions(graph_def)
     with _scope(graph, name) as scope, graph.functions.joining(functions):

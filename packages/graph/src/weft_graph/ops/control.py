@@ -102,7 +102,8 @@ register_op(
     (),
     {"output_stream": "string = 'stderr'", "end": "string = '\n'"},
     _print_shape,
-    traits=WRITES,
+    # A stream may be a file.
+    traits=Traits(state=State.WRITES, writes_files=True, differentiable=False),
     doc="Print a string.",
 )
 register_op(

@@ -90,12 +90,17 @@ class CollectionReader:
     Args:
       scope: the name scope that the nodes are under, without a closing slash; "" for none.
       nodes: the new nodes by their names in the message.
+      closed: refuse what names nodes that were there before.
     """
 
-    def __init__(self, graph: Graph, scope: str, nodes: Mapping[str, Any]) -> None:
+    def __init__(
+        self, graph: Graph, scope: str, nodes: Mapping[str, Any], closed: bool = False
+    ) -> None:
         self._graph = graph
         self._scope = scope
         self._prefix = f"{scope}/" if scope else ""
+        mine = {node.name for node in nodes.values()}
+        self._others = {node.name for node in graph.nodes} - mine if closed else set()
         self._renamed = {name for name, node in nodes.items() if node.name != self._prefix + name}
         self._items: list[tuple[str, Any]] = []
         self._known: dict[tuple[str, bytes], Any] = {}
@@ -105,6 +110,7 @@ class CollectionReader:
 
         Raises:
           InvalidArgumentError: an item refers to a name that was taken.
+          PermissionDeniedError: it refers to a node that was there before, and may not.
           NotFoundError: it refers to a node that is not there.
           DataLossError: it is no message of its kind.
         """
@@ -122,7 +128,7 @@ class CollectionReader:
         self._items += [(name, value) for value in values if value is not None]
 
     def _element(self, name: str, where: str) -> Node | Output:
-        self._check_name(name, where)
+        self.check_name(name, where)
         return self._graph.as_graph_element(self._prefix + name)
 
     def _objects(self, functions: ItemFunctions, values: Sequence[bytes], where: str) -> list[Any]:
@@ -147,20 +153,26 @@ class CollectionReader:
         return message
 
     def check(self, message: Any, where: str) -> None:
-        """Refuse a message that names a node which has another name now.
+        """Refuse a message that names a node which has another name now, or may not be named.
 
-        Raises: InvalidArgumentError: it does.
+        Raises: InvalidArgumentError, PermissionDeniedError: it does.
         """
-        if self._renamed:
+        if self._renamed or self._others:
             for text in _strings(message):
-                self._check_name(text, where)
+                self.check_name(text, where)
 
-    def _check_name(self, text: str, where: str) -> None:
+    def check_name(self, text: str, where: str) -> None:
+        """The same for the name of a node or a tensor."""
         name = text.removeprefix("^").partition(":")[0]
         if name in self._renamed:
             raise errors.InvalidArgumentError(
                 f"{where} refers to {name!r}, a name that the graph has already; import it under "
                 "an import_scope, or into a graph of its own"
+            )
+        if self._prefix + name in self._others:
+            raise errors.PermissionDeniedError(
+                f"{where} names {self._prefix + name!r}, a node of the graph that it is added to; "
+                "with allowed_ops it may name its own nodes only"
             )
 
     def add(self) -> None:

@@ -1,8 +1,8 @@
-"""Changes to `GraphDef`s on their way into a `MetaGraphDef`."""
+"""Changes to `GraphDef`s on their way into a `MetaGraphDef`, or out of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from weft_graph import proto
@@ -13,8 +13,8 @@ from weft_graph.messages.attr_value import attr_to_proto
 if TYPE_CHECKING:
     from weft_graph.ir.op_def import OpDef
 
-_SAVES: Final = frozenset({"SaveV2", "Save", "SaveSlices", "MergeV2Checkpoints"})
-_RESTORES: Final = frozenset({"RestoreV2", "Restore", "RestoreSlice"})
+SAVES: Final = frozenset({"SaveV2", "Save", "SaveSlices", "MergeV2Checkpoints"})
+RESTORES: Final = frozenset({"RestoreV2", "Restore", "RestoreSlice"})
 _UNBOUND: Final = "$unbound_inputs_"
 
 
@@ -103,6 +103,20 @@ def _cut_colocation(attr: proto.AttrValue, scope: str) -> None:
     attr.list.s[:] = inside
 
 
+# --------------------------------------------------------------------------- signatures
+
+
+def signature_names(signature: proto.SignatureDef) -> Iterator[str]:
+    """The names of tensors in a signature."""
+    waiting = [*signature.inputs.values(), *signature.outputs.values()]
+    while waiting:
+        info = waiting.pop()
+        sparse = info.coo_sparse
+        names = (sparse.values_tensor_name, sparse.indices_tensor_name)
+        yield from filter(None, (info.name, *names, sparse.dense_shape_tensor_name))
+        waiting += info.composite_tensor.components
+
+
 # --------------------------------------------------------------------------- other savers
 
 
@@ -113,15 +127,15 @@ def remove_savers(graph_def: proto.GraphDef, remaining: proto.SaverDef | None) -
       remaining: the saver that stays, or None.
     """
     nodes = {node.name: node for node in graph_def.node}
-    inputs = {name: {_node_of(text) for text in node.input} for name, node in nodes.items()}
+    inputs = {name: {node_of(text) for text in node.input} for name, node in nodes.items()}
     users: dict[str, set[str]] = {name: set() for name in nodes}
     for name, sources in inputs.items():
         for source in sources & nodes.keys():
             users[source].add(name)
     roots = [] if remaining is None else [remaining.save_tensor_name, remaining.restore_op_name]
-    needed = _reached([_node_of(name) for name in roots], inputs)
-    begin = [name for name, node in nodes.items() if node.op in _SAVES | _RESTORES]
-    doomed = _reached(begin, users) - needed
+    needed = reached([node_of(name) for name in roots], inputs)
+    begin = [name for name, node in nodes.items() if node.op in SAVES | RESTORES]
+    doomed = reached(begin, users) - needed
     waiting = [source for name in doomed for source in inputs[name]]
     while waiting:
         name = waiting.pop()
@@ -133,11 +147,13 @@ def remove_savers(graph_def: proto.GraphDef, remaining: proto.SaverDef | None) -
     set_nodes(graph_def, [node for node in graph_def.node if node.name not in doomed])
 
 
-def _node_of(text: str) -> str:
+def node_of(text: str) -> str:
+    """The name of the node that an input or a tensor's name has."""
     return text.removeprefix("^").partition(":")[0]
 
 
-def _reached(begin: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
+def reached(begin: Iterable[str], edges: dict[str, set[str]]) -> set[str]:
+    """The nodes that edges lead to, and those where they begin."""
     found: set[str] = set()
     waiting = list(begin)
     while waiting:

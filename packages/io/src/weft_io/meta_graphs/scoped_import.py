@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,11 +27,15 @@ class ImportedGraph(NamedTuple):
       variables: the global variables by their names in the message.
       elements: those that `return_elements` asked for.
       scope: the name scope that it is under, without a closing slash; "" for none.
+      saver_def: its saver, if it has one.
+      restorable: variables by their names in checkpoints, where nodes of its savers were left out.
     """
 
     variables: dict[str, Variable]
     elements: list[Node | Output]
     scope: str
+    saver_def: proto.SaverDef | None
+    restorable: dict[str, Any]
 
 
 def import_scoped_meta_graph(
@@ -43,6 +47,8 @@ def import_scoped_meta_graph(
     unbound_inputs_col_name: str | None = UNBOUND_INPUTS,
     restore_collections_predicate: Callable[[str], bool] = lambda name: True,
     return_elements: Sequence[str] | None = None,
+    *,
+    allowed_ops: Collection[str] | None = None,
 ) -> ImportedGraph:
     """Add the graph and the collections of a `MetaGraphDef` to a graph.
 
@@ -56,7 +62,11 @@ def import_scoped_meta_graph(
         does not ask.
       restore_collections_predicate: by name, which collections to take over.
       return_elements: names in the message of operations and tensors to return.
+      allowed_ops: as of `import_graph_def`. Nodes of its savers whose ops are not among them are
+        left out where they serve nothing else, and collections name nothing but its own nodes.
     Raises:
+      PermissionDeniedError: as of `import_graph_def`, or something names a node that is not its
+        own. The graph is unchanged then.
       NotFoundError: there is no such file, or it uses ops that are not declared.
       DataLossError: the file holds no MetaGraphDef.
       InvalidArgumentError: the graph or its collections contradict themselves; names that they
@@ -65,8 +75,9 @@ def import_scoped_meta_graph(
     from weft_graph.messages.import_graph_def import add_graph_def
     from weft_graph.messages.shared_memory import read_after_updates
     from weft_io.meta_graphs import graph_def_edits
+    from weft_io.meta_graphs.foreign_savers import restored_by_key, without_foreign_savers
 
-    message = as_meta_graph(meta_graph_or_file)
+    message, keys = without_foreign_savers(as_meta_graph(meta_graph_or_file), allowed_ops)
     chosen = graph or get_default_graph()
     _check_unbound(message, unbound_inputs_col_name, input_map or {})
     graph_def = message.graph_def
@@ -74,25 +85,32 @@ def import_scoped_meta_graph(
         graph_def = graph_def_edits.copied(graph_def)
         graph_def_edits.clear_devices(graph_def)
     names = [node.name for node in graph_def.node]
-    with chosen.as_default(), _undone(chosen):
+    with chosen.as_default(), chosen.functions.joining({}), _undone(chosen):
         scope = _scope(chosen, import_scope)
         importer = add_graph_def(
             graph_def,
             input_map=input_map,
             name=f"{scope}/" if scope else "",
             producer_op_list=message.meta_info_def.stripped_op_list,
+            allowed_ops=allowed_ops,
         )
         made = {name: importer.element(name) for name in names}
         elements = [importer.element(name) for name in return_elements or ()]
-        reader = CollectionReader(chosen, scope, made)
-        if message.HasField("saver_def"):
-            reader.check(message.saver_def, "the saver")
+        reader = CollectionReader(chosen, scope, made, closed=allowed_ops is not None)
+        saver_def = message.saver_def if message.HasField("saver_def") else None
+        if saver_def is not None:
+            reader.check(saver_def, "the saver")
+        for key, signature in message.signature_def.items() if allowed_ops is not None else ():
+            for text in graph_def_edits.signature_names(signature):
+                reader.check_name(text, f"the signature {key!r}")
         for key in sorted(message.collection_def):
             if key != unbound_inputs_col_name and restore_collections_predicate(key):
                 reader.read(key, message.collection_def[key])
         reader.add()
         read_after_updates(importer.added)
-    return ImportedGraph(reader.variables(), elements, scope)
+    variables = reader.variables()
+    restorable = restored_by_key(keys, variables, made)
+    return ImportedGraph(variables, elements, scope, saver_def, restorable)
 
 
 def read_meta_graph_file(filename: str) -> proto.MetaGraphDef:

@@ -185,7 +185,7 @@ _declare(
     [_INPUT, "filename: string"],
     _FORM,
     "A dataset whose elements are kept, in memory or a file.",
-    CREATES,
+    Traits(state=State.CREATES, reads_files=True, writes_files=True, differentiable=False),
 )
 _declare(
     "ZipDataset",

@@ -5,7 +5,7 @@ from __future__ import annotations
 __all__ = ["load", "maybe_saved_model_directory"]
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir.default_graph import get_default_graph
@@ -55,6 +55,8 @@ def load(
     tags: Iterable[str],
     export_dir: Any,
     import_scope: str | None = None,
+    *,
+    allowed_ops: Collection[str] | None = None,
     **saver_kwargs: Any,
 ) -> proto.MetaGraphDef:
     """Add a graph of a SavedModel to a session's, restore its variables, and run its main op.
@@ -64,11 +66,15 @@ def load(
       tags: those of the graph, all of them.
       export_dir: the SavedModel's directory.
       import_scope: name scope to put the graph under; the names in the result are without it.
+      allowed_ops: the op types that it may have, in its functions too, such as `wf.safe_ops()` for
+        a model of a stranger; all by default. Where the ops of its saver are not among them, its
+        variables are restored by a saver of our own.
       **saver_kwargs: further arguments of `import_meta_graph`, such as `clear_devices`.
     Returns: the graph's message, with its signatures.
     Raises:
       NotFoundError: there is no SavedModel, no graph with the tags, or variables are missing.
       DataLossError: a file is damaged.
+      PermissionDeniedError: there are other ops than `allowed_ops`; all are named with their nodes.
       InvalidArgumentError: the graph contradicts itself, or its variables' types or shapes do.
 
     Examples:
@@ -79,7 +85,8 @@ def load(
       ...     session.run(meta.signature_def["serving_default"].outputs["y"].name, {"x:0": [3.0]})
       array([6.], dtype=float32)
     """
-    return SavedModelLoader(export_dir).load(sess, tags, import_scope, **saver_kwargs)
+    loader = SavedModelLoader(export_dir)
+    return loader.load(sess, tags, import_scope, allowed_ops=allowed_ops, **saver_kwargs)
 
 
 class SavedModelLoader:
@@ -137,7 +144,7 @@ class SavedModelLoader:
         message = self.get_meta_graph_def_from_tags(tags)
         with graph.as_default():
             found = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)
-            return saver_of(message, found, import_scope), found.elements
+            return saver_of(found, import_scope), found.elements
 
     def restore_variables(self, sess: Any, saver: Any, import_scope: str | None = None) -> None:
         """Restore the variables.
@@ -174,7 +181,7 @@ class SavedModelLoader:
         message = self.get_meta_graph_def_from_tags(tags)
         with sess.graph.as_default():
             found = import_scoped_meta_graph(message, import_scope=import_scope, **saver_kwargs)
-            saver = saver_of(message, found, import_scope)
+            saver = saver_of(found, import_scope)
         # The scope may have got a number.
         self.restore_variables(sess, saver, found.scope or None)
         self.run_init_ops(sess, tags, found.scope or None)

@@ -1,0 +1,124 @@
+"""Which op types an imported graph may have: a list that is compared before anything is added."""
+
+from __future__ import annotations
+
+__all__ = ["safe_ops"]
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any, Final
+
+from weft_graph import proto
+from weft_graph.ir.op_def import loaded_traits, registered_ops
+from weft_graph.messages.function_imports import FUNCTIONAL
+from weft_graph.messages.graph_def import GRADIENT
+from weft_tensor import errors
+
+_SHOWN: Final = 10
+
+
+def safe_ops() -> frozenset[str]:
+    """The op types that touch no files and run no code of the program: for `allowed_ops`.
+
+    They follow from the declarations of ops, those of other packages included.
+
+    Returns: names of op types; add to them what a graph may do beyond that.
+
+    Examples:
+      >>> "MatMul" in wf.safe_ops(), "WriteFile" in wf.safe_ops(), "PyFunc" in wf.safe_ops()
+      (True, False, False)
+      >>> with wf.Graph().as_default() as strange:
+      ...     written = wf.write_file("note.txt", "hello", name="hidden")
+      >>> try:
+      ...     wf.import_graph_def(strange.as_graph_def(), allowed_ops=wf.safe_ops())
+      ... except wf.errors.PermissionDeniedError as error:
+      ...     print(error.message)
+      the graph has op types that allowed_ops does not have: WriteFile (node 'hidden')
+    """
+    return frozenset([op for op in registered_ops() if _is_safe(op)]) | FUNCTIONAL
+
+
+def _is_safe(op: str) -> bool:
+    known = loaded_traits(op)
+    own = op.startswith("_")  # which the system alone makes
+    return not (own or known.reads_files or known.writes_files or known.host_code)
+
+
+def refuse_other_ops(graph_def: proto.GraphDef, allowed_ops: Collection[str]) -> None:
+    """Refuse a graph with other op types, in its functions too, or that calls others' functions.
+
+    Raises:
+      PermissionDeniedError: it has some; all of them are named, and are the lists "ops" and "nodes"
+        in the error's `details`.
+      InvalidTypeError: `allowed_ops` is no collection of names.
+    """
+    _check(allowed_ops)
+    own = {function.signature.name for function in graph_def.library.function}
+    ops: dict[str, list[str]] = {}
+    functions: dict[str, list[str]] = {}
+    for place, node in _nodes(graph_def):
+        if node.op not in allowed_ops and node.op not in own:
+            ops.setdefault(node.op, []).append(place)
+        for name in _called(node.attr.values()):
+            if name not in own:
+                functions.setdefault(name, []).append(place)
+    for caller, name in _gradients(graph_def.library):
+        if name not in own:
+            functions.setdefault(name, []).append(f"the gradient of {caller!r}")
+    reasons = []
+    if ops:
+        reasons.append(f"the graph has op types that allowed_ops does not have: {_listed(ops)}")
+    if functions:
+        reasons.append(f"the graph calls functions that are not its own: {_listed(functions)}")
+    if reasons:
+        places = [place for each in (ops, functions) for found in each.values() for place in found]
+        details = {"ops": sorted(ops), "functions": sorted(functions), "nodes": places}
+        raise errors.PermissionDeniedError("; ".join(reasons), details=details)
+
+
+def _check(allowed_ops: Any) -> None:
+    if isinstance(allowed_ops, str | bytes) or not isinstance(allowed_ops, Collection):
+        raise errors.InvalidTypeError(
+            f"allowed_ops must be a set of names of op types, got {allowed_ops!r}"
+        )
+    wrong = [op for op in allowed_ops if not isinstance(op, str)]
+    if wrong:
+        raise errors.InvalidTypeError(f"allowed_ops must have names of op types, got {wrong[0]!r}")
+
+
+def _nodes(graph_def: proto.GraphDef) -> Iterator[tuple[str, proto.NodeDef]]:
+    """All nodes with what to call them."""
+    for node in graph_def.node:
+        yield f"node {node.name!r}", node
+    for function in graph_def.library.function:
+        for node in function.node_def:
+            yield f"node {node.name!r} of the function {function.signature.name!r}", node
+
+
+def _called(attrs: Iterable[proto.AttrValue]) -> Iterator[str]:
+    """The names of the functions in attributes."""
+    waiting = list(attrs)
+    while waiting:
+        attr = waiting.pop()
+        for function in (attr.func, *attr.list.func):
+            if function.name:
+                yield function.name
+            waiting += function.attr.values()
+
+
+def _gradients(library: proto.FunctionDefLibrary) -> Iterator[tuple[str, str]]:
+    """Functions with those that compute their gradients."""
+    for each in library.gradient:
+        yield each.function_name, each.gradient_func
+    for function in library.function:
+        if GRADIENT in function.attr:
+            name = function.attr[GRADIENT].s.decode(errors="backslashreplace")
+            yield function.signature.name, name
+
+
+def _listed(found: dict[str, list[str]]) -> str:
+    return ", ".join(f"{name} ({_shown(places)})" for name, places in sorted(found.items()))
+
+
+def _shown(places: list[str]) -> str:
+    more = len(places) - _SHOWN
+    return ", ".join(places[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,173 @@
+"""Graphs whose ops are limited, without the nodes of their savers that touch files.
+
+Nearly every graph with variables has such nodes, and what they do to which file is the writer's
+choice. What serves a saver alone is taken out, and a saver of one's own, over the same variables
+and names, takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final, NamedTuple
+
+from weft_graph import proto
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.op_def import traits_of
+from weft_graph.ir.traits import Role
+from weft_graph.messages.tensor_proto import make_ndarray
+from weft_io.meta_graphs.graph_def_edits import (
+    RESTORES,
+    SAVES,
+    node_of,
+    reached,
+    set_nodes,
+    signature_names,
+)
+
+_JOINING: Final = frozenset({"ExpandDims", "NoOp", "Pack"})
+"""Ops by which several savers of parts become one."""
+
+_NAMES: Final = 1
+"""The input of a node that restores which has the names of the tensors."""
+
+
+class Limited(NamedTuple):
+    """A graph without nodes of savers.
+
+    Attributes:
+      message: the graph itself where there are none to take out; else a copy.
+      keys: by the names of variables' nodes, the names under which they were restored.
+    """
+
+    message: proto.MetaGraphDef
+    keys: dict[str, str]
+
+
+def without_foreign_savers(
+    message: proto.MetaGraphDef, allowed_ops: Collection[str] | None
+) -> Limited:
+    """Take out what saves and restores variables, where its ops are not allowed.
+
+    What others need, or name, stays and is refused later; so does what restores other state.
+    """
+    if allowed_ops is None:
+        return Limited(message, {})
+    cut, keys = _Nodes(message, allowed_ops).cut()
+    if not cut:
+        return Limited(message, {})
+    copy = proto.MetaGraphDef()
+    copy.CopyFrom(message)
+    set_nodes(copy.graph_def, [node for node in copy.graph_def.node if node.name not in cut])
+    copy.ClearField("saver_def")
+    copy.collection_def.pop(GraphKeys.SAVERS, None)
+    return Limited(copy, keys)
+
+
+class _Nodes:
+    def __init__(self, message: proto.MetaGraphDef, allowed_ops: Collection[str]) -> None:
+        self._message = message
+        self._touching = (SAVES | RESTORES) - set(allowed_ops)
+        self._nodes = {node.name: node for node in message.graph_def.node}
+        self._inputs = {
+            name: {node_of(text) for text in node.input} for name, node in self._nodes.items()
+        }
+        self._users: dict[str, set[str]] = {name: set() for name in self._nodes}
+        for name, sources in self._inputs.items():
+            for source in sources & self._nodes.keys():
+                self._users[source].add(name)
+
+    def cut(self) -> tuple[set[str], dict[str, str]]:
+        """What serves savers alone, and the keys of the variables that the graph's own restores."""
+        touching = {name for name, node in self._nodes.items() if node.op in self._touching}
+        behind = reached(touching, self._users)
+        others = behind & _named(self._message)
+        others |= {name for name in behind if not self._is_of_a_saver(name)}
+        keys: dict[str, str] = {}
+        for name in touching & reached([node_of(self._restore_op())], self._inputs):
+            if self._nodes[name].op in RESTORES:
+                found = self._restored(self._nodes[name])
+                others |= {name} if found is None else set()
+                keys |= found or {}
+        return reached(touching - reached(others, self._inputs), self._users), keys
+
+    def _is_of_a_saver(self, name: str) -> bool:
+        op = self._nodes[name].op
+        known = traits_of(op)
+        passes = known.identity or known.reshapes or known.role is Role.ASSIGN
+        return passes or op in _JOINING or op in self._touching
+
+    def _restore_op(self) -> str:
+        return self._message.saver_def.restore_op_name
+
+    def _restored(self, node: proto.NodeDef) -> dict[str, str] | None:
+        """The variables that a node gives their values, by its names for them; None for others."""
+        names = self._nodes.get(node_of(node.input[_NAMES])) if len(node.input) > _NAMES else None
+        if names is None or traits_of(names.op).role is not Role.CONSTANT:
+            return None
+        keys = make_ndarray(names.attr["value"].tensor).reshape(-1).tolist()
+        found: dict[str, str] = {}
+        for port, key in enumerate(keys):
+            variables = self._assigned(f"{node.name}:{port}" if port else node.name)
+            if variables is None or not isinstance(key, bytes):
+                return None
+            found |= dict.fromkeys(variables, key.decode(errors="surrogateescape"))
+        return found
+
+    def _assigned(self, text: str) -> set[str] | None:
+        """The variables that a tensor is assigned to; None if something else takes it."""
+        variables: set[str] = set()
+        waiting = [text]
+        for tensor in waiting:  # which grows
+            for name in self._users[node_of(tensor)]:
+                user = self._nodes[name]
+                places = [i for i, each in enumerate(user.input) if _same(tensor, each)]
+                if not places:
+                    continue  # it takes another output, or waits
+                known, first = traits_of(user.op), node_of(user.input[0])
+                if places == [1] and known.role is Role.ASSIGN and self._is_variable(first):
+                    variables.add(first)
+                elif places == [0] and (known.identity or known.reshapes):
+                    waiting += [name] if name not in waiting else []
+                else:
+                    return None
+        return variables
+
+    def _is_variable(self, name: str) -> bool:
+        return name in self._nodes and traits_of(self._nodes[name].op).role is Role.VARIABLE
+
+
+def _same(a: str, b: str) -> bool:
+    return a.removesuffix(":0") == b.removesuffix(":0")
+
+
+def _named(message: proto.MetaGraphDef) -> set[str]:
+    """The nodes that collections and signatures name."""
+    names = {
+        node_of(name)
+        for collection in message.collection_def.values()
+        for name in collection.node_list.value
+    }
+    for signature in message.signature_def.values():
+        names |= {node_of(name) for name in signature_names(signature)}
+    return names
+
+
+def restored_by_key(
+    keys: Mapping[str, str], variables: Mapping[str, Any], nodes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a saver takes as `var_list`, for the variables of `Limited.keys`.
+
+    Args:
+      variables: the variables that were made, by their names in the message.
+      nodes: the nodes that were made, by their names in the message.
+    """
+    found: dict[str, Any] = {}
+    for name, key in keys.items():
+        variable = variables.get(f"{name}:0")
+        if variable is None:
+            found[key] = nodes[name].outputs[0]
+        elif variable._get_save_slice_info() is None:
+            found[key] = variable
+        else:
+            found.setdefault(key, []).append(variable)
+    return found
