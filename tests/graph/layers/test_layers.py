@@ -16,6 +16,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ops import shapes
 from weft_graph.ops.array import placeholder
+from weft_graph.variables.base import VariableSynchronization
 from weft_graph.variables.reference import (
     global_variables,
     global_variables_initializer,
@@ -424,3 +425,13 @@ def test_a_subclass() -> None:
     assert names() == ["mine/factor"]
     assert layer.dtype.name == "float64" and y.dtype.name == "float64"
     assert layers.Layer().name == "layer" and layers.Layer().name == "layer_1"
+
+
+def test_a_weight_that_is_synchronised_when_read_is_not_trainable() -> None:
+    layer = layers.Layer()
+    on_read = VariableSynchronization.ON_READ
+    weight = layer.add_weight("w", [2], synchronization=on_read)
+    assert not weight.trainable and trainable_variables() == []
+    assert layer.non_trainable_weights == [weight] and layer.trainable_weights == []
+    with pytest.raises(errors.InvalidArgumentError, match="'v' cannot be trainable"):
+        layer.add_weight("v", [2], trainable=True, synchronization=on_read)

@@ -11,9 +11,12 @@ from weft_graph.ir.collections_keys import GraphKeys, add_to_collection, get_col
 from weft_graph.ir.graph import Graph
 from weft_graph.ops import state
 from weft_graph.variables import creators, reference as variables
+from weft_graph.variables.base import VariableAggregation, VariableSynchronization
 from weft_graph.variables.creators import variable_creator_scope
+from weft_graph.variables.partitioned import fixed_size_partitioner
 from weft_graph.variables.reference import RefVariable, Variable
 from weft_graph.variables.resource import ResourceVariable, is_resource_variable
+from weft_graph.variables.scope import get_variable
 from weft_tensor import dtypes, errors
 
 BOTH = pytest.mark.parametrize("use_resource", (False, True), ids=("ref", "resource"))
@@ -343,3 +346,41 @@ def test_initializer_of_tables() -> None:
         node = variables.tables_initializer()
         assert node.name == "init_all_tables" and node.control_inputs == (table,)
         assert variables.initialize_all_tables("again").name == "again"
+
+
+@BOTH
+@pytest.mark.parametrize("get", (False, True), ids=("Variable", "get_variable"))
+def test_what_is_synchronised_when_read_is_not_trainable_by_default(
+    use_resource: bool, get: bool
+) -> None:
+    on_read = VariableSynchronization.ON_READ
+
+    def make(**settings: Any) -> Variable:
+        if get:
+            return get_variable("v", [4], use_resource=use_resource, **settings)
+        return Variable([0.0] * 4, use_resource=use_resource, **settings)
+
+    for settings, wanted in (
+        ({"synchronization": on_read}, False),
+        ({"synchronization": on_read, "trainable": True}, True),
+        ({"synchronization": VariableSynchronization.ON_WRITE}, True),
+        ({"aggregation": VariableAggregation.SUM}, True),
+    ):
+        with Graph().as_default():
+            variable = make(**settings)
+            assert variable.trainable is wanted
+            assert variables.trainable_variables() == [variable] * wanted
+            assert variable.to_proto().trainable is wanted
+            assert variable.synchronization == settings.get("synchronization", 0)
+    with Graph().as_default():
+        for setting in ("synchronization", "aggregation"):
+            with pytest.raises(errors.InvalidArgumentError, match=setting):
+                make(**{setting: "sum"})
+
+
+def test_parts_that_are_synchronised_when_read_are_not_trainable() -> None:
+    with Graph().as_default():
+        settings = {"synchronization": VariableSynchronization.ON_READ}
+        get_variable("v", [4], partitioner=fixed_size_partitioner(2), **settings)
+        assert len(get_collection(GraphKeys.GLOBAL_VARIABLES)) == 2
+        assert variables.trainable_variables() == []

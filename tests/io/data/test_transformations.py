@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from weft_exec.session.session import Session
-from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ops.array import fill, placeholder
@@ -330,6 +330,69 @@ def test_iterators_of_a_structure_and_of_strings() -> None:
             iterator.make_initializer(Dataset.from_tensors(1.0))
         with pytest.raises(errors.InvalidArgumentError, match="one-shot"):
             _ = one.make_one_shot_iterator().initializer
+
+
+F32 = dtypes.float32
+
+
+@pytest.mark.parametrize(
+    ("types", "shapes", "where"),
+    [
+        (dtypes.int32, None, "IteratorFromStringHandleV2"),
+        ((F32, F32), None, "IteratorFromStringHandleV2"),
+        (F32, TensorShape([3]), "IteratorFromStringHandleV2"),
+        (F32, TensorShape([]), "IteratorFromStringHandleV2"),
+        (F32, TensorShape([None, None]), "IteratorFromStringHandleV2"),
+        (F32, TensorShape([2]), None),
+        (F32, TensorShape([None]), None),
+        (F32, None, None),
+    ],
+)
+def test_a_handle_of_an_iterator_over_other_elements_is_refused(
+    types: Any, shapes: Any, where: str | None
+) -> None:
+    with Graph().as_default() as graph, Session(graph=graph) as session:
+        given = Dataset.from_tensors(np.zeros(2, np.float32)).make_one_shot_iterator()
+        handle = placeholder(dtypes.string, ())
+        following = Iterator.from_string_handle(handle, types, shapes).get_next()
+        feeds = {handle: session.run(given.string_handle())}
+        if where is None:
+            assert session.run(following, feeds).shape == (2,)
+            return
+        with pytest.raises(
+            errors.InvalidArgumentError, match=r"over elements of .* float32 \[2\]"
+        ) as e:
+            session.run(following, feeds)
+        assert e.value.op == where
+
+
+def test_an_element_must_fit_what_is_said_of_it() -> None:
+    with Graph().as_default() as graph, Session(graph=graph) as session:
+        numbers = Dataset.from_tensor_slices(np.zeros(5, np.float32)).batch(2)
+        handle = placeholder(dtypes.string, ())
+        pairs = Iterator.from_string_handle(handle, F32, TensorShape([2])).get_next()
+        feeds = {handle: session.run(numbers.make_one_shot_iterator().string_handle())}
+        for _ in range(2):
+            assert session.run(pairs, feeds).shape == (2,)
+        with pytest.raises(errors.InvalidArgumentError, match=r"must have shape \[2\], got \[1\]"):
+            session.run(pairs, feeds)
+        with pytest.raises(errors.OutOfRangeError):
+            session.run(pairs, feeds)
+
+
+def test_a_shared_iterator_has_one_kind_of_elements() -> None:
+    def iterator(dtype: Any, dims: Any) -> Any:
+        attrs = {"container": "", "shared_name": "one"}
+        attrs |= {"output_types": [dtype], "output_shapes": [dims]}
+        handle = create("IteratorV2", (), attrs).outputs[0]
+        return create("IteratorToStringHandle", (handle,)).outputs[0]
+
+    with Graph().as_default() as graph, Session(graph=graph) as session:
+        first = session.run(iterator(F32, [2]))
+        assert session.run(iterator(F32, [None])) == first
+        for dtype, dims in ((F32, [3]), (F32, []), (dtypes.int32, [2])):
+            with pytest.raises(errors.InvalidArgumentError, match="'one' has elements of float32"):
+                session.run(iterator(dtype, dims))
 
 
 # ------------------------------------------------------------------------------ errors

@@ -121,10 +121,10 @@ class BarrierMachine(RuleBasedStateMachine):
     def settle(self) -> None:
         while self.waiting:
             done, _, count, small = self.waiting[0]
-            possible = len(self.ready) + len(self.incomplete)
+            possible = len(self.ready) + (0 if small else len(self.incomplete))
             wanted = count
             if self.closed and len(self.ready) < count:
-                if possible < count and (not small or not possible):
+                if possible < (1 if small else count):
                     self.waiting.pop(0)
                     with pytest.raises(errors.OutOfRangeError, match=f"requested {count}, "):
                         assert done.value
@@ -192,6 +192,23 @@ def test_taking_waits(session: Any) -> None:
     assert found.pending() == 0
 
 
+def test_who_waits_for_a_small_batch_is_answered_by_the_end(session: Any) -> None:
+    for ready, wanted in ((1, [[1.0], [3.0]]), (0, None)):
+        barrier = BarrierState("b", [F32, F32], [])
+        barrier.insert_many(0, KEYS[:2], np.array([1.0, 2.0], np.float32))
+        barrier.insert_many(1, KEYS[:ready], np.array([3.0] * ready, np.float32))
+        done = Recorder()
+        barrier.take_many(2, True, empty, done)
+        assert barrier.pending() == 1
+        barrier.close_barrier(False)
+        assert barrier.pending() == 0
+        if wanted is None:
+            with pytest.raises(errors.OutOfRangeError):
+                assert done.value
+        else:
+            assert [batch.tolist() for batch in done.value[2:]] == wanted
+
+
 def test_closing(session: Any) -> None:
     barrier = Barrier((F32, F32), name="b")
     session.run(barrier.insert_many(0, ["a", "b"], [1.0, 2.0]))
@@ -201,12 +218,13 @@ def test_closing(session: Any) -> None:
         session.run(barrier.insert_many(0, ["c"], [1.0]))
     with pytest.raises(errors.OutOfRangeError, match=r"requested 3, total size 2"):
         session.run(barrier.take_many(3))
-    session.run(barrier.insert_many(1, ["b"], [4.0]))
     small = barrier.take_many(3, allow_small_batch=True)
     assert small.keys.shape.as_list() == [None]
-    assert session.run(small).values[1].tolist() == [3, 4]
-    with pytest.raises(errors.OutOfRangeError):
+    assert session.run(small).values[1].tolist() == [3]  # without waiting for the other
+    with pytest.raises(errors.OutOfRangeError, match=r"requested 3, total size 0"):
         session.run(small)
+    session.run(barrier.insert_many(1, ["b"], [4.0]))
+    assert session.run(small).values[1].tolist() == [4]
     with pytest.raises(errors.CancelledError, match="already closed"):
         session.run(barrier.close())
     session.run(barrier.close(cancel_pending_enqueues=True))

@@ -10,6 +10,7 @@ import pytest
 
 from weft_exec import Session
 from weft_graph import Graph
+from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.control import no_op
 from weft_graph.variables.reference import (
@@ -96,10 +97,12 @@ def test_restored_instead(model: Any, tmp_path: Path, by_path: bool) -> None:
 
 
 def test_nothing_to_recover(model: Any, tmp_path: Path) -> None:
-    manager = SessionManager(ready_op=report_uninitialized_variables())
-    for saver, directory in ((Saver(), tmp_path), (None, tmp_path), (Saver(), None)):
+    local = Variable(2.0, name="local", collections=[GraphKeys.LOCAL_VARIABLES])
+    manager = SessionManager(local.initializer, report_uninitialized_variables())
+    for saver, directory in ((Saver(), tmp_path), (None, tmp_path), (Saver(), None), (None, None)):
         session, restored = manager.recover_session("", saver, directory)
         with session:
+            assert session.run(local) == 2.0  # what is not in checkpoints is there in any case
             assert not restored and set(session.run(report_uninitialized_variables())) == {
                 b"w", b"global_step"
             }  # fmt: skip

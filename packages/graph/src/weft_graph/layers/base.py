@@ -16,6 +16,7 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
+from weft_graph.variables.base import VariableSynchronization
 from weft_graph.variables.scope import VariableScope, get_variable, variable_scope
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import optional_function
@@ -240,7 +241,16 @@ class Layer:
         partitioner: Any = None,
         **settings: Any,
     ) -> Any:
-        """A variable of the layer, made or reused; arguments as for `get_variable`."""
+        """A variable of the layer, made or reused; arguments as for `get_variable`.
+
+        Raises: InvalidArgumentError: it is to be trainable, and synchronised when it is read.
+        """
+        if settings.get("synchronization") == VariableSynchronization.ON_READ:
+            if trainable:
+                raise errors.InvalidArgumentError(
+                    f"the weight {name!r} cannot be trainable and have the synchronization ON_READ"
+                )
+            trainable = False
         wanted = self.trainable if trainable is None else self.trainable and trainable
         known = set(get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES))
         variable = get_variable(

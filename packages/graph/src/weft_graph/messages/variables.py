@@ -10,7 +10,7 @@ from weft_graph.ir.forms import readers, writers
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
-from weft_graph.variables.base import SaveSliceInfo, Variable, VariableAggregation
+from weft_graph.variables.base import SaveSliceInfo, Variable
 from weft_graph.variables.reference import RefVariable
 from weft_graph.variables.resource import ResourceVariable
 from weft_tensor import errors
@@ -74,7 +74,7 @@ def _restore_common(variable: Variable, message: Any, import_scope: str | None) 
         None,
         None,
         message.synchronization,
-        message.aggregation or VariableAggregation.NONE,
+        message.aggregation,
     )
     variable._initializer = names.node(message.initializer_name)
     initial = message.initial_value_name

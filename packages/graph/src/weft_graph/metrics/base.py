@@ -25,7 +25,7 @@ from weft_graph.ir.node import Output
 from weft_graph.nn.weights import match_ranks, required_broadcast, spread
 from weft_graph.ops import array, casting, identity, shapes, state
 from weft_graph.ops.reduction import reduce_sum
-from weft_graph.variables.base import Variable
+from weft_graph.variables.base import Variable, VariableAggregation, VariableSynchronization
 from weft_graph.variables.scope import variable_scope
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims, merge_dims
@@ -50,6 +50,8 @@ def metric_variable(
         collections=[GraphKeys.LOCAL_VARIABLES, GraphKeys.METRIC_VARIABLES],
         validate_shape=validate_shape,
         name=name,
+        synchronization=VariableSynchronization.ON_READ,
+        aggregation=VariableAggregation.SUM,
     )
 
 

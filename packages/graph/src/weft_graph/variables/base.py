@@ -9,7 +9,8 @@ __all__ = [
 ]
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.collections_keys import GraphKeys
@@ -24,8 +25,10 @@ from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims, TensorShape
 
 
-class VariableSynchronization:
+class VariableSynchronization(IntEnum):
     """When replicas of a variable are synchronised.
+
+    A variable that is synchronised when it is read is not trainable unless it is said to be.
 
     Examples:
       >>> w = wf.get_variable("w", [2], synchronization=wf.VariableSynchronization.ON_WRITE)
@@ -39,7 +42,7 @@ class VariableSynchronization:
     ON_READ = 3
 
 
-class VariableAggregation:
+class VariableAggregation(IntEnum):
     """How updates of the replicas of a variable are combined.
 
     Examples:
@@ -53,6 +56,26 @@ class VariableAggregation:
     MEAN = 2
     ONLY_FIRST_REPLICA = 3
     ONLY_FIRST_TOWER = 3
+
+
+M = TypeVar("M", bound=IntEnum)
+
+
+def _member(kind: type[M], value: int | None, what: str) -> M:
+    """A member of an enumeration; its first for None."""
+    try:
+        return kind(value or 0)
+    except ValueError:
+        raise errors.InvalidArgumentError(
+            f"{what} must be one of {kind.__name__}, got {value!r}"
+        ) from None
+
+
+def is_trainable(trainable: bool | None, synchronization: int | None) -> bool:
+    """What `trainable` says; None says False where the variable is synchronised when it is read."""
+    if trainable is None:
+        return synchronization != VariableSynchronization.ON_READ
+    return bool(trainable)
 
 
 makers: Registry[Callable[..., Any]] = Registry("maker of variables", "weft_graph.variables")
@@ -135,7 +158,8 @@ class Variable(Operators, metaclass=_VariableMeta):
     Args:
       initial_value: what converts to a tensor, or a function without arguments that returns it.
         Its shape, unless `validate_shape` is False, becomes the variable's.
-      trainable: whether optimizers change it by default; True by default.
+      trainable: whether optimizers change it by default; True by default, but False where it is
+        synchronised when it is read.
       collections: where it is listed; [GraphKeys.GLOBAL_VARIABLES] by default.
       validate_shape: False leaves the variable's shape open.
       caching_device: device where reads of the value are cached.
@@ -171,8 +195,8 @@ class Variable(Operators, metaclass=_VariableMeta):
     _caching_device: Any
     _constraint: Any
     _trainable: bool
-    _synchronization: int
-    _aggregation: int
+    _synchronization: VariableSynchronization
+    _aggregation: VariableAggregation
     _save_slice_info: _SliceInfo | None = None
 
     if TYPE_CHECKING:
@@ -272,12 +296,12 @@ class Variable(Operators, metaclass=_VariableMeta):
         return self._constraint
 
     @property
-    def synchronization(self) -> int:
+    def synchronization(self) -> VariableSynchronization:
         """What was given as `synchronization`."""
         return self._synchronization
 
     @property
-    def aggregation(self) -> int:
+    def aggregation(self) -> VariableAggregation:
         """What was given as `aggregation`."""
         return self._aggregation
 
@@ -462,11 +486,11 @@ class Variable(Operators, metaclass=_VariableMeta):
         synchronization: int | None,
         aggregation: int | None,
     ) -> None:
-        self._trainable = True if trainable is None else bool(trainable)
+        self._synchronization = _member(VariableSynchronization, synchronization, "synchronization")
+        self._aggregation = _member(VariableAggregation, aggregation, "aggregation")
+        self._trainable = is_trainable(trainable, synchronization)
         self._caching_device = caching_device
         self._constraint = optional_function(constraint, "constraint")
-        self._synchronization = synchronization or VariableSynchronization.AUTO
-        self._aggregation = aggregation or VariableAggregation.NONE
 
     def _collect(self, collections: Sequence[str] | None) -> None:
         if collections is None:

@@ -27,6 +27,7 @@ from weft_graph.ir import builder
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
+from weft_graph.variables.base import is_trainable
 from weft_graph.variables.store import VariableStore
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import optional_function, text
@@ -306,7 +307,8 @@ def get_variable(
         or a value; Glorot's uniform one for floats and zeros for the rest by default.
       regularizer: function from the variable to a loss, or None; listed under
         GraphKeys.REGULARIZATION_LOSSES.
-      trainable: whether optimizers change it by default; True by default.
+      trainable: whether optimizers change it by default; True by default, but False where it is
+        synchronised when it is read.
       collections: where it is listed; [GraphKeys.GLOBAL_VARIABLES] by default.
       caching_device: device where reads of the value are cached.
       partitioner: function from shape and dtype to the number of parts per axis.
@@ -336,7 +338,7 @@ def get_variable(
         dtype=dtype,
         initializer=initializer,
         regularizer=regularizer,
-        trainable=trainable,
+        trainable=is_trainable(trainable, synchronization),
         collections=collections,
         caching_device=caching_device,
         partitioner=partitioner,

@@ -23,8 +23,9 @@ from weft_io.streams.calls import call_of, threads_for, with_captured
 from weft_io.streams.iterator_resource import IteratorResource
 from weft_io.streams.prefetching import PrefetchSource
 from weft_io.streams.shuffling import ShuffleSource
-from weft_io.streams.stream import Call, DerivedSource, Part, Source, graph_value
+from weft_io.streams.stream import Call, DerivedSource, Part, Source, graph_value, shape_of
 from weft_tensor import errors
+from weft_tensor.shape import Dims, compatible_dims, format_dims
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -302,21 +303,12 @@ def _one_shot(node: Node, device: Device) -> KernelFunction:
 
 def _holder(node: Node, device: Device, make: Callable[[], Source] | None) -> KernelFunction:
     types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
-
-    def check(found: IteratorResource) -> None:
-        if found.types != types or len(found.shapes) != len(shapes):
-            raise errors.InvalidArgumentError(
-                f"shared iterator {found.name!r} has elements of "
-                f"{', '.join(t.name for t in found.types)}, but an iterator of "
-                f"{', '.join(t.name for t in types)} was wanted"
-            )
-
     return holder(
         node,
         device,
         IteratorResource,
         lambda name: IteratorResource(name, types, shapes, make),
-        check,
+        lambda found: found.check_gives(types, shapes),
     )
 
 
@@ -327,32 +319,44 @@ def _make_iterator(node: Node, device: Device) -> KernelFunction:
 
 
 class _Handed:
-    """Hands an element on as the outputs of a node."""
+    """Hands an element on as the outputs of a node, if it has their shapes."""
 
-    __slots__ = ("_done", "fail")
+    __slots__ = ("_done", "_shapes", "fail")
 
-    def __init__(self, done: Done) -> None:
+    def __init__(self, done: Done, shapes: Sequence[Dims]) -> None:
         self._done = done
+        self._shapes = shapes
         self.fail = done.fail
 
     def __call__(self, value: Any = None) -> None:
+        for i, (part, dims) in enumerate(zip(value, self._shapes, strict=False)):
+            if not compatible_dims(dims, shape_of(part)):
+                self.fail(
+                    errors.InvalidArgumentError(
+                        f"component {i} of the element must have shape {format_dims(dims)}, got "
+                        f"{format_dims(shape_of(part))}"
+                    )
+                )
+                return
         values = tuple([graph_value(part) for part in value])
         self._done(values[0] if len(values) == 1 else values)
 
 
 @kernel("IteratorGetNext")
 def _get_next(node: Node, device: Device) -> KernelFunction:
-    types = tuple(node.attrs["output_types"])
+    types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
+    known: tuple[IteratorResource | None, Sequence[Dims]] = (None, ())
 
     def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        nonlocal known
         iterator = resource_of(inputs[0], IteratorResource)
-        if iterator.types != types:
-            raise errors.InvalidArgumentError(
-                f"the iterator {iterator.name!r} has elements of "
-                f"{', '.join(t.name for t in iterator.types)}, got "
-                f"{', '.join(t.name for t in types)}"
-            )
-        iterator.get_next(_Handed(done), ctx.cancellation)
+        of, asked = known
+        if iterator is not of:
+            iterator.check_gives(types, shapes)
+            # What the iterator checks by itself need not be looked at here.
+            asked = () if iterator.shapes == tuple(shapes) else shapes
+            known = iterator, asked
+        iterator.get_next(_Handed(done, asked), ctx.cancellation)
 
     return run
 
@@ -370,17 +374,13 @@ def _to_string(node: Node, device: Device) -> KernelFunction:
 def _from_string(node: Node, device: Device) -> KernelFunction:
     from weft_exec.resources.resources import ResourceHandle
 
-    types = tuple(node.attrs["output_types"])
+    types, shapes = node.attrs["output_types"], node.attrs["output_shapes"]
 
     def run(text: Any) -> Any:
         data = np.asarray(text).item()
         container, _, name = data.decode("utf-8", "replace").partition("\n")
         found = device.resources.lookup(container, name, IteratorResource)
-        if types and found.types != types:
-            raise errors.InvalidArgumentError(
-                f"the iterator {name!r} has elements of {', '.join(t.name for t in found.types)}, "
-                f"but {', '.join(t.name for t in types)} were wanted"
-            )
+        found.check_gives(types or found.types, shapes or found.shapes)
         return ResourceHandle(device.name, found.container, found.name, found)
 
     return run

@@ -116,8 +116,8 @@ class Barrier:
 
         Args:
           num_elements: int32, shape ().
-          allow_small_batch: let a closed barrier give fewer elements, but at least one; it waits
-            until those that are incomplete are complete.
+          allow_small_batch: let a closed barrier give fewer elements, but at least one: those that
+            are complete, without waiting for others.
           timeout: milliseconds that it may wait.
         Raises (when it runs):
           OutOfRangeError: the barrier is closed and has too few elements.

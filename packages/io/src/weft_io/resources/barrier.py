@@ -153,11 +153,13 @@ class Barrier(Resource):
 
         Args:
           count: how many.
-          small: whether fewer, but at least one, will do when the barrier is closed.
+          small: whether fewer, but at least one, will do when the barrier is closed; who takes so
+            then no longer waits.
           empty: makes the arrays.
         Answers: indices (n,), keys (n,), and a batch per component.
         Raises: InvalidArgumentError: `count` is negative.
-        Fails with: OutOfRangeError: the barrier is closed and has too few, incomplete ones inc.
+        Fails with: OutOfRangeError: the barrier is closed and has too few, with the incomplete ones
+          unless `small`.
         """
         if count < 0:
             raise errors.InvalidArgumentError(
@@ -167,8 +169,9 @@ class Barrier(Resource):
         def attempt() -> Any:
             wanted = count
             if self.is_closed and len(self._ready) < count:
-                possible = len(self._ready) + len(self._incomplete)
-                if possible < count and (not small or not possible):
+                # A small batch is of what is complete: who would complete the rest may be gone.
+                possible = len(self._ready) + (0 if small else len(self._incomplete))
+                if possible < (1 if small else count):
                     raise errors.OutOfRangeError(
                         f"Barrier {self.name!r} is closed and has insufficient elements "
                         f"(requested {count}, total size {possible})"

@@ -65,6 +65,19 @@ class IteratorResource(Resource):
         self._waiting: _State | None = None
         """What was restored before there was a dataset."""
 
+    def check_gives(self, types: Sequence[DType], shapes: Sequence[Dims]) -> None:
+        """Refuse to be taken for an iterator over other elements.
+
+        Raises: InvalidArgumentError: the types differ, or no element could have both shapes.
+        """
+        same_types = self.types == tuple(types) and len(self.shapes) == len(shapes)
+        if same_types and all(map(compatible_dims, self.shapes, shapes)):
+            return
+        raise errors.InvalidArgumentError(
+            f"an iterator over elements of {_elements(types, shapes)} is required, but "
+            f"{self.name!r} has elements of {_elements(self.types, self.shapes)}"
+        )
+
     # ------------------------------------------------------------------ what it reads
 
     def start(self, source: Source, by: str = "") -> None:
@@ -218,3 +231,9 @@ def _pass_over(source: Source, state: _State | None) -> Stream:
             stream.close()
             raise
     return stream
+
+
+def _elements(types: Sequence[DType], shapes: Sequence[Dims]) -> str:
+    return ", ".join(
+        f"{t.name} {format_dims(dims)}" for t, dims in zip(types, shapes, strict=False)
+    )

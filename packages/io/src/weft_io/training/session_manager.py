@@ -193,6 +193,8 @@ class SessionManager:
     ) -> tuple[Session, bool]:
         """A session, and whether a checkpoint made its model ready.
 
+        `local_init_op` is run in either case, where the model is ready for it.
+
         Args:
           master, saver, checkpoint_dir, checkpoint_filename_with_path, wait_for_checkpoint,
             max_wait_secs, config: as of `prepare_session`.
@@ -202,10 +204,11 @@ class SessionManager:
         restore = _Restore.of(saver, checkpoint_dir, checkpoint_filename_with_path)
         session = Session(master, graph=self._graph, config=config)
         with _closed_on_failure(session):
-            if not self._restored(session, restore, wait_for_checkpoint, max_wait_secs):
+            restored = self._restored(session, restore, wait_for_checkpoint, max_wait_secs)
+            local = self._run_local_init_op(session)
+            if not restored:
                 return session, False
             source = checkpoint_dir or checkpoint_filename_with_path
-            local = self._run_local_init_op(session)
             if not local.ready:
                 _log.info(
                     "Restoring model from %s did not make model ready for local init: %s",
