@@ -87,3 +87,16 @@ def test_training_with_a_way_around_a_loop() -> None:
     train = wf.train.GradientDescentOptimizer(0.1).minimize(loss)
     found, _ = run([loss, train], x)
     assert np.isfinite(found)
+
+
+def test_a_fetched_reference_is_read_when_all_else_is_over() -> None:
+    with wf.device("/device:ACCEL:0"):
+        v = wf.Variable([1.0, 2.0])
+        update = v.assign_add([1.0, 1.0]).op
+        branch = wf.cond(wf.constant(False), lambda: v.assign([0.0, 0.0]).op, wf.no_op)
+    config = wf.ConfigProto(device_count={"ACCEL": 1})
+    with wf.Session(config=config) as session:
+        session.run(v.initializer)
+        found = session.run([v, update, branch, v.value()])
+        assert found[0].tolist() == [2.0, 3.0] and found[3].tolist() == [1.0, 2.0]
+        assert session.run(v).tolist() == [2.0, 3.0]

@@ -192,12 +192,38 @@ def test_an_unordered_read_sees_the_value_before_the_step_beside_an_asynchronous
         assert session.run([y, told])[0] == 2.0
 
 
-def test_a_fetched_variable_beside_its_update_is_the_value_before_the_step() -> None:
-    v = wf.Variable(1.0)
-    update = v.assign_add(10.0).op
+@pytest.mark.parametrize("devices", [["/cpu:0", "/cpu:0"], ["/cpu:1", "/cpu:0"]])
+@pytest.mark.parametrize("with_branch", [False, True])
+def test_a_reference_that_is_fetched_is_read_at_the_end(
+    devices: list[str], with_branch: bool
+) -> None:
+    """As in TensorFlow; what is computed of it, and resource variables, are from before."""
+    with wf.device(devices[0]):
+        v, w = wf.Variable(1.0), wf.Variable(1.0, use_resource=True)
+        update = wf.group(v.assign_add(10.0), w.assign_add(10.0))
+    with wf.device(devices[1]):
+        if with_branch:
+            update = wf.cond(wf.constant(True), lambda: v.assign_add(10.0).op, wf.no_op)
+        last = wf.Variable(0.0).assign_add(v)
+    with wf.Session(config=wf.ConfigProto(device_count={"CPU": 2})) as session:
+        session.run(wf.global_variables_initializer())
+        assert session.run([v, v.value(), w, update, last])[:3] == [11.0, 1.0, 1.0]
+        again = session.make_callable([v, update])
+        assert again()[0] == 21.0
+        assert session.run([v, v.assign(3.0), v.assign_add(0.0)])[0] == 3.0
+        assert session.run(v, {v: 5.0}) == 5.0
+
+
+def test_a_fetched_reference_belongs_to_the_caller() -> None:
+    v = wf.Variable([1.0, 2.0])
     with wf.Session() as session:
         session.run(v.initializer)
-        assert session.run([v, update])[0] == 1.0
+        got = session.run([v, v.assign_add([1.0, 1.0]).op])[0]
+        got[:] = 0.0
+        assert session.run(v).tolist() == [2.0, 3.0]
+        text = wf.Variable("a")
+        session.run(text.initializer)
+        assert session.run([text, text.assign("b")]) == [b"b", b"b"]
 
 
 # ------------------------------------------------------------------------ signatures

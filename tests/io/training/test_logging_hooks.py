@@ -32,8 +32,8 @@ def test_every_so_many_steps_and_at_the_end(
             session.run(model.train)
             clock.now += 0.25
     assert lines(logged) == [
-        "a = 0, b = 0.0",
-        "a = 3, b = 3.0 (0.750 sec)",
+        "a = 1, b = 1.0",
+        "a = 4, b = 4.0 (0.750 sec)",
         "a = 5, b = 5.0 (0.500 sec)",
     ]
 
@@ -44,8 +44,8 @@ def test_every_so_many_seconds(model: Any, logged: Callable[[], list[str]], cloc
             session.run(model.train)
             clock.now += 0.4
     assert lines(logged) == [
-        "w:0 = 0.0, x:0 = 1.0",
-        "w:0 = 3.0, x:0 = 1.0 (1.200 sec)",
+        "w:0 = 1.0, x:0 = 1.0",
+        "w:0 = 4.0, x:0 = 1.0 (1.200 sec)",
     ]
 
 
@@ -74,7 +74,7 @@ def test_a_formatter(model: Any, logged: Callable[[], list[str]]) -> None:
     with MonitoredSession(hooks=[hook]) as session:
         for _ in range(3):
             session.run(model.train)
-    assert [line for line in logged() if "%" in line] == ["100% of 0.00", "100% of 2.00"]
+    assert [line for line in logged() if "%" in line] == ["100% of 1.00", "100% of 3.00"]
 
 
 def test_how_numpy_prints_stays_as_it_is(model: Any) -> None:

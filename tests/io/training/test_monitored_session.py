@@ -32,7 +32,7 @@ def test_the_order_of_calls(model: Any, told: Callable[..., Any], story: list[st
         while not session.should_stop():
             assert session.run([model.train, {"x": model.x}]) == [None, {"x": 1.0}]
     assert story == BEGUN + STEP + STEP + ENDED
-    assert a.values == [{"s": 0}, {"s": 1}] and b.values == [None, None]
+    assert a.values == [{"s": 1}, {"s": 2}] and b.values == [None, None]
 
 
 @pytest.mark.parametrize("kind", [MonitoredSession, SingularMonitoredSession])

@@ -103,7 +103,7 @@ def test_it_goes_on_from_the_last_checkpoint_which_is_restored_once(
         while not session.should_stop():
             steps.append(int(session.run([model.step, model.train])[0]))
             assert saver.restores == (0 if len(steps) <= 5 else 1)
-    assert steps == [0, 1, 2, 3, 4, 3, 4, 5, 6]
+    assert steps == [1, 2, 3, 4, 5, 4, 5, 6, 7]
     prefix = latest_checkpoint(str(tmp_path))
     assert prefix == str(tmp_path / "model.ckpt-7")
     assert load_variable(prefix, "w") == 7.0 and load_variable(prefix, "global_step") == 7

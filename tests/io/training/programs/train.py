@@ -25,9 +25,9 @@ def main(directory: str, every: int, last: int) -> None:
         hooks=[StopAtStepHook(last_step=last)],
     ) as session:
         while not session.should_stop():
-            before, values = session.run([step, w, train])[:2]
-            assert (values == before).all(), "the variables are of different steps"
-            say(before + 1)
+            reached, values = session.run([step, w, train])[:2]
+            assert (values == reached).all(), "the variables are of different steps"
+            say(reached)
     say("end")
 
 

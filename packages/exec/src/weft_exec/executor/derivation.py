@@ -7,7 +7,7 @@ from typing import Any
 
 from weft_exec.devices.device import Device
 from weft_exec.executor.entries import ORDER, RECEIVE, SEND, WHOLE, Item, Need, group
-from weft_exec.executor.executable import Executable, Fetch
+from weft_exec.executor.executable import Executable, Fetch, ReferenceFetch
 from weft_exec.executor.frames import StepPlan
 from weft_exec.executor.kernel_errors import located, raise_located
 from weft_exec.executor.layout import in_line
@@ -39,7 +39,6 @@ class Derivation:
       devices: the name of the device of each node that has a kernel.
       anchors: for each node, the items that are over when it is.
       readers: for each variable, the items that read it, and that a later update waits for.
-      fetched: where the value of a fetched reference is read to.
     """
 
     def __init__(
@@ -60,8 +59,6 @@ class Derivation:
         self.devices: dict[Node, str] = {}
         self.anchors: dict[Node, set[Need]] = {}
         self.readers: dict[Node, list[Item]] = {}
-        self.fetched_refs = {output for output in step.fetches if output.dtype.is_ref}
-        self.fetched: dict[Output, int] = {}
 
     def derive(self, nodes: Sequence[Node]) -> Executable:
         """The executable of nodes in the order in which they should run."""
@@ -83,14 +80,12 @@ class Derivation:
             self.shared.add(arg)
         for node in nodes:
             self._node(node)
-            for output in node.outputs:
-                if output in self.fetched_refs:
-                    self._read_for_fetch(output)
 
     def _fetches(self) -> list[Fetch]:
+        feeds = self.step.feeds
         return [
-            self._fetch(self.fetched[out], True, out)
-            if out in self.fetched
+            ReferenceFetch(self.slots[out], out, self.devices[out.node])
+            if out.dtype.is_ref and out not in feeds
             else self._fetch(self.slots[out], out in self.shared, out)
             for out in self.step.fetches
         ]
@@ -240,17 +235,6 @@ class Derivation:
     def _state(self, source: Output) -> Any:
         """The variable behind a reference, where it is known before the step."""
         return self.template[self.slots[source]]
-
-    def _read_for_fetch(self, source: Output) -> None:
-        """Read a fetched reference as soon as it is there, before what may change it."""
-        anchors = self._source(source)
-        item = Item(source.node, len(self.items), self.devices[source.node], False, False)
-        item.needs |= anchors
-        self.fetched[source] = self._read(source, item)
-        self.items.append(item)
-        variable = variable_of(source)
-        if variable is not None:
-            self.readers.setdefault(variable, []).append(item)
 
 
 def _read(state: Any) -> Any:

@@ -113,6 +113,33 @@ class Fetch:
         return value
 
 
+class ReferenceFetch(Fetch):
+    """The value that the variable behind a fetched reference has when the step ends."""
+
+    __slots__ = ("device", "output")
+
+    def __init__(self, slot: int, output: Output, device: str) -> None:
+        super().__init__(slot, shared=True)
+        self.output = output
+        self.device = device
+
+    def take(self, slots: Slots) -> Any:
+        """The value.
+
+        Raises: FailedPreconditionError: the variable has none.
+        """
+        try:
+            value = slots[self.slot].read()
+        except errors.OpError as error:
+            node = self.output.node
+            raise error.with_context(
+                op=node.type, node=node.name, device=self.device, line=node.line or None
+            ) from error.__cause__
+        if isinstance(value, np.ndarray):
+            return value.copy() if value.ndim else value[()]
+        return value
+
+
 class ConditionalFetch(Fetch):
     """A result that may never be computed."""
 

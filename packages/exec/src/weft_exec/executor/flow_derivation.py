@@ -191,10 +191,6 @@ class FlowDerivation(Derivation):
             if read.frame is item.frame and not exclusive(read.guard, item.guard)
         ]
 
-    def _read_for_fetch(self, source: Output) -> None:
-        super()._read_for_fetch(source)
-        self.items[-1].frame = self.flow.root
-
     # ------------------------------------------------------------------ routing nodes
 
     def _node(self, node: Node) -> None:

@@ -22,6 +22,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import Part, StepGraph
 from weft_graph.ops.step import EXTEND, TRUNCATE
 from weft_graph.passes.compression import lossy_where_asked
+from weft_graph.passes.late_fetches import read_last
 from weft_graph.passes.partition import partition
 
 if TYPE_CHECKING:
@@ -170,6 +171,8 @@ class PartPlanner:
             note=self._placer.note,
             watch=watch,
         )
+        if self._away and read_last(step):
+            watch("fetched references last", step)
         if self._optimize and self._spare_memory(step):
             watch("with less memory", step)
         return step

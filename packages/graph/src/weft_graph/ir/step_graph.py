@@ -58,10 +58,10 @@ class StepGraph:
         """The outputs to return, replacements followed."""
         return [self.resolve(output) for output in self._fetches]
 
-    def isolate_fetch(self, position: int) -> None:
-        """Let a node of its own give the value of a fetch."""
+    def isolate_fetch(self, position: int, controls: Sequence[Node] = ()) -> None:
+        """Let a node of its own give the value of a fetch, after some others."""
         output = self.fetches[position]
-        copy = self.identity(output, f"_fetch{position}_{output.node.name}")
+        copy = self.identity(output, f"_fetch{position}_{output.node.name}", controls=controls)
         self._fetches[position] = copy
         self.isolated[copy] = output
 

@@ -53,9 +53,9 @@ class SessionRunValues(NamedTuple):
       ...
       ...     def after_run(self, run_context, run_values):
       ...         print("traced:", bool(run_values.run_metadata.step_stats.dev_stats))
-      >>> x = wf.Variable(3.0)
+      >>> y = 2.0 * wf.Variable(3.0)
       >>> with wf.train.MonitoredSession(hooks=[Trace()]) as session:
-      ...     _ = session.run(x)
+      ...     _ = session.run(y)
       traced: True
     """
 

@@ -1,0 +1,35 @@
+"""References that are fetched, from devices whose memory is not the host's: read at the end.
+
+On the host a fetched reference is read when the step is over. From other devices a value is sent to
+the host, so it is a node that reads, after all else that the step was asked for.
+"""
+
+from __future__ import annotations
+
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.step_graph import StepGraph
+
+_REASON = "fetched reference"
+
+
+def read_last(step: StepGraph) -> int:
+    """Let fetched references be read after all other fetches and targets; how many there are."""
+    fetches, feeds = step.fetches, set(step.feeds)
+    late = [i for i, o in enumerate(fetches) if o.dtype.is_ref and o not in feeds]
+    if not late:
+        return 0
+    others = dict.fromkeys([*[output.node for output in fetches], *step.targets])
+    last = step.graph.add_derived(
+        fetches[late[0]].node,
+        lookup_op("ControlTrigger"),  # which waits for branches that are not taken, too
+        step.graph.unique_name("_end"),
+        (),
+        {},
+        [],
+        [],
+    )
+    step.graph.set_control_inputs(last, list(others), reason=_REASON)
+    for position in late:
+        step.isolate_fetch(position, [last])
+    step.changes[_REASON] += len(late)
+    return len(late)
