@@ -15,6 +15,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.indexed_slices import IndexedSlices
 from weft_graph.ir.node import Output
 from weft_tensor import errors
+from weft_tensor.nesting import shown
 
 Tensor = Output | IndexedSlices
 
@@ -137,7 +138,7 @@ def clip_by_global_norm(
 
 def _as_list(t_list: Any) -> list[Any]:
     if isinstance(t_list, str | bytes | Output) or not isinstance(t_list, Sequence):
-        raise errors.InvalidTypeError(f"t_list must be a list of tensors, got {t_list!r}")
+        raise errors.InvalidTypeError(f"t_list must be a list of tensors, got {shown(t_list)}")
     return list(t_list)
 
 

@@ -17,6 +17,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.variables.base import shared_reads
 from weft_tensor import errors
+from weft_tensor.nesting import shown
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,7 +50,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
         pair = f(*inputs, **kwargs)
         if not (isinstance(pair, tuple) and len(pair) == 2 and callable(pair[1])):
             raise errors.InvalidTypeError(
-                f"{f.__name__} must return (result, grad_fn), got {pair!r}"
+                f"{f.__name__} must return (result, grad_fn), got {shown(pair)}"
             )
         result, grad_fn = pair
         several = isinstance(result, list | tuple)

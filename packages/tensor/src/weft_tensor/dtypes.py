@@ -43,6 +43,7 @@ import ml_dtypes
 import numpy as np
 
 from weft_tensor.errors import InvalidTypeError
+from weft_tensor.nesting import shown
 
 _REF_OFFSET = 100
 
@@ -405,7 +406,9 @@ def as_dtype(type_value: Any) -> DType:
     except (KeyError, TypeError):
         found = _find(type_value)
     if found is None:
-        raise InvalidTypeError(f"expected an element type such as weft.float32, got {type_value!r}")
+        raise InvalidTypeError(
+            f"expected an element type such as weft.float32, got {shown(type_value)}"
+        )
     return found
 
 

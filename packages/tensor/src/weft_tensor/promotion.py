@@ -16,6 +16,7 @@ import numpy as np
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
+from weft_tensor.nesting import shown
 
 # (bits of the significand, exponent of the largest power of two), IEEE 754 and bfloat16
 _FLOAT_FORMATS = {
@@ -114,7 +115,7 @@ def default_dtype(value: Any) -> DType:
     if isinstance(value, (str, bytes)):
         return dtypes.string
     raise InvalidTypeError(
-        f"expected a number, a string or lists of them, got {value!r} of type "
+        f"expected a number, a string or lists of them, got {shown(value)} of type "
         f"{type(value).__name__!r}"
     )
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, cast, overload
 
 from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
+from weft_tensor.nesting import shown
 
 Dims: TypeAlias = tuple[int | None, ...] | None
 
@@ -114,7 +115,7 @@ def as_size(value: Any) -> int | None:
     try:
         size = int(operator.index(value))
     except TypeError:
-        raise InvalidTypeError(f"a size must be an integer or None, got {value!r}") from None
+        raise InvalidTypeError(f"a size must be an integer or None, got {shown(value)}") from None
     if size < 0:
         raise InvalidArgumentError(f"a size must be at least 0, got {size}")
     return size

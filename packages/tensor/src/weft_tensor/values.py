@@ -9,6 +9,7 @@ import numpy as np
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
+from weft_tensor.nesting import shown
 from weft_tensor.promotion import default_dtype, nested_array
 
 
@@ -78,7 +79,9 @@ def _encode(leaf: Any) -> bytes:
             ) from cause
     if isinstance(leaf, bytes):
         return bytes(leaf)
-    raise InvalidTypeError(f"expected bytes or text, got {leaf!r} of type {type(leaf).__name__!r}")
+    raise InvalidTypeError(
+        f"expected bytes or text, got {shown(leaf)} of type {type(leaf).__name__!r}"
+    )
 
 
 def _from_array(array: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[Any, Any]:
@@ -119,7 +122,7 @@ def _odd_leaf(array: np.ndarray[Any, Any], accepted: str) -> str:
     for leaf in array.flat:
         item = leaf.item() if isinstance(leaf, np.generic) else leaf
         if np.asarray(item).dtype.kind not in accepted:
-            return f"{item!r} of type {type(item).__name__!r}"
+            return f"{shown(item)} of type {type(item).__name__!r}"
     return f"an array of {array.dtype.name}"
 
 

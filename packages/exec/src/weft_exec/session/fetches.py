@@ -18,6 +18,7 @@ from weft_graph.ir.indexed_slices import (
 )
 from weft_graph.ir.node import Node, Output
 from weft_tensor import errors
+from weft_tensor.nesting import shown, too_deep
 
 Rebuild = Callable[[Sequence[Any]], Any]
 
@@ -27,11 +28,14 @@ def structure_key(fetches: Any) -> Hashable:
     kind: Any = type(fetches)
     if kind is Output or kind is Node:
         return fetches  # type: ignore[no-any-return]
-    if isinstance(fetches, list | tuple):
-        return (kind, *[structure_key(item) for item in fetches])
-    if isinstance(fetches, Mapping):
-        keys = tuple([(type(key), key) for key in fetches])
-        return (kind, keys, *[structure_key(item) for item in fetches.values()])
+    try:
+        if isinstance(fetches, list | tuple):
+            return (kind, *[structure_key(item) for item in fetches])
+        if isinstance(fetches, Mapping):
+            keys = tuple([(type(key), key) for key in fetches])
+            return (kind, keys, *[structure_key(item) for item in fetches.values()])
+    except RecursionError:
+        raise too_deep(fetches) from None
     try:
         hash(fetches)
     except TypeError:
@@ -63,10 +67,13 @@ class FetchPlan:
         return self._rebuild(values)
 
     def _plan(self, fetch: Any) -> Rebuild:
-        if isinstance(fetch, list | tuple) and not hasattr(fetch, "_as_output"):
-            return self._plan_sequence(fetch)
-        if isinstance(fetch, Mapping):
-            return self._plan_mapping(fetch)
+        try:
+            if isinstance(fetch, list | tuple) and not hasattr(fetch, "_as_output"):
+                return self._plan_sequence(fetch)
+            if isinstance(fetch, Mapping):
+                return self._plan_mapping(fetch)
+        except RecursionError:
+            raise too_deep(fetch) from None
         if isinstance(fetch, IndexedSlices):
             return self._plan_parts((fetch.values, fetch.indices, fetch.dense_shape), _slices)
         if isinstance(fetch, SparseTensor):
@@ -140,12 +147,14 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
         return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
     if isinstance(key, tuple | list):
         if not isinstance(value, Collection) or len(key) != len(value):
-            raise errors.InvalidArgumentError(f"{key!r} takes {len(key)} values, got {value!r}")
+            raise errors.InvalidArgumentError(
+                f"{shown(key)} takes {len(key)} values, got {shown(value)}"
+            )
         return [p for k, v in zip(key, value, strict=True) for p in expand_feed(graph, k, v)]
     try:
         output = graph.as_graph_element(key, allow_operation=False)
     except errors.OpError as error:
-        raise type(error)(f"feed {key!r}: {error.message}") from error
+        raise type(error)(f"feed {shown(key)}: {error.message}") from error
     assert isinstance(output, Output)
     if not graph.is_feedable(output):
         raise errors.InvalidArgumentError(f"{output!r} may not be fed")

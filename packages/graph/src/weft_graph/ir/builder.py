@@ -24,6 +24,7 @@ from weft_graph.ir.op_def import REQUIRED, ArgDef, NodeSpec, OpDef, lookup_op, p
 from weft_graph.ir.scopes import check_scope_name
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+from weft_tensor.nesting import shown, too_deep
 
 _WEFT_PACKAGES = frozenset(
     f"weft{suffix}"
@@ -88,6 +89,8 @@ def out(
 def _node_name(graph: Graph, op: str, name: str | None) -> str:
     if not name:
         return graph.unique_name(op)
+    if not isinstance(name, str):
+        raise errors.InvalidTypeError(f"a name must be text, got {shown(name)}")
     if name[-1] == "/":
         return graph.exact_name(name[:-1])
     if not (name.isidentifier() and name.isascii() and name[0] != "_"):
@@ -446,18 +449,24 @@ def convert_to_tensor(
 
 def _holds_outputs(value: Any) -> bool:
     if isinstance(value, list | tuple):
-        return any(_holds_outputs(item) for item in value)
+        try:
+            return any(_holds_outputs(item) for item in value)
+        except RecursionError:
+            raise too_deep(value) from None
     return isinstance(value, Output) or hasattr(value, "_as_output")
 
 
 def _stack_list(values: Sequence[Any], dtype: DType | None, name: str | None) -> Output:
-    if dtype is None:
-        for item in values:
-            found = _stack_list(item, None, name) if _is_nested(item) else output_of(item)
-            if found is not None:
-                dtype = found.dtype.base_dtype
-                break
-    return out("Pack", [[convert_to_tensor(v, dtype) for v in values]], {"axis": 0}, name)
+    try:
+        if dtype is None:
+            for item in values:
+                found = _stack_list(item, None, name) if _is_nested(item) else output_of(item)
+                if found is not None:
+                    dtype = found.dtype.base_dtype
+                    break
+        return out("Pack", [[convert_to_tensor(v, dtype) for v in values]], {"axis": 0}, name)
+    except RecursionError:
+        raise too_deep(values) from None
 
 
 def _is_nested(item: Any) -> bool:

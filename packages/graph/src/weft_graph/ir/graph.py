@@ -32,6 +32,7 @@ from weft_graph.ir.scopes import (
 )
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
+from weft_tensor.nesting import shown
 from weft_tensor.shape import Dims
 
 DeviceRequest = str | DeviceSpec | Callable[[Node], Any] | None
@@ -334,7 +335,8 @@ class Graph(Collections):
                 w for w, ok in (("tensor", allow_tensor), ("operation", allow_operation)) if ok
             ]
             raise errors.InvalidTypeError(
-                f"{obj!r} of type {type(obj).__name__} is not a {' or '.join(wanted)} of a graph"
+                f"{shown(obj)} of type {type(obj).__name__} is not a {' or '.join(wanted)} of a "
+                "graph"
             )
         if element.graph is not self:
             raise errors.InvalidArgumentError(f"{element!r} belongs to a different graph")

@@ -14,6 +14,7 @@ from typing import Any
 
 from weft_graph.ir.composite import CompositeTensor
 from weft_tensor import errors
+from weft_tensor.nesting import shown, too_deep
 
 Path = tuple[Any, ...]
 """How a leaf is reached: keys of mappings, names of fields, positions."""
@@ -104,7 +105,10 @@ def _sketch(value: Any) -> str:
             return f"({inner},)" if len(pairs) == 1 else f"({inner})"
         return f"{type(item).__name__}({inner})"
 
-    whole = text(value)
+    try:
+        whole = text(value)
+    except RecursionError:
+        return shown(value)
     return whole if len(whole) <= _SKETCH else whole[:_SKETCH] + "..."
 
 
@@ -133,8 +137,11 @@ def _flatten_into(structure: Any, composites: bool, leaves: list[Any]) -> None:
     if pairs is None:
         leaves.append(structure)
         return
-    for _, child in pairs:
-        _flatten_into(child, composites, leaves)
+    try:
+        for _, child in pairs:
+            _flatten_into(child, composites, leaves)
+    except RecursionError:
+        raise too_deep(structure) from None
 
 
 def pack_sequence_as(
@@ -266,10 +273,13 @@ def _difference(
     if len(pairs) != len(others):
         what = f"the first has {len(pairs)} items, the second {len(others)}"
         return path, what, errors.InvalidArgumentError
-    for (key, child), (_, other) in zip(pairs, others, strict=True):
-        found = _difference(child, other, check_types, composites, (*path, key))
-        if found is not None:
-            return found
+    try:
+        for (key, child), (_, other) in zip(pairs, others, strict=True):
+            found = _difference(child, other, check_types, composites, (*path, key))
+            if found is not None:
+                return found
+    except RecursionError:
+        raise too_deep(a) from None
     return None
 
 
@@ -299,8 +309,11 @@ def _walk(value: Any, composites: bool, path: Path) -> Iterator[tuple[Path, Any]
     if pairs is None:
         yield path, value
         return
-    for key, child in pairs:
-        yield from _walk(child, composites, (*path, key))
+    try:
+        for key, child in pairs:
+            yield from _walk(child, composites, (*path, key))
+    except RecursionError:
+        raise too_deep(value) from None
 
 
 def flatten_with_tuple_paths(
@@ -386,8 +399,11 @@ def _flatten_up_to(shallow: Any, value: Any, check_types: bool, found: list[Any]
             raise errors.InvalidArgumentError(
                 f"the structure must have the keys of {_sketch(shallow)}, but lacks {missing}"
             )
-    for (_, child), (_, other) in zip(pairs, others, strict=True):
-        _flatten_up_to(child, other, check_types, found)
+    try:
+        for (_, child), (_, other) in zip(pairs, others, strict=True):
+            _flatten_up_to(child, other, check_types, found)
+    except RecursionError:
+        raise too_deep(shallow) from None
 
 
 def map_structure_up_to(

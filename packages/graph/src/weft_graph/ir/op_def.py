@@ -27,6 +27,7 @@ from weft_graph.ir.registry import Registry
 from weft_graph.ir.traits import PLAIN, Traits
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+from weft_tensor.nesting import shown
 from weft_tensor.shape import Dims, as_dims
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class AttrDef:
             value = _CANONICAL[self.type](value)
         except (TypeError, ValueError) as cause:
             raise errors.InvalidArgumentError(
-                f"attribute {self.name} must be of type {self.type}, got {value!r}"
+                f"attribute {self.name} must be of type {self.type}, got {shown(value)}"
             ) from cause
         if self.allowed is not None:
             for item in value if isinstance(value, tuple) else (value,):

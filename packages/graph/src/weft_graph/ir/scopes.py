@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir.device_spec import DeviceParts, DeviceSpec, parse
 from weft_tensor import errors
+from weft_tensor.nesting import shown
 
 if TYPE_CHECKING:
     from weft_graph.ir.node import Node, Output
@@ -272,6 +273,6 @@ def _parts(request: Any) -> DeviceParts:
         return request.parts
     if request is not None and not isinstance(request, str):
         raise errors.InvalidTypeError(
-            f"a device must be a name, a DeviceSpec or a function, got {request!r}"
+            f"a device must be a name, a DeviceSpec or a function, got {shown(request)}"
         )
     return parse(request or "")

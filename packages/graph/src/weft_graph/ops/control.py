@@ -34,6 +34,7 @@ from weft_graph.ir.traits import WRITES, State, Traits
 from weft_graph.ops import string_conversion
 from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
 from weft_tensor import dtypes, errors
+from weft_tensor.nesting import too_deep
 from weft_tensor.shape import Dims, format_dims
 
 # ------------------------------------------------------------------------------ declarations
@@ -188,13 +189,16 @@ def _wait_for(nodes: Sequence[Node], device: str, name: str) -> Node:
 
 
 def _flat(items: Any) -> Iterable[Any]:
-    for item in items:
-        if isinstance(item, dict):
-            yield from _flat(item.values())
-        elif isinstance(item, list | builtins.tuple):
-            yield from _flat(item)
-        elif item is not None:
-            yield item
+    try:
+        for item in items:
+            if isinstance(item, dict):
+                yield from _flat(item.values())
+            elif isinstance(item, list | builtins.tuple):
+                yield from _flat(item)
+            elif item is not None:
+                yield item
+    except RecursionError:
+        raise too_deep(items) from None
 
 
 def with_dependencies(

@@ -36,6 +36,8 @@ from weft_graph.ir.node import Output
 from weft_graph.ops import random
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+from weft_tensor.nesting import shown
+from weft_tensor.promotion import nested_array
 from weft_tensor.shape import as_dims
 
 
@@ -184,7 +186,9 @@ class Constant(Initializer):
         self, value: Any = 0, dtype: Any = dtypes.float32, verify_shape: bool = False
     ) -> None:
         if not (np.isscalar(value) or isinstance(value, list | tuple | np.ndarray)):
-            raise errors.InvalidTypeError(f"value must be a number, list or array, got {value!r}")
+            raise errors.InvalidTypeError(
+                f"value must be a number, list or array, got {shown(value)}"
+            )
         self.value = value
         self.dtype = dtypes.as_dtype(dtype)
         self._verify_shape = verify_shape
@@ -197,7 +201,7 @@ class Constant(Initializer):
         verify = self._verify_shape if verify_shape is None else verify_shape
         if np.isscalar(self.value) and not verify:
             return _filled(shape, self.value, chosen)
-        value = np.asarray(self.value)
+        value = nested_array(self.value)
         if chosen.is_floating and value.dtype.kind in "iuf":
             value = value.astype(chosen.numpy)
         return builder.constant(value, chosen, shape=_sizes(shape), verify_shape=verify)

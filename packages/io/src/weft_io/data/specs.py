@@ -16,6 +16,7 @@ from weft_graph.ir.node import Output
 from weft_io.streams.stream import Part
 from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
+from weft_tensor.nesting import too_deep
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims
 
 
@@ -123,13 +124,20 @@ def attrs_of(element: Any) -> dict[str, Any]:
 
 def converted(value: Any) -> Any:
     """A structure of values as one of tensors, sparse tensors and datasets."""
+    try:
+        return _converted(value)
+    except RecursionError:
+        raise too_deep(value) from None
+
+
+def _converted(value: Any) -> Any:
     if isinstance(value, SparseTensorValue):
         return SparseTensor.from_value(value)
     if isinstance(value, Mapping):
-        found = {key: converted(value[key]) for key in sorted(value)}
+        found = {key: _converted(value[key]) for key in sorted(value)}
         return nest.pack_sequence_as({key: 0 for key in value}, list(found.values()))
     if isinstance(value, tuple):
-        items = [converted(item) for item in value]
+        items = [_converted(item) for item in value]
         kind: Any = type(value)
         return kind(*items) if hasattr(kind, "_fields") else tuple(items)
     if isinstance(value, SparseTensor | DatasetBase):

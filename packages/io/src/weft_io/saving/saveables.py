@@ -15,6 +15,7 @@ from weft_graph.variables.partitioned import PartitionedVariable
 from weft_graph.variables.resource import ResourceVariable
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
+from weft_tensor.nesting import shown
 from weft_tensor.shape import is_fully_defined
 
 
@@ -191,7 +192,7 @@ def _own_name(item: Any) -> str:
         return item.name
     if isinstance(item, Variable | Output):
         return item.op.name
-    raise errors.InvalidTypeError(f"a variable is required, got {item!r}")
+    raise errors.InvalidTypeError(f"a variable is required, got {shown(item)}")
 
 
 def _saveables(name: str, value: Any) -> list[SaveableObject]:
@@ -231,7 +232,7 @@ def _single(name: str, value: Any) -> SaveableObject:
             return ResourceVariableSaveable(value, source.attrs["dtype"], spec, name)
         if value.node.role is Role.READ:
             return ResourceVariableSaveable(value.node.inputs[0], value.dtype, spec, name)
-    raise errors.InvalidTypeError(f"a variable is required to save as {name!r}, got {value!r}")
+    raise errors.InvalidTypeError(f"a variable is required to save as {name!r}, got {shown(value)}")
 
 
 # --------------------------------------------------------------------------- restoring

@@ -11,6 +11,7 @@ import numpy as np
 from weft_io.streams.stream import Element, Root, Source, Stream, count_in, fields
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
+from weft_tensor.nesting import shown
 from weft_tensor.shape import Dims, compatible_dims, format_dims
 from weft_tensor.values import to_array
 
@@ -107,7 +108,7 @@ class _GeneratorStream(Stream):
         except (errors.OpError, TypeError, ValueError) as cause:
             raise errors.InvalidTypeError(
                 "`generator` yielded an element that did not match the expected structure. "
-                f"The yielded element was {found!r}: {cause}"
+                f"The yielded element was {shown(found)}: {cause}"
             ) from cause
         values = [
             _component(leaf, dtype, dims)
@@ -145,7 +146,7 @@ def _component(value: Any, dtype: DType, dims: Dims) -> Any:
     except errors.OpError as cause:
         raise errors.InvalidTypeError(
             "`generator` yielded an element that could not be converted to the expected type. The "
-            f"expected type was {dtype.name}, but the yielded element was {value!r}: "
+            f"expected type was {dtype.name}, but the yielded element was {shown(value)}: "
             f"{cause.message}"
         ) from cause
     if not compatible_dims(dims, array.shape):
