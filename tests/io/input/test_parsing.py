@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import struct
+import tracemalloc
 import zlib
 from typing import Any
 
@@ -28,6 +29,7 @@ from weft_io.input.parsing import (
     parse_single_example,
     parse_single_sequence_example,
 )
+from weft_io.kernels import parsing as parsing_kernels
 from weft_io.ops.parsing import (
     decode_compressed,
     decode_csv,
@@ -368,6 +370,29 @@ def test_compressed_strings(session: Any) -> None:
     assert session.run(decode_compressed(parts, "GZIP")) == b"ab"
     with pytest.raises(errors.InvalidArgumentError, match="compression_type must be"):
         decode_compressed(b"", "BZ2")
+
+
+def test_what_compressed_strings_may_become_is_bounded(
+    session: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parsing_kernels, "MOST_INFLATED", 3000)
+    strings = [zlib.compress(bytes(1000))] * 3
+    assert len(b"".join(session.run(decode_compressed(strings, "ZLIB")))) == 3000
+    bomb = zlib.compress(bytes(1 << 26))
+    parts = zlib.compress(bytes(1000)) * 4
+    tracemalloc.start()
+    for many in ([*strings, zlib.compress(b"x")], [bomb], [parts]):
+        with pytest.raises(errors.InvalidArgumentError, match="must have at most 3000 bytes"):
+            session.run(decode_compressed(many, "ZLIB"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 22
+
+
+def test_a_shape_that_no_example_has_costs_no_memory(session: Any) -> None:
+    features = {"a": FixedLenFeature([1 << 40], dtypes.int64)}
+    with pytest.raises(errors.InvalidArgumentError, match=r"Values size: 1 but output shape: "):
+        session.run(parse_example([example(a=[1])], features))
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint64", "float16", "bfloat16", "complex64", "bool"])

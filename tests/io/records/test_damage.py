@@ -6,12 +6,14 @@ import os
 import random
 import struct
 import tracemalloc
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from weft_io.records import streams
 from weft_io.records.fixed import FixedLengthSource
 from weft_io.records.lines import LineSource
 from weft_io.records.python_io import tf_record_batches, tf_record_iterator
@@ -231,7 +233,9 @@ def test_lengths_that_lie_cost_no_memory(tmp_path: Path, length: int, kind: str)
     finally:
         tracemalloc.stop()
     assert isinstance(error, errors.DataLossError)
-    assert f"truncated record at 0 of {path}" in error.message
+    refused = bool(kind) and length > 2**31
+    text = f"a record of {path} must have" if refused else f"truncated record at 0 of {path}"
+    assert text in error.message
     assert peak < 4 * PIECE
 
 
@@ -299,3 +303,24 @@ def test_lines_of_damaged_compressed_files(tmp_path: Path) -> None:
     path.write_bytes(data[: len(data) // 2] + b"garbage" + data[len(data) // 2 :])
     got = list(drain(LineSource(str(path), "GZIP")))
     assert sum(isinstance(each, errors.DataLossError) for each in got) == 1
+
+
+@pytest.mark.parametrize("kind", ["ZLIB", "GZIP"])
+def test_a_record_without_an_end_in_sight_is_bounded(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 4 * PIECE
+    monkeypatch.setattr(streams, "MOST_INFLATED", most)
+    deflate = zlib.compressobj(9, zlib.DEFLATED, 31 if kind == "GZIP" else 15)
+    path = tmp_path / "f"
+    text = b"a\n" + bytes(20 * PIECE) + b"\nb\n"
+    path.write_bytes(deflate.compress(hostile(2 * most) + text) + deflate.flush())
+    fixed = FixedLengthSource(str(path), most + 1, compression=kind)
+    for source in (TFRecordSource(str(path), kind), LineSource(str(path), kind), fixed):
+        tracemalloc.start()
+        *_, error, end = [*drain(source), None]
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert isinstance(error, errors.DataLossError) and end is None
+        assert f"must have at most {most} bytes" in str(error)
+        assert peak < 2 * most

@@ -15,6 +15,7 @@ from weft_io.records.columns import Empty, strings_of
 from weft_io.records.csv import CsvDecoder
 from weft_io.records.examples import ExampleParser
 from weft_io.records.sequences import Features, Parsed, SequenceParser
+from weft_io.records.streams import MOST_INFLATED
 from weft_io.resources.handles import allocator
 from weft_io.resources.values import row_of
 from weft_tensor import errors
@@ -280,21 +281,44 @@ def _decode_compressed(node: Node, device: Device) -> KernelFunction:
     if compression == "":
         return lambda x: x
     bits = zlib.MAX_WBITS + (16 if compression == "GZIP" else 0)
-    return _mapped(lambda data: _inflated(data, bits, compression))
+    most = min(device.memory_limit or MOST_INFLATED, MOST_INFLATED)
+
+    def run(x: Any) -> Any:
+        left = most
+        strings = []
+        for data in x.reshape(-1).tolist():
+            string = _inflated(data, bits, compression, left)
+            left -= len(string)
+            strings.append(string)
+        return strings_of(strings).reshape(x.shape)
+
+    return run
 
 
-def _inflated(data: bytes, bits: int, compression: str) -> bytes:
-    """All that compressed data hold; several compressed parts in a row are one."""
+def _inflated(data: bytes, bits: int, compression: str, left: int) -> bytes:
+    """All that compressed data hold; several compressed parts in a row are one.
+
+    Args:
+      left: how many bytes it may have.
+    """
     parts = []
     rest = data
     while rest:
         inflate = zlib.decompressobj(bits)
         try:
-            parts.append(inflate.decompress(rest))
+            part = inflate.decompress(rest, left + 1)
         except zlib.error as cause:
             raise _no_data(compression, len(data) - len(rest), str(cause)) from cause
+        left -= len(part)
+        if left < 0:
+            raise errors.InvalidArgumentError(
+                f"the {compression} data of one tensor must have at most {MOST_INFLATED} bytes "
+                f"decompressed, and no more than the device; {len(data)} bytes that are left have "
+                "more"
+            )
         if not inflate.eof:
             raise _no_data(compression, len(data), "they end early")
+        parts.append(part)
         rest = inflate.unused_data
     return parts[0] if len(parts) == 1 else b"".join(parts)
 

@@ -75,6 +75,8 @@ def flatten(
         stops = ends // 4
     else:
         packed = b"".join([BEFORE, *parts, BEHIND])
+        if expected > len(packed):  # there are not so many: no memory is taken for them
+            expected = -1
         values, stops = decode_varints(packed, ends, expected, empty)
     return values, np.diff(stops, prepend=0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from weft_io.records.streams import PIECE, Stream, open_stream
+from weft_io.records.streams import PIECE, Stream, open_stream, refuse_inflated
 from weft_tensor import errors
 
 _END: Final = b"\n"
@@ -26,31 +26,45 @@ class LineSource:
         self.offset = offset
         self._stream: Stream = open_stream(path, compression, offset)
         self._parts: list[bytes] = []  # of a line whose end was not read yet
+        self._begun = 0  # how many bytes they have together
+        self._ended = False
 
     def read_chunk(self) -> list[bytes]:
         """Many lines: those of the next piece of the file; none at its end.
 
-        Raises: DataLossError: the compressed data are damaged.
+        Raises: DataLossError: the compressed data are damaged, or a line in them has no end.
         """
         while piece := self._read():
             if _END not in piece:
-                self._parts.append(piece)
+                self._go_on(piece)
                 continue
             lines = piece.split(_END)
             if self._parts:
                 lines[0] = b"".join([*self._parts, lines[0]])
             last = lines.pop()
             self._parts = [last] if last else []
+            self._begun = len(last)
             self.offset += sum(map(len, lines)) + len(lines)
             return _without_returns(lines)
         last = b"".join(self._parts)
-        self._parts = []
+        self._parts, self._begun = [], 0
         self.offset += len(last)
         return _without_returns([last]) if last else []
 
+    def _go_on(self, piece: bytes) -> None:
+        """Keep more of a line."""
+        self._parts.append(piece)
+        self._begun += len(piece)
+        if self._stream.remaining() is None:
+            try:
+                refuse_inflated(self._stream.path, self._begun)
+            except errors.DataLossError:
+                self._parts, self._ended = [], True
+                raise
+
     def _read(self) -> bytes:
         try:
-            return self._stream.read(PIECE)
+            return b"" if self._ended else self._stream.read(PIECE)
         except errors.DataLossError:  # a line that was begun is lost
             self._parts = []
             raise

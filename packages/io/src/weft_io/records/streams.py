@@ -16,6 +16,10 @@ from weft_tensor.os_errors import reported
 PIECE: Final = 1 << 18
 """Bytes that are read at a time: few system calls, and still in the processor's cache later."""
 
+MOST_INFLATED: Final = 2**31 - 1
+"""The most bytes of one record, or of the strings of a tensor, that come of compressed data, of
+which a thousandth may be all that there is to see before."""
+
 NONE: Final = ""
 ZLIB: Final = "ZLIB"
 GZIP: Final = "GZIP"
@@ -240,8 +244,13 @@ def _too_short(path: str, offset: int, size: int) -> errors.DataLossError:
 
 
 def read_exactly(stream: Stream, size: int) -> bytes:
-    """The next `size` bytes, or fewer where the file ends; memory grows with what is there."""
+    """The next `size` bytes, or fewer where the file ends; memory grows with what is there.
+
+    Raises: DataLossError: nobody knows whether they are there, and they are too many to find out.
+    """
     most = stream.remaining()
+    if most is None:
+        refuse_inflated(stream.path, size)
     data = stream.read(min(size, PIECE if most is None else max(most, 1)))
     if len(data) == size or not data:
         return data
@@ -251,3 +260,16 @@ def read_exactly(stream: Stream, size: int) -> bytes:
         parts.append(data)
         left -= len(data)
     return b"".join(parts)
+
+
+def refuse_inflated(path: str, size: int) -> None:
+    """Refuse a record of so many bytes in data whose end is not in sight.
+
+    Raises: DataLossError: they are more than `MOST_INFLATED`.
+    """
+    if size > MOST_INFLATED:
+        raise errors.DataLossError(
+            f"a record of {path} must have at most {MOST_INFLATED} bytes, as its data are "
+            f"compressed or have no size, got {size} or more",
+            details={"file": path},
+        )
