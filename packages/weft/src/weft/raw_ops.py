@@ -1,6 +1,3 @@
 """`wf.raw_ops`: every op by its own name, its inputs and attributes by theirs."""
 
-from weft import _lazy
 from weft_graph.raw_ops import *
-
-_lazy.hint(__name__)

@@ -86,8 +86,12 @@ def set_virtual_device_configuration(
       >>> experimental.set_virtual_device_configuration(cpu, None)
     """
     _check(device)
-    configurations = list(virtual_devices or ())
+    configurations = [] if virtual_devices is None else list(virtual_devices)
     for each in configurations:
+        if not isinstance(each, VirtualDeviceConfiguration):
+            raise errors.InvalidTypeError(
+                f"virtual_devices must be a list of VirtualDeviceConfiguration, got {each!r}"
+            )
         limit = each.memory_limit
         if limit is not None and (not isinstance(limit, int) or limit < 1):
             raise errors.InvalidArgumentError(

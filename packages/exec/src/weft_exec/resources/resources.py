@@ -387,7 +387,10 @@ class VariableState(Resource):
             self._value = None
 
     def _uninitialized(self) -> errors.FailedPreconditionError:
-        return errors.FailedPreconditionError(f"Attempting to use uninitialized value {self.name}")
+        return errors.FailedPreconditionError(
+            f"Attempting to use uninitialized value {self.name}",
+            details={"uninitialized": self.name},
+        )
 
     def _check_shape(self, old: Any, shape: tuple[int, ...]) -> None:
         wanted = self.dims if old is None else old.shape

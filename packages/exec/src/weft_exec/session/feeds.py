@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft_exec.resources.resources import ResourceHandle
 from weft_graph.ir.node import Output
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims
@@ -24,11 +25,27 @@ def converter(output: Output) -> Converter:
     Raises (the converter): InvalidTypeError, InvalidArgumentError: required and got.
     """
     dtype = output.dtype.base_dtype
-    if dtype is dtypes.resource or dtype is dtypes.variant:
+    if dtype is dtypes.resource:
+        return _handle_converter(output)
+    if dtype is dtypes.variant:
         return lambda value: value
     if output.dims == () and dtype is not dtypes.string:
         return _scalar_converter(output)
     return _array_converter(output)
+
+
+def _handle_converter(output: Output) -> Converter:
+    def convert(value: Any) -> Any:
+        if not isinstance(value, ResourceHandle):
+            raise errors.InvalidTypeError(
+                f"{output.name} is fed {value!r}; a handle is required, as a fetch of one gives",
+                node=output.node.name,
+                op=output.node.type,
+                line=output.node.line,
+            )
+        return value
+
+    return convert
 
 
 def _scalar_converter(output: Output) -> Converter:

@@ -135,15 +135,20 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
       NotFoundError: the name is unknown.
     """
     if isinstance(key, SparseTensor):
-        indices, values, shape = value
+        indices, values, shape = _parts_of(key, value, "indices, values, dense_shape")
         parts = [(key.indices, indices), (key.values, values)]
         if not _is_known(graph, key, shape):
             parts.append((key.dense_shape, shape))
         return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
     if isinstance(key, IndexedSlices):
-        parts = [(key.values, value[0]), (key.indices, value[1])]
+        outputs: list[Any] = [key.values, key.indices]
+        wanted = "values, indices"
         if key.dense_shape is not None:
-            parts.append((key.dense_shape, value[2]))
+            outputs.append(key.dense_shape)
+            wanted += ", dense_shape"
+        if isinstance(value, IndexedSlicesValue):
+            value = value[: len(outputs)]
+        parts = list(zip(outputs, _parts_of(key, value, wanted), strict=True))
         return [pair for k, v in parts for pair in expand_feed(graph, k, v)]
     if isinstance(key, tuple | list):
         if not isinstance(value, Collection) or len(key) != len(value):
@@ -159,6 +164,16 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
     if not graph.is_feedable(output):
         raise errors.InvalidArgumentError(f"{output!r} may not be fed")
     return [(output, value)]
+
+
+def _parts_of(key: Any, value: Any, wanted: str) -> Sequence[Any]:
+    """The values of what is several tensors, as many as `wanted` names."""
+    count = wanted.count(",") + 1
+    if not isinstance(value, list | tuple) or len(value) != count:
+        raise errors.InvalidTypeError(
+            f"{key!r} is fed {count} values ({wanted}), or such a value of a fetch, got {value!r}"
+        )
+    return value
 
 
 def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:

@@ -23,6 +23,7 @@ from weft_exec.session.feeds import converter
 from weft_exec.session.fetches import FetchPlan, expand_feed, structure_key
 from weft_exec.session.growth import GrowthWatch
 from weft_exec.session.target import find_target
+from weft_exec.session.uninitialized import advise
 from weft_exec.tracing import StepTrace
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.default_graph import get_default_graph
@@ -210,11 +211,15 @@ class BaseSession:
 
     def _step(self, signature: _Signature, values: Any, options: Any, run_metadata: Any) -> Any:
         """Run one step of a signature with some fed values; returns what `run` returns."""
-        if options is None and self._plain:
-            executable = signature.executable
-            results = self._runner.run(executable, signature.slots(executable, values))
-        else:
-            results = self._watched_step(signature, values, options, run_metadata)
+        try:
+            if options is None and self._plain:
+                executable = signature.executable
+                results = self._runner.run(executable, signature.slots(executable, values))
+            else:
+                results = self._watched_step(signature, values, options, run_metadata)
+        except errors.FailedPreconditionError as error:
+            advise(error, self._graph, self._resources, signature.plan.targets)
+            raise
         return results[0] if signature.single else signature.plan.rebuild(results)
 
     def _watched_step(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir.graph import Graph
 from weft_io.files import paths
+from weft_tensor import errors
 from weft_tensor.os_errors import reported
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def write_graph(
       as_text: write protobuf's text format.
     Returns: the path.
     Raises: InvalidArgumentError: the graph has no form in a GraphDef, or takes 2 GiB or more;
-      AlreadyExistsError: there is a file where the directory should be.
+      InvalidTypeError: it is neither a graph nor a message; AlreadyExistsError: there is a file
+      where the directory should be.
 
     Examples:
       >>> x = wf.constant(1.0, name="x")
@@ -35,9 +37,13 @@ def write_graph(
       >>> wf.gfile.GFile(path).readline()
       'node {\n'
     """
+    from google.protobuf.message import Message
+
     message: Any = graph_or_graph_def
     if isinstance(graph_or_graph_def, Graph):
         message = graph_or_graph_def.as_graph_def()
+    if not isinstance(message, Message):
+        raise errors.InvalidTypeError(f"a Graph or a GraphDef is written, got {message!r}")
     path = os.path.join(paths.as_path(logdir), name)
     if as_text:
         from google.protobuf import text_format

@@ -18,6 +18,7 @@ import numpy as np
 from weft_graph import proto
 from weft_io.files.systems import PathLike, as_path, is_url, locate
 from weft_tensor import errors
+from weft_tensor.arguments import integer
 from weft_tensor.os_errors import reported
 
 Array = np.ndarray[Any, Any]
@@ -56,13 +57,24 @@ def parquet_batches(
       {'x': array([1, 2]), 'y': array([b'a', b''], dtype=object)}
       {'x': array([3]), 'y': array([b'c'], dtype=object)}
     """
+    size = integer(batch_size, "batch_size", 1)
+    return _batches(path, size, columns, row_groups, dict(defaults or {}))
+
+
+def _batches(
+    path: PathLike,
+    batch_size: int,
+    columns: Sequence[str] | None,
+    row_groups: Iterable[int] | None,
+    defaults: dict[str, Any],
+) -> Iterator[dict[str, Array]]:
     file = ParquetFile(as_path(path), columns)
     try:
         chosen = range(file.groups) if row_groups is None else row_groups
         held: dict[str, Array] = {}
         for group in chosen:
             for batch in file.batches(group, batch_size):
-                held = _joined(held, _arrays(batch, dict(defaults or {}), file.path))
+                held = _joined(held, _arrays(batch, defaults, file.path))
                 while held and len(next(iter(held.values()))) >= batch_size:
                     yield {name: array[:batch_size] for name, array in held.items()}
                     held = {name: array[batch_size:] for name, array in held.items()}

@@ -11,6 +11,7 @@ from weft_io.files.systems import PathLike, as_path
 from weft_io.records.options import TFRecordOptions
 from weft_io.records.tfrecord import TFRecordSource
 from weft_tensor import errors
+from weft_tensor.arguments import integer
 
 
 def tf_record_iterator(path: PathLike, options: Any = None) -> Iterator[bytes]:
@@ -51,6 +52,10 @@ def tf_record_batches(
       >>> list(wf.io.tf_record_batches("three.tfrecord", 2))
       [[b'a', b'b'], [b'c']]
     """
+    return _batches(path, integer(batch_size, "batch_size", 1), options)
+
+
+def _batches(path: PathLike, batch_size: int, options: Any) -> Iterator[list[bytes]]:
     held: list[bytes] = []
     try:
         for records in _chunks(path, options):

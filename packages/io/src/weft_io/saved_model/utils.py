@@ -82,7 +82,7 @@ def get_tensor_from_tensor_info(
       array([2., 4.], dtype=float32)
     """
     chosen = graph or get_default_graph()
-    kind = tensor_info.WhichOneof("encoding")
+    kind = _encoding(tensor_info)
     if kind == "name":
         return chosen.get_tensor_by_name(_scoped(tensor_info.name, import_scope))
     if kind == "coo_sparse":
@@ -99,6 +99,14 @@ def get_tensor_from_tensor_info(
     tensors = [chosen.get_tensor_by_name(_scoped(name, import_scope)) for name in names]
     with chosen.as_default():
         return SparseTensor(*tensors)
+
+
+def _encoding(tensor_info: Any) -> str | None:
+    from weft_graph import proto
+
+    if not isinstance(tensor_info, proto.TensorInfo):
+        raise errors.InvalidTypeError(f"a TensorInfo is required, got {tensor_info!r}")
+    return tensor_info.WhichOneof("encoding")
 
 
 def _sparse_names(message: Any) -> tuple[str, str, str]:
@@ -122,6 +130,7 @@ def get_element_from_tensor_info(
 
     Raises: NotFoundError: there is none.
     """
+    _encoding(tensor_info)
     chosen = graph or get_default_graph()
     return chosen.as_graph_element(_scoped(tensor_info.name, import_scope))
 

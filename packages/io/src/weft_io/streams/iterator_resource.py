@@ -129,7 +129,7 @@ class IteratorResource(Resource):
         return errors.FailedPreconditionError(
             f"GetNext() failed because the iterator {self.name!r} has not been initialized. Ensure "
             "that you have run the initializer operation for this iterator before getting the "
-            f"next element.{waits}"
+            f"next element: session.run(iterator.initializer).{waits}"
         )
 
     # ------------------------------------------------------------------ elements

@@ -1,0 +1,84 @@
+"""What to run before a step that read a variable without a value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from weft_exec.resources.resources import ResourceManager, VariableState
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node
+from weft_graph.variables.base import Variable
+from weft_tensor import errors
+
+_INITIALIZERS: Final = {
+    GraphKeys.GLOBAL_VARIABLES: ("global", "global_variables_initializer()"),
+    GraphKeys.LOCAL_VARIABLES: ("local", "local_variables_initializer()"),
+}
+_NAMED: Final = 3
+"""Variables that a message names."""
+
+
+def advise(
+    error: errors.FailedPreconditionError,
+    graph: Graph,
+    resources: ResourceManager,
+    targets: Iterable[Node],
+) -> None:
+    """Say in an error of a variable without a value what gives it one, and how many lack theirs.
+
+    Args:
+      error: gets the longer message; others than those of variables stay as they are.
+      targets: the nodes that the step was asked to run.
+    """
+    name = error.details.get("uninitialized")
+    if name is None or "run_first" in error.details:
+        return
+    first, words = _advice(name, graph, resources, set(targets))
+    error.details["run_first"] = first
+    error.message = f"{error.message}: {words}"
+    error.args = (error.message,)
+
+
+def _advice(
+    name: str, graph: Graph, resources: ResourceManager, targets: set[Node]
+) -> tuple[str, str]:
+    for key, (kind, initializer) in _INITIALIZERS.items():
+        variables = list(_variables(graph, key))
+        failed = [variable for variable in variables if _resource_name(variable) == name]
+        if not failed:
+            continue
+        if _runs(targets, failed[0].initializer):
+            return "initialized_value()", (
+                "its initializer is of the same step; what is made of it there must use its "
+                "initialized_value()"
+            )
+        lacking = [each.op.name for each in variables if not _has_value(each, resources)]
+        named = ", ".join(lacking[:_NAMED]) + (", ..." if len(lacking) > _NAMED else "")
+        some = f"{len(lacking)} {kind} variable{'' if len(lacking) == 1 else 's'}"
+        verb = "has" if len(lacking) == 1 else "have"
+        return initializer, f"run {initializer} first; {some} {verb} no value: {named}"
+    return "initializer", "run its initializer first; it is no global and no local variable"
+
+
+def _variables(graph: Graph, key: str) -> Iterator[Variable]:
+    return (each for each in graph.get_collection(key) if isinstance(each, Variable))
+
+
+def _resource_name(variable: Variable) -> str:
+    name: str = variable.op.attrs.get("shared_name") or variable.op.name
+    return name
+
+
+def _has_value(variable: Variable, resources: ResourceManager) -> bool:
+    container = variable.op.attrs.get("container", "")
+    try:
+        return resources.lookup(container, _resource_name(variable), VariableState).is_initialized
+    except errors.OpError:  # it was never used, or something else has its name
+        return False
+
+
+def _runs(targets: set[Node], initializer: Node) -> bool:
+    """Whether one of the targets is the initializer, or waits for it as groups of them do."""
+    return initializer in targets or any(initializer in node.control_inputs for node in targets)

@@ -1,0 +1,60 @@
+"""Feeds and fetches of the wrong kind: one table of calls and words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft_tensor import errors
+
+TYPE = errors.InvalidTypeError
+
+
+def _sparse(value: Any) -> Any:
+    x = wf.sparse_placeholder(wf.float32)
+    return wf.Session().run(wf.sparse_tensor_to_dense(x), {x: value})
+
+
+def _slices(value: Any) -> Any:
+    x = wf.IndexedSlices(wf.placeholder(wf.float32, [2]), wf.placeholder(wf.int32, [2]))
+    return wf.Session().run(x.values + 1.0, {x: value})
+
+
+def _handle(value: Any) -> Any:
+    v = wf.Variable(1.0, use_resource=True)
+    return wf.Session().run(v + 1.0, {v.handle: value})
+
+
+def _run(fetches: Any, feeds: Any = None) -> Callable[[], Any]:
+    return lambda: wf.Session().run(fetches, feeds)
+
+
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: _sparse(([[0]], [1.0])), "is fed 3 values (indices, values, dense_shape)"),
+    (lambda: _sparse(3), "is fed 3 values (indices, values, dense_shape)"),
+    (lambda: _slices([[1.0, 2.0]]), "is fed 2 values (values, indices)"),
+    (lambda: _handle(3), "is fed 3; a handle is required, as a fetch of one gives"),
+    (_run(np.ones(3)), "is not a tensor or operation of a graph"),
+    (_run([np.ones(3)]), "is not a tensor or operation of a graph"),
+    (lambda: wf.Session().run(wf.constant(1), 3), "feed_dict must be a mapping, got 3"),
+]
+
+
+def test_refused() -> None:
+    for call, words in REFUSED:
+        with pytest.raises(TYPE, match=re.escape(words)):
+            call()
+
+
+def test_taken() -> None:
+    assert _sparse(([[0]], [1.0], [2])).tolist() == [1.0, 0.0]
+    assert _slices(([1.0, 2.0], [0, 1])).tolist() == [2.0, 3.0]
+    v = wf.Variable(1.0, use_resource=True)
+    with wf.Session() as session:
+        session.run(v.initializer)
+        assert session.run(v + 1.0, {v.handle: session.run(v.handle)}) == 2.0
