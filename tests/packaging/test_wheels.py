@@ -24,7 +24,7 @@ PACKAGES = ["tensor", "graph", "autodiff", "exec", "io", "weft"]
 TENSOR = {"weftml-tensor", "numpy", "ml-dtypes"}
 GRAPH = TENSOR | {"weftml-graph", "flatbuffers", "protobuf"}
 AUTODIFF = GRAPH | {"weftml-autodiff"}
-EXEC = GRAPH | {"weftml-exec", "threadpoolctl"}
+EXEC = GRAPH | {"weftml-exec", "threadpoolctl", "google-re2"}
 IO = AUTODIFF | EXEC | {"weftml-io", "pillow", "xxhash", "fsspec", "google-crc32c"}
 WEFT = IO | {"weftml", "absl-py"}
 BRINGS = dict(zip(PACKAGES, [TENSOR, GRAPH, AUTODIFF, EXEC, IO, WEFT], strict=True))

@@ -68,8 +68,13 @@ def test_regular_expressions() -> None:
         (lambda: string_conversion.decode_base64("a"), "base64"),
         (lambda: string_conversion.decode_raw(["ab", "c"], dtypes.uint8), r"lengths \[1, 2\]"),
         (lambda: string_conversion.decode_raw(["abc"], dtypes.int16), "multiple of 2"),
-        (lambda: strings.regex_replace("a", "(", "b"), "no regular expression"),
-        (lambda: strings.regex_replace("a", "a", "\\1"), "no group"),
+        (lambda: strings.regex_replace("a", "(", "b"), r"'\(' is no regular .*missing \)"),
+        (lambda: strings.regex_replace("a", constant(b"\xff"), "b"), r"'\\\\xff' is no .*UTF-8"),
+        (lambda: strings.regex_replace("a", "(?=a)", "b"), "no regular expression of RE2"),
+        (lambda: strings.regex_full_match("a", r"(a)\1"), "no regular expression of RE2"),
+        (lambda: strings.regex_replace("a", "a", "\\1"), r"rewrite '.*1' has .*groups of 'a'"),
+        (lambda: strings.regex_replace("a", "a", "\\"), "may have two backslashes"),
+        (lambda: strings.regex_replace("a", "a", "\\q"), r"has \\q"),
     ],
 )
 def test_bad_strings_are_refused_when_run(build: Any, message: str) -> None:

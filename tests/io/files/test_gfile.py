@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -193,6 +194,11 @@ def test_joining() -> None:
         ("none/*", []),
         ("a1/*", []),
         ("d/", ["d/"]),
+        ("**", ["a1", "a2", "b[1]", "d"]),
+        ("*\\[*1*]", ["b[1]"]),
+        ("*[1-9]*", ["a1", "a2", "b[1]"]),
+        ("*a*1", ["a1"]),
+        ("*1*1", []),
     ],
 )
 def test_patterns(base: str, pattern: str, wanted: list[str]) -> None:
@@ -200,6 +206,14 @@ def test_patterns(base: str, pattern: str, wanted: list[str]) -> None:
     for name in ("a1", "a2", "b[1]", "d/a1", "d/e/x"):
         put(f"{base}/{name}")
     assert gfile.Glob(f"{base}/{pattern}") == [f"{base}/{name}" for name in wanted]
+
+
+def test_many_asterisks_take_no_longer_than_one(tmp_path: Path) -> None:
+    put(str(tmp_path / ("a" * 200)))
+    start = time.process_time()
+    assert gfile.glob(f"{tmp_path}/{'*a' * 30}b") == []
+    assert len(gfile.glob(f"{tmp_path}/{'*a' * 30}*")) == 1
+    assert time.process_time() - start < 5
 
 
 def test_several_patterns(tmp_path: Path) -> None:

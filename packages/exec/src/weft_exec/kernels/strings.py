@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft_exec.kernels.patterns import Pattern, replacer
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph.ops.shape_rules import normal_axes
 from weft_tensor import errors
@@ -224,68 +225,10 @@ def _string_case(node: Node, device: Device) -> KernelFunction:
 # ---------------------------------------------------------------------- regular expressions
 
 
-def _compiled(pattern: bytes) -> re.Pattern[str]:
-    # RE2 has \z where Python (up to 3.13) has \Z, and classes of ASCII characters only.
-    text = re.sub(r"(?<!\\)((?:\\\\)*)\\z", r"\1\\Z", unicode_of(pattern))
-    try:
-        return re.compile(text, re.ASCII)
-    except re.error as error:
-        raise errors.InvalidArgumentError(
-            f"{pattern!r} is no regular expression: {error}"
-        ) from None
-
-
-def _rewriter(rewrite: bytes, groups: int) -> Callable[[re.Match[str]], str]:
-    parts: list[str | int] = []
-    text = unicode_of(rewrite)
-    at = 0
-    while at < len(text):
-        if text[at] != "\\":
-            parts.append(text[at])
-            at += 1
-            continue
-        mark = text[at + 1 : at + 2]
-        if mark == "\\":
-            parts.append(mark)
-        elif mark in tuple("0123456789") and int(mark) <= groups:
-            parts.append(int(mark))
-        else:
-            raise errors.InvalidArgumentError(
-                f"the rewrite {rewrite!r} refers to no group of the pattern: \\{mark}"
-            )
-        at += 2
-
-    def apply(match: re.Match[str]) -> str:
-        return "".join([p if isinstance(p, str) else match[p] or "" for p in parts])
-
-    return apply
-
-
-def _replacer(pattern: bytes, rewrite: bytes, everywhere: bool) -> Callable[[bytes], bytes]:
-    expression = _compiled(pattern)
-    apply = _rewriter(rewrite, expression.groups)
-
-    def replace(item: bytes) -> bytes:
-        text = unicode_of(item)
-        parts = []
-        end = 0
-        last = -1
-        for match in expression.finditer(text):
-            if match.start() == match.end() == last:
-                continue  # RE2 finds no empty match right behind another one
-            parts += [text[end : match.start()], apply(match)]
-            end = last = match.end()
-            if not everywhere:
-                break
-        return utf8_of("".join([*parts, text[end:]]))
-
-    return replace
-
-
 @kernel("StaticRegexReplace")
 def _static_regex_replace(node: Node, device: Device) -> KernelFunction:
     pattern, rewrite = bytes_of(node.attrs["pattern"]), bytes_of(node.attrs["rewrite"])
-    return mapped(_replacer(pattern, rewrite, node.attrs["replace_global"]))
+    return mapped(replacer(pattern, rewrite, node.attrs["replace_global"]))
 
 
 @kernel("RegexReplace")
@@ -293,16 +236,13 @@ def _regex_replace(node: Node, device: Device) -> KernelFunction:
     everywhere: bool = node.attrs["replace_global"]
 
     def run(x: Any, pattern: Any, rewrite: Any) -> Any:
-        return mapped(_replacer(scalar_of(pattern), scalar_of(rewrite), everywhere))(x)
+        return mapped(replacer(scalar_of(pattern), scalar_of(rewrite), everywhere))(x)
 
     return run
 
 
 def _matcher(pattern: bytes) -> KernelFunction:
-    expression = _compiled(pattern)
-    return numbers_of(
-        lambda item: expression.fullmatch(unicode_of(item)) is not None, np.dtype(np.bool_)
-    )
+    return numbers_of(Pattern(pattern, grouping=False).matches, np.dtype(np.bool_))
 
 
 @kernel("StaticRegexFullMatch")

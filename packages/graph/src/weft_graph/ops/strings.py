@@ -362,9 +362,12 @@ def regex_replace(
 
     Args:
       input: strings of any shape.
-      pattern: string, in the syntax that RE2 and Python's `re` share.
-      rewrite: string; \1 to \9 are groups, \0 is the match.
+      pattern: string, rank 0: a regular expression of RE2, matched against UTF-8.
+      rewrite: string, rank 0; \1 to \9 are groups, \0 is the match, and two backslashes are one.
       replace_global: all matches, not only the first.
+    Returns: string, shape of `input`.
+    Raises (when it runs): InvalidArgumentError: `pattern` is no regular expression, or `rewrite`
+      refers to a group that it lacks.
 
     Examples:
       >>> wf.Session().run(wf.regex_replace(["a1b2"], "[0-9]", ""))
@@ -382,9 +385,9 @@ def regex_full_match(input: Any, pattern: Any, name: str | None = None) -> Outpu
 
     Args:
       input: string, any shape.
-      pattern: string, rank 0: a regular expression.
+      pattern: string, rank 0: a regular expression of RE2, matched against UTF-8.
     Returns: bool, shape of `input`.
-    Raises: InvalidArgumentError: `pattern` is no regular expression.
+    Raises (when it runs): InvalidArgumentError: `pattern` is no regular expression.
 
     Examples:
       >>> wf.Session().run(wf.strings.regex_full_match(["a1", "1a"], "[a-z][0-9]"))

@@ -272,26 +272,38 @@ def translate(pattern: str) -> re.Pattern[str]:
         `\*` the character itself; nothing matches "/".
     Raises: InvalidArgumentError: a set or an escape does not end.
     """
-    parts: list[str] = []
+    parts = [""]  # between asterisks
     at = 0
     while at < len(pattern):
         char = pattern[at]
         at += 1
         if char == "*":
-            parts.append(".*")
+            parts.append("")
         elif char == "?":
-            parts.append(".")
+            parts[-1] += "."
         elif char == "[":
             text, at = _set(pattern, at)
-            parts.append(text)
+            parts[-1] += text
         elif char == "\\":
             if at == len(pattern):
                 raise errors.InvalidArgumentError(f"the pattern {pattern!r} ends in an escape")
-            parts.append(re.escape(pattern[at]))
+            parts[-1] += re.escape(pattern[at])
             at += 1
         else:
-            parts.append(re.escape(char))
-    return re.compile("".join(parts), re.DOTALL)
+            parts[-1] += re.escape(char)
+    return re.compile(_joined(parts), re.DOTALL)
+
+
+def _joined(parts: list[str]) -> str:
+    """The parts with anything between them.
+
+    Where a part comes first it may stay, whatever comes behind: nothing is tried a second time, and
+    many asterisks take no longer than one.
+    """
+    first, *rest = parts
+    if not rest:
+        return first
+    return first + "".join([f"(?>.*?{part})" for part in rest[:-1] if part]) + ".*" + rest[-1]
 
 
 def _set(pattern: str, at: int) -> tuple[str, int]:
