@@ -101,6 +101,21 @@ def _split_concat(a: Output) -> list[Output]:
     return [_array(a, 3, infer_shape=False).split(a, [1, 0, 4]).concat()]
 
 
+def _split_more(a: Output, b: Output) -> list[Output]:
+    first, second = (
+        TensorArray(a.dtype, 3, dynamic_size=True).split(a, [1, 1, 1]) for _ in range(2)
+    )
+    rows = [b[i : i + 1] for i in range(2)]
+    longer = first.write(3, rows[0]).write(4, rows[1])
+    return [longer.concat(), second.write(4, rows[0]).gather([4, 0])[:, 0]]
+
+
+def _split_mixed(a: Output, b: Output) -> list[Output]:
+    array = TensorArray(a.dtype, 2, dynamic_size=True, infer_shape=False)
+    array = array.split(a, [2, 1]).write(2, b[0])
+    return [array.read(1), array.read(2)]
+
+
 def _split_read(a: Output) -> list[Output]:
     ta = _array(a, 3, infer_shape=False).split(a, np.array([1, 3, 1], np.int64))
     return [ta.read(2), ta.read(1)]
@@ -187,6 +202,13 @@ ARRAY_CASES = [
     ArrayCase("scatter", [(2, 3)], _scatter_gather, lambda a: [a[[1, 0, 1, 1]], a[0]]),
     ArrayCase("split and concat", [(5, 2)], _split_concat, lambda a: [a]),
     ArrayCase("split and read", [(5,)], _split_read, lambda a: [a[4:], a[1:4]]),
+    ArrayCase(
+        "split and more",
+        [(3, 2), (2, 2)],
+        _split_more,
+        lambda a, b: [np.concatenate([a, b]), np.stack([b[0], a[0]])],
+    ),
+    ArrayCase("split and other ranks", [(3, 2), (2, 2)], _split_mixed, lambda a, b: [a[2:], b[0]]),
     ArrayCase("split evenly", [(4, 2)], _split_evenly, lambda a: [a.reshape(2, 2, 2)]),
     ArrayCase(
         "write and concat", [(2, 2), (1, 2)], _write_concat, lambda a, b: [np.vstack([b, a])]

@@ -198,6 +198,13 @@ def test_sensitivity_and_specificity() -> None:
     distance = np.abs(sensitivity - 0.9).astype(np.float32)
     want = specificity[np.flatnonzero(distance == distance.min())[-1]]
     check(lambda a, b: metrics.specificity_at_sensitivity(a, b, 0.9), want, LABELS, SCORES)
+    labels, scores = np.array([[1, 0, 1, 1]]), np.array([[0.9, 0.6, 0.4, 0.2]], np.float32)
+    for metric, value, want in (
+        (metrics.sensitivity_at_specificity, 0.5, 1 / 3),  # 0 and 1 are as near: from above
+        (metrics.specificity_at_sensitivity, 0.5, 1),
+        (metrics.specificity_at_sensitivity, 1.0, 0),
+    ):
+        check(lambda a, b, m=metric, v=value: m(a, b, v), want, labels, scores)  # type: ignore[misc]
     with pytest.raises(errors.InvalidArgumentError, match="specificity must be"):
         metrics.sensitivity_at_specificity(LABELS, SCORES, 1.5)
 
@@ -243,7 +250,7 @@ def test_class_means() -> None:
 
 @pytest.mark.parametrize("class_id", [None, 2])
 def test_the_best_k(class_id: int | None) -> None:
-    labels = RNG.integers(0, 6, (3, 10, 2))
+    labels = RNG.integers(-1, 7, (3, 10, 2))  # -1 and 6 are no classes, and never found
     scores = RNG.standard_normal((3, 10, 6)).astype(np.float32)
     right = extra = missed = 0
     for row, values in zip(labels.reshape(-1, 2), scores.reshape(-1, 6), strict=True):

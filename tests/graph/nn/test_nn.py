@@ -14,7 +14,7 @@ from weft_graph import nn
 from weft_graph.ir.builder import constant, convert_to_tensor
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.ops.array import placeholder
+from weft_graph.ops.array import placeholder, placeholder_with_default
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_tensor import dtypes, errors
 
@@ -212,10 +212,17 @@ def test_cross_entropies_of_higher_rank() -> None:
     assert sparse.dims == dense.dims == (2, 3)
     for got in run([sparse, dense]):
         np.testing.assert_allclose(got, want, rtol=1e-5)
-    moved = nn.softmax_cross_entropy_with_logits_v2(
-        np.moveaxis(np.eye(5, dtype="f")[labels], -1, 1), np.moveaxis(x, -1, 1), axis=1
-    )
-    np.testing.assert_allclose(run(moved), want, rtol=1e-5)
+    rows = np.eye(5, dtype="f")[labels]
+    for axis in (0, 1, 2, -1, -2, -3):
+        moved = nn.softmax_cross_entropy_with_logits_v2(
+            placeholder_with_default(np.moveaxis(rows, -1, axis), None),
+            np.moveaxis(x, -1, axis),
+            axis=axis,
+        )
+        assert moved.dims == (2, 3)
+        np.testing.assert_allclose(run(moved), want, rtol=1e-5)
+    with pytest.raises(errors.InvalidArgumentError, match="known rank"):
+        nn.softmax_cross_entropy_with_logits_v2(rows, placeholder("float32"), axis=0)
 
 
 def test_a_label_out_of_range_is_named() -> None:

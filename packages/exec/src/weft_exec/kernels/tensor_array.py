@@ -195,7 +195,7 @@ def _concat(node: Node, device: Device) -> KernelFunction:
 
     def run(handle: ResourceHandle, flow: Any) -> tuple[Any, Any]:
         state = _array_of(handle, dtype)
-        values = state.gather(range(state.size))
+        values = state.gather(range(state.concat_size))
         if not values:
             dims = merge_dims(rest, None if state.dims is None else state.dims[1:])
             shape = _known(state, dims, "element_shape_except0")

@@ -81,6 +81,7 @@ class TensorArrayState:
       empty: its allocator: `empty(shape, numpy dtype)`.
     Attributes:
       places: one for each element.
+      split_into: how many of them a split wrote; later writes may have added more.
     """
 
     def __init__(
@@ -105,6 +106,8 @@ class TensorArrayState:
         self.clear = clear
         self.identical = identical
         self.closed = False
+        self.split_into: int | None = None
+        self._may_hold_less = False
         self._device = device
         self._xp = xp
         self._empty = empty
@@ -125,6 +128,11 @@ class TensorArrayState:
         """
         self._check_open()
         return len(self.places)
+
+    @property
+    def concat_size(self) -> int:
+        """The number of elements that a concatenation takes, from the first on."""
+        return self.size
 
     # ------------------------------------------------------------------ writing
 
@@ -149,18 +157,19 @@ class TensorArrayState:
             self.write(index, value)
 
     def resize_for(self, count: int) -> None:
-        """Make room for exactly `count` elements.
+        """Make room for exactly `count` elements; of gradients there may be fewer.
 
         Raises: InvalidArgumentError: the size is another one, and cannot grow to it.
         """
         size = self.size
         if count > size and self.dynamic:
             self.places.extend([None] * (count - size))
-        elif count != size:
+        elif count != size and not (count < size and self._may_hold_less):
             raise errors.InvalidArgumentError(
                 f"lengths must have one entry for each element of the TensorArray {self.name!r}, "
                 f"which has {size}, got {count}"
             )
+        self.split_into = count
 
     def refine(self, dims: Dims) -> None:
         """Add to what is known of the shape of all elements.
@@ -266,6 +275,7 @@ class TensorArrayState:
             self.dtype,
             [None if shape is None else (*prepend, *shape) for shape in shapes],
             None if self.dims is None else (*prepend, *self.dims),
+            self.split_into,
             # An element that several writes made has several readers of its gradient.
             clear=not isinstance(self, GradientArrayState),
             identical=self.identical,
@@ -328,15 +338,29 @@ class GradientArrayState(TensorArrayState):
 
     Args:
       shapes: of the elements of that array, where they are known.
+      concat_size: how many of them a split wrote, whose gradient a concatenation is.
     """
 
     def __init__(
-        self, name: str, dtype: DType, shapes: list[Shape | None], dims: Dims, **options: Any
+        self,
+        name: str,
+        dtype: DType,
+        shapes: list[Shape | None],
+        dims: Dims,
+        concat_size: int | None,
+        **options: Any,
     ) -> None:
         super().__init__(name, dtype, len(shapes), dims, **options)
+        self._concat_size = concat_size
+        self._may_hold_less = True
         self._shapes = shapes
         self._sums: set[int] = set()
         self._seen: set[int] = set()
+
+    @property
+    def concat_size(self) -> int:
+        """As many as a split of the forward array wrote."""
+        return self.size if self._concat_size is None else self._concat_size
 
     def write(self, index: int, value: Any) -> None:
         """Add to an element.

@@ -6,6 +6,8 @@ __all__ = ["mean_iou", "mean_per_class_accuracy", "precision_at_k", "recall_at_k
 
 from typing import Any
 
+import numpy as np
+
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Output
@@ -218,14 +220,11 @@ def _hits(
 
 
 def _first_of_equal(labels: Output, size: int) -> Output:
-    """Which labels of an example occur for the first time in it; negative ones stand for none."""
-    import numpy as np
-
+    """Which labels of an example occur for the first time in it."""
     same = out("Equal", [shapes.expand_dims(labels, -1), shapes.expand_dims(labels, -2)])
     earlier = np.tri(size, k=-1, dtype=np.bool_)
     repeated = reduce_any(out("LogicalAnd", [same, earlier]), -1)
-    valid = out("GreaterEqual", [labels, 0])
-    return out("LogicalAnd", [valid, out("LogicalNot", [repeated])])
+    return out("LogicalNot", [repeated])
 
 
 def _at_k(
@@ -267,7 +266,8 @@ def recall_at_k(
     """The fraction of labels that are among the k best predictions.
 
     Args:
-      labels: integers, shape (N,) or (N, L): the classes of each example; negative for none.
+      labels: integers, shape (N,) or (N, L): the classes of each example. What is no class of
+        `predictions` is one that is never predicted.
       predictions: floating, shape (N, C): a score per class.
       k: how many predictions count.
       class_id: count this class only.

@@ -374,7 +374,7 @@ def sensitivity_at_specificity(
     updates_collections: Any = None,
     name: str | None = None,
 ) -> Metric:
-    """Recall at the threshold whose specificity is nearest to the one given.
+    """Recall at the lowest threshold whose specificity is nearest to the one given.
 
     Args:
       specificity: in [0, 1].
@@ -394,8 +394,7 @@ def sensitivity_at_specificity(
         raise errors.InvalidArgumentError(f"specificity must be in [0, 1], got {specificity}")
 
     def choose(c: Counts, name: str) -> Output:
-        found = share(c["tn"], c["fp"])
-        place = argmin(out("Abs", [found - specificity]), 0)
+        place = argmin(_distance(c["tn"], c["fp"], specificity), 0)
         return _ratio_at(c["tp"], c["fn"], place, name)
 
     places = metrics_collections, updates_collections
@@ -435,7 +434,7 @@ def specificity_at_sensitivity(
     edges = _even_thresholds(num_thresholds)
 
     def choose(c: Counts, name: str) -> Output:
-        distance = out("Abs", [share(c["tp"], c["fn"]) - sensitivity])
+        distance = _distance(c["tp"], c["fn"], sensitivity)
         nearest = out("Equal", [distance, out("Min", [distance, [0]])])
         order = [float(i) for i in range(len(edges))]
         ranks = casting.cast(nearest, dtypes.float32) * order
@@ -444,6 +443,12 @@ def specificity_at_sensitivity(
     places = metrics_collections, updates_collections
     default = "specificity_at_sensitivity"
     return _chosen(choose, default, labels, predictions, edges, weights, places, name)
+
+
+def _distance(part: Any, rest: Any, wanted: float) -> Output:
+    """How far from `wanted` shares are; of few examples one above is nearer than one below."""
+    found = out("RealDiv", [part, out("AddV2", [out("AddV2", [part, rest]), _EDGE])])
+    return out("Abs", [found - wanted])
 
 
 def _chosen(

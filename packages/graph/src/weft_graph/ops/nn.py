@@ -489,12 +489,26 @@ def _along_axis(op: str, logits: Any, axis: int, name: str | None) -> Output:
     rank = None if value.dims is None else len(value.dims)
     if axis == -1 or (rank is not None and axis == rank - 1):
         return out(op, [value], name=name)
-    if rank is None:
-        raise errors.InvalidArgumentError(
-            f"{op} along axis {axis} requires logits of known rank, got {value!r}"
-        )
+    _known_rank(op, value, axis)
     swapped = swap_with_last(value, axis)
     return swap_with_last(out(op, [swapped]), axis, name)
+
+
+def _known_rank(op: str, logits: Output, axis: int) -> int:
+    if logits.dims is None:
+        raise errors.InvalidArgumentError(
+            f"{op} along axis {axis} requires logits of known rank, got {logits!r}"
+        )
+    return len(logits.dims)
+
+
+def _with_last(value: Output, axis: int, rank: int) -> Output:
+    """`value` with an axis moved behind the others, whose order stays."""
+    axis = normal_axis(axis, rank)
+    if axis == rank - 1:
+        return value
+    others = [i for i in range(rank) if i != axis]
+    return out("Transpose", [value, [*others, axis]])
 
 
 def swap_with_last(value: Output, axis: int, name: str | None = None) -> Output:
@@ -583,9 +597,10 @@ def softmax_cross_entropy_with_logits_v2(
     logits = convert_to_tensor(logits)
     labels = convert_to_tensor(labels, logits.dtype)
     axis = _axis(axis, dim)
-    if axis != -1 and logits.dims is not None and axis != len(logits.dims) - 1:
-        labels, logits = swap_with_last(labels, axis), swap_with_last(logits, axis)
     op = "SoftmaxCrossEntropyWithLogits"
+    if axis != -1:
+        rank = _known_rank(op, logits, axis)
+        labels, logits = _with_last(labels, axis, rank), _with_last(logits, axis, rank)
     if logits.dims is not None and len(logits.dims) == 2:
         return out(op, [logits, labels], name=name)
     flat = out(op, [_rows(logits), _rows(labels)])
