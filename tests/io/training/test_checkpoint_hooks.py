@@ -51,6 +51,15 @@ class Listener(CheckpointSaverListener):
         self.story.append(f"end {global_step_value}")
 
 
+def test_steps_that_count_more_than_one(model: Any, tmp_path: Path) -> None:
+    count = model.step.assign_add(3, read_value=False)
+    hook = CheckpointSaverHook(tmp_path, save_steps=3, saver=Saver(max_to_keep=None))
+    with MonitoredSession(hooks=[hook]) as session:
+        for _ in range(4):
+            session.run(count)
+    assert saved(tmp_path) == [0, 3, 6, 9, 12]
+
+
 def test_at_steps_and_at_the_end(model: Any, story: list[str], tmp_path: Path) -> None:
     scaffold = Scaffold()
     hook = CheckpointSaverHook(

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from weft_graph import Graph
 from weft_graph.variables.reference import Variable
+from weft_io.checkpoint.state import load_variable
 from weft_io.queues.queue import FIFOQueue
 from weft_io.training import (
     FeedFnHook,
     FinalOpsHook,
     GlobalStepWaiterHook,
     MonitoredSession,
+    MonitoredTrainingSession,
     StopAtStepHook,
 )
 from weft_tensor import dtypes, errors
@@ -36,9 +39,36 @@ def test_a_number_of_steps_or_a_last_one(model: Any) -> None:
         assert steps_until_stop(session, model) == 4
 
 
-def test_at_least_one_step_is_made_before_it_is_noticed(model: Any) -> None:
-    with MonitoredSession(hooks=[StopAtStepHook(last_step=0)]) as session:
-        assert steps_until_stop(session, model) == 1
+@pytest.mark.parametrize("arguments", [{"last_step": 0}, {"last_step": -1}, {"num_steps": 0}])
+def test_where_there_is_nothing_to_do_no_step_is_made(
+    model: Any, arguments: dict[str, int]
+) -> None:
+    with MonitoredSession(hooks=[StopAtStepHook(**arguments)]) as session:
+        assert steps_until_stop(session, model) == 0
+
+
+def test_a_training_that_has_come_to_its_end_makes_no_step(model: Any, tmp_path: Path) -> None:
+    hook = StopAtStepHook(last_step=4)
+    for wanted in (4, 0, 0):
+        with MonitoredTrainingSession(checkpoint_dir=tmp_path, hooks=[hook]) as session:
+            assert steps_until_stop(session, model) == wanted
+    assert load_variable(str(tmp_path), "w") == 4.0
+
+
+def test_a_number_of_steps_is_of_each_session(model: Any, tmp_path: Path) -> None:
+    hook = StopAtStepHook(num_steps=3)
+    for last in (3, 6):
+        with MonitoredTrainingSession(checkpoint_dir=tmp_path, hooks=[hook]) as session:
+            assert steps_until_stop(session, model) == 3
+        assert load_variable(str(tmp_path), "global_step") == last
+
+
+def test_steps_that_count_more_than_one_do_not_go_too_far(model: Any) -> None:
+    count = model.step.assign_add(3, read_value=False)
+    with MonitoredSession(hooks=[StopAtStepHook(last_step=8)]) as session:
+        while not session.should_stop():
+            session.run(count)
+        assert session._tf_sess().run(model.step) == 9
 
 
 def test_the_step_counts_and_not_the_runs(model: Any) -> None:
@@ -85,6 +115,16 @@ def test_waiting_for_a_step(model: Any, clock: Any, logged: Callable[[], list[st
         "Waiting for global step 3000 before starting training. Current step is 1200.",
         "Waiting for global step 3000 before starting training. Current step is 2900.",
     ]
+
+
+def test_each_session_waits(model: Any, clock: Any) -> None:
+    hook = GlobalStepWaiterHook(3)
+    for _ in range(2):
+        with MonitoredSession(hooks=[hook]) as session:
+            raw = session._tf_sess()
+            clock.on_sleep = lambda raw=raw: model.step.load(3, raw)
+            session.run(model.train)
+    assert clock.slept == [0.5] * 2
 
 
 def test_nothing_to_wait_for(model: Any, clock: Any) -> None:

@@ -129,6 +129,19 @@ def test_steps_per_second_at_seconds(model: Any, clock: Any, tmp_path: Path) -> 
     assert (event.step, event.summary.value[0].simple_value) == (4, 1.0)
 
 
+def test_hooks_begin_anew_with_each_session(model: Any, clock: Any) -> None:
+    counts, values = Writer(), Writer()
+    hooks = [
+        StepCounterHook(2, summary_writer=counts),
+        SummarySaverHook(2, summary_writer=values, summary_op=summary.scalar("w_now", model.w)),
+    ]
+    for _ in range(2):
+        for hook in hooks:
+            run(model, hook, 4, clock, 1)
+    assert [step for step, *_ in counts.found] == [3, 3]
+    assert [step for step, tag, _ in values.found if tag == "w_now"] == [1, 3] * 2
+
+
 def test_no_time_has_passed(model: Any, clock: Any) -> None:
     writer = Writer()
     run(model, StepCounterHook(1, summary_writer=writer), 3)

@@ -10,6 +10,7 @@ from typing import Any
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 from weft_io.data.iterator import Iterator
+from weft_io.ops.dataset import is_fed
 from weft_io.saving.saveables import SaveableObject, SaveSpec
 from weft_io.streams.prefetching import AUTOTUNE as AUTOTUNE
 from weft_tensor import dtypes, errors
@@ -68,10 +69,15 @@ def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
     """
     if not isinstance(iterator, Iterator):
         raise errors.InvalidTypeError(f"an Iterator is required, got {iterator!r}")
-    node = iterator._iterator_resource.node
-    if node.type == "IteratorFromStringHandleV2" and node.inputs[0].node.type == "Placeholder":
+    resource = iterator._iterator_resource
+    if is_fed(resource):
         raise errors.InvalidArgumentError(
-            f"{node.name!r} is whichever iterator its string handle is fed of: save the iterators "
-            "that it may stand for"
+            f"{resource.op.name!r} is whichever iterator its string handle is fed of: save the "
+            "iterators that it may stand for"
         )
-    return _IteratorSaveable(iterator._iterator_resource)
+    return saveable_of(resource)
+
+
+def saveable_of(resource: Output) -> SaveableObject:
+    """What a Saver saves of the iterator that a handle is of."""
+    return _IteratorSaveable(resource)

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.traits import CREATES, NOT_DIFFERENTIABLE, READS, WAITS, WRITES, State, Traits
+from weft_graph.ir.traits import (
+    CREATES,
+    NOT_DIFFERENTIABLE,
+    READS,
+    WAITS,
+    WRITES,
+    Role,
+    State,
+    Traits,
+)
 from weft_graph.ops.shape_rules import scalar, with_rank
 from weft_tensor.shape import Dims
 
@@ -286,3 +297,21 @@ register_op(
     traits=WRITES,
     doc="Let an iterator go on from where another was.",
 )
+
+
+def iterators_of(graph: Graph) -> list[Output]:
+    """The handles of a graph's own iterators, without those that are found by strings."""
+    makers = ("IteratorV2", "OneShotIterator")
+    return [node.outputs[0] for node in graph.get_operations() if node.type in makers]
+
+
+def is_serialized(iterator: Output) -> bool:
+    """Whether there is a node that takes the state of an iterator."""
+    return any(node.type == "IteratorSerializeState" for node in iterator.consumers())
+
+
+def is_fed(iterator: Output) -> bool:
+    """Whether an iterator is found by a string that is to be fed."""
+    node = iterator.node
+    found = node.type == "IteratorFromStringHandleV2"
+    return found and node.inputs[0].node.role is Role.PLACEHOLDER

@@ -2,6 +2,7 @@
 
 from weft_io.training.checkpoint_hooks import *
 from weft_io.training.hook import *
+from weft_io.training.input_hooks import *
 from weft_io.training.logging_hooks import *
 from weft_io.training.monitored_session import *
 from weft_io.training.monitored_training import *

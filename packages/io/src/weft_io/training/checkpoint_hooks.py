@@ -22,7 +22,7 @@ from weft_io.training.hook import (
     SessionRunHook,
     SessionRunValues,
 )
-from weft_io.training.timers import global_step_for, timer_of
+from weft_io.training.timers import StepsAhead, global_step_for, timer_of
 from weft_tensor import errors
 from weft_tensor.arguments import text
 
@@ -112,6 +112,7 @@ class CheckpointSaverHook(SessionRunHook):
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: there is none."""
         self._global_step = global_step_for(self)
+        self._steps = StepsAhead()
         self._writer = FileWriterCache.get(self._directory)
         for listener in self._listeners:
             listener.begin()
@@ -133,7 +134,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Save, if it is time."""
-        if not self._timer.should_trigger_for_step(int(run_values.results) + 1):
+        if not self._timer.should_trigger_for_step(self._steps.after(int(run_values.results))):
             return
         step = int(run_context.session.run(self._global_step))
         if self._timer.should_trigger_for_step(step):

@@ -16,7 +16,7 @@ from weft_io.training.hook import (
     SessionRunHook,
     SessionRunValues,
 )
-from weft_io.training.timers import global_step_for
+from weft_io.training.timers import StepsAhead, global_step_for
 from weft_tensor import errors
 from weft_tensor.arguments import function, integer
 
@@ -27,7 +27,7 @@ _PAUSE = 0.5
 
 
 class StopAtStepHook(SessionRunHook):
-    """Asks for the end at a step.
+    """Asks for the end at a step; at once where the session begins there, or behind.
 
     Args:
       num_steps: how many more steps than the session begins with; or
@@ -52,17 +52,23 @@ class StopAtStepHook(SessionRunHook):
                 f"Only one of num_steps or last_step can be specified, got {num_steps}, {last_step}"
             )
         self._num_steps = None if num_steps is None else integer(num_steps, "num_steps")
-        self._last_step = None if last_step is None else integer(last_step, "last_step")
+        self._given_last_step = None if last_step is None else integer(last_step, "last_step")
 
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: there is none."""
         self._global_step = global_step_for(self)
+        self._last_step = self._given_last_step
+        self._steps = StepsAhead()
 
     def after_create_session(self, session: Any, coord: Coordinator) -> None:
         """Find out where it begins, once: a session that is made again ends at the same step."""
+        step = int(session.run(self._global_step))
         if self._last_step is None:
             assert self._num_steps is not None
-            self._last_step = int(session.run(self._global_step)) + self._num_steps
+            self._last_step = step + self._num_steps
+        if step >= self._last_step:
+            _log.info("The global step is %d, and the last is %d: done.", step, self._last_step)
+            coord.request_stop()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Ask for the global step as it is before the step."""
@@ -71,7 +77,7 @@ class StopAtStepHook(SessionRunHook):
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Ask for the end when the step is reached."""
         assert self._last_step is not None
-        if run_values.results + 1 < self._last_step:
+        if self._steps.after(int(run_values.results)) < self._last_step:
             return
         if run_context.session.run(self._global_step) >= self._last_step:
             run_context.request_stop()
@@ -97,11 +103,11 @@ class GlobalStepWaiterHook(SessionRunHook):
 
     def __init__(self, wait_until_step: int) -> None:
         self._wait_until_step = integer(wait_until_step, "wait_until_step")
-        self._started = self._wait_until_step <= 0
 
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: there is none."""
         self._global_step = global_step_for(self)
+        self._started = self._wait_until_step <= 0
 
     def before_run(self, run_context: SessionRunContext) -> None:
         """Wait, before the first step."""

@@ -55,14 +55,15 @@ class StepCounterHook(SessionRunHook):
         self._timer = timer_of(every_n_steps, every_n_secs, "every_n_steps", "every_n_secs")
         self._directory = output_dir
         self._writer = summary_writer
-        self._last_step: int | None = None
-        self._still = 0
 
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: there is none."""
         self._global_step = global_step_for(self)
         self._writer = _writer_of(self._writer, self._directory)
         self._tag = self._global_step.op.name + "/sec"
+        self._timer.reset()
+        self._last_step: int | None = None
+        self._still = 0
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Ask for the global step as it is before the step."""
@@ -149,6 +150,7 @@ class SummarySaverHook(SessionRunHook):
         self._global_step = global_step_for(self)
         self._writer = _writer_of(self._writer, self._directory)
         self._next_step: int | None = None
+        self._timer.reset()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Ask for the global step, and for the summaries if they are to be written."""

@@ -89,6 +89,31 @@ class SecondOrStepTimer:
         return None if self._last is None else self._last[1]
 
 
+class StepsAhead:
+    """How far the global step may be after a step, by what steps counted so far.
+
+    Hooks know the global step from before a step; to read it afterwards is a step of its own, which
+    they make only if it may matter.
+    """
+
+    def __init__(self) -> None:
+        self._before: int | None = None
+        self._most = 1
+
+    def after(self, before: int) -> int:
+        """The furthest it may be after a step that began at `before`."""
+        if self._before is None:
+            self._before = before
+            return before + _FAR
+        self._most = max(self._most, before - self._before)
+        self._before = before
+        return before + self._most
+
+
+_FAR = 1 << 62
+"""What the first step may count, of which nothing is known."""
+
+
 class NeverTriggerTimer:
     """Never due."""
 

@@ -1,7 +1,13 @@
 """`wf.data.experimental`: what may still change in input pipelines."""
 
-from weft import _lazy
+import typing as _typing
+
 from weft_io.data.experimental import *
 from weft_io.streams.prefetching import *
 
-_lazy.hint(__name__)
+if _typing.TYPE_CHECKING:
+    from weft.data._experimental_late import *
+else:
+    from weft import _lazy
+
+    __getattr__, __dir__ = _lazy.attach(__name__, "weft.data._experimental_late")

@@ -1,0 +1,86 @@
+"""The hook that saves where iterators are, together with the model."""
+
+from __future__ import annotations
+
+__all__ = ["CheckpointInputPipelineHook"]
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
+from weft_io.arguments import listed
+from weft_io.coordination.coordinator import Coordinator
+from weft_io.data.experimental import make_saveable_from_iterator, saveable_of
+from weft_io.ops.dataset import is_serialized, iterators_of
+from weft_io.saving.saveables import SaveableObject
+from weft_io.training.hook import SessionRunHook
+from weft_tensor import errors
+
+
+class CheckpointInputPipelineHook(SessionRunHook):
+    """Saves where iterators are in the checkpoints of the session; a restored one goes on there.
+
+    So a checkpoint holds the position at the step of its variables. The hook adds the iterators to
+    the collection SAVEABLE_OBJECTS before the session is made, for the saver that the session's
+    `Scaffold` makes, or one with `defer_build=True`. Their initializers run in every session: they
+    are in TABLE_INITIALIZERS or a part of the scaffold's `local_init_op`, or a hook runs them.
+
+    Args:
+      iterators: `Iterator`s; by default all initializable and one-shot iterators of the graph.
+    Raises: InvalidTypeError: something else is among them; when the session is made,
+      FailedPreconditionError: there is none, or its saver does not save them.
+
+    Examples:
+      >>> def train(steps):
+      ...     with wf.Graph().as_default():
+      ...         iterator = wf.data.Dataset.range(100).make_initializable_iterator()
+      ...         wf.add_to_collection(wf.GraphKeys.TABLE_INITIALIZERS, iterator.initializer)
+      ...         element = iterator.get_next()
+      ...         advance = wf.train.get_or_create_global_step().assign_add(1)
+      ...         position = wf.data.experimental.CheckpointInputPipelineHook()
+      ...         stop = wf.train.StopAtStepHook(num_steps=steps)
+      ...         with wf.train.MonitoredTrainingSession(
+      ...             checkpoint_dir="./positions", hooks=[position, stop]
+      ...         ) as session:
+      ...             while not session.should_stop():
+      ...                 last, _ = session.run([element, advance])
+      ...             return int(last)
+      >>> train(3), train(4)
+      (2, 6)
+    """
+
+    def __init__(self, iterators: Sequence[Any] | None = None) -> None:
+        self._given = None
+        if iterators is not None:
+            found = listed(iterators, "iterators")
+            for each in found:
+                make_saveable_from_iterator(each)
+            self._given = found
+
+    def begin(self) -> None:
+        """Add the iterators to what is saved. Raises: FailedPreconditionError: there is none."""
+        graph = get_default_graph()
+        if self._given is None:
+            self._saveables = [saveable_of(each) for each in iterators_of(graph)]
+        else:
+            self._saveables = [make_saveable_from_iterator(each) for each in self._given]
+        if not self._saveables:
+            raise errors.FailedPreconditionError(
+                "CheckpointInputPipelineHook needs an initializable or one-shot iterator in the "
+                "graph, got none"
+            )
+        saved = graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)
+        names = {each.name for each in saved if isinstance(each, SaveableObject)}
+        for saveable in self._saveables:
+            if saveable.name not in names:
+                graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, saveable)
+
+    def after_create_session(self, session: Any, coord: Coordinator) -> None:
+        """Look whether they are saved. Raises: FailedPreconditionError: one is not."""
+        for saveable in self._saveables:
+            if not is_serialized(saveable.op):
+                raise errors.FailedPreconditionError(
+                    f"no saver saves the iterator {saveable.name!r}: it was made before the "
+                    "session. Leave it to the session's Scaffold, or make it with defer_build=True"
+                )
