@@ -22,7 +22,7 @@ from weft_io.training.hook import (
     SessionRunHook,
     SessionRunValues,
 )
-from weft_io.training.timers import StepsAhead, global_step_for, timer_of
+from weft_io.training.timers import StepsAhead, global_step_for, step_before, timer_of
 from weft_tensor import errors
 from weft_tensor.arguments import text
 
@@ -112,6 +112,7 @@ class CheckpointSaverHook(SessionRunHook):
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: there is none."""
         self._global_step = global_step_for(self)
+        self._before = step_before(self._global_step)
         self._steps = StepsAhead()
         self._writer = FileWriterCache.get(self._directory)
         for listener in self._listeners:
@@ -130,7 +131,7 @@ class CheckpointSaverHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Ask for the global step as it is before the step."""
-        return SessionRunArgs(self._global_step)
+        return SessionRunArgs(self._before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Save, if it is time."""

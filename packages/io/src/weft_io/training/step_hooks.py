@@ -16,7 +16,7 @@ from weft_io.training.hook import (
     SessionRunHook,
     SessionRunValues,
 )
-from weft_io.training.timers import StepsAhead, global_step_for
+from weft_io.training.timers import StepsAhead, global_step_for, step_before
 from weft_tensor import errors
 from weft_tensor.arguments import function, integer
 
@@ -57,6 +57,7 @@ class StopAtStepHook(SessionRunHook):
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: there is none."""
         self._global_step = global_step_for(self)
+        self._before = step_before(self._global_step)
         self._last_step = self._given_last_step
         self._steps = StepsAhead()
 
@@ -72,7 +73,7 @@ class StopAtStepHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Ask for the global step as it is before the step."""
-        return SessionRunArgs(self._global_step)
+        return SessionRunArgs(self._before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Ask for the end when the step is reached."""

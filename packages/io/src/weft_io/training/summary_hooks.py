@@ -15,7 +15,7 @@ from weft_io.training.hook import (
     SessionRunHook,
     SessionRunValues,
 )
-from weft_io.training.timers import global_step_for, timer_of
+from weft_io.training.timers import global_step_for, step_before, timer_of
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -59,6 +59,7 @@ class StepCounterHook(SessionRunHook):
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: there is none."""
         self._global_step = global_step_for(self)
+        self._before = step_before(self._global_step)
         self._writer = _writer_of(self._writer, self._directory)
         self._tag = self._global_step.op.name + "/sec"
         self._timer.reset()
@@ -67,7 +68,7 @@ class StepCounterHook(SessionRunHook):
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
         """Ask for the global step as it is before the step."""
-        return SessionRunArgs(self._global_step)
+        return SessionRunArgs(self._before)
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Say how fast it goes, if it is time."""
@@ -148,6 +149,7 @@ class SummarySaverHook(SessionRunHook):
     def begin(self) -> None:
         """Find the global step. Raises: FailedPreconditionError: there is none."""
         self._global_step = global_step_for(self)
+        self._before = step_before(self._global_step)
         self._writer = _writer_of(self._writer, self._directory)
         self._next_step: int | None = None
         self._timer.reset()
@@ -156,7 +158,7 @@ class SummarySaverHook(SessionRunHook):
         """Ask for the global step, and for the summaries if they are to be written."""
         next_step = self._next_step
         self._due = next_step is None or self._timer.should_trigger_for_step(next_step)
-        return SessionRunArgs([self._global_step, self._summaries() if self._due else []])
+        return SessionRunArgs([self._before, self._summaries() if self._due else []])
 
     def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
         """Write them."""

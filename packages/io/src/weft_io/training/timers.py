@@ -9,6 +9,9 @@ from typing import Any, Protocol
 
 from weft_autodiff.optimizers.training_util import get_global_step
 from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Output
+from weft_graph.ops.identity import identity
+from weft_graph.variables.reference import RefVariable
 from weft_tensor import errors
 from weft_tensor.arguments import integer, number
 
@@ -167,3 +170,13 @@ def global_step_for(hook: Any, graph: Graph | None = None) -> Any:
             f"Global step should be created to use {type(hook).__name__}."
         )
     return step
+
+
+def step_before(step: Any) -> Any:
+    """What a hook fetches beside a step to get the global step as it is before that.
+
+    A reference that is fetched itself is read when the step is over, other variables are not.
+    """
+    if isinstance(step, Output):
+        return identity(step) if step.dtype.is_ref else step
+    return step.value() if isinstance(step, RefVariable) else step
