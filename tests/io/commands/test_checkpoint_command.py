@@ -14,11 +14,12 @@ from weft_testing.recorded import BUNDLES
 
 from weft._commands import main
 from weft_exec import Session
-from weft_graph import Graph
+from weft_graph import Graph, proto
 from weft_graph.variables.reference import Variable
 from weft_io import Saver
 from weft_io.checkpoint.items import Item
 from weft_io.checkpoint.writer import write_checkpoint
+from weft_io.files.message_files import write_message
 from weft_tensor import dtypes
 
 Run = Callable[..., tuple[int, list[list[str]], str]]
@@ -178,6 +179,17 @@ class TestVerify:
         assert code == 1 and "8 of 8 tensors are damaged" in last
         (row,) = rows
         assert row[:2] == ["damaged", "*"] and "must have" in row[2]
+
+    def test_the_graph_beside_it(self, tmp_path: Path, run: Run) -> None:
+        prefix = save(tmp_path / "m")
+        graph = tmp_path / "m.meta"
+        write_message(str(graph), proto.MetaGraphDef(graph_def=proto.GraphDef()))
+        assert run("verify", prefix) == (0, [], f"# {prefix}: whole, 138 bytes")
+        graph.write_bytes(graph.read_bytes() + b"!")
+        code, rows, last = run("verify", prefix)
+        assert code == 1 and last == f"# {prefix}: the graph is damaged, 138 bytes"
+        (row,) = rows
+        assert row[:2] == ["damaged", ""] and f"{graph} is damaged: the checksum" in row[2]
 
     def test_every_byte_of_the_shards_counts(self, tmp_path: Path, run: Run) -> None:
         prefix = save(tmp_path / "m")

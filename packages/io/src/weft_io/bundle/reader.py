@@ -101,8 +101,7 @@ class _Shard:
             return self._read_strings(where, part)
         array: Array = empty(part.region.shape, dtype.numpy)
         memory = array.reshape(-1).view(np.uint8)
-        if masked(self._fill(where, part.begin, memory)) != part.crc:
-            raise errors.DataLossError(f"{where} is damaged: its checksum differs")
+        _compare(where, part.crc, masked(self._fill(where, part.begin, memory)))
         if dtype is dtypes.bool_ and memory.size and int(memory.max()) > 1:
             raise errors.DataLossError(f"{where} is malformed: a bool is neither 0 nor 1")
         return _swapped(array, dtype) if self._swap else array
@@ -117,8 +116,7 @@ class _Shard:
             raise errors.DataLossError(
                 f"{where} is damaged at byte {place}: {cause.what}"
             ) from None
-        if masked(crc) != part.crc:
-            raise errors.DataLossError(f"{where} is damaged: its checksum differs")
+        _compare(where, part.crc, masked(crc))
         return array
 
     def _fill(self, where: str, position: int, memory: Array) -> int:
@@ -161,3 +159,10 @@ def _opened(prefix: str, index: BundleIndex, number: int, names: Sequence[str]) 
         yield _Shard(path, file, index.big_endian != (sys.byteorder == "big"))
     finally:
         file.close()
+
+
+def _compare(where: str, stored: int, found: int) -> None:
+    if found != stored:
+        raise errors.DataLossError(
+            f"{where} is damaged: its checksum must be {stored:#010x}, got {found:#010x}"
+        )

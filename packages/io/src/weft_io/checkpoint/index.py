@@ -191,8 +191,11 @@ def _verified(data: bytes, path: str) -> bytes:
     if match is None:
         raise errors.DataLossError(f"{path} is damaged, or is no index of a weft checkpoint")
     version, crc, body = match.groups()
-    if _checksum(version, body) != int(crc, 16):
-        raise errors.DataLossError(f"{path} is damaged: its checksum differs")
+    found = _checksum(version, body)
+    if found != int(crc, 16):
+        raise errors.DataLossError(
+            f"{path} is damaged: its checksum must be {crc.decode()}, got {found:08x}"
+        )
     if not 1 <= int(version) <= FORMAT_VERSION:
         raise errors.UnimplementedError(
             f"{path} has version {int(version)} of the format; this reads 1 to {FORMAT_VERSION}"

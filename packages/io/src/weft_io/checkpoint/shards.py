@@ -140,8 +140,12 @@ class ShardReader:
                 f"{path} is damaged: it must have {shard.size} bytes, and has {file.size}"
             )
         header = memoryview(bytearray(shard.header))
-        if self._fill(0, header, shard.checksum) != (len(header), shard.checksum):
-            raise errors.DataLossError(f"{path} is damaged: the checksum of its header differs")
+        _, found = self._fill(0, header, shard.checksum)
+        if found != shard.checksum:
+            raise errors.DataLossError(
+                f"{path} is damaged: the checksum of its header must be {shard.checksum}, "
+                f"got {found}"
+            )
 
     def read(self, name: str, dtype: DType, part: Part, empty: Empty) -> Array:
         """The tensor at a place.
@@ -158,7 +162,9 @@ class ShardReader:
         if got < size:
             raise errors.DataLossError(f"{where} is damaged: the file ends after {got} of them")
         if found != part.checksum:
-            raise errors.DataLossError(f"{where} is damaged: its checksum differs")
+            raise errors.DataLossError(
+                f"{where} is damaged: its checksum must be {part.checksum}, got {found}"
+            )
         try:
             return encoding.decode(array, dtype, part.region.shape)
         except ValueError as cause:

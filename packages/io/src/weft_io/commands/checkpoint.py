@@ -12,6 +12,7 @@ from weft_io.checkpoint.reader import CheckpointReader
 from weft_io.checkpoint.state import latest_in
 from weft_io.commands.output import Output
 from weft_io.files import paths
+from weft_io.meta_graphs.scoped_import import read_meta_graph_file
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
 
@@ -169,7 +170,7 @@ def _kind(entry: Any) -> str:
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Compare every checksum of a checkpoint."""
+    """Compare every checksum of a checkpoint, and that of the graph beside it."""
     output = Output(arguments.plain)
     reader = _reader(arguments.path)
     total = sum([_size(entry) for entry in reader.index.tensors.values()])
@@ -179,13 +180,26 @@ def verify(arguments: argparse.Namespace) -> int:
             advance(checked.size)
             if checked.error is not None:
                 damaged.setdefault(checked.error, set()).add(checked.tensor)
-    if damaged:
-        rows = [_damage(error, names) for error, names in damaged.items()]
-        output.table(("damage", "tensor", "what"), rows)
+    rows = [_damage(error, names) for error, names in damaged.items()]
+    graph = _graph_damage(reader.prefix)
+    if rows or graph:
+        output.table(("damage", "tensor", "what"), [*rows, *graph])
     number = len(set().union(*damaged.values()))
-    said = f"{number} of {len(reader.index.tensors)} tensors are damaged" if damaged else "whole"
-    output.line(f"# {reader.prefix}: {said}, {total} bytes")
-    return DIFFERENT if damaged else 0
+    said = [f"{number} of {len(reader.index.tensors)} tensors are damaged"] if damaged else []
+    said += ["the graph is damaged"] if graph else []
+    output.line(f"# {reader.prefix}: {', '.join(said) or 'whole'}, {total} bytes")
+    return DIFFERENT if said else 0
+
+
+def _graph_damage(prefix: str) -> list[Sequence[str]]:
+    """What is wrong with the graph of a checkpoint, if it has one."""
+    try:
+        read_meta_graph_file(f"{prefix}.meta")
+    except errors.NotFoundError:
+        return []
+    except errors.DataLossError as error:
+        return [("damaged", "", error.message)]
+    return []
 
 
 def _damage(error: errors.OpError, names: set[str]) -> Sequence[str]:
