@@ -100,6 +100,10 @@ class _BatchStream(ForwardingStream):
         self._size = size
         self._drop = drop
 
+    def place(self) -> str:
+        last = self._input.place()
+        return last and f"in the batch that ends with {last}"
+
     def get(self) -> Element | None:
         elements: list[Element] = []
         while len(elements) < self._size:

@@ -58,6 +58,7 @@ class _RecordsStream(Stream):
         self._records: list[bytes] = []
         self._taken = 0
         self._base = 0  # offset of the first of `_records`
+        self._before: int | None = 0  # records of the file before these, where they were counted
 
     def get(self) -> Element | None:
         while self._taken >= len(self._records):
@@ -74,6 +75,15 @@ class _RecordsStream(Stream):
         self._taken = min(len(self._records), start + most)
         return list(zip(self._records[start : self._taken], strict=True))
 
+    def place(self) -> str:
+        if self._file is None or not self._taken:
+            return ""
+        path = self._source.paths[self._next_file - 1]
+        what = "line" if self.kind == "TextLine" else "record"
+        if self._before is None:
+            return f"{what} {self._taken} from byte {self._base} of {path}"
+        return f"{what} {self._before + self._taken} of {path}"
+
     def _read(self) -> bool:
         """Read a piece, or go to the next file; false behind the last."""
         if self._file is None:
@@ -81,6 +91,9 @@ class _RecordsStream(Stream):
                 return False
             self._next_file += 1
             self._file = self._source.open(self._source.paths[self._next_file - 1], 0)
+            self._before, self._records = 0, []
+        if self._before is not None:
+            self._before += len(self._records)
         self._records, self._taken = [], 0
         self._base = self._file.offset
         self._records = self._file.read_chunk()
@@ -103,6 +116,7 @@ class _RecordsStream(Stream):
         count_in(base, 1 << 62, "an offset")
         count_in(self._next_file - 1, len(self._source.paths), "the number of the file")
         self._file = self._source.open(self._source.paths[self._next_file - 1], base)
+        self._before = None
         self._skip(count_in(taken, 1 << 62, "the number of records"))
 
     def _skip(self, count: int) -> None:

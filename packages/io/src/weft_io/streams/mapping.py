@@ -14,6 +14,7 @@ from weft_io.streams.stream import (
     count_in,
     element_of,
     fields,
+    placed,
     resume,
     saved,
 )
@@ -32,7 +33,13 @@ class MapStream(ForwardingStream):
     def get(self) -> Element | None:
         """The next result."""
         element = self._input.get()
-        return None if element is None else self._call(element)
+        if element is None:
+            return None
+        try:
+            return self._call(element)
+        except errors.OpError as error:
+            placed(error, self._input.place())
+            raise
 
 
 class FilterStream(ForwardingStream):
@@ -47,8 +54,12 @@ class FilterStream(ForwardingStream):
     def get(self) -> Element | None:
         """The next of them."""
         while (element := self._input.get()) is not None:
-            if self._predicate(element)[0]:
-                return element
+            try:
+                if self._predicate(element)[0]:
+                    return element
+            except errors.OpError as error:
+                placed(error, self._input.place())
+                raise
         return None
 
 
@@ -97,6 +108,9 @@ class _FlatMapStream(ForwardingStream):
             if element is None:
                 return None
             self._begin(element)
+
+    def place(self) -> str:
+        return "" if self._current is None else self._current.place()
 
     def _begin(self, element: Element) -> None:
         self._current = inner_stream(self._call, element, self._root)
@@ -163,6 +177,11 @@ class InterleaveStream(ForwardingStream):
         self._place = 0
         self._given = 0  # of the block
         self._ended = False
+        self._last: Stream | None = None  # gave the last element
+
+    def place(self) -> str:
+        """That of the stream whose turn it was."""
+        return "" if self._last is None else self._last.place()
 
     def get(self) -> Element | None:
         """The next in turn."""
@@ -173,6 +192,7 @@ class InterleaveStream(ForwardingStream):
                 if element is None:
                     self._shut(entry[1])
                     continue
+                self._last = entry[1]
                 self._given += 1
                 if self._given == self._block:
                     self._advance()

@@ -19,6 +19,7 @@ from weft_io.streams.stream import (
     Stream,
     element_of,
     fields,
+    placed,
     resume,
     saved,
 )
@@ -28,10 +29,13 @@ from weft_tensor import errors
 class _Pending:
     """A call that was begun, or an error that takes the place of its argument."""
 
-    __slots__ = ("element", "error", "result", "task")
+    __slots__ = ("element", "error", "place", "result", "task")
 
-    def __init__(self, element: Element | None, error: errors.OpError | None = None) -> None:
+    def __init__(
+        self, element: Element | None, error: errors.OpError | None = None, place: str = ""
+    ) -> None:
         self.element = element
+        self.place = place
         self.error: BaseException | None = error
         self.result: Element | None = None
         self.task: Task | None = None
@@ -45,7 +49,7 @@ class _Pending:
         try:
             self.result = call(self.element)
         except Exception as error:  # because it is raised where the result is asked for
-            self.error = error
+            self.error = placed(error, self.place) if isinstance(error, errors.OpError) else error
 
     def wait(self, call: Call) -> Element | None:
         """The result; a call that no thread has begun runs here, so that nobody waits in vain."""
@@ -76,6 +80,11 @@ class ParallelMapStream(ForwardingStream):
         self._pool = pool
         self._line: deque[_Pending] = deque()
         self._ended = False
+        self._place = ""  # of the last result's argument
+
+    def place(self) -> str:
+        """Where the argument of the last result came from."""
+        return self._place
 
     def get(self) -> Element | None:
         """The next result."""
@@ -83,6 +92,7 @@ class ParallelMapStream(ForwardingStream):
         if not self._line:
             return None
         head = self._line.popleft()
+        self._place = head.place
         self._fill(self._most)
         return head.wait(self._call)
 
@@ -96,10 +106,10 @@ class ParallelMapStream(ForwardingStream):
             if element is None:
                 self._ended = True
             else:
-                self._add(element)
+                self._add(element, self._input.place())
 
-    def _add(self, element: Element) -> None:
-        pending = _Pending(element)
+    def _add(self, element: Element, place: str = "") -> None:
+        pending = _Pending(element, place=place)
         pending.begin(self._call, self._pool)
         self._line.append(pending)
 

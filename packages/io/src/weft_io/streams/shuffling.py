@@ -97,6 +97,9 @@ class _ShuffleStream(ForwardingStream):
         self._root = root
         self._number = number
 
+    def place(self) -> str:
+        return ""  # whatever it has drawn, the other is further on
+
     def get(self) -> Element | None:
         buffer = self._buffer
         while len(buffer) < self._size and not self._ended:

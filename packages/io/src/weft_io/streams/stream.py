@@ -124,6 +124,10 @@ class Stream:
             found.append(element)
         return found
 
+    def place(self) -> str:
+        """Where the last element came from, such as "line 3 of a.csv"; "" if that is not known."""
+        return ""
+
     def save(self) -> Any:
         """What `restore` needs to go on from here: plain data and arrays."""
         raise NotImplementedError
@@ -142,6 +146,10 @@ class ForwardingStream(Stream):
     def __init__(self, inner: Stream) -> None:
         self._input = inner
 
+    def place(self) -> str:
+        """That of the other, whose last element this one's was made of."""
+        return self._input.place()
+
     def save(self) -> Any:
         """The state of the other."""
         return saved(self._input)
@@ -153,6 +161,15 @@ class ForwardingStream(Stream):
     def close(self) -> None:
         """Close the other."""
         self._input.close()
+
+
+def placed(error: errors.OpError, place: str) -> errors.OpError:
+    """The error of a function of an element, which says where the element came from."""
+    if place and "place" not in error.details:
+        error.details["place"] = place
+        error.message += f" ({place})"
+        error.args = (error.message,)
+    return error
 
 
 # --------------------------------------------------------------------------- states
