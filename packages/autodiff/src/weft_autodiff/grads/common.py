@@ -43,7 +43,7 @@ def _sum_dynamic(grad: Output, axes: Output, shape: Output) -> Output:
 
 def _sum_if_known(grad: Output, value: Output, other: Output | None) -> Output | None:
     have, want = grad.dims, value.dims
-    if have is None or want is None:
+    if have is None or want is None or (other is not None and not _fit(want, other.dims)):
         return None
     if _covers(want, have, None if other is None else other.dims):
         return grad
@@ -52,6 +52,14 @@ def _sum_if_known(grad: Output, value: Output, other: Output | None) -> Output |
     if None not in want and None not in have[len(have) - len(want) :]:
         return _sum_static(grad, have, want)
     return None
+
+
+def _fit(a: tuple[int | None, ...], b: Dims) -> bool:
+    """Whether the shapes show that their tensors broadcast; else a run has to look."""
+    if b is None:
+        return not a
+    pairs = zip(reversed(a), reversed(b), strict=False)
+    return all([1 in pair or (pair[0] == pair[1] and pair[0] is not None) for pair in pairs])
 
 
 def _covers(want: tuple[int | None, ...], have: tuple[int | None, ...], other: Dims) -> bool:

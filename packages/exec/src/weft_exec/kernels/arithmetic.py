@@ -9,18 +9,37 @@ import numpy as np
 from weft_exec.kernels.common import NARROW, as_exact, binary, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import dtypes, errors
+from weft_tensor.shape import compatible_dims, format_dims
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
 
 
-@kernel("AddN", "AccumulateNV2", device=ARRAY_DEVICE)
+@kernel("AccumulateNV2", device=ARRAY_DEVICE)
+def _accumulate_n(node: Node, device: Device) -> KernelFunction:
+    add, wanted = _add_n(node, device), node.attrs["shape"]
+    if wanted is None or any([value.dims == wanted for value in node.inputs]):
+        return add
+
+    def run(*values: Any) -> Any:
+        shape = values[0].shape
+        if not compatible_dims(shape, wanted):
+            raise errors.InvalidArgumentError(
+                f"the tensors must fit shape {format_dims(wanted)}, got {format_dims(shape)}"
+            )
+        return add(*values)
+
+    return run
+
+
+@kernel("AddN", device=ARRAY_DEVICE)
 def _add_n(node: Node, device: Device) -> KernelFunction:
     xp, dtype = device.xp, node.attrs["T"]
     if dtype is dtypes.variant:
         raise errors.UnimplementedError("AddN of variants has no kernel")
-    if xp is np and node.outputs[0].dims == () and dtype not in NARROW:
+    of_scalars = all([value.dims == () for value in node.inputs])
+    if xp is np and of_scalars and dtype not in NARROW:
         return _add_scalars
     if xp is np and len(node.inputs) == 2:
         return _checked_pair(node, device)

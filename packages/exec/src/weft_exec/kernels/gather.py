@@ -77,8 +77,9 @@ def _gather_v2(node: Node, device: Device) -> KernelFunction:
     take = _taking(device)
     batch: int = node.attrs["batch_dims"]
     known = constant_input(node, 2)
-    if not batch and known is not None and node.inputs[0].dims is not None:
-        at = normal_axis(int(known.reshape(-1)[0]), len(node.inputs[0].dims))
+    at = -1 if known is None else int(known.reshape(-1)[0])
+    if not batch and at >= 0 and node.inputs[0].dims is not None:
+        normal_axis(at, len(node.inputs[0].dims))
 
         def run_static(params: Any, indices: Any, axis: Any) -> Any:
             return take(params, indices, at, device)
@@ -86,10 +87,10 @@ def _gather_v2(node: Node, device: Device) -> KernelFunction:
         return run_static
 
     def run(params: Any, indices: Any, axis: Any) -> Any:
-        at = normal_axis(axis.item(), params.ndim)
+        along = normal_axis(axis.item(), params.ndim)
         if not batch:
-            return take(params, indices, at, device)
-        return _take_batched(params, indices, at, batch, device)
+            return take(params, indices, along, device)
+        return _take_batched(params, indices, along, batch, device)
 
     return run
 

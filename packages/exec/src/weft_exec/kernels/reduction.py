@@ -52,13 +52,15 @@ def _reducer(node: Node, device: Device, reduce: Reduce) -> KernelFunction:
     small = size is not None and size <= LARGE
     constant, dims = constant_input(node, 1), node.inputs[0].dims
     fixed: Axes | None = None
+    rank = None if dims is None else len(dims)
     if constant is not None and dims is not None:
-        known = fixed = _axes_of(constant, len(dims))
+        fixed = _axes_of(constant, len(dims))
         if small and not narrow:
-            return lambda x, axes: reduce(x, known, keep, None)
+            given: Axes = tuple(constant.reshape(-1).tolist())  # NumPy counts negative ones itself
+            return lambda x, axes: reduce(x, given, keep, None)
 
     def run(x: Any, axes: Any) -> Any:
-        where = _axes_of(axes, x.ndim) if fixed is None else fixed
+        where = fixed if fixed is not None and x.ndim == rank else _axes_of(axes, x.ndim)
         if narrow:
             return as_exact(reduce(widened(x), where, keep, None), dtype, device)
         if small:

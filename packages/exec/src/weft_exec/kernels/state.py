@@ -21,7 +21,7 @@ from weft_exec.resources.resources import (
     Waiters,
 )
 from weft_tensor import errors
-from weft_tensor.shape import compatible_dims, format_dims, is_fully_defined
+from weft_tensor.shape import compatible_dims, format_dims
 
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
@@ -151,11 +151,9 @@ def _assign(node: Node, device: Device) -> KernelFunction:
 
 @kernel("AssignVariableOp", device=ARRAY_DEVICE)
 def _assign_handle(node: Node, device: Device) -> KernelFunction:
-    known = is_fully_defined(node.inputs[1].dims)
-
     def run(handle: ResourceHandle, value: Any) -> None:
         state: VariableState = handle.resource
-        if not known and not compatible_dims(state.dims, value.shape):
+        if value.shape != state.dims and not compatible_dims(state.dims, value.shape):
             raise errors.InvalidArgumentError(
                 f"variable {state.name} has shape {format_dims(state.dims)}, got a value of shape "
                 f"{format_dims(value.shape)}"
@@ -179,8 +177,13 @@ def _updates(node: Node, xp: Any) -> Callable[[VariableState, Any], None]:
     if node.inputs[1].dims == ():
         on_scalar = operator.add if adds else operator.sub
 
+        def replaced(old: Any, value: Any) -> Any:
+            if old.shape != value.shape:
+                _check_equal(old, value)
+            return on_scalar(old, value)
+
         def scalar(state: VariableState, value: Any) -> None:
-            state.replace(on_scalar, value)
+            state.replace(replaced, value)
 
         return scalar
     function = xp.add if adds else xp.subtract

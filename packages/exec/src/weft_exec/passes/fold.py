@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from weft_exec.devices.device import Device
@@ -13,20 +15,25 @@ from weft_graph.ir.node import Node
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.ir.traits import Role, State
+from weft_graph.passes.certain_shapes import CertainShapes
 from weft_tensor.dtypes import string
 from weft_tensor.shape import num_elements
 
 LARGEST_FOLDED = 10 << 20
 """Bytes; larger results are computed each time rather than kept."""
 
+_CONSTANT: Final = frozenset({Role.CONSTANT})
+_CONSTANT_OR_FED: Final = _CONSTANT | {Role.ARGUMENT}
+"""Roles of inputs that a folded node need not wait for, in branches and loops and elsewhere."""
+
 
 def fold_constants(step: StepGraph, device: Device) -> int:
     """Replace nodes whose inputs are all constants by their value.
 
     A node keeps its name and place, and waits for what its constants waited for; only single
-    outputs without effects are folded.  In a branch or a loop it also waits for its inputs, so that
-    it stays there.  A kernel that fails is left for the step to fail with, where the error has its
-    place.
+    outputs without effects are folded.  It also waits for inputs of which only the shape matters,
+    since they may fail, and in a branch or a loop for all inputs, so that it stays there.  A kernel
+    that fails is left for the step to fail with, where the error has its place.
 
     Returns: the number of nodes folded.
     """
@@ -34,21 +41,20 @@ def fold_constants(step: StepGraph, device: Device) -> int:
     count = 0
     effects: set[Node] = set()
     routed: set[Node] = set()
+    shapes = CertainShapes()
     for node in step.graph.nodes:
         if _is_routed(node, routed):
             routed.add(node)
         if _has_effects(node) or not effects.isdisjoint([s.node for s in node.inputs]):
             effects.add(node)
-        if not _foldable(node, effects, device):
+        if not _foldable(node, effects, shapes, device):
             continue
         value = _evaluate(node, device)
         if value is None:
             continue
         waits = [control for source in node.inputs for control in source.node.control_inputs]
-        if node in routed:
-            waits += [
-                source.node for source in node.inputs if source.node.role is not Role.CONSTANT
-            ]
+        free = _CONSTANT if node in routed else _CONSTANT_OR_FED
+        waits += [source.node for source in node.inputs if source.node.role not in free]
         step.graph.become_constant(node, const, value, reason="fold")
         if waits:
             step.graph.set_control_inputs(node, waits, reason="fold")
@@ -72,7 +78,7 @@ def _has_effects(node: Node) -> bool:
     return traits.stateful and traits.state not in (State.CREATES, State.READS)
 
 
-def _foldable(node: Node, effects: set[Node], device: Device) -> bool:
+def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Device) -> bool:
     if len(node.outputs) != 1 or node.control_inputs or node.op_def.stateful:
         return False
     if node.role is not None:  # a recursion may take long, and a value may be fed
@@ -80,7 +86,8 @@ def _foldable(node: Node, effects: set[Node], device: Device) -> bool:
     if node.device and not DeviceSpec.from_string(node.device).matches(device.spec):
         return False
     if _by_shape(node) is not None:
-        return node.inputs[0].node not in effects
+        source = node.inputs[0].node
+        return source not in effects and shapes.hold_for(source)
     if not node.inputs or any([s.node.role is not Role.CONSTANT for s in node.inputs]):
         return False
     output = node.outputs[0]

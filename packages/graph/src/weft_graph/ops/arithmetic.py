@@ -407,6 +407,8 @@ def accumulate_n(
     dims = as_dims(shape)
     for value in values:
         dims = merge_dims(dims, value.dims)
+    if len(values) == 1 and dims != values[0].dims:
+        return out("EnsureShape", values, {"shape": dims}, name)
     if len(values) == 1:
         return out("Identity", values, name=name) if name else values[0]
     return out("AccumulateNV2", [values], {"shape": dims}, name)

@@ -9,6 +9,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import StepGraph, copy_nodes, ordered, reachable
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 
 
@@ -35,7 +36,9 @@ def prune(feeds: Sequence[Output], fetches: Sequence[Output], targets: Sequence[
     args: list[Output] = []
     for i, feed in enumerate(feeds):
         dtype = feed.dtype.base_dtype
-        attrs = {"T": dtype, "index": i, "shape": feed.dims}
+        # What is fed to a step is checked; what is given to a function is what its callers have.
+        checked = feed.node.role is not Role.ARGUMENT
+        attrs = {"T": dtype, "index": i, "shape": feed.dims if checked else None}
         name = f"_arg{i}_{feed.node.name}_{feed.index}"
         arg = copy.add_derived(feed.node, arg_def, name, (), attrs, [dtype], [feed.dims])
         outputs[feed] = arg.outputs[0]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
+from weft_graph.ir.traits import Role
 from weft_graph.ir.transfers import LOSSY
+from weft_graph.passes.certain_shapes import CertainShapes
 
 
 def simplify(step: StepGraph) -> int:
@@ -13,8 +15,9 @@ def simplify(step: StepGraph) -> int:
     Returns: the number of nodes made superfluous.
     """
     replaced: list[Node] = []
+    shapes = CertainShapes()
     for node in step.graph.nodes:
-        replacement = None if node.control_inputs else _same_as(node)
+        replacement = None if node.control_inputs else _same_as(node, shapes)
         if replacement is None or any(
             source.node.control_inputs for source in node.inputs if source is not replacement
         ):
@@ -26,7 +29,7 @@ def simplify(step: StepGraph) -> int:
     return len(replaced)
 
 
-def _same_as(node: Node) -> Output | None:
+def _same_as(node: Node, shapes: CertainShapes) -> Output | None:
     """A value that the one output of a node always equals, or None."""
     traits = node.traits
     if traits.identity:
@@ -34,7 +37,7 @@ def _same_as(node: Node) -> Output | None:
     if traits.involution:
         return _involution(node)
     if traits.reshapes:
-        return _reshape(node)
+        return _reshape(node, shapes)
     return _cast(node) if traits.casts else None
 
 
@@ -50,12 +53,14 @@ def _involution(node: Node) -> Output | None:
     return None
 
 
-def _reshape(node: Node) -> Output | None:
+def _reshape(node: Node, shapes: CertainShapes) -> Output | None:
     source = node.inputs[0]
     dims = node.outputs[0].dims
-    if dims is not None and None not in dims and source.dims == dims and not source.dtype.is_ref:
-        return source
-    return None
+    if dims is None or None in dims or source.dims != dims or source.dtype.is_ref:
+        return None
+    if any([other.node.role is not Role.CONSTANT for other in node.inputs[1:]]):
+        return None  # the static shape may follow from the source's; what is given need not fit
+    return source if shapes.hold_for(node) else None
 
 
 def _cast(node: Node) -> Output | None:

@@ -1,0 +1,65 @@
+"""Which static shapes hold in every run, so that what checks them may be left out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft_graph.ir.checks import infer_shapes
+from weft_graph.ir.node import Node
+from weft_graph.ir.traits import Role, State
+from weft_tensor import errors
+
+MAX_NODES: Final = 128
+"""The number of nodes that one question visits at most; what is behind more is not certain."""
+
+_SAID: Final = frozenset({Role.PLACEHOLDER, Role.CALL})
+"""Roles of nodes whose shapes are what somebody said of them."""
+
+
+class CertainShapes:
+    """Tells whether static shapes follow from those of constants and of what is fed.
+
+    Others are what somebody said: the program with `set_shape`, the declaration of a placeholder
+    that has a default, of a variable or of a queue, the signature of a function.  A node that
+    relies on such a shape may fail or give something else, and has to run.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[Node, bool] = {}
+
+    def hold_for(self, node: Node) -> bool:
+        """Whether the static shapes of a node's outputs are those that every run finds."""
+        found = self._found
+        opened: set[Node] = set()
+        stack = [node]
+        while stack:
+            top = stack[-1]
+            if top in found:
+                stack.pop()
+            elif top in opened:  # a source that is not found yet is behind a back edge
+                sources = all([found.get(source.node, False) for source in top.inputs])
+                found[top] = sources and _follow(top)
+            elif len(opened) == MAX_NODES or not _may_follow(top):
+                found[top] = False
+            else:
+                opened.add(top)
+                stack.extend([s.node for s in top.inputs if s.node not in opened])
+        return found[node]
+
+
+def _may_follow(node: Node) -> bool:
+    """Whether the shapes of a node can follow from those of its inputs, or are known by itself."""
+    if node.role is Role.ARGUMENT:
+        return True
+    return node.traits.state is State.NONE and node.role not in _SAID
+
+
+def _follow(node: Node) -> bool:
+    """Whether the shape rule alone says as much of a node as its outputs do."""
+    if node.op_def.shape_rule is None:
+        return all([output.dims is None for output in node.outputs])
+    try:
+        inferred = infer_shapes(node.op_def, node.inputs, node.attrs, node.name)
+    except errors.OpError:
+        return False
+    return [output.dims for output in node.outputs] == list(inferred)
