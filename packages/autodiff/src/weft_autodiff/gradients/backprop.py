@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
+from weft_autodiff.gradients.around import Around
 from weft_autodiff.gradients.conditionals import differentiate_conditional
 from weft_autodiff.gradients.loops import differentiate_loop
-from weft_autodiff.gradients.values import Grad, is_trainable, zeros_for, zeros_like
+from weft_autodiff.gradients.values import Grad, add_all, is_trainable, zeros_for, zeros_like
 from weft_autodiff.gradients.walk import Rule, Walk
 from weft_autodiff.registry import naming_calls
 from weft_graph.control_flow.context import (
@@ -115,7 +116,8 @@ def gradients(
             f"unconnected_gradients must be 'none' or 'zero', got {unconnected_gradients!r}"
         )
     targets = [builder.convert_to_tensor(y) for y in _as_list(ys)]
-    sources = [_source(x) for x in _as_list(xs)]
+    wanted = [_source(x) for x in _as_list(xs)]
+    sources = [_here(x) for x in wanted]
     starts = _as_list(grad_ys) if grad_ys is not None else [None] * len(targets)
     if len(starts) != len(targets):
         raise errors.InvalidArgumentError(
@@ -126,7 +128,9 @@ def gradients(
     graph = targets[0].graph
     _check(targets)
     check_same_graph([*targets, *sources])
-    stops = {_source(s) for s in _as_list(stop_gradients or [])}
+    stops = {_source(s) for s in _as_list([] if stop_gradients is None else stop_gradients)}
+    around = Around(graph, wanted, stops)
+    stops |= {_here(s) for s in stops}
     with (
         paused_gc(),
         graph.as_default(),
@@ -141,8 +145,16 @@ def gradients(
         walk = Walk(graph, level, _RULES, colocate=colocate_gradients_with_ops, gate=gate_gradients)
         for y, start in zip(targets, starts, strict=True):
             walk.receive(y, _start(y, start))
-        walk.back(targets, [x for x in sources if is_trainable(x)], stops)
-        return [_final(walk, x, mode) for x in sources]
+        passed = list(around.arguments) if around.reaches_out else []
+        walk.back(targets, [*[x for x in sources if is_trainable(x)], *passed], stops)
+        grads = [walk.total(x) for x in sources]
+        if passed:
+            beyond = around.back(walk)
+            grads = [
+                _sum(None if inside in around.arguments else grad, beyond.get(x))
+                for grad, inside, x in zip(grads, sources, wanted, strict=True)
+            ]
+        return [_final(grad, x, mode) for grad, x in zip(grads, sources, strict=True)]
 
 
 def _as_list(value: Any) -> list[Any]:
@@ -152,8 +164,20 @@ def _as_list(value: Any) -> list[Any]:
 def _source(x: Any) -> Output:
     """The output that stands for x: for a variable its reference or handle, not a snapshot."""
     handle = getattr(x, "handle", None)
-    output = handle if isinstance(handle, Output) else builder.convert_to_tensor(x)
+    if isinstance(handle, Output):
+        return handle
+    return x if isinstance(x, Output) else builder.convert_to_tensor(x)
+
+
+def _here(output: Output) -> Output:
+    """What stands for an output in the body of the function that is being built, if one is."""
     return get_default_graph().capture(output) if tracing() else output
+
+
+def _sum(a: Grad | None, b: Grad | None) -> Grad | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return add_all([a, b])
 
 
 def _check(targets: Iterable[Output]) -> None:
@@ -178,8 +202,7 @@ def _start(y: Output, grad: Any) -> Grad:
     return given
 
 
-def _final(walk: Walk, x: Output, mode: str) -> Grad | None:
-    grad = walk.total(x)
+def _final(grad: Grad | None, x: Output, mode: str) -> Grad | None:
     if grad is None and mode == "zero":
         return zeros_for(x) if x.dtype is dtypes.resource else zeros_like(x)
     return grad

@@ -45,6 +45,9 @@ class Walk:
       rules: what differentiates loops and conditionals, by their class.
       loop: the loop that the pass is written into, where the level is in one.
       pushed: pushes inside the level that gradients are there for.
+    Attributes:
+      graph: where the nodes go.
+      walked: whose nodes are differentiated.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Walk:
         pushed: Sequence[Pushed] = (),
     ) -> None:
         self.graph = graph
+        self.walked = graph
         self.level = level
         self.rules = rules
         self.colocate = colocate
@@ -104,7 +108,7 @@ class Walk:
         """Visit the units between sources and targets from the last to the first."""
         self._take_pushed(targets)
         targets = [*targets, *[push.inputs[1] for push, _ in self.pushed]]
-        path = Path(self.graph, self.level, targets, sources, stops)
+        path = Path(self.walked, self.level, targets, sources, stops)
         for unit in reversed(path.units):
             if isinstance(unit, Node):
                 self._visit(unit, path)
