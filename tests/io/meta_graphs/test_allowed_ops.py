@@ -240,7 +240,19 @@ def assigned_to_nothing(message: proto.MetaGraphDef) -> None:
             node.input[0] = "nothing"
 
 
-@pytest.mark.parametrize("change", [used_by_others, named_by_others, assigned_to_nothing])
+def keys_of(message: proto.MetaGraphDef) -> Any:
+    (node,) = [n for n in message.graph_def.node if n.name == "save/RestoreV2/tensor_names"]
+    return node.attr["value"].tensor.string_val
+
+
+def key_that_is_no_text(message: proto.MetaGraphDef) -> None:
+    keys_of(message)[0] = b"\xff"
+
+
+REFUSED = [used_by_others, named_by_others, assigned_to_nothing, key_that_is_no_text]
+
+
+@pytest.mark.parametrize("change", REFUSED)
 def test_nodes_of_savers_that_do_more_are_refused(
     graph: wf.Graph, change: Callable[[proto.MetaGraphDef], None]
 ) -> None:
@@ -249,6 +261,15 @@ def test_nodes_of_savers_that_do_more_are_refused(
     with pytest.raises(errors.PermissionDeniedError, match=r"RestoreV2 \(node 'save/RestoreV2'\)"):
         wf.train.import_meta_graph(message, allowed_ops=wf.safe_ops())
     assert not graph.nodes
+
+
+def test_one_tensor_restores_one_variable(graph: wf.Graph) -> None:
+    message = meta_graph(variables, by_own_names)
+    keys = keys_of(message)
+    keys[-1] = keys[-2]
+    with pytest.raises(errors.InvalidArgumentError, match="another variable are both restored"):
+        wf.train.import_meta_graph(message, allowed_ops=wf.safe_ops())
+    assert not graph.nodes and not wf.global_variables()
 
 
 def test_a_saver_of_other_state_is_refused() -> None:

@@ -58,7 +58,7 @@ def refuse_other_ops(graph_def: proto.GraphDef, allowed_ops: Collection[str]) ->
     for place, node in _nodes(graph_def):
         if node.op not in allowed_ops and node.op not in own:
             ops.setdefault(node.op, []).append(place)
-        for name in _called(node.attr.values()):
+        for name in set(_called(node.attr.values())):
             if name not in own:
                 functions.setdefault(name, []).append(place)
     for caller, name in _gradients(graph_def.library):

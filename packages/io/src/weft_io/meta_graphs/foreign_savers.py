@@ -23,6 +23,7 @@ from weft_io.meta_graphs.graph_def_edits import (
     set_nodes,
     signature_names,
 )
+from weft_tensor import errors
 
 _JOINING: Final = frozenset({"ExpandDims", "NoOp", "Pack"})
 """Ops by which several savers of parts become one."""
@@ -108,9 +109,10 @@ class _Nodes:
         found: dict[str, str] = {}
         for port, key in enumerate(keys):
             variables = self._assigned(f"{node.name}:{port}" if port else node.name)
-            if variables is None or not isinstance(key, bytes):
+            text = _text(key)
+            if variables is None or text is None:
                 return None
-            found |= dict.fromkeys(variables, key.decode(errors="surrogateescape"))
+            found |= dict.fromkeys(variables, text)
         return found
 
     def _assigned(self, text: str) -> set[str] | None:
@@ -134,6 +136,13 @@ class _Nodes:
 
     def _is_variable(self, name: str) -> bool:
         return name in self._nodes and traits_of(self._nodes[name].op).role is Role.VARIABLE
+
+
+def _text(key: Any) -> str | None:
+    try:
+        return key.decode() if isinstance(key, bytes) else None
+    except UnicodeDecodeError:
+        return None
 
 
 def _same(a: str, b: str) -> bool:
@@ -160,14 +169,18 @@ def restored_by_key(
     Args:
       variables: the variables that were made, by their names in the message.
       nodes: the nodes that were made, by their names in the message.
+    Raises: InvalidArgumentError: two variables are restored from one tensor, which no saver does.
     """
     found: dict[str, Any] = {}
     for name, key in keys.items():
         variable = variables.get(f"{name}:0")
-        if variable is None:
-            found[key] = nodes[name].outputs[0]
-        elif variable._get_save_slice_info() is None:
-            found[key] = variable
+        part = None if variable is None else variable._get_save_slice_info()
+        if part is not None and isinstance(found.setdefault(key, []), list):
+            found[key].append(variable)
+        elif key in found:
+            raise errors.InvalidArgumentError(
+                f"{name!r} and another variable are both restored from the tensor {key!r}"
+            )
         else:
-            found.setdefault(key, []).append(variable)
+            found[key] = nodes[name].outputs[0] if variable is None else variable
     return found

@@ -106,10 +106,10 @@ def import_scoped_meta_graph(
         for key in sorted(message.collection_def):
             if key != unbound_inputs_col_name and restore_collections_predicate(key):
                 reader.read(key, message.collection_def[key])
+        variables = reader.variables()
+        restorable = restored_by_key(keys, variables, made)
         reader.add()
         read_after_updates(importer.added)
-    variables = reader.variables()
-    restorable = restored_by_key(keys, variables, made)
     return ImportedGraph(variables, elements, scope, saver_def, restorable)
 
 
