@@ -17,6 +17,7 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ops.array import placeholder
 from weft_graph.ops.control import group
 from weft_graph.variables.reference import Variable, local_variables_initializer
+from weft_io.checkpoint.state import load_variable
 from weft_io.data.dataset import Dataset
 from weft_io.data.experimental import make_saveable_from_iterator
 from weft_io.data.iterator import Iterator
@@ -192,6 +193,20 @@ def test_several_iterators_in_turns(tmp_path: Path) -> None:
         with Graph().as_default():
             found.append(part())
     assert found == [[0, 1000, 1], [2, 1001, 3]]
+
+
+def test_a_training_may_get_the_hook_later(tmp_path: Path, logged: Callable[[], list[str]]) -> None:
+    with Graph().as_default():
+        found = [Training(shuffled).run(tmp_path, 2)]
+    with Graph().as_default(), pytest.raises(errors.NotFoundError, match="IteratorV2"):
+        tables().run(tmp_path, 2)
+    for _ in range(2):
+        with Graph().as_default():
+            found.append(the_hook_saves().run(tmp_path, 2))
+    wanted = in_order(4)
+    assert found == [wanted[:2], wanted[:2], wanted[2:]]
+    assert load_variable(str(tmp_path), "global_step") == 6
+    assert sum("no state to restore the iterator 'IteratorV2'" in line for line in logged()) == 1
 
 
 def test_a_saver_without_the_iterator_is_told(tmp_path: Path) -> None:

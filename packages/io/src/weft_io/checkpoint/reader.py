@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -37,12 +38,14 @@ class Wanted(NamedTuple):
       spec: which part of it, "10 20 0,5:-"; "" for the whole.
       dtype: required element type, or None for any.
       dims: required static shape of what is read; None for any.
+      optional: where it is missing, it is an empty string.
     """
 
     name: str
     spec: str = ""
     dtype: DType | None = None
     dims: Dims = None
+    optional: bool = False
 
 
 def read_index(prefix: str) -> CheckpointIndex:
@@ -93,10 +96,13 @@ def read_tensors(prefix: str, wanted: Sequence[Wanted], empty: Empty = np.empty)
 def _read(
     prefix: str, index: CheckpointIndex, wanted: Sequence[Wanted], empty: Empty
 ) -> list[Array]:
-    check_names(prefix, index, [want.name for want in wanted])
-    boxes = [_check(prefix, index.tensors[want.name], want) for want in wanted]
-    pairs = [(want.name, box) for want, box in zip(wanted, boxes, strict=True)]
-    return format_of(index).read(prefix, index, pairs, empty)
+    asked = [want.name in index.tensors or not want.optional for want in wanted]
+    there = list(compress(wanted, asked))
+    check_names(prefix, index, [want.name for want in there])
+    boxes = [_check(prefix, index.tensors[want.name], want) for want in there]
+    pairs = [(want.name, box) for want, box in zip(there, boxes, strict=True)]
+    found = iter(format_of(index).read(prefix, index, pairs, empty))
+    return [next(found) if is_there else np.array(b"", object) for is_there in asked]
 
 
 def check_names(prefix: str, index: CheckpointIndex, names: Iterable[str]) -> None:

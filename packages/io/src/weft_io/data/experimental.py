@@ -17,8 +17,9 @@ from weft_tensor import dtypes, errors
 
 
 class _IteratorSaveable(SaveableObject):
-    def __init__(self, resource: Output) -> None:
+    def __init__(self, resource: Output, optional: bool) -> None:
         name = resource.op.name
+        self.optional_restore = optional
         spec = SaveSpec(self._state, "", name, dtypes.string, resource.device)
         self._resource = resource
         super().__init__(resource, [spec], name)
@@ -78,6 +79,10 @@ def make_saveable_from_iterator(iterator: Any) -> SaveableObject:
     return saveable_of(resource)
 
 
-def saveable_of(resource: Output) -> SaveableObject:
-    """What a Saver saves of the iterator that a handle is of."""
-    return _IteratorSaveable(resource)
+def saveable_of(resource: Output, optional: bool = False) -> SaveableObject:
+    """What a Saver saves of the iterator that a handle is of.
+
+    Args:
+      optional: a checkpoint may lack it; the iterator is at its beginning then.
+    """
+    return _IteratorSaveable(resource, optional)

@@ -83,7 +83,8 @@ def _items(node: Node) -> Callable[..., list[Item]]:
 
 @kernel("RestoreV2", heavy=True)
 def _restore(node: Node, device: Device) -> KernelFunction:
-    outputs = [(output.dtype, _required(output)) for output in node.outputs]
+    optional = node.attrs.get("_optional", ())
+    outputs = [(o.dtype, _required(o), i in optional) for i, o in enumerate(node.outputs)]
 
     def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         return np.empty(shape, dtype) if dtype.hasobject else new_array(device, shape, dtype)
@@ -91,8 +92,8 @@ def _restore(node: Node, device: Device) -> KernelFunction:
     def run(prefix: Any, names: Any, specs: Any) -> Any:
         _check_lengths(len(outputs), names, specs)
         wanted = [
-            Wanted(_text(name), _text(spec), dtype, dims)
-            for name, spec, (dtype, dims) in zip(names, specs, outputs, strict=True)
+            Wanted(_text(name), _text(spec), *output)
+            for name, spec, output in zip(names, specs, outputs, strict=True)
         ]
         tensors = read_tensors(_text(prefix), wanted, empty)
         return tensors[0] if len(tensors) == 1 else tuple(tensors)

@@ -132,6 +132,7 @@ def restore_v2(
     shape_and_slices: Sequence[str],
     types: Sequence[Any],
     name: str | None = None,
+    optional: Sequence[int] = (),
 ) -> tuple[Output, ...]:
     """Tensors of a checkpoint.
 
@@ -142,12 +143,14 @@ def restore_v2(
       tensor_names: which tensors.
       shape_and_slices: per tensor "", or which part of which whole is wanted.
       types: their element types.
+      optional: which of them may be missing: strings, empty ones then.
     Raises (when it runs): NotFoundError, InvalidArgumentError, DataLossError: a tensor is missing,
       has another type or shape, or is damaged; nothing is returned then.
     """
     inputs = [prefix, _strings(tensor_names), _strings(shape_and_slices)]
     wanted = tuple([dtypes.as_dtype(dtype).base_dtype for dtype in types])
-    return create("RestoreV2", inputs, {"dtypes": wanted}, name).outputs
+    attrs = {"dtypes": wanted, **({"_optional": tuple(optional)} if optional else {})}
+    return create("RestoreV2", inputs, attrs, name).outputs
 
 
 def _strings(values: Sequence[str]) -> list[bytes]:

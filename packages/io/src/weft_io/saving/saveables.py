@@ -61,6 +61,7 @@ class SaveableObject:
       op: the node or object that has the state.
       specs: its tensors.
       name: for messages and node names.
+      optional_restore: a checkpoint may lack its strings, which are restored as empty ones then.
     """
 
     optional_restore = False

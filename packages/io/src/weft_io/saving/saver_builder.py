@@ -10,7 +10,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ops.array import placeholder_with_default
 from weft_io.ops.checkpoint import hold_for_save, restore_v2, save_v2
 from weft_io.saving.saveables import SaveableObject, restore_nodes, saveables_for, static_dims
-from weft_tensor import errors
+from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
 
 if TYPE_CHECKING:
@@ -126,6 +126,7 @@ def _add_restore(
         [spec.name for spec in specs],
         [spec.slice_spec for spec in specs],
         [spec.dtype for spec in specs],
+        optional=_optional(saveables),
     )
     if not reshape:
         position = 0
@@ -137,3 +138,9 @@ def _add_restore(
     nodes = restore_nodes(saveables, tensors, reshape, sequentially)
     with path.graph.control_dependencies(nodes):
         return builder.create("NoOp", (), None, "restore_all")
+
+
+def _optional(saveables: Sequence[SaveableObject]) -> list[int]:
+    """Which tensors a checkpoint may lack: strings, since an empty one can stand for nothing."""
+    found = [(each.optional_restore, spec) for each in saveables for spec in each.specs]
+    return [i for i, (may, spec) in enumerate(found) if may and spec.dtype == dtypes.string]

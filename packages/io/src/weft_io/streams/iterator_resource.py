@@ -186,7 +186,8 @@ class IteratorResource(Resource):
     def restore(self, data: bytes) -> None:
         """Go on from where `serialize` was; on an error it stays where it is.
 
-        Where it has no dataset yet, the state waits for the one that it is given first.
+        Where it has no dataset yet, the state waits for the one that it is given first. Nothing at
+        all is from a checkpoint without it, and puts it at its beginning.
 
         Raises: InvalidArgumentError, DataLossError: the state is of another pipeline, or damaged.
         """
@@ -202,6 +203,9 @@ class IteratorResource(Resource):
         self._replace(source, stream, self._by)
 
     def _decoded(self, data: bytes) -> _State:
+        if not data:
+            _log.warning("There is no state to restore the iterator %r; it begins anew.", self.name)
+            return _State("", None)
         types, by, stream = fields(form.decode(data), list, str, None)
         wanted = [dtype.name for dtype in self.types]
         if types != wanted:

@@ -24,7 +24,8 @@ class CheckpointInputPipelineHook(SessionRunHook):
     So a checkpoint holds the position at the step of its variables. The hook adds the iterators to
     the collection SAVEABLE_OBJECTS before the session is made, for the saver that the session's
     `Scaffold` makes, or one with `defer_build=True`. Their initializers run in every session: they
-    are in TABLE_INITIALIZERS or a part of the scaffold's `local_init_op`, or a hook runs them.
+    are in TABLE_INITIALIZERS or a part of the scaffold's `local_init_op`, or a hook runs them. A
+    checkpoint that was saved without the hook is restored, with a warning: input begins anew then.
 
     Args:
       iterators: `Iterator`s; by default all initializable and one-shot iterators of the graph.
@@ -62,9 +63,10 @@ class CheckpointInputPipelineHook(SessionRunHook):
         """Add the iterators to what is saved. Raises: FailedPreconditionError: there is none."""
         graph = get_default_graph()
         if self._given is None:
-            self._saveables = [saveable_of(each) for each in iterators_of(graph)]
+            resources = iterators_of(graph)
         else:
-            self._saveables = [make_saveable_from_iterator(each) for each in self._given]
+            resources = [each._iterator_resource for each in self._given]
+        self._saveables = [saveable_of(each, optional=True) for each in resources]
         if not self._saveables:
             raise errors.FailedPreconditionError(
                 "CheckpointInputPipelineHook needs an initializable or one-shot iterator in the "
