@@ -30,6 +30,9 @@ class VariableSynchronization(IntEnum):
 
     A variable that is synchronised when it is read is not trainable unless it is said to be.
 
+    Args:
+      value: the number of a member: 0 for AUTO, 1 NONE, 2 ON_WRITE, 3 ON_READ.
+
     Examples:
       >>> w = wf.get_variable("w", [2], synchronization=wf.VariableSynchronization.ON_WRITE)
       >>> w.shape
@@ -44,6 +47,9 @@ class VariableSynchronization(IntEnum):
 
 class VariableAggregation(IntEnum):
     """How updates of the replicas of a variable are combined.
+
+    Args:
+      value: the number of a member: 0 for NONE, 1 SUM, 2 MEAN, 3 ONLY_FIRST_REPLICA.
 
     Examples:
       >>> w = wf.get_variable("w", [2], aggregation=wf.VariableAggregation.MEAN)
