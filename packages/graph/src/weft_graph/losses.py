@@ -34,6 +34,7 @@ from weft_graph.nn.weights import match_ranks, required_broadcast, spread
 from weft_graph.ops import array, casting, identity, shapes
 from weft_graph.ops.reduction import reduce_sum
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import number
 from weft_tensor.shape import format_dims, merge_dims
 
 
@@ -502,7 +503,7 @@ def sigmoid_cross_entropy(
         logits = convert_to_tensor(logits)
         kind = logits.dtype.base_dtype
         labels = casting.cast(convert_to_tensor(multi_class_labels), kind)
-        if label_smoothing > 0:
+        if number(label_smoothing, "label_smoothing") > 0:
             labels = out(
                 "AddV2", [out("Mul", [labels, 1 - label_smoothing]), 0.5 * label_smoothing]
             )
@@ -538,7 +539,7 @@ def softmax_cross_entropy(
         logits = convert_to_tensor(logits)
         kind = logits.dtype.base_dtype
         labels = casting.cast(convert_to_tensor(onehot_labels), kind)
-        if label_smoothing > 0:
+        if number(label_smoothing, "label_smoothing") > 0:
             classes = casting.cast(shapes.shape(labels)[1], kind)
             share = out("RealDiv", [label_smoothing, classes])
             labels = out("AddV2", [out("Mul", [labels, 1 - label_smoothing]), share])

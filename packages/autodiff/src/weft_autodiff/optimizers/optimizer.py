@@ -161,6 +161,8 @@ class Optimizer:
             variables += get_default_graph().get_collection(GraphKeys.TRAINABLE_RESOURCE_VARIABLES)
         else:
             variables = _flatten(var_list)
+            for variable in variables:
+                _check_node_of(variable, "var_list must be variables")
         if not variables:
             raise errors.InvalidArgumentError("No variables to optimize.")
         grads: Sequence[Grad | None] = gradients(
@@ -195,7 +197,9 @@ class Optimizer:
           InvalidArgumentError: there are no pairs, or no gradient but None.
           InvalidTypeError: a gradient is not a tensor, or a variable is not one.
         """
-        pairs = [(_as_gradient(grad, var), var) for grad, var in grads_and_vars]
+        pairs = [(_as_gradient(grad, var), var) for grad, var in _pairs(grads_and_vars)]
+        if global_step is not None:
+            _check_node_of(global_step, "global_step must be a variable")
         if not pairs:
             raise errors.InvalidArgumentError("No variables provided.")
         given = [(grad, var) for grad, var in pairs if grad is not None]
@@ -412,9 +416,26 @@ def _flatten(var_list: Any) -> list[Any]:
     return [var_list] if parts is None else list(parts())
 
 
+def _pairs(grads_and_vars: Any) -> list[Any]:
+    pairs = list(grads_and_vars)
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise errors.InvalidTypeError(
+                f"apply_gradients takes pairs of a gradient and a variable, got {pair!r}"
+            )
+    return pairs
+
+
+def _check_node_of(var: Any, required: str) -> None:
+    if getattr(var, "op", None) is None:
+        raise errors.InvalidTypeError(f"{required}, got {var!r}")
+
+
 def _as_gradient(grad: Any, var: Any) -> Grad | None:
-    if getattr(var, "op", None) is None or isinstance(var, Output):
-        raise errors.InvalidTypeError(f"an optimizer updates variables, got {var!r}")
+    required = "an optimizer updates variables"
+    _check_node_of(var, required)
+    if isinstance(var, Output):
+        raise errors.InvalidTypeError(f"{required}, got {var!r}")
     if grad is None or isinstance(grad, Output | IndexedSlices):
         return grad
     try:

@@ -330,6 +330,11 @@ def concat(values: Any, axis: Any, name: str | None = None) -> Output:
       array([[1, 2],
              [3, 4]], dtype=int32)
     """
+    if _is_int(values):
+        raise errors.InvalidTypeError(
+            f"concat(values, axis) takes the axis last, as since TensorFlow 1.0; got {values!r} as "
+            "the values"
+        )
     parts = list(values) if isinstance(values, list | tuple) else [values]
     if len(parts) == 1:
         only = convert_to_tensor(parts[0])
@@ -364,6 +369,11 @@ def split(
       >>> wf.Session().run(wf.split([1, 2, 3, 4], 2))
       [array([1, 2], dtype=int32), array([3, 4], dtype=int32)]
     """
+    if _is_int(value):
+        raise errors.InvalidTypeError(
+            "split(value, num_or_size_splits, axis) takes the axis last, as since TensorFlow 1.0; "
+            f"got {value!r} as the value"
+        )
     if _is_int(num_or_size_splits):
         attrs = {"num_split": int(num_or_size_splits)}
         return list(create("Split", [axis, value], attrs, name or "split").outputs)
@@ -429,7 +439,7 @@ def unstack(
     if num is None:
         dims = tensor.dims
         if dims is not None:
-            num = dims[normal_axis(axis, len(dims))]
+            num = dims[normal_axis(integer(axis, "axis"), len(dims))]
         if num is None:
             raise errors.InvalidArgumentError(
                 f"the number of parts does not follow from shape {format_dims(dims)}: give num"

@@ -51,6 +51,7 @@ from weft_graph.ops.shape_rules import (
     with_rank_at_least,
 )
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
 from weft_tensor.shape import Dims, broadcast_dims, format_dims, merge_dims
 
 _FLOATING = "{float16, bfloat16, float32, float64}"
@@ -481,7 +482,7 @@ def _axis(axis: int | None, dim: int | None) -> int:
     if axis is not None and dim is not None:
         raise errors.InvalidArgumentError("give either axis or dim, got both")
     chosen = dim if axis is None else axis
-    return -1 if chosen is None else chosen
+    return -1 if chosen is None else integer(chosen, "axis")
 
 
 def _along_axis(op: str, logits: Any, axis: int, name: str | None) -> Output:

@@ -35,6 +35,7 @@ from weft_graph.ir import builder
 from weft_graph.ir.node import Output
 from weft_graph.ops import random
 from weft_tensor import dtypes, errors
+from weft_tensor.arguments import number
 from weft_tensor.dtypes import DType
 from weft_tensor.nesting import shown
 from weft_tensor.promotion import nested_array
@@ -379,7 +380,7 @@ class VarianceScaling(Initializer):
         dtype: Any = dtypes.float32,
     ) -> None:
         distribution = distribution.lower()
-        if scale <= 0:
+        if not number(scale, "scale") > 0:
             raise errors.InvalidArgumentError(f"scale must be positive, got {scale}")
         if mode not in ("fan_in", "fan_out", "fan_avg"):
             raise errors.InvalidArgumentError(
