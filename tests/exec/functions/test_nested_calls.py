@@ -72,6 +72,14 @@ def test_nested_calls_of_an_imported_graph(depth, call, attr, differentiated) ->
         assert session.run(wanted, {x: 3.0}) == [9.0, 6.0][: len(wanted)]
 
 
+def test_a_call_inside_a_function_has_the_results_names() -> None:
+    message = _chain(2, _CALL)
+    (ret,) = [f.ret for f in message.library.function if f.signature.name == "f1"]
+    ret["y"] = "r:y:0"  # as TensorFlow writes it
+    y, x = wf.import_graph_def(message, return_elements=["y:0", "x:0"], name="")
+    assert wf.Session().run(y, {x: 3.0}) == 9.0
+
+
 def _around(inner):
     def body(x):
         return wf.square(x) if inner is None else inner(x)

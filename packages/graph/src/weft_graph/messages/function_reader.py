@@ -19,7 +19,7 @@ from weft_graph.ir.library import LazyFunction, Library
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import REQUIRED, lookup_op
 from weft_graph.messages.attr_value import attr_from_proto, shape_from_proto
-from weft_graph.messages.function_imports import prepared
+from weft_graph.messages.function_imports import FUNCTIONAL, prepared
 from weft_graph.messages.function_writer import CAPTURED, CONTEXTS, RESULTS, SHAPES, ports
 from weft_graph.messages.graph_def import GRADIENT
 from weft_graph.messages.node_reader import add_all, refuse_unknown_ops
@@ -200,10 +200,13 @@ class _Reader:
         message = proto.GraphDef()
         message.node.extend(self._definition.node_def)
         self._check_nodes(message)
+        calls = self._results_of_calls(message)
         message = prepared(message, self._library)
         refuse_unknown_ops(message, self._library)
         self._ports = {
-            node.name: {port: i for i, port in enumerate(self._ports_of(node))}
+            node.name: {
+                port: i for i, port in enumerate(calls.get(node.name) or self._ports_of(node))
+            }
             for node in message.node
         }
         values: dict[str, Any] = {}
@@ -216,6 +219,15 @@ class _Reader:
             node.input.extend(inputs)
             self._part_from_arguments(node)
         self._nodes = add_all(self._graph, message, values)
+
+    def _results_of_calls(self, message: proto.GraphDef) -> dict[str, list[tuple[str, int]]]:
+        """The outputs of nodes whose op type is a function, which are called as its results are."""
+        library = self._library
+        return {
+            node.name: [(arg.name, 0) for arg in library.definition(node.op).signature.output_arg]
+            for node in message.node
+            if node.op in library and node.op not in FUNCTIONAL
+        }
 
     def _check_nodes(self, message: proto.GraphDef) -> None:
         """Refuse names before they are looked up."""
