@@ -9,9 +9,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.forms import readers, writers
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.traits import Role
-from weft_graph.variables.base import SaveSliceInfo, Variable
-from weft_graph.variables.reference import RefVariable
+from weft_graph.variables.base import ExistingVariable, SaveSliceInfo, Variable
 from weft_graph.variables.resource import ResourceVariable
 from weft_tensor import errors
 
@@ -36,7 +34,7 @@ def variable_to_proto(variable: Variable, export_scope: str | None = None) -> An
         message.is_resource = True
         element = variable._graph_element if variable._cached is None else variable._cached
     else:
-        element = variable.value()
+        (element,) = variable._shared_reads()
     message.snapshot_name = short(element.name)
     part = variable._get_save_slice_info()
     if part is not None:
@@ -64,68 +62,34 @@ class _Names:
         return self._graph.get_tensor_by_name(self._prefix + name)
 
 
-def _restore_common(variable: Variable, message: Any, import_scope: str | None) -> _Names:
+def variable_from_proto(message: Any, import_scope: str | None) -> ExistingVariable:
+    """The variable that a message describes, whose nodes are in the default graph.
+
+    Raises: InvalidTypeError: it is no `VariableDef`.
+    """
     if not isinstance(message, proto.VariableDef):
         raise errors.InvalidTypeError(f"variable_def must be a VariableDef, got {message!r}")
-    graph = variable._graph = get_default_graph()
-    names = _Names(graph, import_scope)
-    variable._init_common(
-        message.trainable,
-        None,
-        None,
-        message.synchronization,
-        message.aggregation,
-    )
-    variable._initializer = names.node(message.initializer_name)
+    names = _Names(get_default_graph(), import_scope)
+    initializer = names.node(message.initializer_name)
     initial = message.initial_value_name
-    variable._initial_value = names.output(initial) if initial else None
+    part = None
     if message.HasField("save_slice_info_def"):
         info = message.save_slice_info_def
         prefix = f"{import_scope}/" if import_scope else ""
-        variable._save_slice_info = SaveSliceInfo(
+        part = SaveSliceInfo(
             prefix + info.full_name, info.full_shape, info.var_offset, info.var_shape
         )
-    return names
-
-
-def variable_from_proto(variable: Variable, message: Any, import_scope: str | None) -> None:
-    """Fill in `variable` from a message whose nodes are in the default graph.
-
-    Raises:
-      InvalidTypeError: it is no `VariableDef`.
-      InvalidArgumentError: it is of the other kind of variables.
-    """
-    if isinstance(variable, ResourceVariable):
-        _restore_resource(variable, message, import_scope)
-    else:
-        assert isinstance(variable, RefVariable)
-        _restore_ref(variable, message, import_scope)
-
-
-def _restore_ref(variable: RefVariable, message: Any, import_scope: str | None) -> None:
-    names = _restore_common(variable, message, import_scope)
-    variable._variable = names.output(message.variable_name)
-    variable._snapshot = names.output(message.snapshot_name)
-
-
-def _restore_resource(variable: ResourceVariable, message: Any, import_scope: str | None) -> None:
-    if not message.is_resource:
-        raise errors.InvalidArgumentError(
-            f"{message.variable_name} is a reference variable, not a resource variable"
-        )
-    names = _restore_common(variable, message, import_scope)
-    handle = variable._handle = names.output(message.variable_name)
-    snapshot = names.output(message.snapshot_name)
-    if snapshot.node.role is Role.READ:
-        variable._cached, variable._graph_element = None, snapshot
-    else:
-        variable._cached = snapshot
-        variable._graph_element = names.output(
-            f"{message.variable_name[:-2]}/Read/ReadVariableOp:0"
-        )
-    found = [node for node in handle.consumers() if node.role is Role.IS_INITIALIZED]
-    if found:
-        variable._is_initialized = found[0].outputs[0]
+    return ExistingVariable(
+        message.is_resource,
+        names.output(message.variable_name),
+        names.output(message.snapshot_name),
+        initializer,
+        names.output(initial) if initial else None,
+        message.trainable,
+        message.synchronization,
+        message.aggregation,
+        part,
+    )
 
 
 writers.register("VariableDef", variable_to_proto)

@@ -9,6 +9,7 @@ __all__ = [
 ]
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -156,6 +157,31 @@ class SaveSliceInfo:
 
 
 _SliceInfo = SaveSliceInfo
+
+
+@dataclass(frozen=True)
+class ExistingVariable:
+    """A variable whose nodes are in the graph, for an object that is to stand for it.
+
+    Attributes:
+      is_resource: whether it is of the kind with a handle.
+      variable: the reference or the handle.
+      read: the value that readers share, or of a variable with a handle, that is fetched.
+      initializer: the node that assigns the initial value.
+      initial_value: None where nobody knows.
+      trainable, synchronization, aggregation: as of `Variable`.
+      save_slice_info: of a part of a larger variable.
+    """
+
+    is_resource: bool
+    variable: Output
+    read: Output
+    initializer: Node
+    initial_value: Output | None
+    trainable: bool
+    synchronization: int
+    aggregation: int
+    save_slice_info: SaveSliceInfo | None
 
 
 class Variable(Operators, metaclass=_VariableMeta):
@@ -497,6 +523,16 @@ class Variable(Operators, metaclass=_VariableMeta):
         self._trainable = is_trainable(trainable, synchronization)
         self._caching_device = caching_device
         self._constraint = optional_function(constraint, "constraint")
+
+    def _stand_for(self, existing: ExistingVariable) -> None:
+        """Become the object of a variable whose nodes are there."""
+        self._init_common(
+            existing.trainable, None, None, existing.synchronization, existing.aggregation
+        )
+        self._graph = existing.variable.graph
+        self._initializer = existing.initializer
+        self._initial_value = existing.initial_value
+        self._save_slice_info = existing.save_slice_info
 
     def _collect(self, collections: Sequence[str] | None) -> None:
         if collections is None:

@@ -38,7 +38,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import check_scope_name
 from weft_graph.ops import state
-from weft_graph.variables.base import Variable, makers
+from weft_graph.variables.base import ExistingVariable, Variable, makers
 from weft_graph.variables.initial_values import guard_initial_value
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import function
@@ -114,7 +114,7 @@ class RefVariable(Variable):
         shape: Any = None,
     ) -> None:
         if variable_def is not None:
-            readers.lookup("VariableDef")(self, variable_def, import_scope)
+            self._stand_for(readers.lookup("VariableDef")(variable_def, import_scope))
             return
         self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
         graph = self._graph = get_default_graph()
@@ -127,6 +127,10 @@ class RefVariable(Variable):
             )
             self._build_rest(validate_shape and shape is None)
         self._collect(collections)
+
+    def _stand_for(self, existing: ExistingVariable) -> None:
+        super()._stand_for(existing)
+        self._variable, self._snapshot = existing.variable, existing.read
 
     def _build_rest(self, validate_shape: bool) -> None:
         assert self._initial_value is not None

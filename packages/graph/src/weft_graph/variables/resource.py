@@ -9,10 +9,12 @@ from weft_graph.ir import builder
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.forms import readers
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 from weft_graph.ops import resource_state
-from weft_graph.variables.base import Variable, makers
+from weft_graph.variables.base import ExistingVariable, Variable, makers
 from weft_graph.variables.initial_values import guard_initial_value
 from weft_graph.variables.reference import building, convert_initial_value, variable_dims
+from weft_tensor import errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import Dims
 
@@ -43,7 +45,7 @@ class ResourceVariable(Variable):
         shape: Any = None,
     ) -> None:
         if variable_def is not None:
-            readers.lookup("VariableDef")(self, variable_def, import_scope)
+            self._stand_for(readers.lookup("VariableDef")(variable_def, import_scope))
             return
         self._init_common(trainable, caching_device, constraint, synchronization, aggregation)
         graph = self._graph = get_default_graph()
@@ -58,6 +60,23 @@ class ResourceVariable(Variable):
             )
             self._build_rest(initial)
         self._collect(collections)
+
+    def _stand_for(self, existing: ExistingVariable) -> None:
+        handle, read = existing.variable, existing.read
+        if not existing.is_resource:
+            raise errors.InvalidArgumentError(
+                f"{handle.name} is a reference variable, not a resource variable"
+            )
+        super()._stand_for(existing)
+        self._handle = handle
+        self._cached = None if read.node.role is Role.READ else read
+        self._graph_element = read
+        if self._cached is not None:
+            name = f"{handle.node.name}/Read/ReadVariableOp:0"
+            self._graph_element = self._graph.get_tensor_by_name(name)
+        found = [node for node in handle.consumers() if node.role is Role.IS_INITIALIZED]
+        if found:
+            self._is_initialized = found[0].outputs[0]
 
     def _build_rest(self, initial: Output) -> None:
         graph, handle = self._graph, self._handle
