@@ -25,6 +25,7 @@ BESIDE = {"ops", "kernels", "grads"}
 ALLOWED = {
     "graph/src/weft_graph/freezing.py": "it makes of each reader the op that takes a value",
     "graph/src/weft_graph/graph_util.py": "TensorFlow names the ops that it removes",
+    "io/src/weft_io/meta_graphs/foreign_savers.py": "it takes savers in a message apart",
     "io/src/weft_io/meta_graphs/graph_def_edits.py": "ops of savers that weft does not declare",
     "io/src/weft_io/meta_graphs/tensorflow_ops.py": "what TensorFlow has instead of ops of ours",
     "io/src/weft_io/saving/saver_builder.py": "a saver's own node is looked for by name",
