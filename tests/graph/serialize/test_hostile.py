@@ -277,6 +277,42 @@ def test_wrong_shapes_are_refused_unless_trusted() -> None:
     assert serialize.graph_from_bytes(data, check_shapes=False).nodes[1].outputs[0].dims[0] == 7
 
 
+# ----------------------------------------------------------------- own attributes
+
+_ODD = [
+    *(0, -1, True, 1.5, "", b"loc:@\xff", (1,), dtypes.float32, (dtypes.float32,)),
+    *(np.zeros(2, np.float32), np.array(b"x", object)),
+]
+_READ = ["_class", "_gradient_op_type", "_guard", "_depth", "_used", "_reads_only"]
+
+
+@pytest.mark.parametrize("name", [*_READ, "_output_shapes", "_whatever"])
+def test_odd_values_of_attributes_that_no_declaration_has(name: str) -> None:
+    """They are refused on reading, or nobody minds them."""
+    refused = 0
+    for odd in _ODD:
+        graph = _two_nodes()
+        graph.nodes[1].attrs[name] = odd
+        data = serialize.graph_to_bytes(graph)
+        try:
+            read = serialize.graph_from_bytes(data)
+        except errors.InvalidArgumentError as error:
+            assert name in error.message and error.node == "b"
+            refused += 1
+        else:
+            for node in read.nodes:
+                assert all(isinstance(text, str) for text in node.colocation)
+            assert serialize.graph_to_bytes(read)
+    assert (refused > 5) == (name in _READ)
+
+
+def test_where_a_node_is_to_be_placed_survives() -> None:
+    graph = _two_nodes()
+    graph.nodes[1].attrs["_class"] = ("loc:@a",)
+    read = serialize.graph_from_bytes(serialize.graph_to_bytes(graph))
+    assert read.nodes[1].colocation == ("a",)
+
+
 # ----------------------------------------------------------------------- memory
 
 

@@ -14,6 +14,7 @@ from weft_exec.executor.step import StepMachine
 from weft_exec.kernels.random_counters import in_new_step
 from weft_graph.ir.node import Output
 from weft_tensor import errors
+from weft_tensor.memory import copied
 
 if TYPE_CHECKING:
     from weft_exec.executor.frames import StepPlan
@@ -104,12 +105,12 @@ class Fetch:
         value = slots[self.slot]
         if type(value) is not np.ndarray:
             if isinstance(value, np.ndarray):
-                return np.array(value)
+                return copied(np.asarray(value))
             return value
         if value.ndim == 0:
             return value[()]
         if self.shared or type(value.base) is np.ndarray or getrefcount(value) > _SOLE:
-            return value.copy()
+            return copied(value)
         return value
 
 
@@ -136,7 +137,7 @@ class ReferenceFetch(Fetch):
                 op=node.type, node=node.name, device=self.device, line=node.line or None
             ) from error.__cause__
         if isinstance(value, np.ndarray):
-            return value.copy() if value.ndim else value[()]
+            return copied(value) if value.ndim else value[()]
         return value
 
 

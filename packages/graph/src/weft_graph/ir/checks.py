@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from weft_graph.ir.builder import output_types
@@ -11,6 +11,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import ArgDef, NodeSpec, OpDef
 from weft_tensor import errors
 from weft_tensor.dtypes import DType
+from weft_tensor.nesting import shown
 from weft_tensor.shape import Dims
 
 _INTERNAL_NAME: Final = re.compile(r"_[A-Za-z0-9_.\\/>-]*")
@@ -91,9 +92,11 @@ def _check_count(args: Iterable[ArgDef], attrs: dict[str, Any], what: str) -> No
             )
 
 
-def check_attrs(op_def: OpDef, attrs: dict[str, Any]) -> dict[str, Any]:
+def check_attrs(op_def: OpDef, attrs: dict[str, Any], internal: bool = False) -> dict[str, Any]:
     """The canonical form of a node's attributes, checked against the declaration.
 
+    Args:
+      internal: whether there may be what planning adds, too.
     Raises:
       InvalidArgumentError: one is missing, not declared, or has a value it may not have.
     """
@@ -110,8 +113,57 @@ def check_attrs(op_def: OpDef, attrs: dict[str, Any]) -> dict[str, Any]:
             )
         if attr is not None and attr.type.endswith(("type", "type)")):
             _check_types(name, value if isinstance(value, tuple) else (value,))
-        checked[name] = value if attr is None else attr.check(value)
+        checked[name] = _checked_own(name, value, internal) if attr is None else attr.check(value)
     return checked
+
+
+def _checked_own(name: str, value: Any, internal: bool) -> Any:
+    """The canonical form of an attribute that no declaration has.
+
+    Strangers may write what they like under names that nobody reads.
+    """
+    if name in _PLANNED and not internal:
+        raise errors.InvalidArgumentError(
+            f"the attribute {name} is what planning adds; no graph has it before"
+        )
+    if name == "_class" and isinstance(value, str | bytes):
+        value = (value,)
+    required = _OWN.get(name)
+    if required is not None and not required[1](value):
+        raise errors.InvalidArgumentError(
+            f"attribute {name} must be {required[0]}, got {shown(value)}"
+        )
+    return value
+
+
+def _is_text(value: Any) -> bool:
+    if isinstance(value, bytes):
+        try:
+            value.decode()
+        except UnicodeDecodeError:
+            return False
+    return isinstance(value, str | bytes)
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _are(value: Any, each: Callable[[Any], bool]) -> bool:
+    return isinstance(value, tuple) and all(each(item) for item in value)
+
+
+_PLANNED: Final = frozenset({"_depth", "_guard", "_reads_only", "_used"})
+
+_OWN: Final[dict[str, tuple[str, Callable[[Any], bool]]]] = {
+    "_class": ("a list of names", lambda value: _are(value, _is_text)),
+    "_depth": ("an integer of at least 0", _is_count),
+    "_gradient_op_type": ("a name", _is_text),
+    "_guard": ("an integer of at least 0", _is_count),
+    "_reads_only": ("a Boolean", lambda value: isinstance(value, bool)),
+    "_used": ("a list of integers of at least 0", lambda value: _are(value, _is_count)),
+}
+"""What must hold for attributes that are read though no declaration has them."""
 
 
 def _check_types(name: str, values: tuple[Any, ...]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 import numpy as np
 
 from weft_tensor import errors, values
 from weft_tensor.dtypes import DType
+from weft_tensor.memory import copied, new_array
 from weft_tensor.shape import as_dims
 
 
@@ -23,7 +25,7 @@ def to_array(
     """
     array = values.to_array(value, dtype)
     if not (isinstance(value, _WITHOUT_MEMORY) or _is_converted(array, value)):
-        array = array.copy()
+        array = copied(array)
     if shape is None:
         return array
     dims = [size or 0 for size in as_dims(shape) or ()]
@@ -46,13 +48,13 @@ def _is_converted(array: np.ndarray, value: Any) -> bool:
 
 
 def _repeat_last(array: np.ndarray, dims: list[int]) -> np.ndarray:
-    size = int(np.prod(dims, dtype=np.int64))
+    size = math.prod(dims)
     flat = array.reshape(-1)
     if flat.size > size or (flat.size == 0 and size):
         raise errors.InvalidArgumentError(
             f"a value of {flat.size} elements cannot fill shape {dims}"
         )
-    result = np.empty(size, array.dtype)
+    result = new_array(dims, array.dtype).reshape(-1)
     result[: flat.size] = flat
     if flat.size < size:
         result[flat.size :] = flat[-1]

@@ -83,7 +83,7 @@ class _Reader:
         self._library = library
         self._graph = FunctionGraph(definition.signature.name, None)
         self._graph.functions = library
-        self._budget = Budget()
+        self._budget = Budget(size=definition.ByteSize())
         self._arguments: dict[str, Output] = {}
         self._ports: dict[str, dict[tuple[str, int], int]] = {}
         self._nodes: dict[str, Node] = {}

@@ -128,7 +128,7 @@ class Importer:
         self.values = values
         self.nodes: dict[str, _Parsed] = {}
         self.order: list[_Parsed] = []
-        self.budget = Budget()
+        self.budget = Budget(size=graph_def.ByteSize())
         self.line = user_line()
         self.producer = {op.name: op for op in producer.op} if producer is not None else {}
 

@@ -19,6 +19,10 @@ from weft_tensor.shape import as_dims, format_dims
 MAX_BYTES: Final = 2**31 - 1
 """A protobuf message must stay below 2 GiB, and so must what one may expand to."""
 
+_FREE_STRING_BYTES: Final = 2**24
+_STRING_BYTES_EACH: Final = 64
+"""What repeated strings may expand to: so much, and so much for each byte of the file."""
+
 _MAX_RANK = 64  # NumPy's
 
 _LITTLE_ENDIAN = sys.byteorder == "little"
@@ -49,12 +53,21 @@ _VALUE_FIELD: Final[dict[DType, str]] = {
 
 
 class Budget:
-    """How many bytes may still be made out of nothing: repeated values take no room in a file."""
+    """How many bytes may still be made out of nothing: repeated values take no room in a file.
 
-    __slots__ = ("left",)
+    Large tensors of one number are common. Of one string they are not: they are tied to the size
+    of the file, since whoever writes them out writes each of them.
 
-    def __init__(self, left: int = MAX_BYTES) -> None:
+    Args:
+      left: for all values.
+      size: bytes of the file.
+    """
+
+    __slots__ = ("left", "strings_left")
+
+    def __init__(self, left: int = MAX_BYTES, size: int = 0) -> None:
         self.left = left
+        self.strings_left = min(left, _FREE_STRING_BYTES + _STRING_BYTES_EACH * size)
 
     def take(self, count: int, where: str) -> None:
         """Use `count` bytes.
@@ -67,6 +80,19 @@ class Budget:
                 "values may expand to"
             )
         self.left -= count
+
+    def take_strings(self, count: int, text: bytes, where: str) -> None:
+        """Use the bytes of `count` more references to a string, and of the strings if written.
+
+        Raises: InvalidArgumentError: so many are not left.
+        """
+        wanted = count * (np.dtype(object).itemsize + len(text))
+        if wanted > self.strings_left:
+            raise errors.InvalidArgumentError(
+                f"{where} would repeat a string of {len(text)} bytes {count} times; "
+                f"{self.strings_left} bytes are left of what repeated strings may expand to"
+            )
+        self.strings_left -= wanted
 
 
 def make_tensor_proto(
@@ -139,7 +165,7 @@ def make_ndarray(tensor: proto.TensorProto) -> np.ndarray:
       >>> wf.make_ndarray(wf.make_tensor_proto([1, 2]))
       array([1, 2], dtype=int32)
     """
-    array = array_from_proto(tensor, "the tensor", Budget())
+    array = array_from_proto(tensor, "the tensor", Budget(size=tensor.ByteSize()))
     return array if array.flags.writeable else array.copy()
 
 
@@ -181,11 +207,14 @@ def array_from_proto(tensor: proto.TensorProto, where: str, budget: Budget) -> n
     given = _from_values(values, dtype, where)
     if given.size == count:
         return given.reshape(shape)
+    empty: Any = b"" if dtype is dtypes.string else 0
+    last = given[-1] if given.size else empty
+    if dtype is dtypes.string:
+        budget.take_strings(count - given.size, last, where)
     budget.take((count - given.size) * dtype.numpy.itemsize, where)
     result = np.empty(count, dtype.numpy)
     result[: given.size] = given
-    empty: Any = b"" if dtype is dtypes.string else 0
-    result[given.size :] = given[-1] if given.size else empty
+    result[given.size :] = last
     return result.reshape(shape)
 
 

@@ -35,6 +35,7 @@ from weft_graph.ops.shape_rules import check_filler, unchanged
 from weft_graph.ops.shapes import shape_internal, shape_vector
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
+from weft_tensor.memory import new_array
 from weft_tensor.shape import (
     Dimension,
     Dims,
@@ -261,7 +262,9 @@ def _filled(shape: Any, dtype: DType, number: int, name: str) -> Output:
 
 def _full(dims: Dims, dtype: DType, number: int) -> np.ndarray[Any, Any]:
     sizes: Any = dims
-    return np.full(sizes, _value_of(dtype, number), dtype.numpy)
+    result = new_array(sizes, dtype.numpy)
+    result[...] = _value_of(dtype, number)
+    return result
 
 
 def _value_of(dtype: DType, number: int) -> Any:

@@ -44,7 +44,13 @@ def range_length(start: Any, limit: Any, delta: Any) -> int:
         )
     if isinstance(start, int) and isinstance(delta, int) and isinstance(limit, int):
         return -((start - limit) // delta) if delta > 0 else -((limit - start) // -delta)
-    return int(np.ceil(np.abs((limit - start) / delta)))
+    length = np.ceil(np.abs((limit - start) / delta))
+    if not length < 2.0**63:
+        raise errors.InvalidArgumentError(
+            f"a range may have at most 2**63 - 1 elements, got start {start}, limit {limit}, "
+            f"delta {delta}"
+        )
+    return int(length)
 
 
 def _range_shape(node: NodeSpec) -> Sequence[Dims]:

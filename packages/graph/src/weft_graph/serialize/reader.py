@@ -144,9 +144,9 @@ class _Kind:
 
     __slots__ = ("attrs", "op_def", "signature")
 
-    def __init__(self, op_def: OpDef, attrs: dict[str, Any]) -> None:
+    def __init__(self, op_def: OpDef, attrs: dict[str, Any], internal: bool) -> None:
         self.op_def = op_def
-        self.attrs = check_attrs(op_def, attrs)
+        self.attrs = check_attrs(op_def, attrs, internal)
         self.signature = Signature(op_def, self.attrs)
 
 
@@ -213,7 +213,7 @@ class _Segment:
         graph = self._graph
         names = [strings[i] for i in columns["node_name"].tolist()]
         self._check_names(names, internal_names)
-        kinds, kind_ids = self._kinds(names)
+        kinds, kind_ids = self._kinds(names, internal_names)
         self._signatures = [kinds[i].signature for i in kind_ids]
         devices = self._devices()
         sources = self._sources()
@@ -264,7 +264,7 @@ class _Segment:
                 self._columns.refuse("node_name", f"the name {name!r} is not unique", index)
             seen.add(name)
 
-    def _kinds(self, names: Sequence[str]) -> tuple[list[_Kind], list[int]]:
+    def _kinds(self, names: Sequence[str], internal: bool) -> tuple[list[_Kind], list[int]]:
         """The kinds of nodes, and the kind of each node."""
         columns, tables = self._columns, self._tables
         width = max(tables.set_sizes.size, 1)
@@ -274,7 +274,7 @@ class _Segment:
         for pair, node in zip(unique.tolist(), first.tolist(), strict=True):
             op = tables.strings[pair // width]
             try:
-                kinds.append(_Kind(lookup_op(op), tables.attr_set(pair % width)))
+                kinds.append(_Kind(lookup_op(op), tables.attr_set(pair % width), internal))
             except errors.OpError as error:
                 raise error.with_context(op=op, node=names[node]) from error.__cause__
         return kinds, inverse.tolist()

@@ -1,0 +1,65 @@
+"""New arrays outside of any allocator; what cannot be had is named, with shape and bytes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_tensor.errors import InvalidArgumentError, ResourceExhaustedError
+
+_SMALL = 2**28
+"""Bytes that are asked for without a look at the machine."""
+
+
+def new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """An array whose elements nobody set.
+
+    Raises:
+      InvalidArgumentError: no array has that shape, as its bytes overflow 64 bits.
+      ResourceExhaustedError: the machine has less memory.
+    """
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes > _SMALL and nbytes > _machine_bytes():
+        raise _no_room(shape, dtype, nbytes)
+    try:
+        return np.empty(shape, dtype)
+    except ValueError as error:
+        raise InvalidArgumentError(f"no array has the shape {list(shape)}: {error}") from None
+    except MemoryError:
+        raise _no_room(shape, dtype, nbytes) from None
+
+
+def copied(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """A copy of an array, elements in the same order.
+
+    Raises: ResourceExhaustedError: the machine has less memory.
+    """
+    if array.nbytes > _SMALL and array.nbytes > _machine_bytes():
+        raise _no_room(array.shape, array.dtype, array.nbytes)
+    try:
+        return array.copy()
+    except MemoryError:
+        raise _no_room(array.shape, array.dtype, array.nbytes) from None
+
+
+def _machine_bytes() -> int:
+    """The memory of the machine; a system may promise more, and end the process that uses it."""
+    if not hasattr(os, "sysconf"):
+        return 2**63
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _no_room(shape: Sequence[int], dtype: np.dtype[Any], nbytes: int) -> ResourceExhaustedError:
+    if nbytes > 2**63 - 1:
+        return ResourceExhaustedError(
+            f"an array of shape {list(shape)} and type {dtype.name} takes {nbytes} bytes, which "
+            "overflow 64 bits"
+        )
+    return ResourceExhaustedError(
+        f"no room for an array of shape {list(shape)} and type {dtype.name}, which takes {nbytes} "
+        "bytes"
+    )
