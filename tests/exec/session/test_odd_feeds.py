@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,12 @@ import weft as wf
 from weft_tensor import errors
 
 TYPE = errors.InvalidTypeError
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> Iterator[None]:
+    with wf.Graph().as_default():
+        yield
 
 
 def _sparse(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,12 @@ from weft_tensor import errors
 
 GLOBAL = "run global_variables_initializer() first; "
 LOCAL = "run local_variables_initializer() first; "
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> Iterator[None]:
+    with wf.Graph().as_default():
+        yield
 
 
 def _variable(name: str = "v", *, collections: Any = None, resource: bool = False) -> Any:

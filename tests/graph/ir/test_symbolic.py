@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,12 @@ from weft_tensor import errors
 TYPE = errors.InvalidTypeError
 
 Use = Callable[[Any], Any]
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> Iterator[None]:
+    with wf.Graph().as_default():
+        yield
 
 
 def _loop(x: Any) -> None:

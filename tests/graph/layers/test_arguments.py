@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,12 @@ from weft_tensor import errors
 
 TYPE, VALUE = errors.InvalidTypeError, errors.InvalidArgumentError
 cells = nn.rnn_cell
+
+
+@pytest.fixture(autouse=True)
+def _graph() -> Iterator[None]:
+    with wf.Graph().as_default():
+        yield
 
 
 def _matrix() -> Any:

@@ -66,6 +66,13 @@ def test_lines(tmp_path: Path) -> None:
         assert said.endswith(wanted) and ("(" in said) == bool(place), said
 
 
+def test_a_line_of_a_later_piece_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "long.csv"
+    path.write_text("1,2\n" * 300_000 + "3,x\n", encoding="utf-8")
+    lines = wf.data.TextLineDataset(str(path)).skip(299_999).map(_parsed)
+    assert _failure(lines).endswith(f" (line 300001 of {path})")
+
+
 def test_records(tmp_path: Path) -> None:
     path = str(tmp_path / "two.tfrecord")
     with wf.python_io.TFRecordWriter(path) as writer:
