@@ -15,6 +15,7 @@ from weft_graph.ir.builder import constant, convert_to_tensor
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ops.array import placeholder, placeholder_with_default
+from weft_graph.ops.space_to_batch import extract_image_patches
 from weft_graph.variables.reference import Variable, global_variables_initializer
 from weft_tensor import dtypes, errors
 
@@ -464,3 +465,41 @@ def test_sampled_losses(num_true: int) -> None:
     logits, targets = _sampled_reference(weights, biases, labels, inputs, values, False)
     losses = np.maximum(logits, 0) - logits * targets + np.log1p(np.exp(-np.abs(logits)))
     np.testing.assert_allclose(nce, losses.sum(1), rtol=1e-4)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda x: nn.conv2d(x, normal(3, 1, 2, 4), 1, "VALID"),
+        lambda x: nn.conv2d(x, normal(0, 1, 2, 4), 1, "SAME"),
+        lambda x: nn.depthwise_conv2d(x, normal(3, 1, 2, 1), [1, 1, 1, 1], "VALID"),
+        lambda x: nn.max_pool(x, [1, 3, 1, 1], 1, "VALID"),
+        lambda x: nn.avg_pool(x, [1, 5, 1, 1], [1, 3, 1, 1], "VALID"),
+        lambda x: nn.max_pool_with_argmax(x, [1, 3, 1, 1], [1, 1, 1, 1], "VALID")[0],
+        lambda x: extract_image_patches(x, [1, 3, 1, 1], [1] * 4, [1] * 4, "VALID"),
+    ],
+)
+def test_a_window_fits_the_image(build: Any, known: bool) -> None:
+    x = placeholder("float32", [1, 2, 4, 2] if known else None)
+    with pytest.raises(errors.InvalidArgumentError, match="window"):
+        run(build(x), {x: normal(1, 2, 4, 2)})
+
+
+def test_convolutions_to_no_channels() -> None:
+    x = placeholder("float32", [None, 5, 5, 2])
+    for y in (
+        nn.conv2d(x, np.zeros((3, 3, 2, 0), np.float32), 1, "SAME"),
+        nn.depthwise_conv2d(x, np.zeros((3, 3, 2, 0), np.float32), [1, 1, 1, 1], "SAME"),
+    ):
+        value, by_x = run([y, gradients(y, [x])[0]], {x: normal(2, 5, 5, 2)})
+        assert value.shape == (2, 5, 5, 0)
+        np.testing.assert_array_equal(by_x, np.zeros((2, 5, 5, 2)))
+
+
+def test_the_moments_of_an_empty_batch_are_not_numbers() -> None:
+    x, ones = placeholder("float32", [None, 3, 3, 2]), np.ones(2, np.float32)
+    y, mean, variance = nn.fused_batch_norm(x, ones, ones)
+    found = run([y, mean, variance, gradients(y, [x])[0]], {x: np.zeros((0, 3, 3, 2))})
+    assert found[0].shape == found[3].shape == (0, 3, 3, 2)
+    assert np.isnan(found[1]).all() and np.isnan(found[2]).all()

@@ -189,7 +189,7 @@ def test_mistakes_are_refused_when_built(build: Callable[[], Any], message: str)
 
 LATE: list[tuple[str, Callable[[Output], Any], Any, str]] = [
     ("reshape", lambda x: shapes.reshape(x, [4]), table(2, 3), "requires 4"),
-    ("reshape empty", lambda x: shapes.reshape(x, [0, -1]), table(0), "cannot be inferred"),
+    ("reshape empty", lambda x: shapes.reshape(x, [0, -1]), table(3), "no size in place of -1"),
     ("expand", lambda x: shapes.expand_dims(x, 3), table(2), r"got 3"),
     ("squeeze", lambda x: shapes.squeeze(x, [0]), table(2), "size 1"),
     ("concat", lambda x: join.concat([x, table(2)], 0), table(2, 1), "concatenated"),
@@ -314,3 +314,24 @@ def test_sparse_placeholders() -> None:
     assert x.values.node.name == "x/values" and x.indices.dims == (None, None)
     y = sparse.sparse_placeholder(dtypes.float32, [3, 4])
     assert y.dims == (3, 4) and y.dense_shape.node.type == "Const"
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(
+    ("have", "wanted", "result"),
+    [
+        ((0, 4), [-1, 0], (4, 0)),
+        ((0, 4), [0, -1], (0, 4)),
+        ((0, 4), [-1, 0, 2], (2, 0, 2)),
+        ((2, 0, 3), [0, -1], (0, 6)),
+        ((0,), [-1, 0], (1, 0)),
+        ((0, 4), [-1, 3], (0, 3)),
+    ],
+)
+def test_a_free_size_beside_none(
+    have: tuple[int, ...], wanted: list[int], result: tuple[int, ...], known: bool
+) -> None:
+    x = array.placeholder(dtypes.float32, have if known else None)
+    y = shapes.reshape(x, wanted)
+    assert not known or y.dims == result
+    assert evaluate(y, {x: np.zeros(have, np.float32)}).shape == result

@@ -48,7 +48,10 @@ def _extract_image_patches(op: Node, grad: Output) -> Output:
     places = out("Sub", [out("ExtractImagePatches", [image], attrs), 1])
     flat = out("Reshape", [places, ints([-1])])
     order = ints([1, 0, 2])
-    rows = out("Transpose", [out("Reshape", [grad, out("Pack", [[batch, -1, depth]])]), order])
+    rows = out(
+        "Transpose",
+        [out("Reshape", [grad, out("Pack", [[batch, out("Size", [places]), depth]])]), order],
+    )
     # Padding has the position -1, which a segment sum leaves out.
     sums = out("UnsortedSegmentSum", [rows, flat, count])
     return out("Reshape", [out("Transpose", [sums, order]), shape])

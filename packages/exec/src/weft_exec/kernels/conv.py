@@ -103,7 +103,7 @@ def _convolve(
 ) -> Array:
     """The convolution of a padded (N, ..., C) with (K..., C, O): (N, counts..., O)."""
     depth = filters.shape[-1]
-    matrix = filters.reshape(-1, depth)
+    matrix = filters.reshape(prod(filters.shape[:-1]), depth)
     result = new_array(device, (x.shape[0], *counts, depth), x.dtype)
     if not x.size:
         result.fill(0)
@@ -149,7 +149,7 @@ def make_by_filter(node: Node, device: Device) -> KernelFunction:
         counts, before, after = conv.geometry(x.shape[1:-1], shape[:-2])
         conv.check_grad(grad.shape, x.shape[0], counts, shape[-1])
         x = padded(x, before, after, conv.wide, device)
-        flat = contiguous(grad, conv.wide, device).reshape(-1, shape[-1])
+        flat = contiguous(grad, conv.wide, device).reshape(prod(grad.shape[:-1]), shape[-1])
         total = new_array(device, (prod(shape[:-1]), shape[-1]), conv.wide)
         if not x.size or not grad.size:
             total.fill(0)
@@ -213,7 +213,7 @@ def _scatter(
     sizes = [b + n + a for b, n, a in zip(before, shape[1:-1], after, strict=True)]
     whole = new_array(conv.device, (batch, *sizes, channels), conv.wide)
     whole.fill(0)
-    matrix = filters.reshape(-1, depth).T
+    matrix = filters.reshape(prod(filters.shape[:-1]), depth).T
     row_bytes = prod(counts[1:]) * prod(taps) * channels * conv.wide.itemsize
     for images, rows in (
         blocks(xp, batch, counts[0], row_bytes) if grad.size and filters.size else ()
@@ -360,7 +360,8 @@ def _make_depthwise_by_filter(node: Node, device: Device) -> KernelFunction:
                 ours = upstream[outs]
                 part = scratch[: ours.size].reshape(ours.shape)
                 xp.multiply(source[ins][..., None], ours, out=part)
-                sums = column_sums(part.reshape(-1, channels * multiplier))
+                rows = part.reshape(prod(part.shape[:-2]), channels * multiplier)
+                sums = column_sums(rows)
                 view = result[tap]
                 xp.add(view, sums.reshape(channels, multiplier), out=view)
         return contiguous(result, conv.dtype, device)

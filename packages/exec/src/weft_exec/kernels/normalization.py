@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +29,7 @@ _BACKWARD = ("FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3
 def _matrix(value: Array, data_format: str, device: Device) -> tuple[Array, tuple[int, ...]]:
     """(pixels, channels) in C order, and the shape with the channels last."""
     last = widened(channels_last(value, data_format))
-    flat = contiguous(last, last.dtype, device).reshape(-1, last.shape[-1])
+    flat = contiguous(last, last.dtype, device).reshape(prod(last.shape[:-1]), last.shape[-1])
     return flat, last.shape
 
 
@@ -74,8 +75,8 @@ def _make_batch_norm(node: Node, device: Device) -> KernelFunction:
 
 def _moments(flat: Array, centered: Array) -> tuple[Array, Array]:
     """Mean and variance of the columns; leaves the rows less the mean in `centered`."""
-    count = flat.dtype.type(max(flat.shape[0], 1))
-    mean = column_sums(flat) / count
+    count = flat.dtype.type(flat.shape[0])
+    mean = column_sums(flat) / count  # NaN of no rows
     np.subtract(flat, mean, out=centered)
     return mean, column_sums(np.square(centered)) / count
 
@@ -95,6 +96,11 @@ def _make_batch_norm_grad(node: Node, device: Device) -> KernelFunction:
                 f"{list(x.shape)}"
             )
         check_vectors(op, shape[-1], scale, mean, variance)
+        if not flat.shape[0]:
+            mean, variance = (
+                np.zeros_like(mean),
+                np.ones_like(variance),
+            )  # NaN where they are its own
         inverse = 1 / np.sqrt(variance + variance.dtype.type(epsilon))
         result = new_array(device, flat.shape, flat.dtype)
         centered = flat - mean

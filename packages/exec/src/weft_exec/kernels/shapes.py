@@ -68,7 +68,7 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
             try:
                 return x.reshape(target)
             except ValueError:
-                raise _misfit(x, target) from None
+                return _fitted(x, target)
 
         return run_static
 
@@ -76,21 +76,16 @@ def _reshape(node: Node, device: Device) -> KernelFunction:
         try:
             return x.reshape(tuple(shape.tolist()))
         except (ValueError, TypeError):
-            raise _misfit(x, shape.tolist()) from None
+            return _fitted(x, shape.tolist())
 
     return run
 
 
-def _misfit(x: Any, wanted: Any) -> errors.InvalidArgumentError:
+def _fitted(x: Any, wanted: Any) -> Any:
+    """The view that NumPy refuses: a size of -1 beside one of 0, or else an error."""
     if not isinstance(wanted, tuple | list):
-        return errors.InvalidArgumentError(f"the shape must be a vector, got {wanted}")
-    try:
-        reshaped(x.shape, list(wanted))
-    except errors.InvalidArgumentError as error:
-        return error
-    return errors.InvalidArgumentError(
-        f"the size -1 cannot be inferred when reshaping {format_dims(x.shape)} to {list(wanted)}"
-    )
+        raise errors.InvalidArgumentError(f"the shape must be a vector, got {wanted}")
+    return x.reshape(reshaped(x.shape, list(wanted)))
 
 
 @kernel("ExpandDims", device=ARRAY_DEVICE, host=("dim",))

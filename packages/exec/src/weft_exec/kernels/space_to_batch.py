@@ -141,7 +141,7 @@ def _extract_image_patches(node: Node, device: Device) -> KernelFunction:
         if same:
             (top, bottom), (left, right) = _same_margin(h, high, sh), _same_margin(w, wide, sw)
             images = padded(images, (top, left), (bottom, right), images.dtype, device)
-        if images.shape[1] < high or images.shape[2] < wide:
+        elif h < high or w < wide:
             raise errors.InvalidArgumentError(
                 f"a window of {[high, wide]} does not fit images of {[h, w]}"
             )

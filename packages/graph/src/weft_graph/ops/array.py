@@ -42,6 +42,7 @@ from weft_tensor.shape import (
     as_dims,
     compatible_dims,
     format_dims,
+    is_fully_defined,
     num_elements,
 )
 
@@ -312,7 +313,7 @@ def _like(tensor: Any, dtype: Any, name: str, optimize: bool, number: int) -> Ou
     value = convert_to_tensor(tensor)
     have = value.dtype.base_dtype
     wanted = have if dtype is None else dtypes.as_dtype(dtype).base_dtype
-    count = num_elements(value.dims)
+    count = num_elements(value.dims) if is_fully_defined(value.dims) else None
     if optimize and count is not None and count < SMALL_CONSTANT and wanted.is_numpy_compatible:
         return constant_of(_full(value.dims, wanted, number), wanted, name)
     if wanted is have:

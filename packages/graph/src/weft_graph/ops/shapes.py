@@ -12,6 +12,7 @@ __all__ = [
     "squeeze",
 ]
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,9 @@ def reshaped(dims: Dims, wanted: list[int | None]) -> Dims:
     for size in sizes:
         rest *= 1 if size is None else size
     if len(missing) == 1:
-        if have is not None and rest and not (have == 0 and free is None):
+        if free is not None and rest == 0:
+            sizes[free] = _free_of_none(dims, wanted)
+        elif have is not None and rest and not (have == 0 and free is None):
             if have % rest:
                 raise _reshape_misfit(dims, wanted, have, rest)
             sizes[missing[0]] = have // rest
@@ -92,6 +95,20 @@ def reshaped(dims: Dims, wanted: list[int | None]) -> Dims:
     elif not missing and have is not None and have != rest:
         raise _reshape_misfit(dims, wanted, have, rest)
     return tuple(sizes)
+
+
+def _free_of_none(dims: Dims, wanted: list[int | None]) -> int | None:
+    """The free size beside a size of 0: it stands for all other elements."""
+    if dims is None or None in dims:
+        return None
+    have = prod(size for size in dims if size is not None)
+    kept = prod(size for size in dims if size)
+    rest = prod(size for size in wanted if size and size > 0)
+    if have or kept % rest:
+        raise errors.InvalidArgumentError(
+            f"no size in place of -1 gives shape {wanted} the elements of {format_dims(dims)}"
+        )
+    return kept // rest
 
 
 def _cancelled(dims: tuple[int | None, ...], rest: int) -> int | None:

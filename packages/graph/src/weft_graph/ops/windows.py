@@ -39,22 +39,23 @@ def slide(
       padding: "SAME", "VALID" or "EXPLICIT".
       pads: zeros before and after, for "EXPLICIT".
     Returns: number of windows, zeros before, zeros after.
-    Raises: InvalidArgumentError: the window is larger than the padded input.
+    Raises: InvalidArgumentError: the window is empty, or larger than the padded input.
     """
+    if kernel < 1:
+        raise errors.InvalidArgumentError(f"a window must have at least 1 position, got {kernel}")
     extent = window_extent(kernel, dilation)
     if padding == "SAME":
         count = -(-size // stride)
         total = max((count - 1) * stride + extent - size, 0)
         return count, total // 2, total - total // 2
     before, after = pads if padding == "EXPLICIT" else (0, 0)
-    count = (size + before + after - extent + stride) // stride
-    if count < 0:
+    if size + before + after < extent:
         raise errors.InvalidArgumentError(
             f"a window of {extent} positions must fit into the padded input of "
             f"{size + before + after}, got sizes {size} (input), {kernel} (kernel), "
             f"{dilation} (dilation)"
         )
-    return count, before, after
+    return (size + before + after - extent) // stride + 1, before, after
 
 
 def slide_dims(
@@ -72,7 +73,9 @@ def slide_dims(
         if size is None or (k is None and padding != "SAME"):
             counts.append(None)
         else:
-            counts.append(slide(size, k or 1, strides[i], dilations[i], padding, pads[i])[0])
+            counts.append(
+                slide(size, 1 if k is None else k, strides[i], dilations[i], padding, pads[i])[0]
+            )
     return counts
 
 

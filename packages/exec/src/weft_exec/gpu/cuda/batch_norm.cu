@@ -69,11 +69,13 @@ extern "C" __global__ void moments(
         const Moments next = {part[0], part[1], part[2]};
         sum = together(sum, next);
     }
-    const W spread = sum.squares / (count > 1 ? (W)count : 1);
-    mean[channel] = (U)sum.mean;
+    const W none = (W)0 / (W)count;  // NaN where there are no elements
+    const W center_of = sum.mean + none;
+    const W spread = sum.squares / (count > 1 ? (W)count : 1) + none;
+    mean[channel] = (U)center_of;
     variance[channel] = (U)spread;
     unbiased[channel] = (U)(spread * ((W)count / (count > 2 ? (W)(count - 1) : 1)));
-    center[channel] = sum.mean;
+    center[channel] = center_of;
     factor[channel] = (W)scale[channel] * inverse_root(spread, epsilon);
 }
 

@@ -150,6 +150,9 @@ class _BatchNormGrad(_BatchNorm):
     def by_launches(self, grad: Any, x: Any, scale: Any, mean: Any, variance: Any, *_: Any) -> Any:
         """By three launches: sums of parts, sums, and the gradient of each element."""
         grad, x, layout = self.check(grad, x, scale, mean, variance)
+        if not x.size:
+            none = self.xp.zeros(layout.channels, self.kind)
+            return self.xp.empty(x.shape, x.dtype), none, none.copy(), *self.nothing(2)
         program, channels = self.program, layout.channels
         found = _statistics(program, "sums_of_parts", self.xp, layout, 2, grad, x, mean)
         by_scale, by_offset = self.vectors(2, channels, self.kind)
