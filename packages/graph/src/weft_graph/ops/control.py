@@ -15,7 +15,7 @@ __all__ = [
 ]
 
 import builtins
-import secrets
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
@@ -391,7 +391,7 @@ _functions: WeakValueDictionary[str, PyFunction] = WeakValueDictionary()
 
 def hold_function(function: Callable[..., Any]) -> PyFunction:
     """Give a function a token, which stands for it as long as what is returned lives."""
-    token = f"pyfunc_{secrets.token_hex(16)}"  # what an imported graph cannot guess
+    token = f"pyfunc_{os.urandom(16).hex()}"  # what an imported graph cannot guess
     holder = _functions[token] = PyFunction(function, token)
     return holder
 
