@@ -338,7 +338,7 @@ TRANSFER = {"tensor_name": "x", "send_device": "a", "recv_device": "b"}
         (backwards("Neg"), "it comes before 'one', which it needs"),
         (backwards("NoOp"), "it comes before 'one', which it needs"),
         (graph_with("NoOp", {"_used": (1,)}), "_used must be places among its 0 outputs"),
-        (graph_with("NoOp", {"_used": 1}), "_used must be places"),
+        (graph_with("NoOp", {"_used": 1}), "_used must be a list of integers"),
     ],
 )
 def test_graphs_that_are_no_parts_are_refused(data: bytes, said: str) -> None:

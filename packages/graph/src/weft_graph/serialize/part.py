@@ -16,7 +16,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import lookup_op
 from weft_graph.ir.step_graph import Part, StepGraph, copy_nodes, is_back_edge
 from weft_graph.ir.traits import Role
-from weft_graph.ops.step import DEPTH, FETCH, GUARD
+from weft_graph.ops.step import FETCH
 from weft_graph.serialize.reader import read_graph
 from weft_graph.serialize.writer import graph_to_bytes
 from weft_tensor import errors
@@ -105,7 +105,7 @@ def _check_order(node: Node) -> None:
 def _check_added(node: Node) -> None:
     """Refuse values of the attributes that planning adds which it would not give them.
 
-    Those that a declaration has were checked already.
+    Their types were checked already.
     """
     if node.type == FETCH and (node.consumers or node.control_inputs):
         raise _refused(node, "other nodes wait for it, or it for them")
@@ -113,14 +113,7 @@ def _check_added(node: Node) -> None:
         for name in ("tensor_name", "send_device", "recv_device"):
             if not isinstance(node.attrs[name], str):
                 raise _refused(node, f"{name} is no text")
-    for name in (DEPTH, GUARD):
-        number = node.attrs.get(name, 0)
-        if type(number) is not int or number < 0:
-            raise _refused(node, f"{name} must be an integer of at least 0, got {number!r}")
-    used = node.attrs.get("_used", ())
-    if not isinstance(used, tuple) or not all(
-        type(i) is int and 0 <= i < len(node.outputs) for i in used
-    ):
+    if any(i >= len(node.outputs) for i in node.attrs.get("_used", ())):
         raise _refused(node, f"_used must be places among its {len(node.outputs)} outputs")
 
 
