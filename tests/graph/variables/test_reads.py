@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -82,6 +83,38 @@ def quiet_loop_in_a_loop_that_assigns() -> Any:
         return i + 1, total + inner[1]
 
     return wf.while_loop(lambda i, _: i < 4, outer, [0, 0.0])[1]
+
+
+def loop_after_an_assignment_from_older_values() -> Any:
+    v, start, zero = wf.get_variable("v", initializer=1.0), wf.constant(0), wf.constant(0.0)
+    with after(wf.assign(v, 5.0)):
+        return wf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x + v), [start, zero])[1]
+
+
+def limited_loop_after_an_assignment() -> Any:
+    v, zero = wf.get_variable("v", initializer=1.0), wf.constant(0.0)
+    with after(wf.assign(v, 5.0)):
+        return wf.while_loop(lambda _: True, lambda x: x + v, [zero], maximum_iterations=3)
+
+
+def loop_whose_counter_is_ahead() -> Any:
+    """The counter needs no update; the condition, and so the body, waits for it."""
+    v = wf.get_variable("v", initializer=1.0)
+
+    def wait(value: Any) -> Any:
+        time.sleep(0.02)
+        return value
+
+    def body(i: Any, total: Any) -> Any:
+        following = i + 1
+        total = total + v
+        (slow,) = wf.py_func(wait, [total], [wf.float32])
+        with after(slow):
+            update = wf.assign_add(v, 1.0)
+        with after(update):
+            return following, wf.identity(total)
+
+    return wf.while_loop(lambda i, x: wf.logical_and(i < 4, x < 99.0), body, [0, 0.0])[1]
 
 
 def branch_after_an_assignment() -> Any:
@@ -253,6 +286,8 @@ IN_PLACE: list[tuple[Program, Any]] = [
     (loop_whose_condition_reads, 10),
     (loop_after_an_assignment, 15.0),
     (loop_from_an_assignment, 36.0),
+    (loop_after_an_assignment_from_older_values, 15.0),
+    (limited_loop_after_an_assignment, 15.0),
     (loop_in_a_loop, 21.0),
     (quiet_loop_in_a_loop_that_assigns, 12.0),
     (branch_after_an_assignment, 10.0),
@@ -267,6 +302,7 @@ IN_PLACE: list[tuple[Program, Any]] = [
 """Programs that TensorFlow 2.21 gives these values for, with either kind of variable."""
 
 OTHERS: list[tuple[Program, Any]] = [
+    (loop_whose_counter_is_ahead, 10.0),
     (scan_that_adds, [1.0, 3.0, 6.0]),
     (parts_after_assignments, 4.0),
     (parts_in_a_loop_that_assigns, 24.0),

@@ -324,9 +324,10 @@ class WhileContext(ControlFlowContext):
             if inside.node.context is self and is_constant_enter(inside.node)
         }
 
-    def enter(self, value: Output, constant: bool = False) -> Output:
-        """Bring a value of the context around into the frame."""
-        with self.outside(self.graph.scopes.name_prefix):
+    def enter(self, value: Output, constant: bool = False, controls: Sequence[Node] = ()) -> Output:
+        """Bring a value of the context around into the frame, after some nodes."""
+        graph = self.graph
+        with self.outside(graph.scopes.name_prefix), graph.control_dependencies(controls):
             inside = primitives.enter(value, self.name, constant, self.parallel_iterations)
         inside.node.context = self
         self.graph.prevent_feeding(inside)
@@ -335,22 +336,42 @@ class WhileContext(ControlFlowContext):
     def read_what_changes(self) -> None:
         """Once the loop is built: let variables that it updates be read in each iteration.
 
-        They are read where the iteration begins, since its condition may need them.
+        The condition reads them where the iteration begins; the body when the condition is known,
+        which may wait for the updates of the iteration before.
         """
-        body, self.pivot = self.pivot, self.merges[0]
         for value, inside in list(self._captured.items()):
             reference = reads.reference_of(value)
             if reference is None or not is_constant_enter(inside.node):
                 continue
             if reads.updates_inside(reference, self):
-                now = self._captured[value] = self._read_inside(reference)
-                self.graph.replace_uses(inside, now, reason="variable that its loop updates")
+                del self._captured[value]  # what is added later reads in the body, too
+                self._read_anew(inside, reference)
+
+    def _read_anew(self, inside: Output, reference: Output) -> None:
+        """Let the users of a value from outside read the variable that it was read from."""
+        assert self.cond is not None
+        users, decision, body = inside.consumers(), self.cond.node.index, self.pivot
+        in_condition = [node for node in users if node.index < decision]
+        in_body = [node for node in users if node.index > decision]
+        for pivot, readers in ((self.merges[0], in_condition), (body, in_body)):
+            if readers:
+                self.pivot = pivot
+                now = self._read_inside(reference)
+                for node in readers:
+                    self._replace(node, inside, now)
         self.pivot = body
+
+    def _replace(self, node: Node, old: Output, new: Output) -> None:
+        for position, source in enumerate(node.inputs):
+            if source is old:
+                reason = "variable that its loop updates"
+                self.graph.replace_input(node, position, new, reason=reason)
 
     def _value_now(self, reference: Output) -> Output | None:
         if reads.updates_inside(reference, self):
             return self._read_inside(reference)
-        starts = [merge.inputs[0].node.inputs[0].node for merge in self.merges]
+        enters = [merge.inputs[0].node for merge in self.merges]
+        starts = [node for e in enters for node in (e.inputs[0].node, *e.control_inputs)]
         late = reads.that_follow(starts, reads.updates_inside(reference, self.outer))
         if not late:
             return None

@@ -16,7 +16,7 @@ from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
-from weft_graph.ir.node import Output
+from weft_graph.ir.node import Node, Output
 from weft_graph.ops import array, comparison, control_flow as primitives, identity
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
@@ -247,15 +247,16 @@ class LoopBuilder:
         self.context = context
         self._inside: dict[int, Output] = {}
 
-    def variable(self, initial: Output, dims: Dims = None) -> int:
+    def variable(self, initial: Output, dims: Dims = None, controls: Sequence[Node] = ()) -> int:
         """Add a loop variable and return its position.
 
         Args:
           initial: its first value, from the context around the loop.
           dims: the shape that it keeps.
+          controls: what it waits for, in the context around.
         """
         context = self.context
-        start = context.enter(initial)
+        start = context.enter(initial, controls=controls)
         start.dims = dims
         merge = primitives.merge([start, start], name="Merge").output.node
         for output in merge.outputs:
@@ -338,12 +339,14 @@ def _build(
     """The values of the loop variables at the end; `cond` and `body` take them as a list."""
     limit = context.maximum_iterations
     builder = LoopBuilder(context)
+    counter = [] if limit is None else [_zero_of(context, limit)]
+    values = [*counter, *initial]
+    controls = [context.graph.scopes.control_inputs([value]) for value in values]
     with context.open():
-        counter = [] if limit is None else [_zero_of(context, limit)]
-        for value, shape in zip(
-            [*counter, *initial], [()] * len(counter) + list(dims), strict=True
+        for value, shape, waits in zip(
+            values, [()] * len(counter) + list(dims), controls, strict=True
         ):
-            builder.variable(value, shape)
+            builder.variable(value, shape, waits)
         positions = range(len(counter), len(context.merges))
         wanted = cond([builder.merged(i) for i in positions])
         if limit is not None:
