@@ -240,6 +240,19 @@ def call_after_an_assignment() -> Any:
         return double()
 
 
+def call_whose_read_waits_for_its_argument() -> Any:
+    v = wf.get_variable("v", initializer=1.0)
+
+    @wf.Defun(wf.float32)
+    def body(x: Any) -> Any:
+        with after(x):
+            return x + v
+
+    with after(wf.assign(v, 5.0)):
+        x = wf.constant(1.0)
+    return body(x)
+
+
 def call_in_a_loop_that_assigns() -> Any:
     v = wf.get_variable("v", initializer=0.0)
 
@@ -308,6 +321,7 @@ OTHERS: list[tuple[Program, Any]] = [
     (parts_in_a_loop_that_assigns, 24.0),
     (summary_after_an_assignment, 5.0),
     (call_after_an_assignment, 10.0),
+    (call_whose_read_waits_for_its_argument, 6.0),
     (call_in_a_loop_that_assigns, 12.0),
     (branch_in_a_function_that_assigns, 15.0),
     (loop_in_a_function, 5.0),
@@ -394,6 +408,21 @@ def test_what_nobody_updates_is_read_once_before_the_loop() -> None:
         assert v.value() in loop.invariants  # type: ignore[attr-defined]
         inside = [n for n in v.handle.consumers() if n.context is not None]
         assert not inside, "the loop takes the value, not the variable"
+
+
+def test_the_way_from_an_update_is_searched_from_both_ends() -> None:
+    with Graph().as_default():
+        v = wf.Variable(1.0)
+        update = v.assign_add(1.0)
+        with after(update):
+            node = wf.no_op()
+        for _ in range(3):
+            before, node = node, wf.group(node)
+        assert reads.that_follow([node, before], [update.op]) == [node, before]
+        assert reads.that_follow([update.op], [update.op]) == [update.op]
+        assert reads.that_follow([update.op, v.initializer], [node]) == []
+        other = wf.constant(1.0).op
+        assert reads.that_follow([other, node], [update.op]) == [node]
 
 
 # ------------------------------------------------------------------ graphs of TensorFlow

@@ -278,6 +278,7 @@ class _Inliner:
         inner.values = dict(
             zip(function.inputs, [scope.values[s] for s in call.inputs], strict=True)
         )
+        inner.ends = {arg.node: (value.node,) for arg, value in inner.values.items()}
         body = self._part(function, frozenset(used))
         deeper(self._emit, body, inner)
         effects = inner.ends_of(function.effects)

@@ -67,13 +67,31 @@ def updates_inside(reference: Output, context: Context | None) -> list[Node]:
 
 def that_follow(nodes: Iterable[Node], earlier: Iterable[Node]) -> list[Node]:
     """Those of `nodes` that run after one of `earlier`, by values or by control inputs."""
-    wanted = dict.fromkeys(nodes)
-    last = max([node.index for node in wanted], default=-1)
-    stack = [node for node in earlier if node.index <= last]
-    seen = set(stack)
-    while stack:
-        for user in stack.pop().consumers:
-            if user.index <= last and user not in seen:
-                seen.add(user)
-                stack.append(user)
-    return [node for node in wanted if node in seen]
+    wanted, sources = dict.fromkeys(nodes), list(earlier)
+    return [node for node in wanted if _follows(node, sources)]
+
+
+def _follows(node: Node, earlier: Iterable[Node]) -> bool:
+    """Whether a path leads to a node; searched from both ends, so that the shorter way counts."""
+    ahead = {source for source in earlier if source.index <= node.index}
+    behind = {node}
+    if node in ahead:
+        return True
+    forward, backward = list(ahead), [node]
+    steps = 0  # forward ones less backward ones
+    while forward and backward:
+        goes_back = steps >= 0
+        if goes_back:
+            last = backward.pop()
+            near = (*last.control_inputs, *[source.node for source in last.inputs])
+        else:
+            near = tuple(forward.pop().consumers)
+        steps += -1 - len(near) if goes_back else 1 + len(near)
+        seen, others, stack = (behind, ahead, backward) if goes_back else (ahead, behind, forward)
+        for other in near:
+            if other in others:
+                return True
+            if other.index <= node.index and other not in seen:
+                seen.add(other)
+                stack.append(other)
+    return False
