@@ -22,17 +22,61 @@ from weft_graph.variables import reads
 
 def read_after_updates(nodes: Iterable[Node]) -> None:
     """Let imported nodes that run after an update of a variable read it again."""
-    for node in list(nodes):
+    shared = []
+    for node in nodes:
         reference = reads.reference_of(node.outputs[0]) if node.outputs else None
         if reference is not None:
-            _Reader(reference).renew(node.outputs[0], partial(_itself, reference))
+            shared.append((node.outputs[0], reference))
+    behind = _Behind([node for _, reference in shared for node in reads.updates(reference)])
+    for value, reference in shared:
+        _Reader(behind, reference).renew(value, partial(_itself, reference))
+
+
+class _Behind:
+    """Which nodes run after which updates.
+
+    Args:
+      updates: of all variables; what runs after none of them is soon told.
+    """
+
+    def __init__(self, updates: Iterable[Node]) -> None:
+        self._updates = frozenset(updates)
+        self._nodes = _all_behind(self._updates)
+        self._found: dict[Node, frozenset[Node]] = {}
+
+    def follows(self, node: Node, updates: frozenset[Node]) -> bool:
+        """Whether a node runs after one of some updates, or is one."""
+        if node not in self._nodes:
+            return False
+        return node in updates or any(
+            not updates.isdisjoint(self._before(need)) for need in _needs(node)
+        )
+
+    def _before(self, node: Node) -> frozenset[Node]:
+        """The updates that a node is, or runs after; many nodes wait for one that ends a step."""
+        found = self._found.get(node)
+        if found is None:
+            seen = {node} & self._nodes
+            stack = list(seen)
+            while stack:
+                new = [
+                    need for need in _needs(stack.pop()) if need in self._nodes and need not in seen
+                ]
+                seen.update(new)
+                stack += new
+            found = self._found[node] = self._updates & seen
+        return found
 
 
 class _Reader:
     """Gives those who run after an update of a variable reads of their own."""
 
-    def __init__(self, reference: Output) -> None:
-        self._late = _behind(reads.updates(reference))
+    def __init__(self, behind: _Behind, reference: Output) -> None:
+        self._behind = behind
+        self._updates = frozenset(reads.updates(reference))
+
+    def _is_late(self, node: Node) -> bool:
+        return self._behind.follows(node, self._updates)
 
     def renew(self, value: Output, reference: Callable[[], Output]) -> None:
         """Renew what uses `value`, which shows the variable.
@@ -44,7 +88,7 @@ class _Reader:
         for user in value.consumers():
             if is_constant_enter(user):
                 self.renew(user.outputs[0], partial(_entered, reference, user))
-            elif user in self._late:
+            elif self._is_late(user):
                 self._read_for(user, value, reference())
             elif user.role is Role.SWITCH:
                 for side in user.outputs:
@@ -54,7 +98,7 @@ class _Reader:
 
     def _read_for(self, user: Node, value: Output, reference: Output) -> None:
         before = [source.node for source in user.inputs if source is not value]
-        late = [node for node in (*before, *user.control_inputs) if node in self._late]
+        late = [node for node in (*before, *user.control_inputs) if self._is_late(node)]
         graph = user.graph
         with _named_after(user, value.node.context), graph.control_dependencies(late):
             again = reads.read(reference)
@@ -99,7 +143,14 @@ def _named_after(node: Node, context: Context | None) -> Iterator[None]:
         yield
 
 
-def _behind(nodes: Iterable[Node]) -> set[Node]:
+def _needs(node: Node) -> Iterator[Node]:
+    """What a node waits for."""
+    for source in node.inputs:
+        yield source.node
+    yield from node.control_inputs
+
+
+def _all_behind(nodes: Iterable[Node]) -> set[Node]:
     """All that run after one of `nodes`, which count as well."""
     stack = list(nodes)
     seen = set(stack)

@@ -7,9 +7,11 @@ update comes between, the shared value does, so that a loop takes it in once and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from weakref import WeakKeyDictionary
 
 from weft_graph.ir import builder
+from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import Context
 from weft_graph.ir.traits import Role, State
@@ -36,23 +38,65 @@ def read(reference: Output) -> Output:
         return builder.out("Identity", [reference], None, "read")
 
 
-def updates(reference: Output) -> list[Node]:
+def updates(reference: Output) -> Sequence[Node]:
     """The nodes that may change a variable, its initializer among them.
 
     Args:
-      reference: to the variable, or its handle.
+      reference: to the variable, or its handle: the output of its node.
     """
-    found: dict[Node, None] = {}
-    seen = {reference}
-    stack = [reference]
-    while stack:
-        for node in stack.pop().consumers():
+    graph = reference.graph
+    known = _updates.get(graph)
+    if known is None or not known.is_of(graph.nodes):
+        known = _updates[graph] = _Updates()
+    known.look_at(graph.nodes)
+    return known.of.get(reference.node, ())
+
+
+class _Updates:
+    """The updates in a graph, each node of which is looked at once.
+
+    Attributes:
+      of: by the nodes of variables.
+    """
+
+    def __init__(self) -> None:
+        self.of: dict[Node, list[Node]] = {}
+        self._count = 0
+        self._last: Node | None = None
+
+    def is_of(self, nodes: Sequence[Node]) -> bool:
+        """Whether what was looked at is still there: nodes of a failed import are removed."""
+        count = self._count
+        return not count or (len(nodes) >= count and nodes[count - 1] is self._last)
+
+    def look_at(self, nodes: Sequence[Node]) -> None:
+        """Take note of new nodes."""
+        for position in range(self._count, len(nodes)):
+            node = nodes[position]
             if node.traits.state is State.WRITES or node.role is Role.CALL:
-                found[node] = None
-            passed_on = [o for o in node.outputs if _names_state(o) and o not in seen]
-            seen.update(passed_on)
-            stack.extend(passed_on)
-    return list(found)
+                for variable in _variables_of(node):
+                    self.of.setdefault(variable, []).append(node)
+        self._count = len(nodes)
+        self._last = nodes[-1] if nodes else None
+
+
+_updates: WeakKeyDictionary[Graph, _Updates] = WeakKeyDictionary()
+
+
+def _variables_of(node: Node) -> set[Node]:
+    """The nodes of the variables whose references or handles a node is given."""
+    found: set[Node] = set()
+    stack = [node]
+    seen = {node}
+    while stack:
+        here = stack.pop()
+        state = [source.node for source in here.inputs if _names_state(source)]
+        if not state:
+            found.add(here)
+        new = [source for source in state if source not in seen]
+        seen.update(new)
+        stack += new
+    return found
 
 
 def _names_state(output: Output) -> bool:
