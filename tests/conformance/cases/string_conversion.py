@@ -3,52 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
-from weft_testing.cases import INTEGERS, UNTYPED, Array, Case, Raw
-
-
-def text(values: Any) -> Array:
-    """Bytes, or nested lists of them, as an array of objects."""
-    shape: list[int] = []
-    probe = values
-    while isinstance(probe, list):
-        shape.append(len(probe))
-        probe = probe[0] if probe else None
-    result = np.empty(shape, object)
-    if not shape:
-        result[()] = values
-    else:
-        flat = np.ravel(np.array(values, object)).tolist()
-        result.reshape(-1)[:] = flat
-    return result
-
-
-def words(values: Any) -> Raw:
-    return Raw(text(values), "string")
-
-
-def _case(
-    op: str,
-    inputs: Sequence[Any],
-    expected: Any,
-    attrs: dict[str, Any] | None = None,
-    label: str = "",
-    static: bool = True,
-) -> Case:
-    """A case whose expected value does not depend on how the inputs come."""
-    function: Callable[..., Any] = expected if callable(expected) else lambda *_: expected
-    return Case(op, inputs, attrs, function, dtypes=UNTYPED, label=label, grad=False, static=static)
-
+from weft_testing.cases import INTEGERS, Case, Raw
+from weft_testing.string_cases import string_case, text, words
 
 A = words([[b"a", b"bc"], [b"", b"d\0"]])
 
 
 def _numbers() -> list[Case]:
     cases = [
-        _case(
+        string_case(
             "StringToNumber",
             [words([b"1.5", b" -2e3 ", b".25", b"inf"])],
             np.array([1.5, -2000, 0.25, np.inf]),
@@ -58,7 +23,7 @@ def _numbers() -> list[Case]:
         for kind in ("float32", "float64")
     ]
     cases += [
-        _case(
+        string_case(
             "StringToNumber",
             [words([b"-7", b"+12"])],
             np.array([-7, 12]),
@@ -83,10 +48,14 @@ def _numbers() -> list[Case]:
         ({"scientific": True}, [b"5.000000e-01", b"-1.000000e-07", b"1.234568e+08"]),
         ({"shortest": True, "width": 8}, [b"     0.5", b"  -1e-07", b"1.23457e+08"]),
     ):
-        cases.append(_case("AsString", [x], text(wanted), attrs, str(attrs)))
+        cases.append(string_case("AsString", [x], text(wanted), attrs, str(attrs)))
     cases += [
-        _case("AsString", [Raw(np.array([True, False]))], text([b"true", b"false"]), label="bool"),
-        _case("AsString", [Raw(np.array(1 - 2j))], text(b"(1.000000,-2.000000)"), label="complex"),
+        string_case(
+            "AsString", [Raw(np.array([True, False]))], text([b"true", b"false"]), label="bool"
+        ),
+        string_case(
+            "AsString", [Raw(np.array(1 - 2j))], text(b"(1.000000,-2.000000)"), label="complex"
+        ),
     ]
     raw = words([b"\1\0\2\0", b"\0\3\0\4"])
     for kind, little in (("uint8", True), ("int16", True), ("int16", False), ("int32", True)):
@@ -95,9 +64,9 @@ def _numbers() -> list[Case]:
         wanted_numbers = np.stack([np.frombuffer(item, stored) for item in raw.array])
         attrs = {"out_type": kind, "little_endian": little}
         label = f"{kind}{little}"
-        cases.append(_case("DecodeRaw", [raw], wanted_numbers, attrs, label, static=False))
+        cases.append(string_case("DecodeRaw", [raw], wanted_numbers, attrs, label, static=False))
     cases.append(
-        _case(
+        string_case(
             "DecodeRaw",
             [words(np.array([1 + 2j], ">c8").tobytes())],
             np.array([1 + 2j]),
@@ -113,21 +82,23 @@ def _hashes() -> list[Case]:
     letters = words([b"a", b"b", b"c", b"d"])
     long = [bytes((i * 7 + n) % 128 for i in range(n)) for n in FINGERPRINTS]
     return [
-        _case("StringToHashBucketFast", [letters], np.array([9, 2, 2, 5]), {"num_buckets": 10}),
-        _case(
+        string_case(
+            "StringToHashBucketFast", [letters], np.array([9, 2, 2, 5]), {"num_buckets": 10}
+        ),
+        string_case(
             "StringToHashBucket",
             [words([b"a", b"b", b"c"])],
             np.array([8, 0, 7]),
             {"num_buckets": 10},
         ),
-        _case(
+        string_case(
             "StringToHashBucketFast",
             [words(long)],
             np.array([value % (2**63 - 1) for value in FINGERPRINTS.values()]),
             {"num_buckets": 2**63 - 1},
             "lengths",
         ),
-        _case(
+        string_case(
             "StringToHashBucketStrong",
             [words([b"a", b"b", b"c"])],
             np.array([4, 2, 8]),
@@ -165,18 +136,20 @@ def _forms() -> list[Case]:
     bare = [item.rstrip(b"=") for item in coded]
     table = Raw(np.arange(24, dtype=np.float32).reshape(2, 12))
     return [
-        _case("EncodeBase64", [words(data)], text(bare)),
-        _case("EncodeBase64", [words(data)], text(coded), {"pad": True}, "padded"),
-        _case("DecodeBase64", [words(bare)], text(data)),
-        _case("DecodeBase64", [words(coded)], text(data), label="padded"),
-        _case(
+        string_case("EncodeBase64", [words(data)], text(bare)),
+        string_case("EncodeBase64", [words(data)], text(coded), {"pad": True}, "padded"),
+        string_case("DecodeBase64", [words(bare)], text(data)),
+        string_case("DecodeBase64", [words(coded)], text(data), label="padded"),
+        string_case(
             "StringFormat",
             [[table, Raw(np.array(1.5)), words(b"x"), words([b"y"]), Raw(np.array([True]))]],
             text(b't=[[0 1 2 ... 9 10 11]\n [12 13 14 ... 21 22 23]], s=1.5 x ["y"] [1]'),
             {"template": "t={}, s={} {} {} {}", "placeholder": "{}"},
         ),
-        _case("StringFormat", [[]], text(b"%"), {"template": "%", "placeholder": "{}"}, "nothing"),
-        _case(
+        string_case(
+            "StringFormat", [[]], text(b"%"), {"template": "%", "placeholder": "{}"}, "nothing"
+        ),
+        string_case(
             "StringFormat",
             [[Raw(np.arange(8))]],
             text(b"<[0 1 2 3 4 5 6 7]>"),

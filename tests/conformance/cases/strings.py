@@ -2,45 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from weft_testing.cases import UNTYPED, Array, Case, Raw
-
-
-def text(values: Any) -> Array:
-    """Bytes, or nested lists of them, as an array of objects."""
-    shape: list[int] = []
-    probe = values
-    while isinstance(probe, list):
-        shape.append(len(probe))
-        probe = probe[0] if probe else None
-    result = np.empty(shape, object)
-    if not shape:
-        result[()] = values
-    else:
-        flat = np.ravel(np.array(values, object)).tolist()
-        result.reshape(-1)[:] = flat
-    return result
-
-
-def words(values: Any) -> Raw:
-    return Raw(text(values), "string")
-
-
-def _case(
-    op: str,
-    inputs: Sequence[Any],
-    expected: Any,
-    attrs: dict[str, Any] | None = None,
-    label: str = "",
-    static: bool = True,
-) -> Case:
-    """A case whose expected value does not depend on how the inputs come."""
-    function: Callable[..., Any] = expected if callable(expected) else lambda *_: expected
-    return Case(op, inputs, attrs, function, dtypes=UNTYPED, label=label, grad=False, static=static)
-
+from weft_testing.cases import Array, Case, Raw
+from weft_testing.string_cases import string_case, text, words
 
 A = words([[b"a", b"bc"], [b"", b"d\0"]])
 LETTERS = words([[b"a", b"b"], [b"c", b"d"]])
@@ -50,47 +16,51 @@ UMLAUT = "Straße Ä".encode()
 
 def _joined() -> list[Case]:
     return [
-        _case(
+        string_case(
             "StringJoin",
             [[A, words(b"-"), A]],
             text([[b"a-a", b"bc-bc"], [b"-", b"d\0-d\0"]]),
         ),
-        _case(
+        string_case(
             "StringJoin", [[words(b"x"), words(b"y")]], text(b"x+y"), {"separator": "+"}, "rank0"
         ),
-        _case("StringJoin", [[A]], text([[b"a", b"bc"], [b"", b"d\0"]]), label="one"),
-        _case("ReduceJoin", [A, Raw(0)], text([b"a.", b"bc.d\0"]), {"separator": "."}, "axis0"),
-        _case("ReduceJoin", [LETTERS, Raw([0, 1])], text(b"acbd"), label="columns"),
-        _case("ReduceJoin", [LETTERS, Raw([1, 0])], text(b"abcd"), label="rows"),
-        _case(
+        string_case("StringJoin", [[A]], text([[b"a", b"bc"], [b"", b"d\0"]]), label="one"),
+        string_case(
+            "ReduceJoin", [A, Raw(0)], text([b"a.", b"bc.d\0"]), {"separator": "."}, "axis0"
+        ),
+        string_case("ReduceJoin", [LETTERS, Raw([0, 1])], text(b"acbd"), label="columns"),
+        string_case("ReduceJoin", [LETTERS, Raw([1, 0])], text(b"abcd"), label="rows"),
+        string_case(
             "ReduceJoin", [A, Raw([-1])], text([[b"abc"], [b"d\0"]]), {"keep_dims": True}, "kept"
         ),
-        _case("ReduceJoin", [A, Raw(np.zeros(0, np.int32))], A.array, label="nothing"),
+        string_case("ReduceJoin", [A, Raw(np.zeros(0, np.int32))], A.array, label="nothing"),
     ]
 
 
 def _cut() -> list[Case]:
     return [
-        _case("StringLength", [A], np.array([[1, 2], [0, 2]])),
-        _case("StringLength", [words(UMLAUT)], np.array(8), {"unit": "UTF8_CHAR"}, "utf8"),
-        _case(
+        string_case("StringLength", [A], np.array([[1, 2], [0, 2]])),
+        string_case("StringLength", [words(UMLAUT)], np.array(8), {"unit": "UTF8_CHAR"}, "utf8"),
+        string_case(
             "Substr",
             [words([b"hello", b"world"]), Raw([1, -3]), Raw([3, 9])],
             text([b"ell", b"rld"]),
         ),
-        _case("Substr", [A, Raw(0), Raw(1)], text([[b"a", b"b"], [b"", b"d"]]), label="scalar"),
-        _case(
+        string_case(
+            "Substr", [A, Raw(0), Raw(1)], text([[b"a", b"b"], [b"", b"d"]]), label="scalar"
+        ),
+        string_case(
             "Substr",
             [words(UMLAUT), Raw(4), Raw(2)],
             text("ße".encode()),
             {"unit": "UTF8_CHAR"},
             "utf8",
         ),
-        _case("StringStrip", [words([b" a b\n", b"\t"])], text([b"a b", b""])),
-        _case("StringLower", [words([b"ABc", UMLAUT])], text([b"abc", "straße Ä".encode()])),
-        _case("StringUpper", [words(b"abC")], text(b"ABC")),
-        _case("StringUpper", [words("ä".encode())], text("Ä".encode()), UTF8, "utf8"),
-        _case(
+        string_case("StringStrip", [words([b" a b\n", b"\t"])], text([b"a b", b""])),
+        string_case("StringLower", [words([b"ABc", UMLAUT])], text([b"abc", "straße Ä".encode()])),
+        string_case("StringUpper", [words(b"abC")], text(b"ABC")),
+        string_case("StringUpper", [words("ä".encode())], text("Ä".encode()), UTF8, "utf8"),
+        string_case(
             "StringLower", [words(UMLAUT)], text("straße ä".encode()), {"encoding": "utf-8"}, "8"
         ),
     ]
@@ -111,7 +81,7 @@ def _split() -> list[Case]:
 
     def case(op: str, mark: bytes, attrs: dict[str, Any], rows: list[list[bytes]]) -> Case:
         label = f"{mark!r}{attrs}"
-        return _case(op, [lines, words(mark)], _sparse(rows), attrs, label, static=False)
+        return string_case(op, [lines, words(mark)], _sparse(rows), attrs, label, static=False)
 
     return [
         case("StringSplit", b" ", {}, [[b"a", b"b", b"c"], [], [b"d,e"]]),
@@ -147,22 +117,24 @@ def _patterns() -> list[Case]:
     ):
         label = f"{pattern.decode()}{attrs}"
         cases.append(
-            _case(
+            string_case(
                 "RegexReplace", [lines, words(pattern), words(rewrite)], text(wanted), attrs, label
             )
         )
         given = {"pattern": pattern, "rewrite": rewrite, **attrs}
-        cases.append(_case("StaticRegexReplace", [lines], text(wanted), given, label))
+        cases.append(string_case("StaticRegexReplace", [lines], text(wanted), given, label))
     for pattern, matches in ((rb"\w+", [True, True, False]), (b"x|7.*", [False, True, True])):
         wanted_flags = np.array(matches)
         label = pattern.decode()
-        cases.append(_case("RegexFullMatch", [lines, words(pattern)], wanted_flags, {}, label))
         cases.append(
-            _case("StaticRegexFullMatch", [lines], wanted_flags, {"pattern": pattern}, label)
+            string_case("RegexFullMatch", [lines, words(pattern)], wanted_flags, {}, label)
+        )
+        cases.append(
+            string_case("StaticRegexFullMatch", [lines], wanted_flags, {"pattern": pattern}, label)
         )
     umlauts = words("äöü".encode())
     cases.append(
-        _case("RegexFullMatch", [umlauts, words(b"...")], np.array(True), label="code points")
+        string_case("RegexFullMatch", [umlauts, words(b"...")], np.array(True), label="code points")
     )
     return cases
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.arrays import fed, table
 from weft_testing.evaluate import evaluate
 
 from weft_graph import Graph
@@ -34,14 +35,6 @@ from weft_tensor.shape import Dimension, TensorShape
 def _graph() -> Any:
     with Graph().as_default():
         yield
-
-
-def fed(*shape: int | None, dtype: Any = dtypes.float32) -> Output:
-    return array.placeholder(dtype, shape)
-
-
-def table(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
 
 
 # ----------------------------------------------------------------------------- placeholders

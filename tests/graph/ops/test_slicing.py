@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from weft_testing.arrays import table
 from weft_testing.evaluate import Evaluator, evaluate
 
 import weft_graph
@@ -24,10 +25,6 @@ assert weft_graph
 def _graph() -> Any:
     with Graph().as_default():
         yield
-
-
-def table(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
 
 
 # ----------------------------------------------------------------------------------- fuzz

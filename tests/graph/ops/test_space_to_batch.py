@@ -6,29 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from weft_testing.arrays import table
 from weft_testing.evaluate import evaluate
 
 from weft_graph import Graph
-from weft_graph.ir.node import Output
 from weft_graph.ops import (
-    array,
     space_to_batch,
 )
-from weft_tensor import dtypes
 
 
 @pytest.fixture(autouse=True)
 def _graph() -> Any:
     with Graph().as_default():
         yield
-
-
-def fed(*shape: int | None, dtype: Any = dtypes.float32) -> Output:
-    return array.placeholder(dtype, shape)
-
-
-def table(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-    return np.arange(np.prod(shape, dtype=int), dtype=dtype).reshape(shape)
 
 
 def test_images_to_batches_and_back() -> None:
