@@ -253,6 +253,35 @@ def call_whose_read_waits_for_its_argument() -> Any:
     return body(x)
 
 
+def call_whose_argument_follows_an_assignment() -> Any:
+    v = wf.get_variable("v", initializer=1.0)
+
+    @wf.Defun(wf.float32)
+    def scaled(x: Any) -> Any:
+        return x * v
+
+    with after(wf.assign(v, 5.0)):
+        x = wf.identity(2.0)
+    return scaled(x)
+
+
+def call_in_a_loop_whose_argument_follows_an_update() -> Any:
+    v = wf.get_variable("v", initializer=0.0)
+
+    @wf.Defun(wf.float32)
+    def plus(x: Any) -> Any:
+        return x + v
+
+    def body(i: Any, total: Any) -> Any:
+        with after(total):
+            update = wf.assign_add(v, 1.0)
+        with after(update):
+            x = wf.identity(total)
+        return i + 1, wf.reshape(plus(x), [])
+
+    return wf.while_loop(lambda i, _: i < 3, body, [0, 0.0])[1]
+
+
 def call_in_a_loop_that_assigns() -> Any:
     v = wf.get_variable("v", initializer=0.0)
 
@@ -321,6 +350,8 @@ OTHERS: list[tuple[Program, Any]] = [
     (parts_in_a_loop_that_assigns, 24.0),
     (summary_after_an_assignment, 5.0),
     (call_after_an_assignment, 10.0),
+    (call_whose_argument_follows_an_assignment, 10.0),
+    (call_in_a_loop_whose_argument_follows_an_update, 6.0),
     (call_whose_read_waits_for_its_argument, 6.0),
     (call_in_a_loop_that_assigns, 12.0),
     (branch_in_a_function_that_assigns, 15.0),

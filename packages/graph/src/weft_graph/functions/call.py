@@ -78,7 +78,7 @@ def _add_call(
     try:
         graph.functions.add(function)
         inputs = _arguments(function, args)
-        inputs += _captured(function, graph, len(function.inputs) - len(inputs))
+        inputs += _captured(function, graph, inputs)
         function.check_call([value.dtype for value in inputs], function.output_types)
         _check_shapes(function, inputs)
     except errors.OpError as error:
@@ -158,14 +158,15 @@ def _check_shapes(function: Function, inputs: Sequence[Output]) -> None:
             )
 
 
-def _captured(function: Function, graph: Graph, count: int) -> list[Output]:
-    """The values that a function captured, as this graph has them."""
+def _captured(function: Function, graph: Graph, inputs: Sequence[Output]) -> list[Output]:
+    """The values that a function captured, as this graph has them beside its other inputs."""
+    count = len(function.inputs) - len(inputs)
     if not count:
         return []
     if function.captured is not None:
         captured = list(function.captured)
-        if any(scope.nodes for scope in graph.scopes.controls):
-            captured = [_by_now(value) for value in captured]
+        ordered = any(scope.nodes for scope in graph.scopes.controls)
+        captured = [_by_now(value, inputs, ordered) for value in captured]
         return [graph.capture(value) for value in captured] if thread_stacks.tracing() else captured
     for node in reversed(graph.nodes):
         if node.role is Role.CALL and node.attrs["f"].name == function.name:
@@ -176,10 +177,21 @@ def _captured(function: Function, graph: Graph, count: int) -> list[Output]:
     )
 
 
-def _by_now(value: Output) -> Output:
-    """A captured value; that of a variable is read where the call's control inputs put it."""
+def _by_now(value: Output, inputs: Sequence[Output], ordered: bool) -> Output:
+    """A captured value; that of a variable as it is when the call's inputs are there.
+
+    Args:
+      ordered: whether the call has control inputs, too.
+    """
     variable = reads.reference_of(value)
-    return value if variable is None else reads.read(variable)
+    if variable is None:
+        return value
+    earlier = reads.updates_inside(variable, current_context(value.graph))
+    late = reads.that_follow([source.node for source in inputs], earlier)
+    if not ordered and not late:
+        return value
+    with get_default_graph().control_dependencies(late):
+        return reads.read(variable)
 
 
 def can_be_called_in(function: Function, graph: Graph) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from weft_graph.functions.function import Function
-from weft_graph.functions.state import is_private
+from weft_graph.functions.state import is_handle, is_private
 from weft_graph.ir.deep_stack import deeper
 from weft_graph.ir.device_spec import parse
 from weft_graph.ir.graph import Graph
@@ -274,7 +274,7 @@ class _Inliner:
         self._count += 1
         if ended:
             used = {*used, *range(function.results)}
-        inner = self._enter(call, part, scope)
+        inner = self._enter(call, function, part, scope)
         inner.values = dict(
             zip(function.inputs, [scope.values[s] for s in call.inputs], strict=True)
         )
@@ -300,12 +300,14 @@ class _Inliner:
             part = self._parts[function, used] = _Part(nodes, arguments, results)
         return part
 
-    def _enter(self, call: Node, part: _Part, scope: _Scope) -> _Scope:
+    def _enter(self, call: Node, function: Function, part: _Part, scope: _Scope) -> _Scope:
         """The scope of a call's body."""
         routed = scope.anchor is not None or not part.is_at_the_top(call)
         full, ties = self._guarded_by(call, part, scope) if routed else ([], [])
         values = [scope.values[source] for source in call.inputs]
         waits = scope.ends_of(call.control_inputs)
+        if function.stateful:  # what it reads may be updated by what its arguments wait for
+            waits += [v.node for v in dict.fromkeys(values) if _takes_time(v)]
         if not part.is_in_frame(call):  # else what enters the frame has waited
             waits += [w for w in scope.waits if w not in waits]
         inner = _Scope(scope.prefix + call.name + "/")
@@ -429,6 +431,12 @@ def _inputs(node: Node, scope: _Scope) -> tuple[Output, ...]:
         return tuple([values[source] for source in node.inputs])
     there = next(values[source] for source in node.inputs if source in values)
     return tuple([values.get(source, there) for source in node.inputs])
+
+
+def _takes_time(value: Output) -> bool:
+    """Whether a value is there only when something has run."""
+    ready = value.node.role in (Role.CONSTANT, Role.ARGUMENT)
+    return not ready and not is_handle(value)
 
 
 def _is_tied(node: Node, top: bool, in_frame: bool) -> bool:
