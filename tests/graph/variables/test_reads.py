@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -454,6 +456,15 @@ def test_the_way_from_an_update_is_searched_from_both_ends() -> None:
         assert reads.that_follow([update.op, v.initializer], [node]) == []
         other = wf.constant(1.0).op
         assert reads.that_follow([other, node], [update.op]) == [node]
+
+
+def test_a_graph_whose_updates_were_looked_for_is_freed() -> None:
+    with Graph().as_default() as graph:
+        branch_after_an_assignment()
+    seen = weakref.ref(graph)
+    del graph
+    gc.collect()
+    assert seen() is None
 
 
 # ------------------------------------------------------------------ graphs of TensorFlow

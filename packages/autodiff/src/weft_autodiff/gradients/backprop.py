@@ -110,11 +110,7 @@ def gradients(
       >>> wf.Session().run(slope)
       array([ 3., 12.], dtype=float32)
     """
-    mode = getattr(unconnected_gradients, "value", unconnected_gradients)
-    if mode not in ("none", "zero"):
-        raise errors.InvalidArgumentError(
-            f"unconnected_gradients must be 'none' or 'zero', got {unconnected_gradients!r}"
-        )
+    mode = _mode(unconnected_gradients)
     targets = [builder.convert_to_tensor(y) for y in _as_list(ys)]
     wanted = [_source(x) for x in _as_list(xs)]
     sources = [_here(x) for x in wanted]
@@ -155,6 +151,15 @@ def gradients(
                 for grad, inside, x in zip(grads, sources, wanted, strict=True)
             ]
         return [_final(grad, x, mode) for grad, x in zip(grads, sources, strict=True)]
+
+
+def _mode(unconnected_gradients: Any) -> Any:
+    mode = getattr(unconnected_gradients, "value", unconnected_gradients)
+    if mode not in ("none", "zero"):
+        raise errors.InvalidArgumentError(
+            f"unconnected_gradients must be 'none' or 'zero', got {unconnected_gradients!r}"
+        )
+    return mode
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -49,6 +49,8 @@ class Graph(Collections):
       contexts: the branches and loops, by name, outer ones first.
       has_contexts: whether any node is in a branch or a loop.
       variable_stores: the variables that get_variable made, and its scopes; weft_graph.variables'.
+      variable_updates: which nodes change which variables, as far as somebody asked;
+        weft_graph.variables'.
       gradient_functions: gradients that live and die with the graph, by the name that nodes refer
         to them with; weft_autodiff's.
 
@@ -70,6 +72,7 @@ class Graph(Collections):
         self.functions = Library()
         self.gradient_functions: dict[str, Any] = {}
         self.variable_stores: Any = None
+        self.variable_updates: Any = None
         self._by_name: dict[str, Node] = {}
         self._names: dict[str, int] = {}
         self._unfeedable: set[Output] = set()

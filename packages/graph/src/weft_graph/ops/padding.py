@@ -61,6 +61,7 @@ def _pad_v2_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def padded_size(size: int | None, pair: list[int | None]) -> int | None:
+    """The size of an axis with padding before and behind; None where not all of it is known."""
     before, after = pair
     if size is None or before is None or after is None:
         return None

@@ -8,10 +8,8 @@ update comes between, the shared value does, so that a loop takes it in once and
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from weakref import WeakKeyDictionary
 
 from weft_graph.ir import builder
-from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import Context
 from weft_graph.ir.traits import Role, State
@@ -45,11 +43,12 @@ def updates(reference: Output) -> Sequence[Node]:
       reference: to the variable, or its handle: the output of its node.
     """
     graph = reference.graph
-    known = _updates.get(graph)
+    known = graph.variable_updates
     if known is None or not known.is_of(graph.nodes):
-        known = _updates[graph] = _Updates()
+        known = graph.variable_updates = _Updates()
     known.look_at(graph.nodes)
-    return known.of.get(reference.node, ())
+    found: Sequence[Node] = known.of.get(reference.node, ())
+    return found
 
 
 class _Updates:
@@ -78,9 +77,6 @@ class _Updates:
                     self.of.setdefault(variable, []).append(node)
         self._count = len(nodes)
         self._last = nodes[-1] if nodes else None
-
-
-_updates: WeakKeyDictionary[Graph, _Updates] = WeakKeyDictionary()
 
 
 def _variables_of(node: Node) -> set[Node]:

@@ -122,13 +122,7 @@ def MonitoredTrainingSession(  # noqa: N802 - TensorFlow's name of a function
         if summaries.is_asked_for:
             every.append(SummarySaverHook(*summaries, output_dir=summary_dir, scaffold=scaffold))
     if checkpoint_dir and checkpoints.is_asked_for:
-        every.append(
-            CheckpointSaverHook(
-                checkpoint_dir,
-                checkpoints.secs,
-                checkpoints.steps,
-                scaffold=scaffold,
-                save_graph_def=save_graph_def,
-            )
-        )
+        secs, steps = checkpoints.secs, checkpoints.steps
+        options: Any = {"scaffold": scaffold, "save_graph_def": save_graph_def}
+        every.append(CheckpointSaverHook(checkpoint_dir, secs, steps, **options))
     return MonitoredSession(chief, every + own, stop_grace_period_secs)
