@@ -406,20 +406,27 @@ def test_nested_sessions_on_the_pool_do_not_wait_for_each_other(own_pool: None) 
     with wf.Graph().as_default():
         parts = [heavy(lambda: np.float32(1)), heavy(lambda: np.float32(2))]
         inner = two_threads()
-    on_pool = threading.Barrier(2)
+    on_pool: set[int] = set()
+    both_on_pool = threading.Event()
 
     def nest() -> np.float32:
-        if threading.current_thread().name.startswith("weft-kernel"):
-            on_pool.wait(30)
-            return np.float32(sum(inner.run(parts)))
-        return np.float32(0)
+        thread = threading.current_thread()
+        nested = thread.name.startswith("weft-kernel")
+        if nested:
+            on_pool.add(thread.ident or 0)
+        if len(on_pool) == 2:
+            both_on_pool.set()
+        # The clients wait too: one that went on would run its second kernel itself.
+        assert both_on_pool.wait(30)
+        return np.float32(sum(inner.run(parts)) if nested else 0)
 
     outer = [heavy(nest), heavy(nest)]
     with two_threads() as session:
         clients = [in_thread(lambda: session.run(outer)) for _ in range(2)]
-        for thread, _ in clients:
-            thread.join(10)
-        assert not any(thread.is_alive() for thread, _ in clients)
+        for thread, answer in clients:
+            thread.join(60)
+            assert not thread.is_alive()
+            assert sum(answer[0]) in (0, 3, 6)
 
 
 def test_a_kernel_that_exits_on_a_pool_thread_ends_the_step(own_pool: None) -> None:
