@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from weft_exec.executor.driver import Driver, checker
@@ -16,6 +17,7 @@ from weft_exec.resources.threads import ThreadPool
 from weft_tensor import errors
 
 if TYPE_CHECKING:
+    from weft_exec.executor.paused import PausedStep
     from weft_exec.tracing import StepTrace
 
 
@@ -83,6 +85,19 @@ class Runner:
         finally:
             self._running.discard(context)
         return executable.results(slots)
+
+    def begin(self, executable: Executable) -> PausedStep:
+        """Begin a step that its caller takes part in."""
+        from weft_exec.executor.paused import CallerRendezvous, PausedStep
+
+        if self._closed:
+            raise closed_error()
+        rendezvous = CallerRendezvous()
+        context = StepContext(None, self._container, rendezvous)
+        step = PausedStep(executable, executable.slots(()), context, self._pool, rendezvous)
+        self._running.add(context)
+        context.at_end(partial(self._running.discard, context))
+        return step
 
     def close(self) -> None:
         """Cancel the steps that run, and refuse others."""

@@ -18,9 +18,11 @@ from weft_exec.executor.priority import by_priority
 from weft_exec.kernels.description import kernels_on
 from weft_exec.passes.prepare import Watch, prepare
 from weft_exec.placement import Assigned, Placer
+from weft_exec.session.partial import PartialPlan
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import Part, StepGraph
 from weft_graph.ops.step import EXTEND, TRUNCATE
+from weft_graph.passes.caller import meet_caller
 from weft_graph.passes.compression import lossy_where_asked
 from weft_graph.passes.late_fetches import read_last
 from weft_graph.passes.partition import partition
@@ -118,7 +120,10 @@ class PartPlanner:
     ) -> dict[str, Part]:
         """As `parts`; where there is one device only, the nodes may not fit it."""
         self._assume(size)
-        step = self._prepare(feeds, outputs, targets, _ignore)
+        return self._divided(self._prepare(feeds, outputs, targets, _ignore))
+
+    def _divided(self, step: StepGraph) -> dict[str, Part]:
+        """The parts of a step that was prepared."""
         name = self._home
         if len(self._known) == 1:
             self._limit_run_ahead(step, None)
@@ -324,7 +329,22 @@ class Planner(PartPlanner):
           size: as of `parts`.
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
-        parts = self._parts(feeds, outputs, targets, size)
+        return self._derived(self._parts(feeds, outputs, targets, size), len(feeds), len(outputs))
+
+    def plan_partial(
+        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node]
+    ) -> PartialPlan:
+        """What runs the steps of one `partial_run_setup`; arguments as of `plan`.
+
+        Raises: OpError: as `plan`.
+        """
+        self._assume(0)
+        step = self._prepare(feeds, outputs, targets, _ignore)
+        met, needs = meet_caller(step, self._home)
+        return PartialPlan(self._derived(self._divided(met), 0, 0), self._home, needs)
+
+    def _derived(self, parts: Mapping[str, Part], feeds: int, outputs: int) -> Executable:
+        """What runs the parts of a step of so many feeds and outputs."""
         name, part = next(iter(parts.items()))
         device = self._live[name]
         if len(parts) == 1 and device.memory_space == HOST:
@@ -334,4 +354,4 @@ class Planner(PartPlanner):
                 part.step, place, self._overlap, part.nodes, budget=self._part_budgets().get(name)
             )
         budgets = self._part_budgets()
-        return derive_parts(parts, self._live, self._overlap, len(feeds), len(outputs), budgets)
+        return derive_parts(parts, self._live, self._overlap, feeds, outputs, budgets)

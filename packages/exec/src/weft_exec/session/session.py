@@ -35,6 +35,7 @@ from weft_tensor import errors
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
     from weft_exec.session.explain import StepReport
+    from weft_exec.session.partial import PartialRun, PartialSignature
 
 _log = logging.getLogger("weft")
 _MAY_GROW = 8
@@ -115,6 +116,9 @@ class BaseSession:
         self._epoch = self._resources.epoch
         self._growth = GrowthWatch()
         self._measurements = 0
+        self._partial_signatures: dict[Any, PartialSignature] = {}
+        self._partial_runs: dict[str, PartialRun] = {}
+        self._handles = 0
         self._closed = False
         self._failed_beside: Callable[[], BaseException | None] | None = None
         self._entered = False
@@ -308,6 +312,96 @@ class BaseSession:
 
         return call
 
+    def partial_run_setup(self, fetches: Any, feeds: Sequence[Any] | None = None) -> str:
+        """Begin a step that is fed and fetched bit by bit; `partial_run` goes on with it.
+
+        Args:
+          fetches: all that will be fetched, as for `run`. Nodes among them run for their effects,
+            as soon as they can.
+          feeds: all that will be fed: outputs or names.
+        Returns: a handle for `partial_run`. Several partial runs may be under way at once. One that
+          is never finished goes with the session.
+        Raises:
+          InvalidArgumentError: nothing is fetched, or something cannot be fed or fetched.
+          NotFoundError: a name is unknown.
+          UnimplementedError: the session's target has no partial runs.
+
+        Examples:
+          >>> a, b = wf.placeholder(wf.float32, []), wf.placeholder(wf.float32, [])
+          >>> double, total = 2.0 * a, 2.0 * a + b
+          >>> session = wf.Session()
+          >>> handle = session.partial_run_setup([double, total], [a, b])
+          >>> first = session.partial_run(handle, double, {a: 3.0})
+          >>> session.partial_run(handle, total, {b: first + 1.0})
+          np.float32(13.0)
+        """
+        from weft_exec.session.partial import PartialSignature
+
+        self._check_open()
+        with self._lock:
+            self._refresh_epoch()
+            self._extend()
+            key = (structure_key(fetches), structure_key(list(feeds or ())))
+            signature = self._partial_signatures.get(key)
+            if signature is None:
+                signature = PartialSignature(self._graph, fetches, feeds or ())
+            run = self._backend.begin_partial(signature)
+            self._partial_signatures[key] = signature
+            self._handles += 1
+            handle = f"partial_run_{self._handles}"
+            self._partial_runs[handle] = run
+        return handle
+
+    def partial_run(
+        self, handle: str, fetches: Any, feed_dict: Mapping[Any, Any] | None = None
+    ) -> Any:
+        """Go on with a partial run: feed some more, and fetch what can be computed by then.
+
+        The rest of the step runs as far as it gets before this returns.
+
+        Args:
+          handle: of `partial_run_setup`.
+          fetches: some of those that were announced, each once, in any structure.
+          feed_dict: some of the feeds that were announced, each once.
+        Returns: the structure of `fetches` with values in place.
+        Raises:
+          InvalidArgumentError: the handle is of no partial run or its step has ended; a feed or
+            fetch was not announced, comes a second time or does not fit; a fetch is a node, or
+            needs what has not been fed.
+          OpError: as `run`; the step has ended then.
+
+        Examples:
+          >>> x = wf.placeholder(wf.int32, [])
+          >>> session = wf.Session()
+          >>> handle = session.partial_run_setup([x + 1, x * x], [x])
+          >>> session.partial_run(handle, [], {x: 5})
+          []
+        """
+        self._check_open()
+        run = self._partial_runs.get(handle)
+        if run is None:
+            raise errors.InvalidArgumentError(
+                f"{handle!r} is no partial run of this session, or its step has ended; "
+                "partial_run_setup begins one"
+            )
+        plan = FetchPlan(self._graph, fetches)
+        if plan.targets:
+            raise errors.InvalidArgumentError(
+                f"{plan.targets[0].name!r} is a node without a value: announce it in "
+                "partial_run_setup, and it runs as soon as it can"
+            )
+        pairs = [p for f, v in (feed_dict or {}).items() for p in expand_feed(self._graph, f, v)]
+        timeout = self._config.timeout_ms
+        try:
+            values = run.run(plan.outputs, pairs, timeout / 1000 if timeout else None)
+        except errors.FailedPreconditionError as error:
+            advise(error, self._graph, self._resources, plan.targets)
+            raise
+        finally:
+            if run.ended:
+                self._partial_runs.pop(handle, None)
+        return plan.rebuild(values)
+
     def explain(self, fetches: Any, feed_list: Sequence[Any] | None = None) -> StepReport:
         """What becomes of a step before it runs: its stages, and where each node goes and why.
 
@@ -416,6 +510,7 @@ class BaseSession:
     def _refresh_epoch(self) -> None:
         if self._epoch != self._resources.epoch:
             self._cache.clear()
+            self._partial_signatures.clear()
             self._epoch = self._resources.epoch
 
     # ------------------------------------------------------------------- lifetime
@@ -432,6 +527,10 @@ class BaseSession:
                 return
             self._closed = True
             self._cache.clear()
+            self._partial_signatures.clear()
+        for run in list(self._partial_runs.values()):
+            run.close(errors.CancelledError("the session was closed"))
+        self._partial_runs.clear()
         self._backend.close()
 
     @staticmethod

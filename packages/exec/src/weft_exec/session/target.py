@@ -23,6 +23,7 @@ from weft_tensor import errors
 if TYPE_CHECKING:
     from weft_exec.costs import CostModel
     from weft_exec.session.explain import StepReport
+    from weft_exec.session.partial import PartialRun, PartialSignature
 
 
 class StepRunner(Protocol):
@@ -85,6 +86,15 @@ class Backend(ABC):
             knows.
         Raises: OpError: a node has no place, or its kernel refuses its attributes.
         """
+
+    def begin_partial(self, signature: PartialSignature) -> PartialRun:
+        """Begin a step that is fed and fetched bit by bit.
+
+        Raises:
+          UnimplementedError: there are none here.
+          OpError: as `plan`.
+        """
+        raise errors.UnimplementedError("sessions on this target have no partial runs")
 
     @abstractmethod
     def explain(

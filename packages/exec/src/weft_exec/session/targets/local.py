@@ -15,6 +15,7 @@ from weft_exec.resources import containers
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.resources.threads import shared_pool
 from weft_exec.session import blas
+from weft_exec.session.partial import PartialRun, PartialSignature
 from weft_exec.session.planning import Planner
 from weft_exec.session.target import Backend, register_target
 from weft_exec.tracing import StepTrace
@@ -70,6 +71,15 @@ class LocalBackend(Backend):
         executable = self.planner.plan(feeds, outputs, targets, size)
         self._executables.add(executable)
         return executable
+
+    def begin_partial(self, signature: PartialSignature) -> PartialRun:
+        """As the base's."""
+        if not hasattr(signature, "plan"):
+            signature.plan = self.planner.plan_partial(
+                signature.feeds, signature.outputs, signature.targets
+            )
+            self._executables.add(signature.plan.executable)
+        return PartialRun(signature, self.runner.begin(signature.plan.executable))
 
     def explain(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int

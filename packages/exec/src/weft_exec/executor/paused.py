@@ -1,0 +1,135 @@
+"""A step that pauses whenever it waits for its caller, who feeds and fetches while it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from weft_exec.executor.driver import Driver
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.kernel_errors import raise_located
+from weft_exec.executor.linear import Slots
+from weft_exec.kernels.context import StepContext
+from weft_exec.kernels.quiet import quietly
+from weft_exec.resources.rendezvous import Rendezvous, ends_of
+from weft_exec.resources.threads import ThreadPool
+from weft_graph.passes.caller import CALLER
+from weft_tensor import errors
+from weft_tensor.memory import copied
+
+
+class CallerRendezvous(Rendezvous):
+    """The rendezvous of a step of which the caller is a part.
+
+    Attributes:
+      fetched: what was sent to the caller, by name.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: dict[str, Any] = {}
+
+    def send(self, key: str, value: Any) -> None:
+        """Hand a value over; what is for the caller belongs to it from now on."""
+        if ends_of(key)[1] != CALLER:
+            super().send(key, value)
+        elif isinstance(value, np.ndarray):
+            self.fetched[key] = copied(np.asarray(value)) if value.ndim else value[()]
+        else:
+            self.fetched[key] = value
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for something that nobody has sent yet."""
+        with self._lock:
+            return len(self._waiting)
+
+
+class PausedStep(Driver):
+    """A step that runs as far as it gets, in the thread that asks for more.
+
+    Between the calls nothing of it runs but asynchronous kernels, whose results wait for the next
+    call. So a step that nobody ends holds no thread, and goes when it is dropped.
+
+    Attributes:
+      rendezvous: where the caller puts feeds and finds fetches.
+      ended: whether nothing of it runs any more.
+    """
+
+    def __init__(
+        self,
+        executable: Executable,
+        slots: Slots,
+        context: StepContext,
+        pool: ThreadPool | None,
+        rendezvous: CallerRendezvous,
+    ) -> None:
+        super().__init__(executable, slots, context, pool, None)
+        self.rendezvous = rendezvous
+        self.ended = False
+        self._token = context.cancellation.register(self._wake)
+
+    def advance(self, wanted: Collection[str], to_the_end: bool, timeout: float | None) -> None:
+        """Run all that can run now; come back once the wanted fetches are there.
+
+        Args:
+          wanted: names of fetches. Where one of them cannot come before something else is fed, it
+            is not there afterwards.
+          to_the_end: wait for all of the step, since nothing more will be fed or fetched.
+          timeout: in seconds, for this call; the step ends where it is not enough.
+        Raises: OpError: a kernel failed, or the step was cancelled or timed out; it has ended then.
+        """
+        self._context.deadline = None if timeout is None else time.monotonic() + timeout
+        try:
+            quietly(self._advance, wanted, to_the_end)
+        except BaseException as error:  # because Ctrl-C must not leave kernels behind
+            self.close(error)
+            raise
+        self._context.deadline = None
+        if self.ended and self._machine.error is not None:
+            raise_located(self._machine.take_error())
+
+    def _advance(self, wanted: Collection[str], to_the_end: bool) -> None:
+        machine = self._machine
+        while True:
+            ready = machine.take()
+            if ready is not None:
+                self._start(ready)
+                if not self._mailbox.empty():
+                    self._receive(block=False)
+            elif machine.done:
+                machine.end()
+                self._end()
+                return
+            elif self._may_pause(wanted, to_the_end):
+                return
+            else:
+                self._wait()
+
+    def _may_pause(self, wanted: Collection[str], to_the_end: bool) -> bool:
+        """Whether all is there that is wanted, or the rest waits for the caller; no thread runs."""
+        if self._on_pool:
+            return False
+        if not to_the_end and all([key in self.rendezvous.fetched for key in wanted]):
+            return True
+        return self._mailbox.empty() and len(self._machine.running) == self.rendezvous.waiting
+
+    def cancel(self, reason: errors.OpError) -> None:
+        """Let it end at the next node, from any thread."""
+        self._context.cancellation.cancel(reason)
+
+    def close(self, reason: BaseException | None = None) -> None:
+        """Cancel what still runs of it; ending it twice is fine."""
+        if not self.ended:
+            self._abandon(reason or errors.CancelledError("the partial run was dropped"))
+            self._end()
+
+    def _end(self) -> None:
+        self.ended = True
+        self._context.cancellation.deregister(self._token)
+        self._machine.close()
+        self._context.end()
+        self.rendezvous.abort(errors.CancelledError("the step has ended"))

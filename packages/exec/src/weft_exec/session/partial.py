@@ -1,0 +1,192 @@
+"""Partial runs: steps that are fed and fetched bit by bit."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.paused import PausedStep
+from weft_exec.resources.rendezvous import DEAD
+from weft_exec.session.feeds import converter
+from weft_exec.session.fetches import FetchPlan
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.ir.node import Output
+from weft_graph.passes.caller import check_outside_loops, fed_key, fetched_key
+from weft_tensor import errors
+
+
+class PartialPlan:
+    """What runs the steps of one `partial_run_setup`.
+
+    Args:
+      executable: exchanges feeds and fetches with its caller.
+      home: the device that does.
+      needs: for each fetch, the positions of the feeds that it needs.
+    """
+
+    def __init__(self, executable: Executable, home: str, needs: Sequence[frozenset[int]]) -> None:
+        self.executable = executable
+        self.home = home
+        self.needs = needs
+
+
+class PartialSignature:
+    """What may be fed to and fetched from a partial run, and what runs it.
+
+    Raises:
+      InvalidArgumentError: nothing is fetched, a feed is named twice, or a fetch is in a loop.
+    """
+
+    def __init__(self, graph: Graph, fetches: Any, feeds: Iterable[Any]) -> None:
+        plan = FetchPlan(graph, fetches)
+        self.outputs = plan.outputs
+        self.targets = plan.targets
+        if not self.outputs and not self.targets:
+            raise errors.InvalidArgumentError("a partial run needs something to fetch")
+        check_outside_loops(self.outputs)
+        self.feeds = [output for feed in feeds for output in _fed_outputs(graph, feed)]
+        if len(set(self.feeds)) != len(self.feeds):
+            raise errors.InvalidArgumentError("a partial run's feeds name one tensor twice")
+        self.converters = [converter(feed) for feed in self.feeds]
+        self.plan: PartialPlan
+
+
+class PartialRun:
+    """One partial run: what of it has been fed and fetched.
+
+    Args:
+      step: is dropped, and what runs of it cancelled, when this object goes.
+    """
+
+    def __init__(self, signature: PartialSignature, step: PausedStep) -> None:
+        self._signature = signature
+        self._plan = signature.plan
+        self._step = step
+        self._feeds = {feed: i for i, feed in enumerate(signature.feeds)}
+        self._fetches = {output: i for i, output in enumerate(signature.outputs)}
+        self._fed: set[int] = set()
+        self._fetched: set[int] = set()
+        self._lock = threading.Lock()
+        weakref.finalize(self, step.close).atexit = False
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can be fed or fetched."""
+        return self._step.ended
+
+    def run(
+        self, outputs: Sequence[Output], feeds: Sequence[tuple[Output, Any]], timeout: float | None
+    ) -> list[Any]:
+        """Feed something, and wait for some of the fetches.
+
+        Args:
+          timeout: in seconds.
+        Raises:
+          InvalidArgumentError: a feed or fetch was not announced, comes a second time, does not
+            fit, or needs what has not been fed; nothing has happened then.
+          OpError: the step failed and has ended.
+        """
+        with self._lock:
+            fetched = [self._new_fetch(output) for output in outputs]
+            values = self._new_feeds(feeds)
+            self._check_needs(outputs, self._fed | values.keys())
+            for position, value in values.items():
+                self._step.rendezvous.send(fed_key(position, self._plan.home), value)
+            self._fed |= values.keys()
+            self._fetched.update(fetched)
+            signature = self._signature
+            complete = len(self._fed) == len(signature.feeds) and len(self._fetched) == len(
+                signature.outputs
+            )
+            wanted = [fetched_key(position, self._plan.home) for position in fetched]
+            self._step.advance(wanted, complete, timeout)
+            return [self._take(*pair) for pair in zip(outputs, wanted, strict=True)]
+
+    def close(self, reason: errors.OpError) -> None:
+        """End it from any thread; a call that is under way fails with the reason."""
+        self._step.cancel(reason)
+        if self._lock.acquire(blocking=False):
+            self._step.close(reason)
+            self._lock.release()
+
+    def _new_fetch(self, output: Output) -> int:
+        position = self._fetches.get(output)
+        if position is None:
+            raise errors.InvalidArgumentError(
+                f"{output.name!r} is not among the fetches that partial_run_setup announced: "
+                + ", ".join(known.name for known in self._fetches)
+            )
+        if position in self._fetched:
+            raise errors.InvalidArgumentError(
+                f"{output.name!r} has been fetched from this partial run before"
+            )
+        return position
+
+    def _new_feeds(self, feeds: Sequence[tuple[Output, Any]]) -> dict[int, Any]:
+        values: dict[int, Any] = {}
+        for output, value in feeds:
+            position = self._feeds.get(output)
+            if position is None:
+                raise errors.InvalidArgumentError(
+                    f"{output.name!r} is not among the feeds that partial_run_setup announced: "
+                    + ", ".join(known.name for known in self._feeds)
+                )
+            if position in self._fed or position in values:
+                raise errors.InvalidArgumentError(
+                    f"{output.name!r} has been fed to this partial run before"
+                )
+            values[position] = self._signature.converters[position](value)
+        return values
+
+    def _check_needs(self, outputs: Sequence[Output], fed: set[int]) -> None:
+        for output in outputs:
+            missing = self._plan.needs[self._fetches[output]] - fed
+            if missing:
+                raise self._unfed(output, missing)
+
+    def _unfed(self, output: Output, missing: Iterable[int]) -> errors.InvalidArgumentError:
+        names = ", ".join(self._signature.feeds[position].name for position in sorted(missing))
+        return errors.InvalidArgumentError(
+            f"{output.name!r} cannot be computed before {names} is fed to the partial run",
+            op=output.node.type,
+            node=output.node.name,
+            line=output.node.line or None,
+        )
+
+    def _take(self, output: Output, key: str) -> Any:
+        fetched = self._step.rendezvous.fetched
+        if key not in fetched:
+            # Not for its value: an update waits for who reads the value from before it.
+            self._fetched.discard(self._fetches[output])
+            raise self._unfed(output, set(self._feeds.values()) - self._fed)
+        value = fetched.pop(key)
+        if value is DEAD:
+            raise errors.InvalidArgumentError(
+                f"{output.name!r} was fetched, but has no value in this step: it is in a branch "
+                "that was not taken",
+                op=output.node.type,
+                node=output.node.name,
+                line=output.node.line or None,
+            )
+        return value
+
+
+def _fed_outputs(graph: Graph, feed: Any) -> list[Output]:
+    """The outputs that one entry of a list of feeds stands for."""
+    if isinstance(feed, SparseTensor | IndexedSlices):
+        parts = [feed.indices, feed.values]
+        shape = feed.dense_shape
+        if shape is not None and graph.is_feedable(shape):
+            parts.append(shape)
+        return parts
+    if isinstance(feed, list | tuple):
+        return [output for part in feed for output in _fed_outputs(graph, part)]
+    output = graph.as_graph_element(feed, allow_operation=False)
+    assert isinstance(output, Output)
+    if not graph.is_feedable(output):
+        raise errors.InvalidArgumentError(f"{output!r} may not be fed")
+    return [output]

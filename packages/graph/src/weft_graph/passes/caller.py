@@ -1,0 +1,100 @@
+"""A step whose feeds come late and whose fetches leave early: its caller takes part in it.
+
+A feed becomes a Receive and a fetch a Send, so that each is there as soon as it can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from weft_graph.control_flow.context import context_of
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import lookup_op
+from weft_graph.ir.step_graph import StepGraph, reachable
+from weft_graph.ops.step import RECEIVE, SEND
+from weft_tensor import errors
+
+CALLER: Final = "caller"
+"""In the place of a device: who feeds and fetches."""
+
+
+def fed_key(position: int, home: str) -> str:
+    """The name under which the value of a feed is sent."""
+    return f"{CALLER};{home};feed:{position}"
+
+
+def fetched_key(position: int, home: str) -> str:
+    """The name under which the value of a fetch is sent."""
+    return f"{home};{CALLER};fetch:{position}"
+
+
+def check_outside_loops(fetches: Sequence[Output]) -> None:
+    """Refuse to fetch what has a value for each iteration.
+
+    Raises: InvalidArgumentError: a fetch is inside a loop.
+    """
+    for output in fetches:
+        context = context_of(output)
+        loop = None if context is None else context.loop
+        if loop is not None:
+            raise errors.InvalidArgumentError(
+                f"{output.name!r} cannot be fetched: it is inside the loop {loop.name!r}, and has "
+                "a value for each iteration",
+                op=output.node.type,
+                node=output.node.name,
+                line=output.node.line or None,
+            )
+
+
+def meet_caller(step: StepGraph, home: str) -> tuple[StepGraph, list[frozenset[int]]]:
+    """Let a step exchange its feeds and fetches with its caller while it runs.
+
+    Args:
+      step: prepared; its graph is changed.
+      home: the device that receives what is fed and sends what is fetched.
+    Returns: the step without feeds and fetches, and for each fetch the feeds that it needs.
+    """
+    position_of = {}
+    for position, arg in enumerate(step.feeds):
+        received = _receive(step, arg, position, home)
+        position_of[received.node] = position
+        step.replace(arg, received, reason="late feed")
+    sends, needs = [], []
+    for position, output in enumerate(step.fetches):
+        attrs = _ends(home, CALLER, f"fetch:{position}")
+        send = step.graph.add_derived(
+            output.node,
+            lookup_op(SEND),
+            step.graph.unique_name(f"_send{position}_{output.node.name}"),
+            (output,),
+            {"T": output.dtype.base_dtype, **attrs},
+            [],
+            [],
+        )
+        send.device = home
+        sends.append(send)
+        needed = reachable([send])
+        needs.append(frozenset(p for node, p in position_of.items() if node in needed))
+    met = StepGraph(step.graph, (), (), [*step.targets, *sends])
+    met.changes = step.changes
+    return met, needs
+
+
+def _receive(step: StepGraph, arg: Output, position: int, home: str) -> Output:
+    dtype = arg.dtype.base_dtype
+    received = step.graph.add_derived(
+        arg.node,
+        lookup_op(RECEIVE),
+        step.graph.unique_name(f"_recv{position}_{arg.node.name}"),
+        (),
+        {"tensor_type": dtype, **_ends(CALLER, home, f"feed:{position}")},
+        [dtype],
+        [arg.dims],
+    )
+    received.device = home
+    return received.outputs[0]
+
+
+def _ends(source: str, target: str, name: str) -> dict[str, str]:
+    return {"tensor_name": name, "send_device": source, "recv_device": target}
