@@ -116,3 +116,39 @@ def test_what_is_raised_on_another_thread_arrives(graph) -> None:
 
     with pytest.raises(errors.DataLossError, match="bottom"):
         fail(2000)
+
+
+def test_a_reference_variable_is_assigned_two_functions_deep() -> None:
+    v = wf.Variable(1.0, use_resource=False)
+
+    @wf.Defun(wf.float32)
+    def add(x):
+        with wf.control_dependencies([v.assign_add(x)]):
+            return wf.identity(x)
+
+    y = wf.Defun(wf.float32)(lambda x: 2.0 * add(x))(wf.constant(3.0))
+    with wf.Session() as session:
+        session.run(v.initializer)
+        assert session.run(y) == 6.0
+        assert session.run(v) == 4.0
+
+
+def test_effects_of_loops_in_loops_come_in_turn() -> None:
+    v = wf.Variable(1.0, use_resource=True)
+
+    @wf.Defun(wf.float32)
+    def double_often(x):
+        def twice(i, x):
+            def once(j, x):
+                with wf.control_dependencies([v.assign_add(v.read_value(), read_value=False)]):
+                    return j + 1, x + v.read_value()
+
+            return i + 1, wf.while_loop(lambda j, _: j < 2, once, [0, x])[1]
+
+        return wf.while_loop(lambda i, _: i < 3, twice, [0, x])[1]
+
+    y = double_often(wf.constant(0.0))
+    with wf.Session() as session:
+        session.run(v.initializer)
+        assert session.run(y) == 2.0 + 4 + 8 + 16 + 32 + 64
+        assert session.run(v) == 64.0

@@ -523,3 +523,53 @@ def test_graphs_without_updates_are_imported_as_they_are() -> None:
     with Graph().as_default() as again:
         import_graph_def(message, name="")
         assert [n.name for n in again.nodes] == [n.name for n in graph.nodes]
+
+
+@pytest.mark.parametrize("resource", [False, True])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_whole_of_parts_is_joined_in_each_turn_of_a_loop_that_updates_them(
+    parts: int, resource: bool
+) -> None:
+    def body(i, total):
+        total = total + v
+        with wf.control_dependencies([total]):
+            updates = [part.assign_add([1.0] * (4 // parts)).op for part in v]
+        with wf.control_dependencies(updates):
+            return i + 1, wf.identity(total)
+
+    with Graph().as_default(), wf.Session() as session:
+        partitioner = wf.fixed_size_partitioner(parts)
+        zeros = wf.zeros_initializer()
+        v = wf.get_variable("v", [4], None, zeros, partitioner=partitioner, use_resource=resource)
+        total = wf.while_loop(lambda i, _: i < 3, body, [0, wf.zeros([4])])[1]
+        with wf.control_dependencies([total]):
+            after = wf.cond(total[0] > 0, lambda: 2.0 * wf.identity(v), lambda: wf.zeros([4]))
+        kept = wf.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, x + v), [0, wf.zeros([4])])
+        session.run(wf.global_variables_initializer())
+        assert session.run(total).tolist() == [0.0 + 1 + 2] * 4
+        assert session.run(after).tolist() == [12.0] * 4
+        assert session.run(kept[1]).tolist() == [18.0] * 4
+
+
+def test_variables_of_one_shared_name_know_of_updates_of_each_other() -> None:
+    with Graph().as_default(), wf.Session() as session:
+        attrs = {"shape": [], "dtype": wf.float32, "container": "", "shared_name": "both"}
+        a, b = [wf.raw_ops.VariableV2(name=name, **attrs) for name in "ab"]
+        read = wf.identity(b, "b/read")
+
+        def body(i, total):
+            with wf.control_dependencies([wf.assign_add(a, 1.0)]):
+                return i + 1, total + wf.identity(read)
+
+        total = wf.while_loop(lambda i, _: i < 3, body, [0, 0.0])[1]
+        session.run(wf.assign(a, 1.0))
+        assert session.run(total) in {1.0 + 2 + 3, 2.0 + 3 + 4}
+
+
+def test_an_updated_resource_variable_is_fetched_from_a_finalized_graph() -> None:
+    with Graph().as_default() as graph, wf.Session() as session:
+        v = wf.Variable(1.0, use_resource=True)
+        after = v.assign_add(2.0)
+        session.run(v.initializer)
+        graph.finalize()
+        assert session.run(after) == 3.0

@@ -23,6 +23,7 @@ from weft_graph.ir.scopes import Context, check_visible
 from weft_graph.ir.traits import Role
 from weft_graph.ops import control_flow as primitives
 from weft_graph.variables import reads
+from weft_graph.variables.reads import SharedValue
 
 Recall = Callable[["ControlFlowContext", Output], "Output | None"]
 
@@ -167,15 +168,15 @@ class ControlFlowContext(Context):
 
     def _read_again(self, output: Output) -> Output | None:
         """For the shared value of a variable that was updated since, what it is by now."""
-        reference = reads.reference_of(output)
-        return None if reference is None else self._value_now(reference)
+        shared = reads.shared_value(output)
+        return None if shared is None else self._value_now(shared)
 
-    def _read_inside(self, reference: Output) -> Output:
+    def _read_inside(self, shared: SharedValue) -> Output:
         """The value of a variable when the context starts to run, in a loop each iteration."""
         with self.open():
-            return reads.read(reference)
+            return shared.read()
 
-    def _value_now(self, reference: Output) -> Output | None:
+    def _value_now(self, shared: SharedValue) -> Output | None:
         """The value of a variable inside; None if it is that which all readers share."""
         raise NotImplementedError
 
@@ -232,10 +233,10 @@ class CondContext(ControlFlowContext):
         self.results: tuple[Output, ...] = ()
         conditional.branches.append(self)
 
-    def _value_now(self, reference: Output) -> Output | None:
-        earlier = reads.updates_inside(reference, self.outer)
+    def _value_now(self, shared: SharedValue) -> Output | None:
+        earlier = shared.updates_inside(self.outer)
         late = reads.that_follow([self.conditional.pred.node], earlier)
-        return self._read_inside(reference) if late else None
+        return self._read_inside(shared) if late else None
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:
         return not inputs
@@ -340,14 +341,14 @@ class WhileContext(ControlFlowContext):
         which may wait for the updates of the iteration before.
         """
         for value, inside in list(self._captured.items()):
-            reference = reads.reference_of(value)
-            if reference is None or not is_constant_enter(inside.node):
+            shared = reads.shared_value(value)
+            if shared is None or not is_constant_enter(inside.node):
                 continue
-            if reads.updates_inside(reference, self):
+            if shared.updates_inside(self):
                 del self._captured[value]  # what is added later reads in the body, too
-                self._read_anew(inside, reference)
+                self._read_anew(inside, shared)
 
-    def _read_anew(self, inside: Output, reference: Output) -> None:
+    def _read_anew(self, inside: Output, shared: SharedValue) -> None:
         """Let the users of a value from outside read the variable that it was read from."""
         assert self.cond is not None
         users, decision, body = inside.consumers(), self.cond.node.index, self.pivot
@@ -356,7 +357,7 @@ class WhileContext(ControlFlowContext):
         for pivot, readers in ((self.merges[0], in_condition), (body, in_body)):
             if readers:
                 self.pivot = pivot
-                now = self._read_inside(reference)
+                now = self._read_inside(shared)
                 for node in readers:
                     self._replace(node, inside, now)
         self.pivot = body
@@ -367,16 +368,16 @@ class WhileContext(ControlFlowContext):
                 reason = "variable that its loop updates"
                 self.graph.replace_input(node, position, new, reason=reason)
 
-    def _value_now(self, reference: Output) -> Output | None:
-        if reads.updates_inside(reference, self):
-            return self._read_inside(reference)
+    def _value_now(self, shared: SharedValue) -> Output | None:
+        if shared.updates_inside(self):
+            return self._read_inside(shared)
         enters = [merge.inputs[0].node for merge in self.merges]
         starts = [node for e in enters for node in (e.inputs[0].node, *e.control_inputs)]
-        late = reads.that_follow(starts, reads.updates_inside(reference, self.outer))
+        late = reads.that_follow(starts, shared.updates_inside(self.outer))
         if not late:
             return None
         with self.outside(self.graph.scopes.name_prefix), self.graph.control_dependencies(late):
-            before = reads.read(reference)
+            before = shared.read()
         return self._bring_in(before)
 
     def _is_free(self, inputs: Sequence[Output]) -> bool:

@@ -254,7 +254,8 @@ class FunctionGraph(Graph):
         if output is None:
             return value
         inside = self.capture(output)
-        if inside.dtype.is_ref and not arg.is_ref and not op_def.traits.identity:
+        takes_any = arg.is_ref or op_def.traits.identity or op_def.traits.role is Role.CALL
+        if inside.dtype.is_ref and not takes_any:
             return builder.out("Identity", [inside])
         return inside
 

@@ -128,7 +128,7 @@ class _Ends:
         if node in self._serial:
             return
         self._serial.add(node)
-        self._wait(node, [loop.merges[0]])
+        self._wait(_beginning(node), [loop.merges[0]])
         self._wait(loop.next_values[0], [node])
         if _in_test(node, loop):
             self._wait(loop.exits[0], [node])
@@ -136,6 +136,14 @@ class _Ends:
     def _wait(self, node: Node, others: Sequence[Node]) -> None:
         controls = [*node.control_inputs, *others]
         self._graph.set_control_inputs(node, controls, reason="order of effects")
+
+
+def _beginning(node: Node) -> Node:
+    """What waits for a node to wait: for an Exit the Enter of its loop, before all its effects."""
+    inner = node.context
+    if node.role is not Role.EXIT or not isinstance(inner, WhileContext):
+        return node
+    return inner.merges[0].inputs[0].node
 
 
 def _common(

@@ -133,7 +133,7 @@ class PartitionedVariable:
         with self.graph.name_scope(name):
             values = [part.value() for part in self._parts]
             if len(values) == 1:
-                whole = values[0]
+                whole = builder.out("Identity", values, None, "concat")
             else:
                 whole = builder.out("ConcatV2", [values, self._axis()], None, "concat")
         with self.graph.name_scope(None):

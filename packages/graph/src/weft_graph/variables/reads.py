@@ -7,7 +7,8 @@ update comes between, the shared value does, so that a loop takes it in once and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
 
 from weft_graph.ir import builder
 from weft_graph.ir.node import Node, Output
@@ -33,7 +34,67 @@ def reference_of(value: Output) -> Output | None:
 def read(reference: Output) -> Output:
     """Read a variable again, where and when new nodes run."""
     with reference.graph.colocate_with(reference.node):
+        if reference.dtype is dtypes.resource:
+            attrs = {"dtype": reference.node.attrs["dtype"]}
+            return builder.out("ReadVariableOp", [reference], attrs)
         return builder.out("Identity", [reference], None, "read")
+
+
+@dataclass(frozen=True)
+class SharedValue:
+    """A value of variables that all readers share: of one, or of the parts of one.
+
+    Attributes:
+      references: to the variable or its parts, or their handles.
+      axis: along which the parts are joined; None where there is one.
+    """
+
+    references: tuple[Output, ...]
+    axis: Output | None = None
+
+    def updates_inside(self, context: Context | None) -> list[Node]:
+        """The nodes that may change it in a context, or in one nested in it."""
+        return [node for each in self.references for node in updates_inside(each, context)]
+
+    def read(self) -> Output:
+        """Read it again, where and when new nodes run."""
+        values = [read(each) for each in self.references]
+        if self.axis is None:
+            return values[0]
+        return builder.out("ConcatV2", [values, self.axis], None, "concat")
+
+
+def shared_value(value: Output) -> SharedValue | None:
+    """What `value` is the shared value of; None if it is none."""
+    reference = reference_of(value)
+    if reference is not None:
+        return SharedValue((reference,))
+    joined = value.node.inputs[0].node if value.node.type == "Identity" else value.node
+    if not joined.name.endswith(_JOINED) or _has_ends(joined):
+        return None
+    several = joined.type == "ConcatV2"
+    found = [_part_of(each) for each in (joined.inputs[:-1] if several else joined.inputs)]
+    references = tuple([each for each in found if each is not None])
+    if len(references) < len(found):
+        return None
+    return SharedValue(references, joined.inputs[-1] if several else None)
+
+
+_JOINED = "/ConcatPartitions/concat"
+"""How names of nodes end that join the parts of a variable for all."""
+
+
+def _part_of(value: Output) -> Output | None:
+    node = value.node
+    if node.role is Role.READ:
+        source = node.inputs[0]
+        return source if source.node.role is Role.VARIABLE and not _has_ends(node) else None
+    return reference_of(value)
+
+
+def _has_ends(node: Node) -> bool:
+    """Whether a node is in a context or waits for others, so that it is not the one for all."""
+    return node.context is not None or bool(node.control_inputs)
 
 
 def updates(reference: Output) -> Sequence[Node]:
@@ -47,19 +108,26 @@ def updates(reference: Output) -> Sequence[Node]:
     if known is None or not known.is_of(graph.nodes):
         known = graph.variable_updates = _Updates()
     known.look_at(graph.nodes)
-    found: Sequence[Node] = known.of.get(reference.node, ())
+    found: Sequence[Node] = known.of.get(_state(reference.node), ())
     return found
+
+
+def _state(variable: Node) -> Hashable:
+    """What a node of a variable names: nodes of one shared name have one state."""
+    if variable.role is not Role.VARIABLE:
+        return variable
+    return variable.attrs.get("container"), variable.attrs.get("shared_name") or variable.name
 
 
 class _Updates:
     """The updates in a graph, each node of which is looked at once.
 
     Attributes:
-      of: by the nodes of variables.
+      of: by the states of variables.
     """
 
     def __init__(self) -> None:
-        self.of: dict[Node, list[Node]] = {}
+        self.of: dict[Hashable, list[Node]] = {}
         self._count = 0
         self._last: Node | None = None
 
@@ -74,7 +142,7 @@ class _Updates:
             node = nodes[position]
             if node.traits.state is State.WRITES or node.role is Role.CALL:
                 for variable in _variables_of(node):
-                    self.of.setdefault(variable, []).append(node)
+                    self.of.setdefault(_state(variable), []).append(node)
         self._count = len(nodes)
         self._last = nodes[-1] if nodes else None
 

@@ -220,7 +220,7 @@ class UnreadVariable(ResourceVariable):
         self.__dict__.update(variable.__dict__)
         self._update_node = update
         self._cached = None
-        self._element: Output | None = None
+        self._element = self.read_value()  # now, since a graph may be finalized when it is fetched
 
     @property
     def op(self) -> Node:
@@ -243,10 +243,6 @@ class UnreadVariable(ResourceVariable):
             return super().read_value()
 
     def _as_graph_element(self) -> Output:
-        if self._element is None:
-            # Where the update is, since others use the same read.
-            with self._graph.scopes.inside(self._update_node.context):
-                self._element = self.read_value()
         return self._element
 
 
