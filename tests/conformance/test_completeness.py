@@ -42,6 +42,7 @@ NOT_ON_GPUS = {
 """Ops of numbers that are placed on CPUs, as nobody has written or could derive a GPU's kernel."""
 
 NO_SHAPE_RULE = {
+    "EagerPyFunc": "the shapes are known to the Python function alone",
     "PyFunc": "the shapes are known to the Python function alone",
     "PyFuncStateless": "the shapes are known to the Python function alone",
 }

@@ -94,6 +94,7 @@ from weft_graph.ops.segments import (
     sparse_segment_sum as sparse_segment_sum,
 )
 from weft_graph.ops.sequence import *
+from weft_graph.ops.session_handles import *
 from weft_graph.ops.shapes import *
 from weft_graph.ops.slicing import *
 from weft_graph.ops.space_to_batch import *

@@ -1,6 +1,7 @@
 """Names of `weft` that load with the first of them: files, readers, and parsing what they read."""
 
 from weft_io.input.parsing import *
+from weft_io.input.py_function import *
 from weft_io.input.readers import *
 from weft_io.ops.files import *
 from weft_io.ops.parsing import *

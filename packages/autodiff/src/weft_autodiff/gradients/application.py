@@ -55,7 +55,7 @@ def apply_gradient(
 
 def _fits(source: Output, grad: Any) -> bool:
     dtype = source.dtype.base_dtype
-    if type(grad) is Output:
+    if isinstance(grad, Output):
         return grad.dtype is dtype and (
             grad.dims == source.dims or compatible_dims(grad.dims, source.dims)
         )

@@ -39,7 +39,7 @@ def zeros_like(output: Output) -> Output:
 
 def as_dense(grad: Grad | None) -> Output | None:
     """`grad` as one output; says so when much memory is spent on it."""
-    if grad is None or type(grad) is Output:
+    if grad is None or isinstance(grad, Output):
         return grad
     _warn_dense(grad)
     return builder.convert_to_tensor(grad)

@@ -140,7 +140,7 @@ def _text(value: str | bytes) -> str:
 # ------------------------------------------------------------------------ Python functions
 
 
-@kernel("PyFunc", "PyFuncStateless", heavy=True)
+@kernel("PyFunc", "PyFuncStateless", "EagerPyFunc", heavy=True)
 def _py_func(node: Node, device: Device) -> KernelFunction:
     token = _text(node.attrs["token"])
     function = py_function_of(token)

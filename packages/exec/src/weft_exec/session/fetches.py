@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from weft_exec.resources.resources import ResourceManager
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import (
@@ -46,15 +47,22 @@ def structure_key(fetches: Any) -> Hashable:
 class FetchPlan:
     """The outputs and nodes that a structure of fetches stands for.
 
+    Args:
+      resources: what the session sees, for handles of the values that it keeps.
     Attributes:
       outputs: each output once, in the order met.
       targets: nodes fetched for their effects.
+      plain: whether what an output stands for is its value.
     """
 
-    def __init__(self, graph: Graph, fetches: Any) -> None:
+    def __init__(
+        self, graph: Graph, fetches: Any, resources: ResourceManager | None = None
+    ) -> None:
         self._graph = graph
+        self._resources = resources
         self._positions: dict[Output, int] = {}
         self.targets: list[Node] = []
+        self.plain = True
         self._rebuild = self._plan(fetches)
 
     @property
@@ -89,7 +97,16 @@ class FetchPlan:
             self.targets.append(element)
             return lambda values: None
         position = self._positions.setdefault(element, len(self._positions))
+        if element.node.type == "GetSessionHandle" and self._resources is not None:
+            return self._plan_handle(element, position, self._resources)
         return lambda values: values[position]
+
+    def _plan_handle(self, output: Output, position: int, resources: ResourceManager) -> Rebuild:
+        from weft_exec.session.tensor_handle import TensorHandle
+
+        dtype = output.node.inputs[0].dtype.base_dtype
+        self.plain = False
+        return lambda values: TensorHandle(values[position], dtype, resources)
 
     def _plan_sequence(self, fetch: Any) -> Rebuild:
         parts = [self._plan(item) for item in fetch]

@@ -291,7 +291,7 @@ class BaseSession:
         feeds = self._outputs(feed_list)
         if len(set(feeds)) != len(feeds):
             raise errors.InvalidArgumentError("feed_list names one tensor twice")
-        plan = FetchPlan(self._graph, fetches)
+        plan = FetchPlan(self._graph, fetches, self._resources)
         single = isinstance(fetches, Output)
         signature = self._derive(plan, feeds, single)
         epoch = self._epoch
@@ -384,7 +384,7 @@ class BaseSession:
                 f"{handle!r} is no partial run of this session, or its step has ended; "
                 "partial_run_setup begins one"
             )
-        plan = FetchPlan(self._graph, fetches)
+        plan = FetchPlan(self._graph, fetches, self._resources)
         if plan.targets:
             raise errors.InvalidArgumentError(
                 f"{plan.targets[0].name!r} is a node without a value: announce it in "
@@ -451,7 +451,7 @@ class BaseSession:
             expanded_key = (key[0], tuple(feeds))
             signature = self._cache.get(expanded_key)
             if signature is None:
-                plan = FetchPlan(self._graph, fetches)
+                plan = FetchPlan(self._graph, fetches, self._resources)
                 size = unknown_size(list(feeds), feeds.values())
                 signature = self._derive(plan, list(feeds), isinstance(fetches, Output), size)
                 self._keep(expanded_key, signature)
@@ -467,7 +467,7 @@ class BaseSession:
     def _derive(
         self, plan: FetchPlan, feeds: Sequence[Any], single: bool, size: int = 0
     ) -> _Signature:
-        signature = _Signature(plan, feeds, single)
+        signature = _Signature(plan, feeds, single and plan.plain)
         self._plan(signature, size)
         return signature
 

@@ -113,7 +113,7 @@ class _Naming:
 
     def enter(self, inputs: Iterable[Any]) -> Callable[[], None]:
         """Go where the constants among `inputs` are made; returns what leads back."""
-        graph = next((v.graph for v in inputs if type(v) is Output), get_default_graph())
+        graph = next((v.graph for v in inputs if isinstance(v, Output)), get_default_graph())
         if self.full is None:
             self.full = _node_name(graph, self._op, self._name)
         scopes = graph.scopes

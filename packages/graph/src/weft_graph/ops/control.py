@@ -124,6 +124,19 @@ for _name, _state in (("PyFunc", State.WRITES), ("PyFuncStateless", State.NONE))
         traits=Traits(state=_state, host_code=True, differentiable=False),
         doc="Call a Python function of this process, known by its token.",
     )
+register_op(
+    "EagerPyFunc",
+    ("input: Tin",),
+    ("output: Tout",),
+    {
+        "token": "string",
+        "is_async": "bool = false",
+        "Tin": "list(type) >= 0",
+        "Tout": "list(type) >= 0",
+    },
+    traits=Traits(state=State.WRITES, host_code=True),
+    doc="Call a Python function of tensors that have values, known by its token.",
+)
 
 # --------------------------------------------------------------------------------- waiting
 

@@ -1,0 +1,54 @@
+"""Kernels of values that stay in a session between its steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources.session_tensors import SessionTensors
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+
+@kernel("GetSessionHandle")
+def _keep(node: Node, device: Device) -> KernelFunction:
+    def run(value: Any) -> bytes:
+        return SessionTensors.of(device.resources).keep(value, device.name).encode()
+
+    return run
+
+
+@kernel("GetSessionTensor", alias=True)
+def _get(node: Node, device: Device) -> KernelFunction:
+    dtype = node.attrs["dtype"]
+
+    def run(handle: Any) -> Any:
+        value = SessionTensors.of(device.resources).get(_text(handle))
+        found = np.dtype(object) if isinstance(value, bytes) else value.dtype
+        if found != dtype.numpy:
+            raise errors.InvalidArgumentError(
+                f"the tensor of the handle {_text(handle)!r} has the type {found}, and "
+                f"{dtype.name} was declared"
+            )
+        return value
+
+    return run
+
+
+@kernel("DeleteSessionTensor")
+def _delete(node: Node, device: Device) -> KernelFunction:
+    def run(handle: Any) -> None:
+        SessionTensors.of(device.resources).delete(_text(handle))
+
+    return run
+
+
+def _text(handle: Any) -> str:
+    if isinstance(handle, np.ndarray):
+        handle = handle[()]
+    return str(handle, "utf-8", "replace")

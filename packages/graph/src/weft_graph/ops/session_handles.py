@@ -1,0 +1,106 @@
+"""Values that stay in a session between its steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import register_op
+from weft_graph.ir.traits import State, Traits
+from weft_graph.ops.array import placeholder
+from weft_tensor import dtypes
+
+__all__ = ["delete_session_tensor", "get_session_handle", "get_session_tensor"]
+
+register_op(
+    "GetSessionHandle",
+    ("value: T",),
+    ("handle: string",),
+    {"T": "type"},
+    shape=lambda node: [()],
+    traits=Traits(state=State.WRITES, local_handle=True, differentiable=False),
+    doc="Keep a value in the session, and give the handle that it is found by.",
+)
+register_op(
+    "GetSessionTensor",
+    ("handle: string",),
+    ("value: dtype",),
+    {"dtype": "type"},
+    shape=lambda node: [None],
+    traits=Traits(state=State.READS, differentiable=False),
+    doc="A value that the session keeps.",
+)
+register_op(
+    "DeleteSessionTensor",
+    ("handle: string",),
+    traits=Traits(state=State.WRITES, differentiable=False),
+    doc="Drop a value that the session keeps.",
+)
+
+
+def get_session_handle(data: Any, name: str | None = None) -> Output:
+    """Keep a value in the session that runs it, instead of fetching it.
+
+    What is fetched of it is a `TensorHandle`: `handle` is its name, by which `get_session_tensor`
+    finds the value in later steps; `eval()` gives the value; it may be fed wherever the value
+    may. The value is dropped with the last handle, by `handle.delete()`, or with the session.
+
+    Args:
+      data: a tensor of any type and shape.
+    Returns: an output that gives a handle, rank 0.
+
+    Examples:
+      >>> session = wf.Session()
+      >>> handle = session.run(wf.get_session_handle(wf.constant([1.0, 2.0]) * 3.0))
+      >>> handle.eval()
+      array([3., 6.], dtype=float32)
+      >>> holder, value = wf.get_session_tensor(handle.handle, wf.float32)
+      >>> session.run(wf.reduce_sum(value), {holder: handle.handle})
+      np.float32(9.0)
+    """
+    value = convert_to_tensor(data)
+    with get_default_graph().colocate_with(value):
+        return create("GetSessionHandle", [value], {}, name).outputs[0]
+
+
+def get_session_tensor(handle: Any, dtype: Any, name: str | None = None) -> tuple[Output, Output]:
+    """A value that the session keeps, by the handle that is fed.
+
+    Args:
+      handle: any handle that will be fed, for example the first. Values are in the host's memory
+        here, so that it does not matter which.
+      dtype: element type of the value.
+    Returns: the placeholder to feed a handle to, and the value, of unknown shape.
+    Raises (when run): InvalidArgumentError: the session keeps no such value, or it is of another
+      type.
+
+    Examples:
+      >>> session = wf.Session()
+      >>> handle = session.run(wf.get_session_handle(wf.constant(4)))
+      >>> holder, value = wf.get_session_tensor(handle.handle, wf.int32)
+      >>> session.run(value + 1, {holder: handle.handle})
+      np.int32(5)
+    """
+    holder = placeholder(dtypes.string, [])
+    kept = create("GetSessionTensor", [holder], {"dtype": dtypes.as_dtype(dtype)}, name)
+    return holder, kept.outputs[0]
+
+
+def delete_session_tensor(handle: Any, name: str | None = None) -> tuple[Output, Node]:
+    """A node that drops a value which the session keeps, by the handle that is fed.
+
+    Args:
+      handle: any handle that will be fed.
+    Returns: the placeholder to feed a handle to, and the node.
+    Raises (when run): InvalidArgumentError: the session keeps no such value.
+
+    Examples:
+      >>> session = wf.Session()
+      >>> handle = session.run(wf.get_session_handle(wf.constant(4)))
+      >>> holder, deleter = wf.delete_session_tensor(handle.handle)
+      >>> session.run(deleter, {holder: handle.handle})
+    """
+    holder = placeholder(dtypes.string, [])
+    return holder, create("DeleteSessionTensor", [holder], {}, name)

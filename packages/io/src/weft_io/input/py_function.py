@@ -1,0 +1,289 @@
+"""Python functions of tensors that have values, called by a node when it runs.
+
+A call has a graph of its own, in which its arguments are constants. What the function computes is
+built there as anywhere, and evaluated as soon as Python asks for a value, or at the end.
+"""
+
+from __future__ import annotations
+
+__all__ = ["py_function"]
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_autodiff.gradients.backprop import gradients
+from weft_exec.session.session import Session
+from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import State
+from weft_graph.ops.array import zeros_like
+from weft_graph.ops.control import hold_function
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import TensorShape
+from weft_tensor.values import to_array
+
+
+class EagerTensor(Output):
+    """A tensor of a call, whose value Python may ask for."""
+
+    __slots__ = ()
+
+    def numpy(self) -> Any:
+        """The value, which must not be written to."""
+        graph = self.graph
+        assert isinstance(graph, CallGraph)
+        return graph.value(self)
+
+    @property
+    def shape(self) -> TensorShape:
+        """The shape, of which all is known."""
+        return TensorShape(np.shape(self.numpy()))
+
+    def get_shape(self) -> TensorShape:
+        """As `shape`."""
+        return self.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return np.ndim(self.numpy())
+
+    def _first_size(self, refused: str, instead: str) -> int:
+        if not self.ndim:
+            raise errors.InvalidTypeError(f"{self!r} {refused}: it has no axes")
+        return int(np.shape(self.numpy())[0])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self.numpy(), dtype)
+
+    def __bool__(self) -> bool:
+        return bool(self.numpy())
+
+    def __int__(self) -> int:
+        return int(self.numpy())
+
+    def __index__(self) -> int:
+        return int(np.asarray(self.numpy()).__index__())
+
+    def __float__(self) -> float:
+        return float(self.numpy())
+
+    def __complex__(self) -> complex:
+        return complex(self.numpy())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.numpy(), spec) if spec else str(self)
+
+    def __str__(self) -> str:
+        return f"weft.Tensor({self.numpy()}, shape={self.shape}, dtype={self.dtype.name})"
+
+    def __repr__(self) -> str:
+        return (
+            f"<weft.Tensor: shape={np.shape(self.numpy())}, dtype={self.dtype.name}, "
+            f"numpy={self.numpy()!r}>"
+        )
+
+
+class CallGraph(Graph):
+    """The graph of one call; what it has computed it keeps, and gives to what comes after."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._values: dict[Output, Any] = {}
+        self._done = 0
+        self._session: Session | None = None
+
+    def add_node(self, *args: Any, **kwargs: Any) -> Node:
+        """As the base's; outputs are `EagerTensor`s."""
+        node = super().add_node(*args, **kwargs)
+        node.outputs = tuple(EagerTensor(node, o.index, o.dtype, o.dims) for o in node.outputs)
+        return node
+
+    def argument(self, value: Any, dtype: DType) -> Output:
+        """A tensor with a value."""
+        tensor = convert_to_tensor(value, dtype)
+        self._values[tensor] = value
+        return tensor
+
+    def value(self, output: Output) -> Any:
+        """The value of one output."""
+        return self.evaluate([output])[0]
+
+    def evaluate(self, outputs: Sequence[Output]) -> list[Any]:
+        """The values of some outputs, and the effects of all nodes so far, each once."""
+        known = self._values
+        wanted = [output for output in dict.fromkeys(outputs) if output not in known]
+        pending = self._effects()
+        wanted += [o for node in pending for o in node.outputs if not o.dtype.is_ref]
+        if wanted or pending:
+            feeds = {o: v for o, v in known.items() if o not in wanted and o.node.type != "Const"}
+            if self._session is None:
+                self._session = Session(graph=self)
+            found, _ = self._session.run((wanted, pending), feeds)
+            known.update(zip(wanted, found, strict=True))
+        return [known[output] for output in outputs]
+
+    def _effects(self) -> list[Node]:
+        """Nodes with effects, or that draw random numbers, which have not run."""
+        new, self._done = self.nodes[self._done :], len(self.nodes)
+        return [
+            node
+            for node in new
+            if (node.traits.random or node.traits.state is State.WRITES) and node.context is None
+        ]
+
+    def close(self) -> None:
+        """Let go of what the call has used."""
+        if self._session is not None:
+            self._session.close()
+        self._values.clear()
+
+
+class EagerCall:
+    """A Python function of tensors as one of arrays.
+
+    Args:
+      function: takes tensors and gives what converts to tensors.
+      inputs, outputs: their element types.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], inputs: Sequence[DType], outputs: Sequence[DType]
+    ) -> None:
+        self.function = function
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+
+    def __call__(self, *values: Any) -> Any:
+        """The results, as arrays."""
+        graph = CallGraph()
+        try:
+            with graph.as_default():
+                arguments = [
+                    graph.argument(*pair) for pair in zip(values, self.inputs, strict=True)
+                ]
+                results = self._results(self.function(*arguments))
+                tensors = [r for r in results if isinstance(r, Output)]
+                found = dict(zip(tensors, graph.evaluate(tensors), strict=True))
+                return [found[r] if isinstance(r, Output) else r for r in results]
+        finally:
+            graph.close()
+
+    def _results(self, given: Any) -> list[Any]:
+        """What the function has returned: tensors of the call, or else arrays."""
+        if given is None and not self.outputs:
+            return []
+        several = isinstance(given, list | builtins.tuple)
+        if several and len(self.outputs) == 1 and len(given) != 1:
+            several = False
+        values = list(given) if several else [given]
+        if given is None or len(values) != len(self.outputs):
+            shown = "None" if given is None else f"{len(values)} values"
+            raise errors.InvalidArgumentError(
+                f"the Python function must return {len(self.outputs)} values, got {shown}"
+            )
+        return [_result(v, t, i) for i, (v, t) in enumerate(zip(values, self.outputs, strict=True))]
+
+    def backward(self, *values: Any) -> list[Any]:
+        """The gradients with respect to the inputs that can have one.
+
+        Args:
+          values: tensors of a call: the inputs, then the gradients of the outputs that can have
+            one.
+        """
+        count = len(self.inputs)
+        inputs, given = values[:count], iter(values[count:])
+        results = [convert_to_tensor(r) for r in self._results(self.function(*inputs))]
+        flowing = [(r, next(given)) for r, t in zip(results, self.outputs, strict=True) if can(t)]
+        varied = [x for x, t in zip(inputs, self.inputs, strict=True) if can(t)]
+        found = gradients([r for r, _ in flowing], varied, [g for _, g in flowing])
+        return [
+            zeros_like(x) if g is None else convert_to_tensor(g)
+            for x, g in zip(varied, found, strict=True)
+        ]
+
+    def gradient(self, node: Node, grads: Sequence[Output]) -> list[Output | None]:
+        """The nodes that give the gradient of a call."""
+        given = [g for g, t in zip(grads, self.outputs, strict=True) if can(t)]
+        varied = [x for x in node.inputs if can(x.dtype)]
+        if not given or not varied:
+            return [None] * len(node.inputs)
+        found = iter(_call(self.backward, [*node.inputs, *given], [x.dtype for x in varied], None))
+        result: list[Output | None] = [next(found) if can(x.dtype) else None for x in node.inputs]
+        for grad, source in zip(result, node.inputs, strict=True):
+            if grad is not None:
+                grad.set_shape(source.shape)
+        return result
+
+
+def can(dtype: DType) -> bool:
+    """Whether values of a type can have gradients."""
+    return dtype.is_floating or dtype.is_complex
+
+
+def _result(value: Any, dtype: DType, position: int) -> Any:
+    if isinstance(value, Output) or hasattr(value, "_as_output"):
+        tensor = convert_to_tensor(value)
+        if tensor.dtype.base_dtype is not dtype:
+            raise errors.InvalidArgumentError(
+                f"value {position} of the Python function must be {dtype.name}, got "
+                f"{tensor.dtype.name}"
+            )
+        if not isinstance(tensor.graph, CallGraph):
+            raise errors.InvalidArgumentError(
+                f"value {position} of the Python function is {tensor!r}, which is part of another "
+                "graph: pass it as an input"
+            )
+        return tensor
+    return to_array(value, dtype)
+
+
+def py_function(
+    func: Callable[..., Any],
+    inp: Sequence[Any],
+    Tout: Any,
+    name: str | None = None,
+) -> Any:
+    """Call a Python function on tensors that have values when the node runs.
+
+    Unlike those of `py_func`, its arguments are tensors: functions of weft take them, `numpy()`
+    gives their values, and `if`, `float()` and `len()` work. What it computes by functions of weft
+    has a gradient, for which the function is called once more.
+
+    Args:
+      func: takes one tensor per input, and returns tensors, arrays or values of the types `Tout`.
+      inp: tensors.
+      Tout: element type, or a list of element types; empty where nothing is returned.
+    Returns: an output of unknown shape, or a list of them; the node where `Tout` is empty.
+    Raises (when run): what `func` raises, as the nearest error of weft.
+
+    Examples:
+      >>> def root(x):
+      ...     return wf.sqrt(x) if x > 0.0 else -wf.sqrt(-x)
+      >>> x = wf.constant(4.0)
+      >>> y = wf.py_function(root, [x], wf.float32)
+      >>> wf.Session().run([y, wf.gradients(y, x)[0]])
+      [np.float32(2.0), np.float32(0.25)]
+    """
+    several = isinstance(Tout, list | builtins.tuple)
+    types = [dtypes.as_dtype(t) for t in (Tout if several else [Tout])]
+    values = [convert_to_tensor(value) for value in inp]
+    found = _call(func, values, types, name)
+    return found if several or not types else found[0]
+
+
+def _call(
+    function: Callable[..., Any], values: Sequence[Output], types: Sequence[DType], name: str | None
+) -> Any:
+    graph = values[0].graph if values else get_default_graph()
+    call = EagerCall(function, [value.dtype.base_dtype for value in values], types)
+    holder = hold_function(call)
+    graph.add_to_collection("_py_funcs", holder)
+    node = create("EagerPyFunc", [values], {"token": holder.token, "Tout": list(types)}, name)
+    return list(node.outputs) if types else node
