@@ -30,9 +30,11 @@ NO_CASES = {
 """Op type to the reason why a row of inputs and a reference value cannot show it."""
 
 NOT_ON_GPUS = {
-    "CheckNumerics", "ComputeAccidentalHits", "HistogramFixedWidth", "IgammaGradA", "InTopK",
+    "CheckNumerics", "ComputeAccidentalHits", "Dequantize", "HistogramFixedWidth",
+    "IgammaGradA", "InTopK",
     "InTopKV2", "LowerBound", "MatrixExponential", "MatrixSolveLs", "NextAfter",
-    "PartitionedCall", "Polygamma", "PopulationCount", "PyFuncStateless", "SegmentMax",
+    "PartitionedCall", "Polygamma", "PopulationCount", "PyFuncStateless", "QuantizeV2",
+    "QuantizedConcat", "SegmentMax",
     "SegmentMin", "SegmentProd", "SparseReorder", "SparseSegmentMean", "SparseSegmentMeanGrad",
     "SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtN", "SparseSegmentSqrtNGrad",
     "SparseSegmentSqrtNWithNumSegments", "SparseSegmentSum", "SparseSegmentSumWithNumSegments",

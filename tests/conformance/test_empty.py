@@ -57,7 +57,12 @@ def _check(case: Case, arrays: list[Array], constant: list[bool]) -> None:
     if dtype and case.type_attr in case.op_def.attrs:
         attrs[case.type_attr] = dtypes.as_dtype(dtype)
     shaped = case.arrays(dtype)
-    inputs = [[next(rest) for _ in x] if isinstance(x, list) else next(rest) for x in shaped]
+    prepare = iter([case.prepare.get(i, lambda fed: fed) for i in range(len(flat))])
+
+    def placed() -> Output:
+        return next(prepare)(next(rest))
+
+    inputs = [[placed() for _ in x] if isinstance(x, list) else placed() for x in shaped]
     node = create(case.op, inputs, attrs)
     evaluate(list(node.outputs), point)  # compares with the static shapes
     ys = [y for y in node.outputs if y.dtype.is_floating]

@@ -42,7 +42,12 @@ def _node(case: Case) -> tuple[Node, list[Array]]:
     """The case's node on inputs of unknown shapes, and their values."""
     dtype = case.dtypes[0]
     arrays = case.arrays(dtype)
-    inputs = [[_feed(a) for a in x] if isinstance(x, list) else _feed(x) for x in arrays]
+    prepare = iter([case.prepare.get(i, lambda fed: fed) for i in range(len(case.is_constant()))])
+
+    def place(array: Array) -> Output:
+        return next(prepare)(_feed(array))
+
+    inputs = [[place(a) for a in x] if isinstance(x, list) else place(x) for x in arrays]
     attrs = dict(case.attrs)
     if dtype and case.type_attr in case.op_def.attrs:
         attrs[case.type_attr] = dtypes.as_dtype(dtype)

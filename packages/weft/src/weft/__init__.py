@@ -184,6 +184,7 @@ if _typing.TYPE_CHECKING:
         nest as nest,
         nn as nn,
         python_io as python_io,
+        quantization as quantization,
         queue as queue,
         random as random,
         raw_ops as raw_ops,
@@ -197,11 +198,17 @@ if _typing.TYPE_CHECKING:
     )
     from weft._input import *
     from weft._messages import *
+    from weft._quantization import *
     from weft._queues import *
     from weft.version import VERSION as VERSION, __version__ as __version__
 else:
     from weft import _lazy
 
     __getattr__, __dir__ = _lazy.attach(
-        __name__, "weft._messages", "weft._queues", "weft._input", "weft.version"
+        __name__,
+        "weft._messages",
+        "weft._queues",
+        "weft._input",
+        "weft._quantization",
+        "weft.version",
     )

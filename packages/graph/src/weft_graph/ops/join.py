@@ -31,7 +31,7 @@ from weft_tensor.shape import Dims, format_dims, merge_dims, num_elements
 # ------------------------------------------------------------------------------ shape rules
 
 
-def _concat_dims(parts: Sequence[Output], axis_input: Output) -> Dims:
+def concat_dims(parts: Sequence[Output], axis_input: Output) -> Dims:
     axis = constant_int(axis_input)
     ranked = [part.dims for part in parts if part.dims is not None]
     if not ranked:
@@ -66,11 +66,11 @@ def _concat_dims(parts: Sequence[Output], axis_input: Output) -> Dims:
 
 
 def _concat_shape(node: NodeSpec) -> Sequence[Dims]:
-    return (_concat_dims(node.inputs[1:], node.inputs[0]),)
+    return (concat_dims(node.inputs[1:], node.inputs[0]),)
 
 
 def _concat_v2_shape(node: NodeSpec) -> Sequence[Dims]:
-    return (_concat_dims(node.inputs[:-1], node.inputs[-1]),)
+    return (concat_dims(node.inputs[:-1], node.inputs[-1]),)
 
 
 def _concat_offset_shape(node: NodeSpec) -> Sequence[Dims]:

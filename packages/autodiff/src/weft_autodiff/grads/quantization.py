@@ -1,0 +1,75 @@
+"""Gradients of simulated quantization: rounding passes them on, clipping does not."""
+
+from __future__ import annotations
+
+from weft_autodiff.grads.common import scalar_like, zeros_like
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
+
+Grads = list[Output | None]
+
+
+def _own(node: Node) -> dict[str, object]:
+    return {key: node.attrs[key] for key in ("num_bits", "narrow_range")}
+
+
+def _args_attrs(node: Node) -> dict[str, object]:
+    return _own(node) | {"min": node.attrs["min"], "max": node.attrs["max"]}
+
+
+@RegisterGradient("FakeQuantWithMinMaxArgs")
+def _fake_args(node: Node, grad: Output) -> Output:
+    inputs = [grad, node.inputs[0]]
+    return out("FakeQuantWithMinMaxArgsGradient", inputs, _args_attrs(node))
+
+
+@RegisterGradient("FakeQuantWithMinMaxArgsGradient")
+def _fake_args_gradient(node: Node, grad: Output) -> Grads:
+    inputs = [grad, node.inputs[1]]
+    return [out("FakeQuantWithMinMaxArgsGradient", inputs, _args_attrs(node)), None]
+
+
+@RegisterGradient("FakeQuantWithMinMaxVars")
+@RegisterGradient("FakeQuantWithMinMaxVarsPerChannel")
+def _fake_vars(node: Node, grad: Output) -> Grads:
+    return list(create(f"{node.type}Gradient", [grad, *node.inputs], _own(node)).outputs)
+
+
+@RegisterGradient("FakeQuantWithMinMaxVarsGradient")
+@RegisterGradient("FakeQuantWithMinMaxVarsPerChannelGradient")
+def _fake_vars_gradient(node: Node, *grads: Output | None) -> Grads:
+    """By the upstream gradient, which goes to the input, or outside the range to the end it is at.
+
+    The range contains 0, so that what is outside and negative is at its lower end.
+    """
+    _, x, low, high = node.inputs
+    inside, below, above = (
+        grad if grad is not None else zeros_like(output)
+        for grad, output in zip(grads, node.outputs, strict=True)
+    )
+    ends = out("SelectV2", [out("Less", [x, scalar_like(0, x)]), below, above])
+    kept = create(node.type, [out("Sub", [inside, ends]), x, low, high], _own(node)).outputs[0]
+    return [out("AddV2", [kept, ends]), None, None, None]
+
+
+@RegisterGradient("QuantizeAndDequantize")
+@RegisterGradient("QuantizeAndDequantizeV2")
+@RegisterGradient("QuantizeAndDequantizeV3")
+def _rounded(node: Node, grad: Output) -> Grads:
+    return [grad, *(None,) * (len(node.inputs) - 1)]
+
+
+@RegisterGradient("QuantizeAndDequantizeV4")
+def _rounded_in_range(node: Node, grad: Output) -> Grads:
+    attrs = {"axis": node.attrs["axis"]}
+    return list(create("QuantizeAndDequantizeV4Grad", [grad, *node.inputs], attrs).outputs)
+
+
+@RegisterGradient("QuantizeAndDequantizeV4Grad")
+def _rounded_in_range_grad(node: Node, grad: Output | None, *_: Output | None) -> Grads:
+    if grad is None:
+        return [None] * 4
+    attrs = {"axis": node.attrs["axis"]}
+    found = create(node.type, [grad, *node.inputs[1:]], attrs)
+    return [found.outputs[0], None, None, None]

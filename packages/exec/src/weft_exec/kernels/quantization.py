@@ -1,0 +1,387 @@
+"""Kernels of quantization.
+
+The results are integers, or differ from them by a factor, so that an ulp may decide between two of
+them: the order of operations is TensorFlow's, and all are in float32 unless something else is said.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from weft_exec.kernels.common import as_exact, wide
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+F32 = np.float32
+Array = np.ndarray[Any, Any]
+
+
+def require_shape(op: str, what: str, got: Any, wanted: tuple[int, ...]) -> None:
+    """Refuse an array of another shape."""
+    if got.shape != wanted:
+        raise errors.InvalidArgumentError(
+            f"{op} requires {what} of shape {format_dims(wanted)}, got {format_dims(got.shape)}"
+        )
+
+
+def round_away(xp: Any, x: Any) -> Any:
+    """The nearest integers, of two the one farther from 0."""
+    whole = xp.trunc(x)
+    return whole + xp.sign(x) * (abs(x - whole) >= 0.5)
+
+
+def clip(xp: Any, x: Any, low: Any, high: Any) -> Any:
+    """x moved to the nearest number of a range."""
+    return xp.minimum(xp.maximum(x, low), high)
+
+
+# ---------------------------------------------------------------------- fake quantization
+
+
+class _Nudged(NamedTuple):
+    """A range of which 0 is one of the values."""
+
+    low: Any
+    high: Any
+    scale: Any
+    inverse: Any
+    zero: Any
+
+
+def _nudge(xp: Any, node: Node, low: Any, high: Any) -> _Nudged:
+    """The range moved so that 0 is a value; one that is [0, 0] has a scale of 0."""
+    first = F32(1 if node.attrs["narrow_range"] else 0)
+    last = F32(2 ** node.attrs["num_bits"] - 1)
+    scale = (high - low) / (last - first)
+    one = xp.where(scale == 0, F32(1), scale)
+    zero = round_away(xp, clip(xp, first - low / one, first, last))
+    low, high, inverse = (first - zero) * scale, (last - zero) * scale, F32(1) / one
+    return _Nudged(low, high, scale, inverse, xp.floor(-low * inverse + F32(0.5)))
+
+
+def _fake(xp: Any, x: Any, nudged: _Nudged) -> Any:
+    y = clip(xp, x, nudged.low, nudged.high)
+    y -= nudged.low
+    y *= nudged.inverse
+    y -= nudged.zero
+    y += F32(0.5)
+    y = xp.floor(y)
+    y *= nudged.scale
+    return y
+
+
+def _require_channels(op: str, x: Any, low: Any, high: Any, per_channel: bool) -> None:
+    if per_channel and not x.ndim:
+        raise errors.InvalidArgumentError(f"{op} requires inputs of rank 1 or more, got a scalar")
+    for what, end in (("min", low), ("max", high)):
+        require_shape(op, what, end, x.shape[-1:] if per_channel else ())
+
+
+@kernel("FakeQuantWithMinMaxArgs", device=ARRAY_DEVICE)
+def _fake_args(node: Node, device: Device) -> KernelFunction:
+    xp = device.xp
+    nudged = _nudge(np, node, F32(node.attrs["min"]), F32(node.attrs["max"]))
+    return lambda x: as_exact(_fake(xp, x, nudged), np.dtype(F32), device)
+
+
+@kernel("FakeQuantWithMinMaxArgsGradient", device=ARRAY_DEVICE)
+def _fake_args_gradient(node: Node, device: Device) -> KernelFunction:
+    op = node.type
+    nudged = _nudge(np, node, F32(node.attrs["min"]), F32(node.attrs["max"]))
+
+    def run(grad: Any, x: Any) -> Any:
+        require_shape(op, "gradients", grad, x.shape)
+        return grad * ((x >= nudged.low) & (x <= nudged.high))
+
+    return run
+
+
+@kernel("FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel", device=ARRAY_DEVICE)
+def _fake_vars(node: Node, device: Device) -> KernelFunction:
+    xp, op, per_channel = device.xp, node.type, node.type.endswith("PerChannel")
+
+    def run(x: Any, low: Any, high: Any) -> Any:
+        _require_channels(op, x, low, high, per_channel)
+        return as_exact(_fake(xp, x, _nudge(xp, node, low, high)), np.dtype(F32), device)
+
+    return run
+
+
+@kernel(
+    "FakeQuantWithMinMaxVarsGradient",
+    "FakeQuantWithMinMaxVarsPerChannelGradient",
+    device=ARRAY_DEVICE,
+)
+def _fake_vars_gradient(node: Node, device: Device) -> KernelFunction:
+    xp, op, per_channel = device.xp, node.type, "PerChannel" in node.type
+
+    def run(grad: Any, x: Any, low: Any, high: Any) -> Any:
+        require_shape(op, "gradients", grad, x.shape)
+        _require_channels(op, x, low, high, per_channel)
+        nudged = _nudge(xp, node, low, high)
+        nothing = (low == 0) & (high == 0)  # such a range passes all gradients on
+        below, above = (x < nudged.low) & ~nothing, (x > nudged.high) & ~nothing
+        axes = tuple(range(x.ndim - 1)) if per_channel else None
+        inside = grad * ~(below | above)
+        return inside, (grad * below).sum(axes), (grad * above).sum(axes)
+
+    return run
+
+
+# ------------------------------------------------------------------ to integers and back
+
+
+def limits(dtype: DType) -> tuple[float, float]:
+    """The lowest and the highest integer of a quantized type."""
+    info = np.iinfo(dtype.numpy)
+    return float(info.min), float(info.max)
+
+
+def along(op: str, axis: int, x: Any, *ends: Any) -> list[Any]:
+    """The ends of ranges, in shapes that broadcast along an axis of x; -1 stands for one range."""
+    if axis >= x.ndim:
+        raise errors.InvalidArgumentError(
+            f"{op} requires an input with axis {axis}, got shape {format_dims(x.shape)}"
+        )
+    wanted = () if axis < 0 else x.shape[axis : axis + 1]
+    for end in ends:
+        require_shape(op, "ends of ranges", end, wanted)
+    if axis < 0:
+        return list(ends)
+    return [end.reshape(wanted + (1,) * (x.ndim - axis - 1)) for end in ends]
+
+
+def to_integers(xp: Any, x: Any, dtype: DType) -> Any:
+    """Floating integers as a type; those beyond its limits, or NaN, as the nearest limit."""
+    low, high = limits(dtype)
+    if dtype.size == 4:  # float32 has no 2 ** 31 - 1
+        x = x.astype(np.float64)
+    return clip(xp, xp.where(x == x, x, low), low, high).astype(dtype.numpy)
+
+
+@kernel("QuantizeV2")
+def _quantize(node: Node, device: Device) -> KernelFunction:
+    xp, attrs, dtype = device.xp, node.attrs, node.attrs["T"]
+    axis, mode, smallest = attrs["axis"], attrs["mode"], F32(attrs["ensure_minimum_range"])
+    compute = {"MIN_COMBINED": _combined, "MIN_FIRST": _min_first, "SCALED": _scaled}[mode]
+
+    def run(x: Any, low: Any, high: Any) -> Any:
+        shape = low.shape
+        low, high = along("QuantizeV2", axis, x, low, high)
+        if not bool((low <= high).all()):
+            raise errors.InvalidArgumentError(
+                f"QuantizeV2 requires min_range <= max_range, got {low.min()} and {high.max()}"
+            )
+        size = xp.maximum(abs(low), abs(high))
+        margin = xp.maximum(F32(1), size) * smallest
+        low = xp.minimum(F32(0), low)
+        high = xp.maximum(F32(0), xp.maximum(high, low + margin))
+        y, low, high = compute(xp, node, x, low, high)
+        ends = (xp.asarray(end, F32).reshape(shape) for end in (low, high))
+        return (as_exact(to_integers(xp, y, dtype), dtype.numpy, device), *ends)
+
+    return run
+
+
+def _combined(xp: Any, node: Node, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
+    least, most = limits(node.attrs["T"])
+    scale = (F32(most - least) / (high - low)).astype(F32)
+    y = (clip(xp, x, low, high) - low) * scale
+    half = F32(0) if least == 0 else F32((most - least + 1) / 2)
+    return round_away(xp, y - half), low, high
+
+
+def _min_first(xp: Any, node: Node, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
+    least, most = limits(node.attrs["T"])
+    steps = most - least + 1
+    span = (high - low).astype(np.float64) * (steps / (steps - 1))
+    scale = (xp.where(span == 0, 0, steps / xp.where(span == 0, 1, span))).astype(F32)
+    moved = round_away(xp, low * scale)
+    y = round_away(xp, x * scale) - (moved - F32(least))
+    return y, low, high
+
+
+def _scaled(xp: Any, node: Node, x: Any, low: Any, high: Any) -> tuple[Any, Any, Any]:
+    lowest, highest = limits(node.attrs["T"])
+    least, most = F32(lowest + node.attrs["narrow_range"]), F32(highest)
+    huge = np.finfo(F32).max
+    from_low = xp.where(least * low > 0, least / xp.where(low == 0, 1, low), huge).astype(F32)
+    from_high = xp.where(high > 0, most / xp.where(high == 0, 1, high), huge).astype(F32)
+    scale = xp.minimum(from_low, from_high)
+    low, high = least / scale, most / scale
+    y = clip(xp, x, low, high) * scale
+    half_even = node.attrs["round_mode"] == "HALF_TO_EVEN"
+    return xp.rint(y) if half_even else round_away(xp, y), low, high
+
+
+@kernel("Dequantize")
+def _dequantize(node: Node, device: Device) -> KernelFunction:
+    xp, attrs, dtype = device.xp, node.attrs, node.attrs["T"]
+    axis, mode, exact = attrs["axis"], attrs["mode"], node.outputs[0].dtype.numpy
+    least, most = limits(dtype)
+
+    def run(x: Any, low: Any, high: Any) -> Any:
+        low, high = along("Dequantize", axis, x, low, high)
+        y = x.astype(F32)
+        if mode == "SCALED":
+            first = F32(least + 1 if attrs["narrow_range"] else least)
+            scale = high / F32(most)
+            if least:
+                scale = xp.maximum(low / first, scale)
+            y *= scale
+        elif mode == "MIN_FIRST":
+            scale = ((high - low).astype(np.float64) / (most - least)).astype(F32)
+            whole = round_away(xp, low / xp.where(scale == 0, F32(1), scale)) * scale
+            y = y * scale + (xp.where(high == low, low, whole) - F32(least) * scale)
+        else:
+            scale = (high - low) / F32(most - least)
+            half = F32(0) if least == 0 else F32((most - least + 1) / 2)
+            y = (y + half) * scale + low
+        return as_exact(y, exact, device)
+
+    return run
+
+
+# -------------------------------------------------------------- rounding to what integers hold
+
+
+def _round_to(xp: Any, attrs: Any, x: Any, low: Any, high: Any, bits: int, given: bool) -> Any:
+    """x rounded to the values that integers of `bits` stand for in a range."""
+    kind = x.dtype.type
+    if attrs["signed_input"]:
+        least, most = -(2.0 ** (bits - 1)), 2.0 ** (bits - 1) - 1
+        least += 1 if attrs.get("narrow_range") else 0
+    else:
+        least, most = 0.0, 2.0**bits - 1
+    least, most = kind(least), kind(most)
+    huge, one = np.finfo(kind).max, kind(1)
+    by_low, by_high = least * low > 0, most * high > 0
+    from_low = xp.where(by_low, least / xp.where(by_low, low, one), huge)
+    from_high = xp.where(by_high, most / xp.where(by_high, high, one), huge)
+    lower = from_low < from_high
+    scale = xp.where(lower, from_low, from_high)
+    inverse = xp.where(lower, low / (least if least else one), high / most)
+    if given:
+        x = clip(
+            xp, x, xp.where(lower, low, least * inverse), xp.where(lower, most * inverse, high)
+        )
+    y = x * scale
+    half_up = attrs.get("round_mode") == "HALF_UP"
+    y = xp.floor(y + kind(0.5)) if half_up else xp.rint(y)
+    y *= inverse
+    return y
+
+
+@kernel("QuantizeAndDequantize", device=ARRAY_DEVICE)
+@kernel("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4", device=ARRAY_DEVICE)
+@kernel("QuantizeAndDequantizeV3", device=ARRAY_DEVICE, host=("num_bits",))
+def _round(node: Node, device: Device) -> KernelFunction:
+    xp, op, attrs, exact = device.xp, node.type, node.attrs, node.outputs[0].dtype.numpy
+    given, axis, kind = attrs["range_given"], attrs.get("axis", -1), wide(node.outputs[0].dtype)
+    ends = [exact.type(attrs[key]) for key in ("input_min", "input_max") if key in attrs]
+    least = 2 if attrs["signed_input"] else 1
+
+    def run(x: Any, *rest: Any) -> Any:
+        low, high, bits = [*ends, *rest, attrs.get("num_bits")][:3]
+        if not least <= int(bits) < 64:
+            raise errors.InvalidArgumentError(
+                f"{op} requires num_bits from {least} to 63, got {int(bits)}"
+            )
+        low, high = along(op, axis, x, low, high)
+        x = x.astype(kind, copy=False)
+        if not x.size:
+            return x.astype(exact)
+        if given:
+            low, high = low.astype(kind), high.astype(kind)
+            if not bool((low <= high).all()):
+                raise errors.InvalidArgumentError(
+                    f"{op} requires input_min <= input_max, got {low.min()} and {high.max()}"
+                )
+        else:
+            axes = None if axis < 0 else tuple(i for i in range(x.ndim) if i != axis)
+            low, high = x.min(axes, keepdims=axis >= 0), x.max(axes, keepdims=axis >= 0)
+        return as_exact(_round_to(xp, attrs, x, low, high, int(bits), given), exact, device)
+
+    return run
+
+
+@kernel("QuantizeAndDequantizeV4Grad", device=ARRAY_DEVICE)
+def _round_grad(node: Node, device: Device) -> KernelFunction:
+    xp, op, axis = device.xp, node.type, node.attrs["axis"]
+
+    def run(grad: Any, x: Any, low: Any, high: Any) -> Any:
+        require_shape(op, "gradients", grad, x.shape)
+        zeros = xp.zeros(low.shape, x.dtype)
+        low, high = along(op, axis, x, low, high)
+        inside = (x >= low) & (x <= high)
+        return xp.where(inside, grad, xp.zeros((), x.dtype)), zeros, zeros.copy()
+
+    return run
+
+
+# ------------------------------------------------------------------------------ joining
+
+
+def requantize(xp: Any, x: Any, dtype: DType, ends: Any, target: DType, wanted: Any) -> Any:
+    """Integers that stand for numbers of one range, as those that stand for them in another."""
+    return to_integers(xp, integers(xp, numbers(xp, x, dtype, *ends), target, *wanted), target)
+
+
+def numbers(xp: Any, x: Any, dtype: DType, low: Any, high: Any) -> Any:
+    """What integers of a type stand for in a range of which a step is a whole fraction."""
+    least, most = limits(dtype)
+    kind = np.float64 if dtype.size == 4 else F32
+    low, high = kind(low), kind(high)
+    if low == high:
+        return xp.full(x.shape, low, kind)
+    scale = (high - low) / kind(most - least)
+    first = kind(round_away(np, low / scale)) * scale
+    return x.astype(kind) * scale + (first - kind(least) * scale)
+
+
+def integers(xp: Any, x: Any, target: DType, low: Any, high: Any) -> Any:
+    """Numbers of a range as floating integers."""
+    least, most = limits(target)
+    low, high = x.dtype.type(low), x.dtype.type(high)
+    if low == high:
+        return xp.full(x.shape, least, x.dtype)
+    steps = most - least + 1
+    scale = x.dtype.type(steps / ((float(high) - float(low)) * (steps / (steps - 1))))
+    y = round_away(xp, x * scale) - (round_away(np, low * scale) - x.dtype.type(least))
+    return y
+
+
+@kernel("QuantizedConcat")
+def _concat(node: Node, device: Device) -> KernelFunction:
+    count, dtype = node.attrs["N"], node.attrs["T"]
+    signed = limits(dtype)[0] < 0
+
+    def run(axis: Any, *rest: Any) -> Any:
+        values = rest[:count]
+        lows, highs = [[float(v) for v in rest[count * i :][:count]] for i in (1, 2)]
+        low, high = min(0.0, *lows), max(highs)
+        if signed:
+            high = max(abs(low), abs(high))
+            low = -high
+        parts = [
+            x if a == low and b == high else requantize(np, x, dtype, (a, b), dtype, (low, high))
+            for x, a, b in zip(values, lows, highs, strict=True)
+        ]
+        try:
+            joined = np.concatenate(parts, int(axis))
+        except ValueError:
+            raise errors.InvalidArgumentError(
+                f"QuantizedConcat requires values of equal sizes but for axis {int(axis)}, got "
+                f"shapes {[list(x.shape) for x in values]}"
+            ) from None
+        return joined, F32(low), F32(high)
+
+    return run

@@ -1,0 +1,14 @@
+"""Names of `weft` that load with the first of them: quantization."""
+
+from weft_graph.ops.quantization import (
+    dequantize as dequantize,
+    fake_quant_with_min_max_args as fake_quant_with_min_max_args,
+    fake_quant_with_min_max_args_gradient as fake_quant_with_min_max_args_gradient,
+    fake_quant_with_min_max_vars as fake_quant_with_min_max_vars,
+    fake_quant_with_min_max_vars_gradient as fake_quant_with_min_max_vars_gradient,
+    fake_quant_with_min_max_vars_per_channel as fake_quant_with_min_max_vars_per_channel,
+    fake_quant_with_min_max_vars_per_channel_gradient as fake_quant_with_min_max_vars_per_channel_gradient,  # noqa: E501 (ruff would not break the name)
+    quantize as quantize,
+    quantize_v2 as quantize_v2,
+    quantized_concat as quantized_concat,
+)
