@@ -39,6 +39,7 @@ def install(found: Machine) -> dict[str, ModuleType]:
         RawKernel=rawkernel.RawKernel,
         cuda=cuda.namespace(),
         linalg=functions.linear_algebra(),
+        fft=functions.transforms(),
         lib=functions.library(),
         **functions.all_functions(),
     )

@@ -119,14 +119,21 @@ def library() -> SimpleNamespace:
 
 def linear_algebra() -> SimpleNamespace:
     """What `cupy.linalg` is."""
-    found = SimpleNamespace(LinAlgError=np.linalg.LinAlgError)
-    for name, parameters in SURFACE["linalg"].items():
-        setattr(found, name, _solver(name, parameters))
-    return found
+    solvers = _of_module("linalg", np.linalg)
+    return SimpleNamespace(LinAlgError=np.linalg.LinAlgError, **solvers)
 
 
-def _solver(name: str, parameters: list[str]) -> Callable[..., Any]:
-    function = getattr(np.linalg, name)
+def transforms() -> SimpleNamespace:
+    """What `cupy.fft` is."""
+    return SimpleNamespace(**_of_module("fft", np.fft))
+
+
+def _of_module(name: str, module: Any) -> dict[str, Any]:
+    return {key: _host_function(module, key, known) for key, known in SURFACE[name].items()}
+
+
+def _host_function(module: Any, name: str, parameters: list[str]) -> Callable[..., Any]:
+    function = getattr(module, name)
 
     def call(*args: Any, **options: Any) -> Any:
         unknown = [key for key in options if key not in parameters]

@@ -189,7 +189,9 @@ if _typing.TYPE_CHECKING:
         random as random,
         raw_ops as raw_ops,
         saved_model as saved_model,
+        signal as signal,
         sparse as sparse,
+        spectral as spectral,
         strings as strings,
         summary as summary,
         test as test,
@@ -197,6 +199,7 @@ if _typing.TYPE_CHECKING:
         version as version,
     )
     from weft._input import *
+    from weft._maths import *
     from weft._messages import *
     from weft._quantization import *
     from weft._queues import *
@@ -210,5 +213,6 @@ else:
         "weft._queues",
         "weft._input",
         "weft._quantization",
+        "weft._maths",
         "weft.version",
     )

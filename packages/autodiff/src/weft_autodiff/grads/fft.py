@@ -1,0 +1,104 @@
+"""Gradients of Fourier transforms: the transform back, times or over the number of elements.
+
+Of the half of a transform of real numbers that is kept, all frequencies stand for two, their own
+and its conjugate, but 0 and, for an even length, the last one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from weft_autodiff.grads.common import div, minus, mul, scalar_like
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.ir.builder import constant_of, out
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops.fft import shape_of
+from weft_graph.ops.shape_rules import constant_array
+
+Gradients = list[Output | None]
+
+
+def _count(sizes: np.ndarray | Output, like: Output) -> Output:
+    """The number of elements that are transformed together, in the type of `like`."""
+    if isinstance(sizes, np.ndarray):
+        return scalar_like(float(np.prod(sizes, dtype=np.float64)), like)
+    real = out("Cast", [sizes], {"DstT": like.dtype.real_dtype})
+    count = out("Prod", [real, constant_of(np.array([0], np.int32))])
+    return out("Cast", [count], {"DstT": like.dtype.base_dtype})
+
+
+def _lengths(node: Node) -> np.ndarray | Output:
+    known = constant_array(node.inputs[1])
+    return node.inputs[1] if known is None else known
+
+
+def _doubled(node: Node, like: Output) -> Output:
+    """2 for each frequency that stands for two, else 1, along the last axis transformed."""
+    length = node.inputs[1][-1]
+    half = out("AddV2", [out("FloorDiv", [length, 2]), 1])
+    twice = out("Range", [0, out("Mul", [2, half]), 2])
+    alone = out("Equal", [out("FloorMod", [twice, out("Maximum", [length, 1])]), 0])
+    factors = minus(2, out("Cast", [alone], {"DstT": like.dtype.base_dtype}))
+    if len(node.inputs) == 2:
+        return factors
+    rank = out("Rank", [like])
+    last = out("FloorMod", [node.inputs[2][-1:], rank])
+    ones = out("Fill", [out("Pack", [[rank]]), 1])
+    size = out("Pack", [[half]])
+    shape = out("TensorScatterUpdate", [ones, out("ExpandDims", [last, 1]), size])
+    return out("Reshape", [factors, shape])
+
+
+def _like_input(grad: Output, node: Node) -> Output:
+    """The gradient with zeros for what the transform has not read."""
+    x = node.inputs[0]
+    if None not in (grad.dims or (None,)) and grad.dims == x.dims:
+        return grad
+    lack = out("Sub", [out("Shape", [x]), out("Shape", [grad])])
+    return out("Pad", [grad, out("Pack", [[out("ZerosLike", [lack]), lack]], {"axis": 1})])
+
+
+def _complex(op: str, back: str, rank: int, inverse: bool) -> None:
+    @RegisterGradient(op)
+    def gradient(node: Node, grad: Output) -> Output:
+        count = _count(shape_of(node.inputs[0], np.arange(-rank, 0, dtype=np.int32)), grad)
+        result = out(back, [grad])
+        return div(result, count) if inverse else mul(result, count)
+
+
+for _suffix, _rank in (("", 1), ("2D", 2), ("3D", 3)):
+    _complex(f"FFT{_suffix}", f"IFFT{_suffix}", _rank, False)
+    _complex(f"IFFT{_suffix}", f"FFT{_suffix}", _rank, True)
+
+
+def _over_axes(op: str, back: str, inverse: bool) -> None:
+    @RegisterGradient(op)
+    def gradient(node: Node, grad: Output) -> Gradients:
+        result, count = out(back, [grad, *node.inputs[1:]]), _count(_lengths(node), grad)
+        result = div(result, count) if inverse else mul(result, count)
+        return [_like_input(result, node), None, None]
+
+
+_over_axes("FFTND", "IFFTND", False)
+_over_axes("IFFTND", "FFTND", True)
+
+
+def _real(suffix: str) -> None:
+    @RegisterGradient(f"RFFT{suffix}")
+    def forward(node: Node, grad: Output) -> Gradients:
+        given = div(grad, _doubled(node, grad))
+        attrs = {"Treal": node.inputs[0].dtype.base_dtype}
+        result = out(f"IRFFT{suffix}", [given, *node.inputs[1:]], attrs)
+        result = _like_input(mul(result, _count(_lengths(node), result)), node)
+        return [result, *[None] * (len(node.inputs) - 1)]
+
+    @RegisterGradient(f"IRFFT{suffix}")
+    def inverse(node: Node, grad: Output) -> Gradients:
+        attrs = {"Tcomplex": node.inputs[0].dtype.base_dtype}
+        result = out(f"RFFT{suffix}", [grad, *node.inputs[1:]], attrs)
+        result = div(mul(result, _doubled(node, result)), _count(_lengths(node), result))
+        return [_like_input(result, node), *[None] * (len(node.inputs) - 1)]
+
+
+for _suffix in ("", "2D", "3D", "ND"):
+    _real(_suffix)

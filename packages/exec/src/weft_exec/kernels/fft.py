@@ -1,0 +1,119 @@
+"""Kernels of Fourier transforms: NumPy's, which keeps single precision single, or CuPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from weft_exec.kernels.common import as_exact
+from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
+from weft_graph.ops.fft import half
+from weft_graph.ops.shape_rules import normal_axes
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+_HOST = ("fft_length", "axes")
+
+
+def _whole(op: str, rank: int) -> None:
+    """The kernel of a transform of all there is over the innermost axes."""
+
+    @kernel(op, device=ARRAY_DEVICE, heavy=True)
+    def make(node: Node, device: Device) -> KernelFunction:
+        xp, dtype = device.xp, node.outputs[0].dtype.numpy
+        function = xp.fft.ifftn if op[0] == "I" else xp.fft.fftn
+        axes = tuple(range(-rank, 0))
+
+        def run(x: Any) -> Any:
+            if x.ndim < rank:
+                raise errors.InvalidArgumentError(
+                    f"requires rank at least {rank}, got shape {list(x.shape)}"
+                )
+            if not x.size:
+                return xp.zeros(x.shape, dtype)
+            return as_exact(function(x, axes=axes), dtype, device)
+
+        return run
+
+
+def _fitted(op: str, rank: int | None) -> None:
+    """The kernel of a transform of given lengths; `rank` is None where the axes are given, too."""
+
+    @kernel(op, device=ARRAY_DEVICE, host=_HOST if rank is None else _HOST[:1], heavy=True)
+    def make(node: Node, device: Device) -> KernelFunction:
+        dtype, xp = node.outputs[0].dtype.numpy, device.xp
+        function = _FUNCTIONS[op.removesuffix("2D").removesuffix("3D").removesuffix("ND")]
+        halves = op.startswith("RFFT"), op.startswith("IRFFT")
+
+        def run(x: Any, lengths: Any, given: Any = None) -> Any:
+            axes = _axes(x, lengths, rank, given)
+            sizes = [int(n) for n in lengths]
+            x = _cropped(x, axes, sizes, halves[1])
+            shape = list(x.shape)
+            for axis, size in zip(axes, sizes, strict=True):
+                shape[axis] = half(size) if halves[0] and axis == axes[-1] else size
+            if 0 in shape or not x.size:
+                return xp.zeros(shape, dtype)
+            if not axes:
+                return x.real.astype(dtype) if halves[1] else x.astype(dtype)
+            return as_exact(function(xp, x, axes, sizes), dtype, device)
+
+        return run
+
+
+def _axes(x: Any, lengths: Any, rank: int | None, given: Any) -> list[int]:
+    """The axes of a transform, counted from the front.
+
+    Raises: InvalidArgumentError: there are not as many lengths, or the input's rank is too small.
+    """
+    count = len(given) if rank is None else rank
+    if lengths.shape != (count,) or (lengths < 0).any() or x.ndim < count:
+        raise errors.InvalidArgumentError(
+            f"requires {count} lengths of at least 0 and rank at least {count}, got fft_length "
+            f"{lengths.tolist()} and shape {list(x.shape)}"
+        )
+    return normal_axes(range(-count, 0) if rank is not None else given.tolist(), x.ndim)
+
+
+def _cropped(x: Any, axes: Sequence[int], sizes: Sequence[int], halved: bool) -> Any:
+    """What the transform reads.
+
+    Raises: InvalidArgumentError: there is less along an axis.
+    """
+    index = [slice(None)] * x.ndim
+    for axis, size in zip(axes, sizes, strict=True):
+        needs = half(size) if halved and axis == axes[-1] else size
+        if x.shape[axis] < needs:
+            raise errors.InvalidArgumentError(
+                f"a transform of length {size} requires at least {needs} elements along axis "
+                f"{axis}, got shape {list(x.shape)}"
+            )
+        index[axis] = slice(needs)
+    return x[tuple(index)]
+
+
+def _real_inverse(xp: Any, x: Any, axes: Sequence[int], sizes: Sequence[int]) -> Any:
+    # Complex transforms first: those of several axes at once may rely on a symmetry that an input
+    # which is no transform of real numbers does not have.
+    if len(axes) > 1:
+        x = xp.fft.ifftn(x, axes=tuple(axes[:-1]))
+    return xp.fft.irfft(x, sizes[-1], axis=axes[-1])
+
+
+_FUNCTIONS = {
+    "FFT": lambda xp, x, axes, sizes: xp.fft.fftn(x, axes=tuple(axes)),
+    "IFFT": lambda xp, x, axes, sizes: xp.fft.ifftn(x, axes=tuple(axes)),
+    "RFFT": lambda xp, x, axes, sizes: xp.fft.rfftn(x, axes=tuple(axes)),
+    "IRFFT": _real_inverse,
+}
+
+for _rank, _suffix in ((1, ""), (2, "2D"), (3, "3D")):
+    _whole(f"FFT{_suffix}", _rank)
+    _whole(f"IFFT{_suffix}", _rank)
+    _fitted(f"RFFT{_suffix}", _rank)
+    _fitted(f"IRFFT{_suffix}", _rank)
+for _op in ("FFTND", "IFFTND", "RFFTND", "IRFFTND"):
+    _fitted(_op, None)

@@ -1,0 +1,1 @@
+"""Signals: windows, frames, spectra and their features, made of other ops."""

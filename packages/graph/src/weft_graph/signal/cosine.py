@@ -1,0 +1,154 @@
+"""Discrete cosine transforms, by Fourier transforms."""
+
+from __future__ import annotations
+
+__all__ = ["dct", "idct"]
+
+import math
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.nn.scope import scope
+from weft_graph.ops import casting, fft, shape_rules, trigonometry
+from weft_graph.signal.sizes import Size, at_least, cast, padded, size_of
+from weft_tensor import dtypes, errors
+
+
+def dct(
+    input: Any,
+    type: int = 2,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    name: str | None = None,
+) -> Output:
+    """The discrete cosine transform over the last axis.
+
+    With N elements x[j], element k of the result is, unnormalised:
+
+    - type 1: x[0] + (-1)^k x[N-1] + 2 * the sum of x[j] cos(pi j k / (N - 1)) over 0 < j < N - 1;
+    - type 2: 2 * the sum of x[j] cos(pi k (2 j + 1) / (2 N));
+    - type 3: x[0] + 2 * the sum of x[j] cos(pi j (2 k + 1) / (2 N)) over j > 0;
+    - type 4: 2 * the sum of x[j] cos(pi (2 j + 1) (2 k + 1) / (4 N)).
+
+    Args:
+      input: float32 or float64, shape (..., M).
+      type: 1, 2, 3 or 4.
+      n: N, to which the axis is cropped or filled with zeros; M by default.
+      axis: -1, the only one.
+      norm: None, or "ortho" for an orthonormal transform, which type 1 has none of.
+    Returns: shape (..., N).
+    Raises: InvalidArgumentError: an argument is none of these; type 1 of fewer than 2 elements.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.signal.dct([1.0, 2.0, 3.0])), 3)
+      array([12.   , -3.464,  0.   ], dtype=float32)
+    """
+    _check(type, n, axis, norm)
+    with scope(name, "dct") as within:
+        value = convert_to_tensor(input, preferred_dtype=dtypes.float32)
+        return out("Identity", [_transformed(value, type, n, norm)], name=within)
+
+
+def idct(
+    input: Any,
+    type: int = 2,
+    n: int | None = None,
+    axis: int = -1,
+    norm: str | None = None,
+    name: str | None = None,
+) -> Output:
+    """The inverse of `dct` of the same type, up to a factor: 2 N, or 2 (N - 1) for type 1.
+
+    With "ortho" there is no factor.
+
+    Args:
+      input: float32 or float64, shape (..., M).
+      type, n, axis, norm: as of `dct`.
+    Returns: shape (..., N).
+    Raises: InvalidArgumentError: as `dct`.
+
+    Examples:
+      >>> there = wf.signal.dct([1.0, 2.0, 3.0], norm="ortho")
+      >>> np.round(wf.Session().run(wf.signal.idct(there, norm="ortho")), 3)
+      array([1., 2., 3.], dtype=float32)
+    """
+    _check(type, n, axis, norm)
+    with scope(name, "idct") as within:
+        value = convert_to_tensor(input, preferred_dtype=dtypes.float32)
+        inverse = {1: 1, 2: 3, 3: 2, 4: 4}[type]
+        return out("Identity", [_transformed(value, inverse, n, norm)], name=within)
+
+
+def _check(type: int, n: int | None, axis: int, norm: str | None) -> None:
+    if axis != -1:
+        raise errors.InvalidArgumentError(f"axis must be -1, got {axis!r}")
+    if n is not None and n < 1:
+        raise errors.InvalidArgumentError(f"n must be at least 1, got {n}")
+    if type not in (1, 2, 3, 4):
+        raise errors.InvalidArgumentError(f"type must be 1, 2, 3 or 4, got {type!r}")
+    if norm not in (None, "ortho"):
+        raise errors.InvalidArgumentError(f"norm must be None or 'ortho', got {norm!r}")
+    if type == 1 and norm is not None:
+        raise errors.InvalidArgumentError("a cosine transform of type 1 is never orthonormal")
+
+
+def _transformed(value: Output, kind: int, n: int | None, norm: str | None) -> Output:
+    shape_rules.with_rank_at_least(value.dims, 1, "input")
+    if n is not None:
+        value = padded(value[..., :n], at_least(0, n - size_of(value, -1)))
+    size = size_of(value, -1)
+    if kind == 1:
+        return _first(value, size)
+    if kind == 2:
+        result = _second(value, size)
+        return result if norm is None else _scaled(result, size, forward=True)
+    if kind == 3:
+        return _third(value if norm is None else _scaled(value, size, forward=False), size)
+    # Type 4 is every other element of type 2, of twice as many.
+    wide = _second(padded(value, size), size * 2)[..., 1::2]
+    if norm is None:
+        return wide
+    return out("Mul", [wide, out("Rsqrt", [_number(size * 2, wide)])])
+
+
+def _number(size: Any, like: Output) -> Output:
+    return cast(size, like.dtype.base_dtype)
+
+
+def _first(value: Output, size: Size) -> Output:
+    if isinstance(size, int) and size < 2:
+        raise errors.InvalidArgumentError(
+            f"a cosine transform of type 1 requires at least 2 elements, got {size}"
+        )
+    around = out("ReverseV2", [value[..., 1:-1], [-1]])
+    return casting.real(fft.rfft(out("ConcatV2", [[value, around], -1])))
+
+
+def _turns(size: Size, like: Output, sign: int) -> Output:
+    """exp(sign * 1j * pi * k / (2 * size)) for each k below `size`."""
+    steps = cast(out("Range", [0, size, 1]), dtypes.float64)
+    angle = out("Mul", [steps, sign * math.pi / 2 / cast(size, dtypes.float64)])
+    return casting.complex(
+        _number(trigonometry.cos(angle), like), _number(trigonometry.sin(angle), like)
+    )
+
+
+def _second(value: Output, size: Size) -> Output:
+    spectrum = fft.rfft(value, out("Pack", [[2 * size]]))[..., :size]
+    return 2.0 * casting.real(out("Mul", [spectrum, _turns(size, value, -1)]))
+
+
+def _third(value: Output, size: Size) -> Output:
+    turned = out("Mul", [casting.complex(value, out("ZerosLike", [value])), _turns(size, value, 1)])
+    result = fft.irfft(turned, out("Pack", [[2 * size]]))[..., :size]
+    return out("Mul", [result, _number(2 * size, value)])
+
+
+def _scaled(value: Output, size: Size, forward: bool) -> Output:
+    """The orthonormal scale of the result of type 2, or of what goes into type 3."""
+    rest = out("Rsqrt", [_number(2 * size, value)])
+    first = out("Mul", [rest, math.sqrt(0.5) if forward else math.sqrt(2)])
+    scale = out("ConcatV2", [[out("Fill", [[1], first]), out("Fill", [[size - 1], rest])], 0])
+    return out("Mul", [value, scale])

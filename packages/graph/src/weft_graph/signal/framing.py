@@ -1,0 +1,156 @@
+"""Signals cut into frames that overlap, and put together again."""
+
+from __future__ import annotations
+
+__all__ = ["frame", "overlap_and_add"]
+
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.nn.scope import scope
+from weft_graph.ops import permutation, reduction, shape_rules
+from weft_graph.signal.sizes import (
+    Size,
+    at_least,
+    checked_size,
+    lead_of,
+    padded,
+    reshaped,
+    shape_from,
+    size_of,
+)
+from weft_tensor import errors
+
+
+def frame(
+    signal: Any,
+    frame_length: Any,
+    frame_step: Any,
+    pad_end: bool = False,
+    pad_value: Any = 0,
+    axis: int = -1,
+    name: str | None = None,
+) -> Output:
+    """Frames of `frame_length` elements, one every `frame_step` elements of an axis.
+
+    Args:
+      signal: any type, shape (..., N, ...) with N samples along `axis`.
+      frame_length, frame_step: integers of rank 0, at least 1.
+      pad_end: go on to the last frame that begins inside, filled up with `pad_value`; else what
+        fills no whole frame is left out.
+      pad_value: of the type of `signal`.
+      axis: an integer; where it does not count from the end the rank must be known.
+    Returns: shape (..., F, frame_length, ...), where F is (N - frame_length) // frame_step + 1, or
+      with `pad_end` N / frame_step rounded up.
+    Raises: InvalidArgumentError: a length is below 1, or the axis is out of range.
+
+    Examples:
+      >>> wf.Session().run(wf.signal.frame([1, 2, 3, 4, 5], 3, 2))
+      array([[1, 2, 3],
+             [3, 4, 5]], dtype=int32)
+    """
+    with scope(name, "frame") as within:
+        value = convert_to_tensor(signal)
+        length = checked_size(frame_length, "frame_length")
+        step = checked_size(frame_step, "frame_step")
+        at = _from_the_end(value, axis)
+        size = size_of(value, at)
+        if pad_end:
+            frames = -(-size // step)
+            value = padded(value, at_least(0, length + step * (frames - 1) - size), at, pad_value)
+        else:
+            frames = at_least(0, 1 + (size - length) // step)
+        return _gathered(value, at, frames, length, step, within)
+
+
+def _from_the_end(value: Output, axis: int) -> int:
+    if value.dims is None:
+        if axis >= 0:
+            raise errors.InvalidArgumentError(
+                f"an axis of a signal of unknown rank must count from the end, got {axis}"
+            )
+        return axis
+    shape_rules.with_rank_at_least(value.dims, 1, "signal")
+    return shape_rules.normal_axis(axis, len(value.dims)) - len(value.dims)
+
+
+def _gathered(value: Output, at: int, frames: Size, length: Size, step: Size, name: str) -> Output:
+    """The frames, gathered in pieces as long as a frame and a step have in common."""
+    piece = gcd(length, step) if isinstance(length, int) and isinstance(step, int) else 1
+    starts = out("ExpandDims", [out("Mul", [out("Range", [0, frames, 1]), step // piece]), 1])
+    places = out("AddV2", [starts, out("Range", [0, length // piece, 1])])
+    if piece == 1:
+        axis = at if value.dims is None else at + len(value.dims)
+        return out("GatherV2", [value, places, axis], name=name)
+    lead, tail = lead_of(value, -at), [] if at == -1 else _tail_of(value, at)
+    pieces = size_of(value, at) // piece
+    used = _beginning(value, at, pieces * piece)
+    split = reshaped(used, *lead, pieces, piece, *tail)
+    axis = at - 1 if split.dims is None else at - 1 + len(split.dims)
+    shape = shape_from(*lead, frames, length, *tail)
+    return out("Reshape", [out("GatherV2", [split, places, axis]), shape], name=name)
+
+
+def _tail_of(value: Output, at: int) -> list[Any]:
+    """The sizes of the axes behind one."""
+    known = None if value.dims is None else value.dims[at + 1 :]
+    if known is not None and None not in known:
+        return list(known)
+    return [out("Shape", [value])[at + 1 :]]
+
+
+def _beginning(value: Output, at: int, count: Size) -> Output:
+    """So many elements from the beginning of an axis, which counts from the end."""
+    if value.dims is not None and value.dims[at] == count:
+        return value
+    index = (..., slice(count), *[slice(None)] * (-at - 1))
+    picked: Output = value[index]
+    return picked
+
+
+def overlap_and_add(signal: Any, frame_step: Any, name: str | None = None) -> Output:
+    """The signal whose frames, each `frame_step` after the one before, overlap and are added.
+
+    Args:
+      signal: numeric, shape (..., F, L).
+      frame_step: integer of rank 0, at least 1.
+    Returns: shape (..., (F - 1) * frame_step + L).
+    Raises: InvalidArgumentError: the rank is below 2, or the step below 1.
+
+    Examples:
+      >>> wf.Session().run(wf.signal.overlap_and_add([[1, 1, 1], [2, 2, 2]], 2))
+      array([1, 1, 3, 2, 2], dtype=int32)
+    """
+    with scope(name, "overlap_and_add") as within:
+        value = convert_to_tensor(signal)
+        shape_rules.with_rank_at_least(value.dims, 2, "signal")
+        step = checked_size(frame_step, "frame_step")
+        lead, frames, length = lead_of(value, 2), size_of(value, -2), size_of(value, -1)
+        parts = -(-length // step)
+        rows = frames + parts - 1
+        split = reshaped(padded(value, parts * step - length), *lead, frames, parts, step)
+        # Part p of frame f belongs into row f + p. Where each part has `parts` rows more than there
+        # are frames, and the flattened rows are cut to one less, part p moves down by p rows.
+        moved = padded(_exchanged(split), parts, -2)
+        flat = reshaped(moved, *lead, parts * (frames + parts), step)
+        skewed = reshaped(_beginning(flat, -2, parts * rows), *lead, parts, rows, step)
+        added = reshaped(reduction.reduce_sum(skewed, -3), *lead, rows * step)
+        whole = _beginning(added, -1, at_least(0, (frames - 1) * step + length))
+        return out("Identity", [whole], name=within)
+
+
+def _exchanged(value: Output) -> Output:
+    """The axes -3 and -2 exchanged."""
+    order: Any
+    if value.dims is not None:
+        known = len(value.dims)
+        order = np.array([*range(known - 3), known - 2, known - 3, known - 1], np.int32)
+    else:
+        rank = out("Rank", [value])
+        last = out("Pack", [[rank - 2, rank - 3, rank - 1]])
+        order = out("ConcatV2", [[out("Range", [0, rank - 3, 1]), last], 0])
+    return permutation.transpose(value, order)

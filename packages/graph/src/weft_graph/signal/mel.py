@@ -1,0 +1,122 @@
+"""Features of spectra on the mel scale, on which equal steps sound equally far apart."""
+
+from __future__ import annotations
+
+__all__ = ["linear_to_mel_weight_matrix", "mfccs_from_log_mel_spectrograms"]
+
+import math
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.nn.scope import scope, static_number
+from weft_graph.ops import shape_rules
+from weft_graph.ops.sequence import linspace
+from weft_graph.signal.cosine import dct
+from weft_graph.signal.sizes import cast, checked_size, size_of
+from weft_tensor import dtypes, errors
+
+_BREAK_HERTZ = 700.0
+_HIGH_Q = 1127.0
+"""O'Shaughnessy's scale: mel = 1127 * log(1 + hertz / 700)."""
+
+
+def linear_to_mel_weight_matrix(
+    num_mel_bins: int = 20,
+    num_spectrogram_bins: Any = 129,
+    sample_rate: Any = 8000,
+    lower_edge_hertz: float = 125.0,
+    upper_edge_hertz: float = 3800.0,
+    dtype: Any = dtypes.float32,
+    name: str | None = None,
+) -> Output:
+    """The matrix that takes linear spectra to bands on the mel scale, by a matrix product.
+
+    Bands are triangles of height 1 on the mel scale, each from the middle of the one before to the
+    middle of the one behind; frequency 0 is in none.
+
+    Args:
+      num_mel_bins: the number of bands.
+      num_spectrogram_bins: integer of rank 0: how many frequencies a spectrum has, from 0 to half
+        the sample rate.
+      sample_rate: number of rank 0, in hertz.
+      lower_edge_hertz, upper_edge_hertz: where the lowest band begins and the highest one ends.
+      dtype: floating.
+    Returns: shape (num_spectrogram_bins, num_mel_bins).
+    Raises: InvalidArgumentError: a number is not positive, or the edges are not in order and below
+      half the sample rate.
+
+    Examples:
+      >>> matrix = wf.signal.linear_to_mel_weight_matrix(2, 5, 8000, 0.0, 4000.0)
+      >>> np.round(wf.Session().run(matrix), 3)
+      array([[0.   , 0.   ],
+             [0.756, 0.244],
+             [0.   , 0.836],
+             [0.   , 0.363],
+             [0.   , 0.   ]], dtype=float32)
+    """
+    wanted = _checked(num_mel_bins, sample_rate, lower_edge_hertz, upper_edge_hertz, dtype)
+    with scope(name, "linear_to_mel_weight_matrix") as within:
+        bins = checked_size(num_spectrogram_bins, "num_spectrogram_bins")
+        nyquist = cast(sample_rate, dtypes.float64) / 2.0
+        hertz = linspace(cast(0, dtypes.float64), nyquist, bins)[1:]
+        frequencies = out("ExpandDims", [_mel(hertz), 1])
+        edges = np.linspace(
+            _static_mel(lower_edge_hertz), _static_mel(upper_edge_hertz), num_mel_bins + 2
+        )
+        lower, middle, upper = edges[:-2], edges[1:-1], edges[2:]
+        rising = (frequencies - lower) / (middle - lower)
+        falling = (upper - frequencies) / (upper - middle)
+        weights = out("Maximum", [0.0, out("Minimum", [rising, falling])])
+        return cast(out("Pad", [weights, [[1, 0], [0, 0]]]), wanted, within)
+
+
+def _checked(bands: int, rate: Any, lower: float, upper: float, dtype: Any) -> dtypes.DType:
+    wanted = dtypes.as_dtype(dtype)
+    if not wanted.is_floating:
+        raise errors.InvalidTypeError(f"the weights must be floating, got dtype {wanted.name}")
+    known = static_number(rate)
+    top = math.inf if known is None else known / 2
+    if bands < 1 or top <= 0 or not 0.0 <= lower < upper <= top:
+        raise errors.InvalidArgumentError(
+            "requires at least one band, a positive sample rate, and 0 <= lower_edge_hertz < "
+            f"upper_edge_hertz <= sample_rate / 2, got {bands} bands, a rate of {rate}, {lower} "
+            f"and {upper}"
+        )
+    return wanted
+
+
+def _mel(hertz: Output) -> Output:
+    return _HIGH_Q * out("Log1p", [hertz / _BREAK_HERTZ])
+
+
+def _static_mel(hertz: float) -> float:
+    return _HIGH_Q * math.log1p(hertz / _BREAK_HERTZ)
+
+
+def mfccs_from_log_mel_spectrograms(log_mel_spectrograms: Any, name: str | None = None) -> Output:
+    """Mel-frequency cepstral coefficients: the orthonormal cosine transform of logarithms.
+
+    All are given, of which usually the first 12 or 13 are used; the first one is sqrt(2) times as
+    large as an orthonormal transform has it.
+
+    Args:
+      log_mel_spectrograms: float32 or float64, shape (..., M) with M bands.
+    Returns: shape (..., M).
+    Raises: InvalidArgumentError: there are no bands.
+
+    Examples:
+      >>> coefficients = wf.signal.mfccs_from_log_mel_spectrograms([[1.0, 1.0]])
+      >>> np.round(wf.Session().run(coefficients), 3)
+      array([[2., 0.]], dtype=float32)
+    """
+    with scope(name, "mfccs_from_log_mel_spectrograms") as within:
+        value = convert_to_tensor(log_mel_spectrograms, preferred_dtype=dtypes.float32)
+        shape_rules.with_rank_at_least(value.dims, 1, "log_mel_spectrograms")
+        bands = size_of(value, -1)
+        if bands is not None and isinstance(bands, int) and bands < 1:
+            raise errors.InvalidArgumentError(f"requires at least one band, got {value!r}")
+        scale = out("Rsqrt", [cast(bands * 2, value.dtype.base_dtype)])
+        return out("Mul", [dct(value, 2), scale], name=within)

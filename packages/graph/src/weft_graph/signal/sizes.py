@@ -1,0 +1,90 @@
+"""Sizes of axes as Python's integers where they are known, else as tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.ops.shape_rules import constant_int
+from weft_tensor import dtypes, errors
+
+Size = Any
+"""An integer, or an int32 tensor of rank 0."""
+
+
+def size_of(value: Output, axis: int) -> Size:
+    """The size of an axis, which may count from the end."""
+    known = None if value.dims is None else value.dims[axis]
+    return out("Shape", [value])[axis] if known is None else known
+
+
+def checked_size(value: Any, what: str, least: int = 1) -> Size:
+    """A length that a caller gave.
+
+    Raises: InvalidArgumentError: it is not of rank 0, or is known and below `least`.
+    """
+    tensor = convert_to_tensor(value, dtypes.int32)
+    if tensor.dims not in ((), None):
+        raise errors.InvalidArgumentError(f"{what} must be one integer, got {tensor!r}")
+    known = constant_int(tensor)
+    if known is not None and known < least:
+        raise errors.InvalidArgumentError(f"{what} must be at least {least}, got {known}")
+    return tensor if known is None else known
+
+
+def shape_from(*parts: Any) -> Any:
+    """A shape made of sizes and of vectors of sizes."""
+    if all(isinstance(part, int) for part in parts):
+        return np.array(parts, np.int32)
+    vectors = [part if _is_vector(part) else out("Pack", [[part]]) for part in parts]
+    return out("ConcatV2", [vectors, 0]) if len(vectors) > 1 else vectors[0]
+
+
+def _is_vector(part: Any) -> bool:
+    return isinstance(part, Output) and part.dims != ()
+
+
+def lead_of(value: Output, inner: int) -> list[Any]:
+    """The sizes of all axes but the `inner` last ones, as parts of a shape."""
+    if value.dims is None:
+        return [out("Shape", [value])[: -inner or None]]
+    lead = value.dims[: len(value.dims) - inner]
+    if None not in lead:
+        return list(lead)
+    return [out("Shape", [value])[: len(lead)]]
+
+
+def reshaped(value: Output, *parts: Any) -> Output:
+    """The value in the shape that `shape_from` makes of the parts."""
+    return out("Reshape", [value, shape_from(*parts)])
+
+
+def padded(value: Output, after: Size, axis: int = -1, filler: Any = None) -> Output:
+    """The value with so much more at the end of an axis, zeros by default.
+
+    Args:
+      axis: counts from the end.
+    """
+    if isinstance(after, int) and after == 0:
+        return value
+    rank = out("Rank", [value]) if value.dims is None else len(value.dims)
+    before = out("Fill", [shape_from(rank + axis, 2), 0])
+    behind = out("Fill", [shape_from(-axis - 1, 2), 0])
+    pair = out("ExpandDims", [out("Pack", [[0, after]]), 0])
+    paddings = out("ConcatV2", [[before, pair, behind], 0])
+    if filler is None:
+        return out("Pad", [value, paddings])
+    return out("PadV2", [value, paddings, convert_to_tensor(filler, value.dtype.base_dtype)])
+
+
+def at_least(least: int, size: Size) -> Size:
+    """The larger one of an integer and a size."""
+    return max(least, size) if isinstance(size, int) else out("Maximum", [least, size])
+
+
+def cast(value: Any, dtype: dtypes.DType, name: str | None = None) -> Output:
+    """The value, which is no sparse one, as another element type."""
+    return out("Cast", [value], {"DstT": dtype}, name)
