@@ -70,7 +70,7 @@ def test_a_finalized_graph_and_a_closed_session_raise_runtime_errors_too(graph: 
 def test_indexed_slices_can_be_control_inputs() -> None:
     slices = wf.IndexedSlices(wf.constant([[1.0]]), wf.constant([0]))
     with wf.control_dependencies([slices]):
-        assert wf.no_op().control_inputs == (slices.values.op,)
+        assert wf.no_op().control_inputs == [slices.values.op]
 
 
 def test_an_open_index_inside_does_not_lift_the_index_outside() -> None:

@@ -89,7 +89,7 @@ def test_input_map_of_control_inputs(graph: Graph, graph_def: proto.GraphDef) ->
     p = source(name="p")
     found = import_graph_def(graph_def, input_map={"^b": p.op}, return_elements=["c"])
     assert found is not None and isinstance(found[0], Node)
-    assert found[0].control_inputs == (p.op,)
+    assert found[0].control_inputs == [p.op]
     with pytest.raises(errors.InvalidTypeError, match="must map to an operation"):
         import_graph_def(graph_def, input_map={"^b": 3})
 

@@ -31,7 +31,7 @@ def test_a_group_waits_for_everything() -> None:
     a, b = constant(1), control.no_op()
     node = control.group(a, [b, {"x": a}], None)
     assert node.type == "NoOp" and set(node.control_inputs) == {a.node, b}
-    assert control.group().control_inputs == ()
+    assert control.group().control_inputs == []
     assert control.group(a, name="train").name == "train"
 
 
@@ -49,7 +49,7 @@ def test_a_group_gathers_per_device(_graph: Graph) -> None:
 def test_dependencies() -> None:
     first = control.no_op()
     y = control.with_dependencies([first], constant(3.0), name="after")
-    assert y.node.type == "Identity" and y.node.control_inputs == (first,)
+    assert y.node.type == "Identity" and y.node.control_inputs == [first]
     assert y.node.name == "after"
     slices = IndexedSlices(constant([1.0]), constant([0]))
     after = control.with_dependencies([first], slices)

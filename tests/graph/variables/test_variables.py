@@ -344,7 +344,7 @@ def test_initializer_of_tables() -> None:
         table = builder.create("NoOp", (), None, "a_table")
         add_to_collection(GraphKeys.TABLE_INITIALIZERS, table)
         node = variables.tables_initializer()
-        assert node.name == "init_all_tables" and node.control_inputs == (table,)
+        assert node.name == "init_all_tables" and node.control_inputs == [table]
         assert variables.initialize_all_tables("again").name == "again"
 
 

@@ -130,7 +130,8 @@ class _Probe:
     ) -> None:
         self.session = session
         self.y = y
-        self.y_shape = y_shape
+        same = y.shape.is_fully_defined() and y.shape.num_elements() == np.prod(y_shape)
+        self.y_shape = _as_sizes(y.shape) if same else y_shape
         self.feeds = feeds
 
     def theoretical(self, x: Any, point: Array) -> Array:

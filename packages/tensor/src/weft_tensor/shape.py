@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeAlias, cast, overload
 
-from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
+from weft_tensor.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from weft_tensor.nesting import shown
 
 Dims: TypeAlias = tuple[int | None, ...] | None
@@ -157,6 +157,10 @@ def _from_proto(entries: Iterable[Any]) -> Dims:
     return tuple(None if entry.size == -1 else as_size(entry.size) for entry in entries)
 
 
+message_of: Callable[[Dims], Any] | None = None
+"""What makes a `TensorShapeProto` of sizes; weft_graph, which knows messages, says it."""
+
+
 class Dimension:
     """One size of a shape, which may be unknown.
 
@@ -225,6 +229,9 @@ class Dimension:
 
     def __eq__(self, other: object) -> Any:
         return _compare(operator.eq, self, other)
+
+    def __reduce__(self) -> tuple[type[Dimension], tuple[int | None]]:
+        return Dimension, (self._value,)
 
     def __ne__(self, other: object) -> Any:
         return _compare(operator.ne, self, other)
@@ -446,6 +453,16 @@ class TensorShape:
         if not self.is_fully_defined():
             raise InvalidArgumentError(f"Shape {self} is not fully defined")
 
+    def as_proto(self) -> Any:
+        """Return a `TensorShapeProto` message.
+
+        Raises:
+          UnimplementedError: nobody who knows messages was imported.
+        """
+        if message_of is None:
+            raise UnimplementedError("messages are known to weft_graph, which is not imported")
+        return message_of(self._dims)
+
     def __len__(self) -> int:
         if self._dims is None:
             raise InvalidArgumentError("Cannot take the length of shape with unknown rank.")
@@ -481,8 +498,6 @@ class TensorShape:
     def __eq__(self, other: object) -> bool:
         if isinstance(other, TensorShape):
             return self._dims == other._dims
-        if other is None:
-            return False
         try:
             return self._dims == as_dims(other)
         except InvalidArgumentError:
@@ -497,8 +512,8 @@ class TensorShape:
     def __repr__(self) -> str:
         return f"TensorShape({self.dims})"
 
-    def __reduce__(self) -> tuple[type[TensorShape], tuple[Dims]]:
-        return TensorShape, (self._dims,)
+    def __reduce__(self) -> tuple[type[TensorShape], tuple[Any]]:
+        return TensorShape, (self.dims,)
 
 
 def _slice_unknown(key: slice) -> Dims:

@@ -44,14 +44,14 @@ def fill_cost_graph(
 
 
 def _sources(node: Node) -> list[Node]:
-    return [*(source.node for source in node.inputs), *node.control_inputs]
+    return [*(source.node for source in node.inputs), *node.controls]
 
 
 def _fill_inputs(entry: Any, node: Node, numbers: dict[Node, int]) -> None:
     for source in node.inputs:
         if source.node in numbers:
             entry.input_info.add(preceding_node=numbers[source.node], preceding_port=source.index)
-    entry.control_input.extend(numbers[n] for n in node.control_inputs if n in numbers)
+    entry.control_input.extend(numbers[n] for n in node.controls if n in numbers)
 
 
 def _fill_outputs(entry: Any, node: Node, model: CostModel) -> None:

@@ -257,10 +257,10 @@ def _rewire(step: StepGraph, region: Region, inside: set[Node]) -> None:
         for i, source in enumerate(inputs):
             if member.inputs[i] is not source:
                 graph.replace_input(member, i, source, reason="region")
-    waits = [c for member in region.members for c in member.control_inputs if c not in inside]
+    waits = [c for member in region.members for c in member.controls if c not in inside]
     for member in region.members:
         for user in [user for user in member.consumers if user not in inside]:
-            controls = [node if c in inside else c for c in user.control_inputs]
+            controls = [node if c in inside else c for c in user.controls]
             graph.set_control_inputs(user, controls, reason="region")
     if waits:
         graph.set_control_inputs(node, waits, reason="region")

@@ -171,7 +171,7 @@ class Derivation:
 
     def _stand_for(self, node: Node) -> None:
         """Let a node without work stand for what it waits for."""
-        self.anchors[node] = set().union(*[self._anchors(c) for c in node.control_inputs])
+        self.anchors[node] = set().union(*[self._anchors(c) for c in node.controls])
 
     def _anchors(self, node: Node) -> set[Need]:
         return self.anchors.get(node, set())
@@ -191,7 +191,7 @@ class Derivation:
     def _wait_for_inputs(self, node: Node, item: Item) -> None:
         for source in node.inputs:
             item.needs |= self._source(source)
-        for control in node.control_inputs:
+        for control in node.controls:
             item.needs |= self._anchors(control)
 
     def _earlier(self, variable: Node, item: Item) -> Iterable[Item]:

@@ -287,7 +287,7 @@ class FlowDerivation(Derivation):
         first = self.slots[node.outputs[0]] = self.slot(node)
         self.slots[node.outputs[1]] = self.slot(node)
         item.slot = first
-        for control in node.control_inputs:
+        for control in node.controls:
             item.needs |= self._anchors(control)
 
     def _select(self, node: Node) -> None:

@@ -106,8 +106,10 @@ def _integers(source: Source, node: Node, device: Device) -> KernelFunction:
     draw, dtype = source(node, device), node.outputs[0].dtype.numpy
 
     def run(shape: Any, low: Any, high: Any) -> Any:
-        first, last = _range(low, high)
         result = new_array(device, _checked_shape(shape), dtype)
+        if not result.size:  # as in TensorFlow, nothing may come out of an empty range
+            return result
+        first, last = _range(low, high)
         draw(philox.fill_integers, result, first, last)
         return _finish(result)
 
@@ -118,8 +120,10 @@ def _stateless_integers(source: StatelessSource, node: Node, device: Device) -> 
     dtype = node.outputs[0].dtype.numpy
 
     def run(shape: Any, seed: Any, low: Any, high: Any) -> Any:
-        first, last = _range(low, high)
         result = new_array(device, _checked_shape(shape), dtype)
+        if not result.size:
+            return result
+        first, last = _range(low, high)
         source(device, seed)(philox.fill_integers, result, first, last)
         return _finish(result)
 

@@ -35,6 +35,14 @@ _INTEGER = re.compile(rb"\s*[+-]?\d+\s*")
 _FLOAT = re.compile(
     rb"\s*[+-]?(\d+\.?\d*([eE][+-]?\d+)?|\.\d+([eE][+-]?\d+)?|inf(inity)?|nan)\s*", re.I
 )
+_HEXADECIMAL = re.compile(rb"\s*[+-]?0x[\da-f]+\.?[\da-f]*(p[+-]?\d+)?\s*", re.I)
+
+
+def _from_hexadecimal(item: bytes) -> float:
+    try:
+        return float.fromhex(item.decode())
+    except OverflowError:
+        return float("-inf" if b"-" in item.partition(b"p")[0] else "inf")
 
 
 @kernel("StringToNumber")
@@ -45,6 +53,8 @@ def _string_to_number(node: Node, device: Device) -> KernelFunction:
 
     def parse(item: bytes) -> Any:
         if (_INTEGER if whole else _FLOAT).fullmatch(item) is None:
+            if not whole and _HEXADECIMAL.fullmatch(item):
+                return _from_hexadecimal(item)
             raise errors.InvalidArgumentError(
                 f"strings must be numbers of type {output.name}, got {item!r}"
             )

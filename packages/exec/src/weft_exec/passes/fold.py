@@ -52,7 +52,7 @@ def fold_constants(step: StepGraph, device: Device) -> int:
         value = _evaluate(node, device)
         if value is None:
             continue
-        waits = [control for source in node.inputs for control in source.node.control_inputs]
+        waits = [control for source in node.inputs for control in source.node.controls]
         free = _CONSTANT if node in routed else _CONSTANT_OR_FED
         waits += [source.node for source in node.inputs if source.node.role not in free]
         step.graph.become_constant(node, const, value, reason="fold")
@@ -65,21 +65,21 @@ def fold_constants(step: StepGraph, device: Device) -> int:
 
 def _is_routed(node: Node, routed: set[Node]) -> bool:
     """Whether a node may be in a branch or a loop."""
-    if node.traits.routes or not routed.isdisjoint(node.control_inputs):
+    if node.traits.routes or not routed.isdisjoint(node.controls):
         return True
     return bool(routed) and not routed.isdisjoint([source.node for source in node.inputs])
 
 
 def _has_effects(node: Node) -> bool:
     """Whether leaving a node out could be noticed."""
-    if node.control_inputs:
+    if node.controls:
         return True
     traits = node.traits
     return traits.stateful and traits.state not in (State.CREATES, State.READS)
 
 
 def _foldable(node: Node, effects: set[Node], shapes: CertainShapes, device: Device) -> bool:
-    if len(node.outputs) != 1 or node.control_inputs or node.op_def.stateful:
+    if len(node.outputs) != 1 or node.controls or node.op_def.stateful:
         return False
     if node.role is not None:  # a recursion may take long, and a value may be fed
         return False

@@ -314,7 +314,7 @@ class Simulation:
         for source in node.inputs:
             if not is_back_edge(node, source):
                 latest = max(latest, self._arrival(source, device, arrive))
-        for control in node.control_inputs:
+        for control in node.controls:
             latest = max(latest, self._ready.get(control, 0.0))
         return latest
 

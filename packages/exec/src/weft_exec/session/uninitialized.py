@@ -81,4 +81,4 @@ def _has_value(variable: Variable, resources: ResourceManager) -> bool:
 
 def _runs(targets: set[Node], initializer: Node) -> bool:
     """Whether one of the targets is the initializer, or waits for it as groups of them do."""
-    return initializer in targets or any(initializer in node.control_inputs for node in targets)
+    return initializer in targets or any(initializer in node.controls for node in targets)

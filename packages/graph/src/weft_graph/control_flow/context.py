@@ -372,7 +372,7 @@ class WhileContext(ControlFlowContext):
         if shared.updates_inside(self):
             return self._read_inside(shared)
         enters = [merge.inputs[0].node for merge in self.merges]
-        starts = [node for e in enters for node in (e.inputs[0].node, *e.control_inputs)]
+        starts = [node for e in enters for node in (e.inputs[0].node, *e.controls)]
         late = reads.that_follow(starts, shared.updates_inside(self.outer))
         if not late:
             return None

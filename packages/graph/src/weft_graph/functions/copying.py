@@ -214,11 +214,11 @@ class BodyCopy:
                     graph.replace_input(twin, i, self.outputs[source], reason="copy")
         controls = [
             self.nodes[other]
-            for other in node.control_inputs
+            for other in node.controls
             if other in self.nodes and (self._keeps is None or self._keeps(node, other))
         ]
         if controls:
-            graph.set_control_inputs(twin, [*twin.control_inputs, *controls], reason="copy")
+            graph.set_control_inputs(twin, [*twin.controls, *controls], reason="copy")
         if node.forward is not None:
             twin.forward = self.nodes.get(node.forward)
 

@@ -223,6 +223,16 @@ class DefinedFunction:
                 self._building = False
         return self._made
 
+    def _checked_func(self, *args: Any) -> Any:
+        result = self._func(*args)
+        several = isinstance(result, list | tuple)
+        if several and any(value is None for value in result):
+            raise errors.InvalidArgumentError(
+                f"{name_of(self._func)} returns None among its results; a function of the graph "
+                "returns tensors"
+            )
+        return result
+
     def _build(self, graph: Graph) -> Function:
         library = graph.functions
         if self._func_name is not None:
@@ -237,7 +247,7 @@ class DefinedFunction:
 
         own_gradient = self._grad_func is not None or self.python_grad_func is not None
         made, _ = trace(
-            self._func,
+            self._checked_func,
             arguments,
             name,
             graph,

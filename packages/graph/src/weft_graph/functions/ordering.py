@@ -134,7 +134,7 @@ class _Ends:
             self._wait(loop.exits[0], [node])
 
     def _wait(self, node: Node, others: Sequence[Node]) -> None:
-        controls = [*node.control_inputs, *others]
+        controls = [*node.controls, *others]
         self._graph.set_control_inputs(node, controls, reason="order of effects")
 
 
@@ -167,5 +167,5 @@ def _in_test(node: Node, loop: WhileContext) -> bool:
         if here not in seen and here.context is not None and here.context.is_inside(loop):
             seen.add(here)
             stack.extend([source.node for source in here.inputs])
-            stack.extend(here.control_inputs)
+            stack.extend(here.controls)
     return True

@@ -84,7 +84,7 @@ class Effects:
                 here = stack.pop()
                 found = self._known.get(here) or has_effect(here)
                 before = [s.node for s in here.inputs if not gives_state(s.node)]
-                for other in (*before, *here.control_inputs):
+                for other in (*before, *here.controls):
                     if other not in seen:
                         seen.add(other)
                         stack.append(other)

@@ -457,6 +457,7 @@ def _holds_outputs(value: Any) -> bool:
 
 
 def _stack_list(values: Sequence[Any], dtype: DType | None, name: str | None) -> Output:
+    cast = dtype is not None
     try:
         if dtype is None:
             for item in values:
@@ -464,9 +465,17 @@ def _stack_list(values: Sequence[Any], dtype: DType | None, name: str | None) ->
                 if found is not None:
                     dtype = found.dtype.base_dtype
                     break
-        return out("Pack", [[convert_to_tensor(v, dtype) for v in values]], {"axis": 0}, name)
+        return out("Pack", [[_member(v, dtype, cast) for v in values]], {"axis": 0}, name)
     except RecursionError:
         raise too_deep(values) from None
+
+
+def _member(value: Any, dtype: DType | None, cast: bool) -> Output:
+    """One of a list that is stacked: tensors in it are cast where the program says to what."""
+    found = output_of(value) if cast else None
+    if found is None or dtype is None or found.dtype.base_dtype is dtype:
+        return convert_to_tensor(value, dtype)
+    return out("Cast", [found], {"DstT": dtype})
 
 
 def _is_nested(item: Any) -> bool:

@@ -10,7 +10,7 @@ __all__ = ["Graph"]
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from types import CodeType
 from typing import Any
@@ -19,7 +19,7 @@ from weft_graph.ir import thread_stacks
 from weft_graph.ir.collections import Collections
 from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.device_spec import DeviceSpec
-from weft_graph.ir.forms import to_message
+from weft_graph.ir.forms import readers, to_message
 from weft_graph.ir.library import Library
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import OpDef
@@ -51,6 +51,9 @@ class Graph(Collections):
       variable_stores: the variables that get_variable made, and its scopes; weft_graph.variables'.
       variable_updates: which nodes change which variables, as far as somebody asked;
         weft_graph.variables'.
+      variable_slices: which slices are of which variables; weft_graph.variables'.
+      versions: of the oldest producer and the newest consumer that what was imported asks for, or
+        None; the messages'.
       gradient_functions: gradients that live and die with the graph, by the name that nodes refer
         to them with; weft_autodiff's.
 
@@ -73,11 +76,13 @@ class Graph(Collections):
         self.gradient_functions: dict[str, Any] = {}
         self.variable_stores: Any = None
         self.variable_updates: Any = None
+        self.variable_slices: dict[Output, Any] = {}
         self._by_name: dict[str, Node] = {}
         self._names: dict[str, int] = {}
         self._unfeedable: set[Output] = set()
         self._lock = threading.RLock()
         self._finalized = False
+        self.versions: tuple[int, int] | None = None
         self._extended = 0
         self.contexts: dict[str, Context] = {}
         self.has_contexts = False
@@ -367,6 +372,14 @@ class Graph(Collections):
         """Make feeding the output an error."""
         self._unfeedable.add(tensor)
 
+    def is_fetchable(self, tensor_or_op: Any) -> bool:
+        """Whether it may be fetched: whatever belongs to the graph may."""
+        self.as_graph_element(tensor_or_op)
+        return True
+
+    def switch_to_thread_local(self) -> None:
+        """Give each thread scopes of its own; they always have them, so that nothing changes."""
+
     @property
     def outermost(self) -> Graph:
         """The graph around all bodies of functions: itself, unless it is a body."""
@@ -459,6 +472,40 @@ class Graph(Collections):
         """The graph as a `GraphDef` message."""
         return to_message("GraphDef", self, from_version or 0, add_shapes)
 
+    @property
+    def graph_def_versions(self) -> Any:
+        """The versions that `as_graph_def` writes, as a `VersionDef` message."""
+        return to_message("VersionDef", self)
+
+    def create_op(
+        self,
+        op_type: str,
+        inputs: Sequence[Any],
+        dtypes: Sequence[Any] | None = None,
+        input_types: Sequence[Any] | None = None,
+        name: str | None = None,
+        attrs: Mapping[str, Any] | None = None,
+        op_def: Any = None,
+        compute_shapes: bool = True,
+        compute_device: bool = True,
+    ) -> Node:
+        """Add a node by the name of its op, with its attributes.
+
+        Args:
+          op_type: of a declared op.
+          inputs: tensors, those of list arguments laid flat.
+          dtypes: element types of the outputs; what follows from the op must be the same.
+          input_types, op_def, compute_shapes, compute_device: not used; the op's declaration tells.
+          name: of the node; the op's by default.
+          attrs: values, or `AttrValue` messages; those that follow from inputs may be left out.
+        Raises: InvalidArgumentError, InvalidTypeError: inputs, attributes or types do not fit.
+        """
+        del input_types, op_def, compute_shapes, compute_device
+        with self.as_default():
+            make = readers.lookup("NodeDef")
+            node: Node = make(op_type, inputs, dtypes, name, attrs or {})
+            return node
+
     # ------------------------------------------------------------------ edits
 
     def mark_extended(self, count: int) -> None:
@@ -504,11 +551,11 @@ class Graph(Collections):
         Raises: FailedPreconditionError: a session runs `node`.
         """
         self._check_editable(node, reason)
-        for control in node.control_inputs:
+        for control in node.controls:
             assert control._control_outputs is not None
             del control._control_outputs[node]
-        node.control_inputs = tuple(dict.fromkeys(controls))
-        for control in node.control_inputs:
+        node.controls = tuple(dict.fromkeys(controls))
+        for control in node.controls:
             control._add_control_output(node)
 
     def remove_nodes(self, nodes: Iterable[Node], *, reason: str) -> None:
@@ -529,7 +576,7 @@ class Graph(Collections):
         for node in doomed:
             for source in node.inputs:
                 source._drop_use(node)
-            for control in node.control_inputs:
+            for control in node.controls:
                 assert control._control_outputs is not None
                 del control._control_outputs[node]
             del self._by_name[node.name]
@@ -586,7 +633,7 @@ class Graph(Collections):
                     problems.append(f"{node.name}: input {source.name} is not in the graph")
                 else:
                     uses[source][node] += 1
-            for control in node.control_inputs:
+            for control in node.controls:
                 if control not in waits:
                     problems.append(
                         f"{node.name}: control input {control.name} is not in the graph"

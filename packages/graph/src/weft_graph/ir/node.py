@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir import thread_stacks
 from weft_graph.ir.forms import to_message
+from weft_graph.ir.references import Reference
 from weft_graph.ir.registry import Registry
 from weft_graph.ir.symbolic import Symbolic
 from weft_tensor import errors
@@ -35,7 +36,7 @@ class Node:
       traits: what is known of the op without running it.
       role: what the system itself does with it, beside running a kernel, or None.
       inputs: the outputs it consumes.
-      control_inputs: nodes that must finish before it starts.
+      controls: nodes that must finish before it starts; a list of them is `control_inputs`.
       attrs: attribute values by name.
       outputs: what it produces.
       index: its place in the order of construction.
@@ -56,7 +57,7 @@ class Node:
         "_line",
         "attrs",
         "context",
-        "control_inputs",
+        "controls",
         "device",
         "forward",
         "graph",
@@ -89,7 +90,7 @@ class Node:
         self.traits: Traits = op_def.traits
         self.role: Role | None = op_def.traits.role
         self.inputs = inputs
-        self.control_inputs = control_inputs
+        self.controls = control_inputs
         self.attrs = attrs
         self.device = device
         self.outputs: tuple[Output, ...] = ()
@@ -113,6 +114,11 @@ class Node:
         self.type = op_def.name
         self.traits = op_def.traits
         self.role = op_def.traits.role
+
+    @property
+    def control_inputs(self) -> list[Node]:
+        """The nodes that must finish before it starts."""
+        return list(self.controls)
 
     @property
     def control_outputs(self) -> list[Node]:
@@ -201,6 +207,14 @@ class Operators(Symbolic):
     """
 
     __slots__ = ()
+
+    def ref(self) -> Reference:
+        """A key for sets and tables, equal to those of the same object; `deref` gives it back."""
+        return Reference(self)
+
+    def experimental_ref(self) -> Reference:
+        """`ref`, by its former name."""
+        return Reference(self)
 
     def __add__(self, other: Any) -> Output:
         return _apply("add", self, other)

@@ -280,7 +280,9 @@ _SCALARS: dict[str, Callable[[Any], Any]] = {
     "float": _as_float,
     "bool": _as_bool,
     "string": _as_string,
-    "shape": lambda value: None if value == "unknown" else as_dims(value),
+    "shape": lambda value: (
+        None if isinstance(value, str) and value == "unknown" else as_dims(value)
+    ),
     "tensor": _as_tensor,
     "func": _as_func,
 }

@@ -186,7 +186,7 @@ def copy_nodes(
         twin.device = node.device
         if node.forward is not None:
             twin.forward = twins.get(node.forward)
-        controls = [twins[control] for control in node.control_inputs if control in twins]
+        controls = [twins[control] for control in node.controls if control in twins]
         if controls:
             graph.set_control_inputs(twin, controls, reason="copy")
         twins[node] = twin
@@ -231,8 +231,8 @@ def reachable(
             stack.extend([source.node for source in node.inputs if source not in stop])
         else:
             stack.extend([source.node for source in node.inputs])
-        if node.control_inputs:
-            stack.extend([control for control in node.control_inputs if control not in stopped])
+        if node.controls:
+            stack.extend([control for control in node.controls if control not in stopped])
     return found
 
 
@@ -247,7 +247,7 @@ def ordered(nodes: set[Node], stop: frozenset[Output] | set[Output] = frozenset(
         for source in node.inputs:
             if source.node.index >= index and source not in stop and not is_back_edge(node, source):
                 return _topological(in_order, stop)
-        for control in node.control_inputs:
+        for control in node.controls:
             if control.index >= index and control in nodes:
                 return _topological(in_order, stop)
     return in_order
@@ -259,7 +259,7 @@ def _topological(nodes: list[Node], stop: frozenset[Output] | set[Output]) -> li
     pending: dict[Node, int] = {}
     for node in nodes:
         needs = {s.node for s in node.inputs if s not in stop and not is_back_edge(node, s)}
-        needs.update(node.control_inputs)
+        needs.update(node.controls)
         needs &= inside
         pending[node] = len(needs)
         for need in needs:
@@ -285,7 +285,7 @@ def _cycle_error(stuck: set[Node]) -> errors.InvalidArgumentError:
     path: dict[Node, None] = {}
     while node not in path:
         path[node] = None
-        before = [s.node for s in node.inputs] + list(node.control_inputs)
+        before = [s.node for s in node.inputs] + list(node.controls)
         node = next(n for n in before if n in stuck)
     names = list(path)
     cycle = [n.name for n in names[names.index(node) :]]

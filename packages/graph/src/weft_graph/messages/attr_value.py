@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_graph import proto
+from weft_graph.ir.forms import writers
 from weft_graph.ir.func_attr import NameAttrs, as_name_attrs
 from weft_graph.ir.op_def import OpDef
 from weft_graph.messages.tensor_proto import (
@@ -97,6 +98,9 @@ def shape_to_proto(dims: Dims) -> proto.TensorShapeProto:
     for size in dims:
         message.dim.add(size=-1 if size is None else size)
     return message
+
+
+writers.register("TensorShapeProto", shape_to_proto)
 
 
 def attr_to_proto(value: Any, kind: str, attrs: dict[str, Any]) -> proto.AttrValue:

@@ -159,6 +159,6 @@ def _loop(
 
 def _hands_on(body: Function, position: int) -> bool:
     output = body.outputs[position]
-    while output.node.traits.identity and not output.node.control_inputs:
+    while output.node.traits.identity and not output.node.controls:
         output = output.node.inputs[0]
     return output is body.inputs[position]

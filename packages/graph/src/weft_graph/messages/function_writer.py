@@ -76,7 +76,7 @@ class _Writer:
             pending = list(found)
             while pending:
                 node = pending.pop()
-                for before in (*[s.node for s in node.inputs], *node.control_inputs):
+                for before in (*[s.node for s in node.inputs], *node.controls):
                     if before not in found and before not in arguments:
                         found[before] = None
                         pending.append(before)
@@ -137,7 +137,7 @@ class _Writer:
         fill_node_def(message, node, add_shapes=node in self._results)
         del message.input[:]
         message.input.extend([self._tensor(source) for source in node.inputs])
-        message.input.extend([f"^{control.name}" for control in node.control_inputs])
+        message.input.extend([f"^{control.name}" for control in node.controls])
 
     def _tensor(self, output: Output) -> str:
         """An output in the notation of functions: an argument, or node:result:place."""

@@ -36,7 +36,7 @@ def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) 
       add_shapes: note the static shapes of outputs in the attribute `_output_shapes`.
     Raises: InvalidArgumentError: the message would take 2 GiB or more.
     """
-    message = proto.GraphDef(versions=proto.VersionDef(producer=GRAPH_DEF_VERSION))
+    message = proto.GraphDef(versions=versions_of(graph))
     size = 0
     for node in graph.nodes[from_version:]:
         node_def = message.node.add()
@@ -58,6 +58,20 @@ def graph_to_def(graph: Graph, from_version: int = 0, add_shapes: bool = False) 
     return message
 
 
+def versions_of(graph: Graph) -> proto.VersionDef:
+    """The versions of a graph: those of here, or older ones that were imported into it."""
+    producer, consumer = graph.versions or (GRAPH_DEF_VERSION, GRAPH_DEF_VERSION_MIN_CONSUMER)
+    return proto.VersionDef(producer=producer, min_consumer=consumer)
+
+
+def note_versions(graph: Graph, versions: proto.VersionDef) -> None:
+    """Let a graph be as old as what was imported into it."""
+    if versions.ByteSize():  # a hand-made GraphDef that says nothing is of today
+        own = versions_of(graph)
+        producer = min(own.producer, versions.producer)
+        graph.versions = (producer, max(own.min_consumer, versions.min_consumer))
+
+
 def node_to_def(node: Node, add_shapes: bool = False) -> proto.NodeDef:
     """The node as a `NodeDef`."""
     message = proto.NodeDef()
@@ -73,7 +87,7 @@ def fill_node_def(message: proto.NodeDef, node: Node, add_shapes: bool) -> None:
     message.input.extend(
         [s.node.name if s.index == 0 else f"{s.node.name}:{s.index}" for s in node.inputs]
     )
-    message.input.extend([f"^{control.name}" for control in node.control_inputs])
+    message.input.extend([f"^{control.name}" for control in node.controls])
     for name, value in node.attrs.items():
         try:
             kind = declared_kind(node.op_def, name, value)
@@ -94,3 +108,4 @@ def gradient_name(definition: Any) -> str:
 
 writers.register("GraphDef", graph_to_def)
 writers.register("NodeDef", node_to_def)
+writers.register("VersionDef", versions_of)

@@ -17,7 +17,11 @@ from weft_graph.ir.library import LazyFunction
 from weft_graph.ir.node import Node, Output
 from weft_graph.messages.allowed_ops import refuse_other_ops
 from weft_graph.messages.function_imports import prepared
-from weft_graph.messages.graph_def import GRAPH_DEF_VERSION
+from weft_graph.messages.graph_def import (
+    GRAPH_DEF_VERSION,
+    GRAPH_DEF_VERSION_MIN_PRODUCER,
+    note_versions,
+)
 from weft_graph.messages.node_reader import Importer, as_text, tensor_name
 from weft_graph.messages.shared_memory import read_after_updates
 from weft_tensor import errors
@@ -99,6 +103,7 @@ def add_graph_def(
         with paused_gc(), _only_import_scopes(graph), graph.under_construction():
             importer.parse()
             importer.add_nodes()
+            note_versions(graph, graph_def.versions)
     return importer
 
 
@@ -111,6 +116,11 @@ def _functions(graph_def: proto.GraphDef) -> dict[str, LazyFunction]:
 
 
 def _check_versions(versions: proto.VersionDef) -> None:
+    if versions.producer < GRAPH_DEF_VERSION_MIN_PRODUCER:
+        raise errors.InvalidArgumentError(
+            f"the graph's producer has version {versions.producer}; at least "
+            f"{GRAPH_DEF_VERSION_MIN_PRODUCER} is required"
+        )
     if versions.min_consumer > GRAPH_DEF_VERSION:
         raise errors.InvalidArgumentError(
             f"the graph needs a reader of version {versions.min_consumer} or newer; "
@@ -142,6 +152,10 @@ def _only_import_scopes(graph: Graph) -> Iterator[None]:
 
 def _mapped_inputs(input_map: Mapping[str, Any], scope: str) -> dict[str, Any]:
     """`input_map` by "node:port" or "^node", with its values as outputs and nodes."""
+    if not isinstance(input_map, Mapping):
+        raise errors.InvalidTypeError(
+            f"input_map must map names to tensors, got {type(input_map).__name__}"
+        )
     result: dict[str, Any] = {}
     for key, value in input_map.items():
         text = as_text(key)

@@ -343,7 +343,7 @@ class Importer:
         parsed.node = node
         self._merge_shapes(parsed, node)
         if controls and not early:
-            every = (*node.control_inputs, *controls)
+            every = (*node.controls, *controls)
             self.graph.set_control_inputs(node, every, reason="import")
         if parsed.node_def.device:
             node.device = device_string(parsed.node_def.device)

@@ -98,7 +98,7 @@ class _Reader:
 
     def _read_for(self, user: Node, value: Output, reference: Output) -> None:
         before = [source.node for source in user.inputs if source is not value]
-        late = [node for node in (*before, *user.control_inputs) if self._is_late(node)]
+        late = [node for node in (*before, *user.controls) if self._is_late(node)]
         graph = user.graph
         with _named_after(user, value.node.context), graph.control_dependencies(late):
             again = reads.read(reference)
@@ -147,7 +147,7 @@ def _needs(node: Node) -> Iterator[Node]:
     """What a node waits for."""
     for source in node.inputs:
         yield source.node
-    yield from node.control_inputs
+    yield from node.controls
 
 
 def _all_behind(nodes: Iterable[Node]) -> set[Node]:

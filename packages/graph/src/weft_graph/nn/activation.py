@@ -135,7 +135,10 @@ def dropout(
         raise errors.InvalidArgumentError(
             f"dropout requires one of rate and keep_prob, got {rate!r} and {keep_prob!r}"
         )
-    return _dropped(x, 1 - keep_prob if rate is None else rate, noise_shape, seed, name)
+    if rate is None:
+        keep = keep_prob if isinstance(keep_prob, int | float) else convert_to_tensor(keep_prob)
+        rate = 1 - keep
+    return _dropped(x, rate, noise_shape, seed, name)
 
 
 def dropout_v2(
@@ -165,6 +168,8 @@ def _dropped(x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | 
             scale: Any = 1 / (1 - number)
         else:
             rate = convert_to_tensor(rate, x.dtype)
+            if rate.shape.ndims:
+                raise errors.InvalidArgumentError(f"rate must have rank 0, got {rate!r}")
             scale = out("RealDiv", [1, out("Sub", [1, rate])])
         shape = _noise_shape(x, noise_shape)
         noise = random.random_uniform(shape, dtype=x.dtype.base_dtype, seed=seed)

@@ -182,7 +182,7 @@ def conv2d_transpose(
       TensorShape([Dimension(1), Dimension(6), Dimension(6), Dimension(4)])
     """
     value = convert_to_tensor(input if value is None else value)
-    kernel = convert_to_tensor(filters if filter is None else filter)
+    kernel = convert_to_tensor(filters if filter is None else filter, preferred_dtype=value.dtype)
     return conv.conv2d_backprop_input(
         shapes.shape_vector(output_shape),
         kernel,
@@ -352,7 +352,7 @@ def convolution(
       TensorShape([Dimension(1), Dimension(8), Dimension(4)])
     """
     value = convert_to_tensor(input)
-    kernel = convert_to_tensor(filters if filter is None else filter)
+    kernel = convert_to_tensor(filters if filter is None else filter, preferred_dtype=value.dtype)
     rate = dilation_rate if dilations is None else dilations
     spatial = _spatial_rank(value.dims, kernel.dims, data_format)
     full_format = _layout(data_format, spatial)

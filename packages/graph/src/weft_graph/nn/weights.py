@@ -83,6 +83,8 @@ def match_ranks(
             predictions = shapes.squeeze(predictions, [-1])
         elif difference == -1 and labels.dims[-1] in (1, None):
             labels = shapes.squeeze(labels, [-1])
+    if weights is not None and weights.dims is None and labels.dims:
+        weights = _without_last(weights, len(labels.dims))
     if weights is None or not weights.dims or labels.dims is None:
         return labels, predictions, weights
     extra = len(weights.dims) - len(labels.dims)
@@ -91,3 +93,13 @@ def match_ranks(
     elif extra == -1 and expand_weights:
         weights = shapes.expand_dims(weights, -1)
     return labels, predictions, weights
+
+
+def _without_last(weights: Output, rank: int) -> Output:
+    """Weights of unknown rank without the last axis that they have more than `rank`, if it is 1."""
+    shape = shapes.shape(weights)
+    extra = out("Equal", [shapes.rank(weights), rank + 1])
+    ends = out(
+        "Cast", [out("LogicalAnd", [extra, out("Equal", [shape[-1:], [1]])])], {"DstT": "int32"}
+    )
+    return shapes.reshape(weights, shape[: shapes.size(shape) - out("Sum", [ends, [0]])])

@@ -342,7 +342,7 @@ def gather(
     validate_indices: Any = None,
     name: str | None = None,
     axis: Any = None,
-    batch_dims: int = 0,
+    batch_dims: int | None = 0,
 ) -> Output:
     """Slices of `params` along an axis, by index.
 
@@ -350,7 +350,7 @@ def gather(
       params: any type, shape (P[:axis], n, P[axis+1:]).
       indices: integers in [0, n), shape (P[:batch_dims], I).
       axis: integer of rank 0; `batch_dims` by default.
-      batch_dims: the number of leading axes that both share, each gathered on its own.
+      batch_dims: the number of leading axes that both share, each gathered on its own; None is 0.
     Returns: shape (P[:axis], I, P[axis+1:]).
     Raises: InvalidArgumentError: an index is out of range, at construction where it is constant.
 
@@ -358,6 +358,7 @@ def gather(
       >>> wf.Session().run(wf.gather([10, 20, 30], [2, 0]))
       array([30, 10], dtype=int32)
     """
+    batch_dims = batch_dims or 0
     axis = batch_dims if axis is None else axis
     if not batch_dims and isinstance(axis, int) and axis == 0:
         sparse_read = getattr(params, "sparse_read", None)

@@ -25,8 +25,8 @@ def eliminate_common_subexpressions(step: StepGraph) -> int:
     first: dict[Any, Node] = {}
     twins: dict[Node, Node] = {}
     for node in step.graph.nodes:
-        if node.control_inputs and not twins.keys().isdisjoint(node.control_inputs):
-            controls = [twins.get(control, control) for control in node.control_inputs]
+        if node.controls and not twins.keys().isdisjoint(node.controls):
+            controls = [twins.get(control, control) for control in node.controls]
             step.graph.set_control_inputs(node, controls, reason="cse")
         if node.op_def.stateful or not node.outputs or _touches_reference(node):
             continue
@@ -52,9 +52,9 @@ def _key(node: Node) -> Any:
     attrs = node.attrs
     if node.role is Role.CONSTANT:
         value = attrs["value"]
-        return ("Const", attrs["dtype"], _array_key(value), node.device, node.control_inputs)
+        return ("Const", attrs["dtype"], _array_key(value), node.device, node.controls)
     parts = tuple([(name, _hashable(attrs[name])) for name in sorted(attrs)])
-    return (node.type, node.inputs, parts, node.device, node.control_inputs)
+    return (node.type, node.inputs, parts, node.device, node.controls)
 
 
 def _hashable(value: Any) -> Any:

@@ -151,8 +151,8 @@ class Flow:
             around.cond = node
         elif node.role is Role.NEXT_ITERATION:
             around.following.append(node)
-        elif node.role is Role.TRIGGER and node.control_inputs:
-            guard = frozenset.intersection(*map(self._control_guard, node.control_inputs))
+        elif node.role is Role.TRIGGER and node.controls:
+            guard = frozenset.intersection(*map(self._control_guard, node.controls))
         self._guard[node] = guard
 
     def _frame_around(self, node: Node) -> Frame:
@@ -175,7 +175,7 @@ class Flow:
             if not is_back_edge(node, source):
                 other = self.output_guard(source)
                 guard = other if not guard else guard | other if other else guard
-        for control in node.control_inputs:
+        for control in node.controls:
             other = self._control_guard(control)
             guard = other if not guard else guard | other if other else guard
         return guard
@@ -210,7 +210,7 @@ class Flow:
     def _merged(self, node: Node, frame: Frame) -> Guard:
         back = [source for source in node.inputs if is_back_edge(node, source)]
         ahead = [source for source in node.inputs if not is_back_edge(node, source)]
-        controls = [self._control_guard(control) for control in node.control_inputs]
+        controls = [self._control_guard(control) for control in node.controls]
         rest = frozenset().union(*controls) if controls else ALWAYS
         if back:
             frame.merges.append(node)
@@ -274,8 +274,8 @@ def needs_of(node: Node) -> list[Node]:
         needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
     else:
         needs = [source.node for source in node.inputs]
-    if node.control_inputs:
-        needs += node.control_inputs
+    if node.controls:
+        needs += node.controls
     return needs
 
 
@@ -336,4 +336,4 @@ def has_control_flow(nodes: Iterable[Node]) -> bool:
 
 def is_free(node: Node) -> bool:
     """Whether a node is the same in every frame: a constant that waits for nothing."""
-    return node.role is Role.CONSTANT and not node.control_inputs
+    return node.role is Role.CONSTANT and not node.controls

@@ -126,7 +126,7 @@ class _Part:
             if output.node in self.used:
                 self.used[output.node].add(output.index)
         for node in nodes:
-            self.waited.update(node.control_inputs)
+            self.waited.update(node.controls)
 
     def is_at_the_top(self, node: Node) -> bool:
         """Whether a node runs whenever the body does, once."""
@@ -201,7 +201,7 @@ class _Inliner:
         self, node: Node, part: _Part, scope: _Scope, more: dict[str, Any] | None = None
     ) -> None:
         inputs = _inputs(node, scope)
-        controls = scope.ends_of(node.control_inputs)
+        controls = scope.ends_of(node.controls)
         attrs, device = node.attrs, node.device
         if scope.prefix:
             controls += self._ties(node, part, scope, inputs, controls)
@@ -305,7 +305,7 @@ class _Inliner:
         routed = scope.anchor is not None or not part.is_at_the_top(call)
         full, ties = self._guarded_by(call, part, scope) if routed else ([], [])
         values = [scope.values[source] for source in call.inputs]
-        waits = scope.ends_of(call.control_inputs)
+        waits = scope.ends_of(call.controls)
         if function.stateful:  # what it reads may be updated by what its arguments wait for
             waits += [v.node for v in dict.fromkeys(values) if _takes_time(v)]
         if not part.is_in_frame(call):  # else what enters the frame has waited
@@ -329,7 +329,7 @@ class _Inliner:
             full = [scope.values[s] for s in call.inputs if scope.values[s] in scope.full]
             ties = [
                 end
-                for end in scope.ends_of(call.control_inputs)
+                for end in scope.ends_of(call.controls)
                 if not scope.full.isdisjoint(end.outputs)
             ]
             return full, ties
@@ -342,7 +342,7 @@ class _Inliner:
             and not is_free(source.node)
         ]
         ties = []
-        for control in call.control_inputs:
+        for control in call.controls:
             if flow.frame[control] is frame and flow.guard(control) == guard:
                 ties += scope.ends.get(control, ())
         return full, ties
@@ -445,7 +445,7 @@ def _is_tied(node: Node, top: bool, in_frame: bool) -> bool:
         return top
     if in_frame:
         return False
-    if top and not node.inputs and not node.control_inputs:
+    if top and not node.inputs and not node.controls:
         return node.role is not Role.CONSTANT
     if node.op_def.stateful:
         return not is_private(node)

@@ -128,7 +128,7 @@ def _moves(node: Node) -> bool:
     """Whether a node takes its value to another device, or tells when it is taken there."""
     if not node.traits.identity or not node.device:
         return False
-    return bool(node.control_inputs) or node.device != node.inputs[0].node.device
+    return bool(node.controls) or node.device != node.inputs[0].node.device
 
 
 def takes_memory(output: Output) -> bool:

@@ -206,7 +206,7 @@ def is_anywhere(node: Node) -> bool:
     role = node.role
     if role is Role.ENTER:
         return not node.outputs[0].dtype.is_ref
-    return role is Role.ARGUMENT or (role is Role.CONSTANT and not node.control_inputs)
+    return role is Role.ARGUMENT or (role is Role.CONSTANT and not node.controls)
 
 
 def is_movable(dtype: DType) -> bool:
@@ -299,10 +299,10 @@ class _Partitioner:
                 self._close_loops(node, self._parts[self._devices.of(node)])
         while self._waiting:  # small loops wait for predicates in their turn
             receive, frame, part = self._waiting.pop()
-            controls = (*receive.control_inputs, self._trigger(frame, part))
+            controls = (*receive.controls, self._trigger(frame, part))
             part.graph.set_control_inputs(receive, controls, reason="partition")
         for receive, delay, part in self._late:
-            controls = (*receive.control_inputs, part.nodes[delay])
+            controls = (*receive.controls, part.nodes[delay])
             part.graph.set_control_inputs(receive, controls, reason="delay")
         return self._result(nodes)
 
@@ -338,8 +338,8 @@ class _Partitioner:
         twin.device = node.device
         if node.forward is not None:
             twin.forward = part.nodes.get(node.forward)
-        if node.control_inputs:
-            controls = [self._end(control, part) for control in node.control_inputs]
+        if node.controls:
+            controls = [self._end(control, part) for control in node.controls]
             kept = [control for control in controls if control is not None]
             if kept:
                 part.graph.set_control_inputs(twin, kept, reason="partition")

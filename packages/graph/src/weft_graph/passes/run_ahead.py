@@ -154,7 +154,7 @@ class _Queue:
         else:
             control = self._bar(rank)
         if control is not None and control not in needs_of(node):
-            controls = [*node.control_inputs, control]
+            controls = [*node.controls, control]
             self._step.graph.set_control_inputs(node, controls, reason="run ahead")
             self.held += 1
 

@@ -17,9 +17,9 @@ def simplify(step: StepGraph) -> int:
     replaced: list[Node] = []
     shapes = CertainShapes()
     for node in step.graph.nodes:
-        replacement = None if node.control_inputs else _same_as(node, shapes)
+        replacement = None if node.controls else _same_as(node, shapes)
         if replacement is None or any(
-            source.node.control_inputs for source in node.inputs if source is not replacement
+            source.node.controls for source in node.inputs if source is not replacement
         ):
             continue
         if replacement is not node.outputs[0]:
@@ -48,7 +48,7 @@ def _identity(node: Node) -> Output | None:
 
 def _involution(node: Node) -> Output | None:
     inner = node.inputs[0].node
-    if inner.type == node.type and not inner.control_inputs:
+    if inner.type == node.type and not inner.controls:
         return _identity(inner)
     return None
 

@@ -317,7 +317,7 @@ class _Swapping:
     def _hold_back(self, device: str, begin: int, end: int, copies: Sequence[Node]) -> None:
         """Let nodes of a device at [begin, end) run after some copies: those that take memory."""
         after: set[Node] = set()
-        before = [control for copy in copies for control in copy.control_inputs]
+        before = [control for copy in copies for control in copy.controls]
         before += [copy.inputs[0].node for copy in copies]
         for i in range(begin, end):
             node = self._nodes[i]
@@ -329,7 +329,7 @@ class _Swapping:
                 and self._is_plain(node)
                 and self._may_follow([node], before)
             ):
-                controls = dict.fromkeys([*node.control_inputs, *copies])
+                controls = dict.fromkeys([*node.controls, *copies])
                 self._step.graph.set_control_inputs(node, list(controls), reason="swap")
                 after.add(node)
 

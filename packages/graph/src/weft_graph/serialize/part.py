@@ -97,7 +97,7 @@ def _check_positions(nodes: list[Node]) -> None:
 def _check_order(node: Node) -> None:
     """Refuse a node that would run before something it waits for."""
     needs = [source.node for source in node.inputs if not is_back_edge(node, source)]
-    for need in (*needs, *node.control_inputs):
+    for need in (*needs, *node.controls):
         if need.index >= node.index:
             raise _refused(node, f"it comes before {need.name!r}, which it needs")
 
@@ -107,7 +107,7 @@ def _check_added(node: Node) -> None:
 
     Their types were checked already.
     """
-    if node.type == FETCH and (node.consumers or node.control_inputs):
+    if node.type == FETCH and (node.consumers or node.controls):
         raise _refused(node, "other nodes wait for it, or it for them")
     if node.role in (Role.SEND, Role.RECEIVE):
         for name in ("tensor_name", "send_device", "recv_device"):

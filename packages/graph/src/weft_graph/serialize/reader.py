@@ -372,7 +372,7 @@ class _Segment:
             node.inputs = own
             if control_ends[index] != control_ends[index + 1]:
                 chosen = controls[control_ends[index] : control_ends[index + 1]]
-                node.control_inputs = tuple([self._node(i) for i in dict.fromkeys(chosen)])
+                node.controls = tuple([self._node(i) for i in dict.fromkeys(chosen)])
         for index, forward in enumerate(self._columns["node_forward"].tolist()):
             if forward >= 0:
                 self._nodes[index].forward = self._node(forward)
@@ -465,7 +465,7 @@ class _Segment:
                         source._uses = {node: 1}
                     else:
                         uses[node] = uses.get(node, 0) + 1
-                for control in node.control_inputs:
+                for control in node.controls:
                     control._add_control_output(node)
             graph.nodes.extend(self._nodes)
             graph._by_name.update((node.name, node) for node in self._nodes)

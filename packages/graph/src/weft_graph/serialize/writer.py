@@ -147,7 +147,7 @@ class _Writer:
                 inputs.append(source.node.index)
                 ports.append(source.index)
             input_ends.append(len(inputs))
-            for control in node.control_inputs:
+            for control in node.controls:
                 controls.append(control.index)
             control_ends.append(len(controls))
             for output in node.outputs:

@@ -20,6 +20,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Operators, Output
 from weft_graph.ir.registry import Registry
 from weft_graph.ops import state
+from weft_graph.variables.slices import VariableSlice, note_slice
 from weft_tensor import errors
 from weft_tensor.arguments import optional_function
 from weft_tensor.dtypes import DType
@@ -359,6 +360,9 @@ class Variable(Operators, metaclass=_VariableMeta):
     def is_initialized(self, name: str | None = None) -> Output:
         """Whether it has a value: bool, shape ()."""
         raise NotImplementedError
+
+    def __getitem__(self, key: Any) -> VariableSlice | Output:
+        return note_slice(self, key, super().__getitem__(key))
 
     def initialized_value(self) -> Output:
         """The value, or the initial value where the variable has none yet.

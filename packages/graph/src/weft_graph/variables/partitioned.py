@@ -348,7 +348,7 @@ def create_partitioned_variables(
       shape: list of ints, of the whole.
       slicing: list of ints of the same length, only one of them more than 1.
       initializer: an initializer, or a value of shape `shape`.
-      dtype: element type.
+      dtype: element type; that of `initializer` where it is a value.
       trainable, collections, reuse: as for `get_variable`.
       name: of the scope of the parts; "PartitionedVariable" by default.
     Returns: the parts, in order.
@@ -360,6 +360,9 @@ def create_partitioned_variables(
     """
     from weft_graph.variables.scope import get_variable, variable_scope
 
+    if not callable(initializer):
+        initializer = builder.convert_to_tensor(initializer)
+        dtype = initializer.dtype.base_dtype
     with variable_scope(name, "PartitionedVariable", reuse=reuse):
         variable = get_variable(
             "part" if name is None else name,

@@ -26,7 +26,7 @@ def reference_of(value: Output) -> Output | None:
     if not node.traits.identity or value.dtype.is_ref or not node.inputs[0].dtype.is_ref:
         return None
     variable = node.inputs[0].node
-    if variable.role is not Role.VARIABLE or node.control_inputs or node.device != variable.device:
+    if variable.role is not Role.VARIABLE or node.controls or node.device != variable.device:
         return None
     return node.inputs[0] if node.name == variable.name + "/read" else None
 
@@ -191,7 +191,7 @@ def _follows(node: Node, earlier: Iterable[Node]) -> bool:
         goes_back = steps >= 0
         if goes_back:
             last = backward.pop()
-            near = (*last.control_inputs, *[source.node for source in last.inputs])
+            near = (*last.controls, *[source.node for source in last.inputs])
         else:
             near = tuple(forward.pop().consumers)
         steps += -1 - len(near) if goes_back else 1 + len(near)

@@ -31,6 +31,8 @@ def make_template(
       custom_getter_: of the scope.
       **kwargs: arguments for `func_`.
 
+    Raises: InvalidArgumentError: `name_` is None.
+
     Examples:
       >>> def scale(x):
       ...     return x * wf.get_variable("scale", [], initializer=wf.ones_initializer())
@@ -39,6 +41,8 @@ def make_template(
       >>> len(wf.global_variables())
       1
     """
+    if name_ is None:
+        raise errors.InvalidArgumentError("the name of a template must not be None")
     function = partial(func_, **kwargs) if kwargs else func_
     return Template(name_, function, create_scope_now_, unique_name_, custom_getter_)
 
@@ -132,6 +136,27 @@ class Template:
     def trainable_variables(self) -> list[Any]:
         """The trainable variables that it made."""
         return [] if self._scope is None else self._scope.trainable_variables()
+
+    @property
+    def non_trainable_variables(self) -> list[Any]:
+        """The other variables that it made."""
+        trainable = self.trainable_variables
+        return [v for v in self.variables if all(v is not other for other in trainable)]
+
+    @property
+    def weights(self) -> list[Any]:
+        """The variables that it made, by another name."""
+        return self.variables
+
+    @property
+    def trainable_weights(self) -> list[Any]:
+        """The trainable variables that it made, by another name."""
+        return self.trainable_variables
+
+    @property
+    def non_trainable_weights(self) -> list[Any]:
+        """The other variables that it made, by another name."""
+        return self.non_trainable_variables
 
     @property
     def global_variables(self) -> list[Any]:

@@ -121,10 +121,10 @@ class CriticalSection:
         outside = dict.fromkeys(
             need
             for node in body
-            for need in (*[source.node for source in node.inputs], *node.control_inputs)
+            for need in (*[source.node for source in node.inputs], *node.controls)
             if need not in inside
         )
-        controls = dict.fromkeys([*lock.control_inputs, *outside])
+        controls = dict.fromkeys([*lock.controls, *outside])
         controls.pop(self._handle.op, None)
         self._graph.set_control_inputs(lock, list(controls), reason="critical section")
 

@@ -69,6 +69,7 @@ def _row_count(tensor: Tensor) -> Output:
 
 def _kept_sparse(tensor: SparseTensor, keep: Output) -> SparseTensor:
     rows = tensor.indices[:, 0]
+    rows.set_shape([None])  # whatever is known of the indices
     chosen = gather.gather(keep, rows)
     numbers = reduction.cumsum(casting.cast(keep, dtypes.int64))
     row = gather.gather(numbers, masks.boolean_mask(rows, chosen)) - 1

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.node import Node, Output
 from weft_io.ops import barrier as ops
+from weft_io.queues.queue import is_one_shape
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import TensorShape
 
@@ -57,7 +58,9 @@ class Barrier:
         if shapes is None:
             self._shapes = [TensorShape(None)] * len(self._types)
         else:
-            self._shapes = [TensorShape(shape) for shape in shapes]
+            self._shapes = [
+                TensorShape(shape) for shape in ([shapes] if is_one_shape(shapes) else shapes)
+            ]
             if len(self._shapes) != len(self._types):
                 raise errors.InvalidArgumentError(
                     f"Barrier shapes must have the same length as types, received "

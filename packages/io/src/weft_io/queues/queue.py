@@ -429,8 +429,7 @@ def _shape_list(shapes: Any, types: Sequence[DType], partly: bool) -> list[Tenso
             "Shapes must be a TensorShape or a list or tuple of TensorShapes, "
             f"got {type(shapes)} instead."
         )
-    one = all(size is None or isinstance(size, int | Dimension) for size in shapes)
-    if one and not (isinstance(shapes, list) and not shapes and not types):
+    if is_one_shape(shapes) and not (isinstance(shapes, list) and not shapes and not types):
         if partly:
             raise errors.InvalidArgumentError(
                 "When providing partial shapes, a list of shapes must be provided."
@@ -443,6 +442,11 @@ def _shape_list(shapes: Any, types: Sequence[DType], partly: bool) -> list[Tenso
         raise errors.InvalidArgumentError(f"All shapes must have a defined rank: {dims}")
     _check_length("shapes", dims, types)
     return dims
+
+
+def is_one_shape(shapes: Sequence[Any]) -> bool:
+    """Whether it is the sizes of one shape, rather than a list of shapes."""
+    return all(size is None or isinstance(size, int | Dimension) for size in shapes)
 
 
 def _check_length(what: str, items: Sequence[Any], types: Sequence[DType]) -> None:

@@ -85,6 +85,8 @@ class Barrier(Resource):
         """
         self._check_rows(component, keys, values)
         with self._lock:
+            if self._dropped:
+                raise errors.CancelledError(f"Barrier {self.name!r} is closed.")
             new = self._count_new(component, keys)
             index = _FIRST_INDEX + self._batches
             self._batches += bool(new)

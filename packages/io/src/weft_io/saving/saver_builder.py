@@ -100,7 +100,7 @@ def add_hold(graph: Any, message: proto.SaverDef) -> Output:
     """
     path = graph.as_graph_element(message.filename_tensor_name)
     done = graph.as_graph_element(message.save_tensor_name)
-    saves = [node for node in done.node.control_inputs if node.type == "SaveV2"]
+    saves = [node for node in done.node.controls if node.type == "SaveV2"]
     if len(saves) != 1 or saves[0].inputs[0] is not path:
         raise errors.InvalidArgumentError(
             f"an asynchronous saver needs one SaveV2 that writes to {path.name} before {done.name},"

@@ -1,0 +1,31 @@
+"""Keys of tables for tensors and variables, which `==` may not compare one day."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Reference:
+    """What stands for an object in sets and tables: equal where the object is the same.
+
+    Args:
+      wrapped: the object.
+    """
+
+    __slots__ = ("_wrapped",)
+
+    def __init__(self, wrapped: Any) -> None:
+        self._wrapped = wrapped
+
+    def deref(self) -> Any:
+        """The object."""
+        return self._wrapped
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Reference) and self._wrapped is other._wrapped
+
+    def __hash__(self) -> int:
+        return id(self._wrapped)
+
+    def __repr__(self) -> str:
+        return f"<Reference wrapping {self._wrapped!r}>"

@@ -1,0 +1,71 @@
+"""`Graph.create_op`: a node by the name of its op, with attributes as values or as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from weft_graph import proto
+from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.forms import readers
+from weft_graph.ir.node import Node
+from weft_graph.ir.op_def import OpDef, lookup_op
+from weft_graph.messages.attr_value import attr_from_proto
+from weft_graph.messages.tensor_proto import Budget
+from weft_tensor import dtypes, errors
+
+
+def create_op(
+    op: str,
+    inputs: Sequence[Any],
+    types: Sequence[Any] | None,
+    name: str | None,
+    attrs: Mapping[str, Any],
+) -> Node:
+    """Add a node; as `Graph.create_op`."""
+    op_def = lookup_op(op)
+    given = {key: _value(op_def, key, value) for key, value in attrs.items()}
+    node = create(op, _grouped(op_def, list(inputs), given), given, name)
+    found = [output.dtype.base_dtype for output in node.outputs]
+    if types is not None and found != [dtypes.as_dtype(each).base_dtype for each in types]:
+        names = ", ".join(dtype.name for dtype in found)
+        raise errors.InvalidTypeError(
+            f"the outputs have the types {names}, but dtypes is {list(types)}",
+            op=op,
+            node=node.name,
+        )
+    return node
+
+
+def _value(op_def: OpDef, name: str, value: Any) -> Any:
+    if not isinstance(value, proto.AttrValue):
+        return value
+    attr = op_def.attrs.get(name)
+    kind = None if attr is None else attr.type
+    return attr_from_proto(value, kind, f"attribute {name}", Budget(size=value.ByteSize()))
+
+
+def _grouped(op_def: OpDef, inputs: list[Any], attrs: Mapping[str, Any]) -> list[Any]:
+    """Inputs by argument; a list whose length no attribute tells takes what others leave."""
+    groups: list[Any] = []
+    for i, arg in enumerate(op_def.inputs):
+        if not arg.is_list:
+            groups.append(inputs.pop(0) if inputs else None)
+            continue
+        if arg.number_attr is not None and arg.number_attr in attrs:
+            count = int(attrs[arg.number_attr])
+        elif arg.list_attr is not None and arg.list_attr in attrs:
+            count = len(attrs[arg.list_attr])
+        else:
+            count = len(inputs) - sum(not other.is_list for other in op_def.inputs[i + 1 :])
+        groups.append([convert_to_tensor(value) for value in inputs[:count]])
+        del inputs[:count]
+    if inputs or any(group is None for group in groups):
+        raise errors.InvalidArgumentError(
+            f"{op_def.name} takes the inputs {', '.join(arg.name for arg in op_def.inputs)}; "
+            "others were given"
+        )
+    return groups
+
+
+readers.register("NodeDef", create_op)

@@ -1,0 +1,43 @@
+"""Slices of variables, `variable[1:3]`, that can be assigned to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.node import Output
+from weft_graph.ops.slicing import strided_slice_assign
+from weft_tensor.shape import broadcast_dims
+
+
+class VariableSlice(Output):
+    """What indexing a variable gives: the slice's value, which knows where it is from."""
+
+    __slots__ = ()
+
+    def assign(self, value: Any, name: str | None = None) -> Output:
+        """Change the slice of the variable.
+
+        Args:
+          value: of the variable's element type; the slice's shape, or one that broadcasts to it.
+        Returns: the variable's value after it.
+        Raises: InvalidArgumentError, InvalidTypeError: the value does not fit.
+        """
+        variable, key = self.graph.variable_slices[self]
+        value = convert_to_tensor(value, self.dtype)
+        if value.dims is not None and self.dims is not None:
+            broadcast_dims(self.dims, value.dims)
+        done = strided_slice_assign(variable.handle, key, value, name)
+        if isinstance(done, Output):
+            return done
+        with self.graph.control_dependencies([done]):
+            read: Output = variable.read_value()
+            return read
+
+
+def note_slice(variable: Any, key: Any, part: Output) -> Output:
+    """Let a slice of a variable be assigned to; what a mask chose is no slice."""
+    if "shrink_axis_mask" in part.node.attrs:
+        part.__class__ = VariableSlice
+        part.graph.variable_slices[part] = (variable, key)
+    return part
