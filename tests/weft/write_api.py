@@ -87,7 +87,8 @@ def main() -> None:
             came = {name for name in names if has(namespace, name)}
             api.setdefault((namespace, HAVE), set()).update(came)
             names -= came
-    for namespace in namespaces():
+    within = {place for place, state in api if state == HAVE and place.count(".") > 1}
+    for namespace in [*namespaces(), *sorted(within)]:
         listed = set().union(*(names for (place, _), names in api.items() if place == namespace))
         api.setdefault((namespace, BEYOND), set()).update(public(namespace) - listed)
     write(api)

@@ -177,6 +177,7 @@ if _typing.TYPE_CHECKING:
         layers as layers,
         linalg as linalg,
         logging as logging,
+        lookup as lookup,
         losses as losses,
         manip as manip,
         math as math,

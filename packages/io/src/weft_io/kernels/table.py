@@ -1,0 +1,217 @@
+"""Kernels of lookup tables."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_io.records.vocabulary import Vocabulary
+from weft_io.resources.handles import holder, resource_of
+from weft_io.resources.table import DenseTable, StaticTable, Table
+from weft_io.resources.values import shape_of
+from weft_io.streams.stream import Root, Source
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+# --------------------------------------------------------------------------- holders
+
+
+def _both(name: str) -> tuple[str, str]:
+    return name, name + "V2"
+
+
+@kernel(*_both("HashTable"))
+def _static(node: Node, device: Device) -> KernelFunction:
+    types = node.attrs["key_dtype"], node.attrs["value_dtype"]
+    return holder(
+        node,
+        device,
+        StaticTable,
+        lambda name: StaticTable(name, *types),
+        lambda found: found.check_types(*types),
+    )
+
+
+@kernel(*_both("MutableHashTable"), *_both("MutableHashTableOfTensors"))
+def _mutable(node: Node, device: Device) -> KernelFunction:
+    types = node.attrs["key_dtype"], node.attrs["value_dtype"]
+    shape = node.attrs.get("value_shape", ())
+    return holder(
+        node,
+        device,
+        Table,
+        lambda name: Table(name, *types, shape),
+        lambda found: _check(found, node),
+    )
+
+
+@kernel(*_both("MutableDenseHashTable"))
+def _dense(node: Node, device: Device) -> KernelFunction:
+    attrs = node.attrs
+    types = attrs["key_dtype"], attrs["value_dtype"]
+    buckets, load = attrs["initial_num_buckets"], attrs["max_load_factor"]
+    if buckets < 1 or buckets & (buckets - 1):
+        raise errors.InvalidArgumentError(
+            f"Number of buckets must be at least 1 and a power of 2, got: {buckets}"
+        )
+    if not 0 < load < 1:
+        raise errors.InvalidArgumentError(f"max_load_factor must be between 0 and 1, got: {load}")
+
+    def run(empty_key: Any, deleted_key: Any) -> Any:
+        made = holder(
+            node,
+            device,
+            DenseTable,
+            lambda name: DenseTable(name, *types, attrs["value_shape"], empty_key, deleted_key),
+            lambda found: _check(found, node),
+        )
+        return made()
+
+    return run
+
+
+def _check(found: Table, node: Node) -> None:
+    found.check_types(node.attrs["key_dtype"], node.attrs["value_dtype"])
+    shape = node.attrs.get("value_shape", ())
+    if found.value_shape != shape:
+        raise errors.InvalidArgumentError(
+            f"the table {found.name!r} has values of shape {format_dims(found.value_shape)}, but "
+            f"is used for those of shape {format_dims(shape)}"
+        )
+
+
+# --------------------------------------------------------------------------- looking
+
+
+@kernel(*_both("LookupTableFind"))
+def _find(node: Node, device: Device) -> KernelFunction:
+    types = node.attrs["Tin"], node.attrs["Tout"]
+
+    def run(handle: Any, keys: Any, default: Any) -> Any:
+        table = resource_of(handle, Table)
+        table.check_types(*types)
+        found = table.find(keys, default)
+        return found[()] if not found.ndim and not found.dtype.hasobject else found
+
+    return run
+
+
+@kernel(*_both("LookupTableSize"))
+def _size(node: Node, device: Device) -> KernelFunction:
+    return lambda handle: np.int64(resource_of(handle, Table).size())
+
+
+@kernel(*_both("LookupTableExport"))
+def _export(node: Node, device: Device) -> KernelFunction:
+    types = node.attrs["Tkeys"], node.attrs["Tvalues"]
+
+    def run(handle: Any) -> Any:
+        table = resource_of(handle, Table)
+        table.check_types(*types)
+        return table.export()
+
+    return run
+
+
+# --------------------------------------------------------------------------- changing
+
+
+@kernel(*_both("LookupTableInsert"), *_both("LookupTableImport"))
+def _change(node: Node, device: Device) -> KernelFunction:
+    types = node.attrs["Tin"], node.attrs["Tout"]
+    replaces = node.type.startswith("LookupTableImport")
+
+    def run(handle: Any, keys: Any, values: Any) -> None:
+        table = resource_of(handle, Table)
+        table.check_types(*types)
+        (table.replace if replaces else table.insert)(keys, values)
+
+    return run
+
+
+@kernel("LookupTableRemoveV2")
+def _remove(node: Node, device: Device) -> KernelFunction:
+    dtype = node.attrs["Tin"]
+
+    def run(handle: Any, keys: Any) -> None:
+        table = resource_of(handle, Table)
+        table.check_types(dtype, table.value_dtype)
+        table.remove(keys)
+
+    return run
+
+
+# --------------------------------------------------------------------------- initializing
+
+
+@kernel(*_both("InitializeTable"))
+def _initialize(node: Node, device: Device) -> KernelFunction:
+    types = node.attrs["Tkey"], node.attrs["Tval"]
+
+    def run(handle: Any, keys: Any, values: Any) -> None:
+        table = resource_of(handle, Table)
+        table.check_types(*types)
+        if len(shape_of(keys)) != 1:
+            raise errors.InvalidArgumentError(
+                f"keys must have rank 1, got shape {format_dims(shape_of(keys))}"
+            )
+        table.initialize(keys, values)
+
+    return run
+
+
+@kernel(*_both("InitializeTableFromTextFile"), heavy=True)
+def _initialize_from_file(node: Node, device: Device) -> KernelFunction:
+    attrs = node.attrs
+    key, value = attrs["key_index"], attrs["value_index"]
+    delimiter = attrs["delimiter"].encode()
+
+    def run(handle: Any, filename: Any) -> None:
+        table = resource_of(handle, Table)
+        path = os.fsdecode(np.asarray(filename).item())
+        lines = Vocabulary(path, attrs["vocab_size"], delimiter, attrs["offset"])
+        table.initialize(
+            lines.column(key, table.key_dtype),
+            lines.column(value, table.value_dtype),
+            lines.place,
+        )
+
+    return run
+
+
+@kernel("InitializeTableFromDataset", heavy=True)
+def _initialize_from_dataset(node: Node, device: Device) -> KernelFunction:
+    def run(handle: Any, source: Source) -> None:
+        table = resource_of(handle, Table)
+        stream = source.iterate(Root())
+        pairs = []
+        try:
+            while (element := stream.get()) is not None:
+                pairs.append(element)
+        finally:
+            stream.close()
+        columns = list(zip(*pairs, strict=True)) or [(), ()]
+        if len(columns) != 2:
+            raise errors.InvalidArgumentError(
+                f"a table's dataset must have pairs (key, value), got {len(columns)} components"
+            )
+        keys, values = [
+            _column(column, dtype.numpy)
+            for column, dtype in zip(columns, (table.key_dtype, table.value_dtype), strict=True)
+        ]
+        table.initialize(keys, values)
+
+    return run
+
+
+def _column(column: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    result = np.empty(len(column), dtype)
+    result[:] = column
+    return result

@@ -1,0 +1,6 @@
+"""Lookup tables as programs use them; what runs is in `weft_io.resources.table`.
+
+- `initializers.py` says where static tables have their content from.
+- `tables.py` has the tables, `vocabulary.py` those that give ids to all words.
+- `functions.py` has the functions that make tables of files, lists and datasets.
+"""

@@ -1,0 +1,224 @@
+"""Tables that give an id to every word: those that are not in the vocabulary get a bucket."""
+
+from __future__ import annotations
+
+__all__ = ["StaticVocabularyTable"]
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from weft_graph.ir.builder import create
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops.arithmetic import add
+from weft_graph.ops.casting import cast
+from weft_graph.ops.comparison import less
+from weft_graph.ops.gather import gather, tensor_scatter_nd_update
+from weft_graph.ops.masks import where
+from weft_graph.ops.shapes import reshape, shape, squeeze
+from weft_graph.ops.string_conversion import (
+    as_string,
+    string_to_hash_bucket_fast,
+    string_to_hash_bucket_strong,
+)
+from weft_io.lookup.initializers import TableInitializerBase
+from weft_io.lookup.tables import LookupInterface, StaticHashTable, on_values
+from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
+from weft_tensor.dtypes import DType
+
+
+class HasherSpec(NamedTuple):
+    """How words that are not in a vocabulary are put into buckets.
+
+    Attributes:
+      hasher: "fasthash" or "stronghash".
+      key: of a strong one, two integers.
+    """
+
+    hasher: str
+    key: tuple[int, int] | None = None
+
+
+FastHashSpec = HasherSpec("fasthash")
+"""Quick, and the same everywhere."""
+
+
+class StrongHashSpec(HasherSpec):
+    """A hash that nobody can foresee without the key.
+
+    Args:
+      key: two non-negative integers.
+    Raises: InvalidArgumentError: it is something else.
+    """
+
+    def __new__(cls, key: Sequence[int]) -> StrongHashSpec:
+        """Check the key."""
+        given = list(key) if isinstance(key, list | tuple) else []
+        if len(given) != 2:
+            raise errors.InvalidArgumentError(f"key must have size 2, got {key!r}")
+        first, second = (integer(each, "key", 0) for each in given)
+        return super().__new__(cls, "stronghash", (first, second))
+
+
+class IdTableWithHashBuckets(LookupInterface):
+    """Ids of words: those of a table, and behind them buckets for all others.
+
+    Args:
+      table: from words to int64, default -1; None if all words go to buckets.
+      num_oov_buckets: how many buckets.
+      hasher_spec: how words are put into buckets.
+      name: of the nodes.
+      key_dtype: of the words, string or an integer; that of the table by default.
+    Raises: InvalidTypeError: types do not fit; InvalidArgumentError: there are neither words nor
+      buckets.
+    """
+
+    def __init__(
+        self,
+        table: StaticHashTable | None,
+        num_oov_buckets: int,
+        hasher_spec: HasherSpec = FastHashSpec,
+        name: str | None = None,
+        key_dtype: Any = None,
+    ) -> None:
+        own = dtypes.string if table is None else table.key_dtype
+        dtype = own if key_dtype is None else dtypes.as_dtype(key_dtype)
+        if own not in (dtypes.int64, dtypes.string):
+            raise errors.InvalidTypeError(
+                f"Invalid table key dtype, expected int64 or string, got {own.name}"
+            )
+        fits = dtype.is_integer or dtype is dtypes.string
+        if not fits or (table is not None and dtype.is_integer != own.is_integer):
+            raise errors.InvalidTypeError(
+                f"Invalid key dtype, expected {'integer' if own.is_integer else 'string'} but got "
+                f"{dtype.name}"
+            )
+        if table is not None and table.value_dtype is not dtypes.int64:
+            raise errors.InvalidTypeError(
+                f"Invalid value_dtype, expected int64 but got {table.value_dtype.name}"
+            )
+        if not isinstance(hasher_spec, HasherSpec):
+            raise errors.InvalidTypeError(
+                f"`hasher_spec` must be of type HasherSpec, got {hasher_spec!r}"
+            )
+        if table is None and num_oov_buckets == 0:
+            raise errors.InvalidArgumentError("a table is required where num_oov_buckets is 0")
+        self._num_oov_buckets = integer(num_oov_buckets, "num_oov_buckets", 0)
+        self._table = table
+        self._hasher = hasher_spec
+        self._own_name = name
+        super().__init__(dtype, dtypes.int64)
+
+    @property
+    def name(self) -> str:
+        """That of the table of the words."""
+        return self._own_name or (self._table.name if self._table is not None else "buckets")
+
+    @property
+    def initializer(self) -> Node:
+        """The node that gives the table its words."""
+        return create("NoOp", ()) if self._table is None else self._table.initializer
+
+    @property
+    def init(self) -> Node:
+        """The initializer, by its former name."""
+        return self.initializer
+
+    @property
+    def resource_handle(self) -> Output | None:
+        """The handle of the table of the words."""
+        return None if self._table is None else self._table.resource_handle
+
+    def size(self, name: str | None = None) -> Any:
+        """How many ids there are: int64, shape ().
+
+        Args:
+          name: of the node.
+        """
+        if self._table is None:
+            return self._num_oov_buckets
+        return add(self._table.size(), self._num_oov_buckets, name=name)
+
+    def lookup(self, keys: Any, name: str | None = None) -> Any:
+        """The ids of words.
+
+        Args:
+          keys: of the table's type, any shape; or a sparse tensor.
+          name: of the nodes.
+        Returns: int64, shape of `keys`; sparse if they are.
+        Raises: InvalidTypeError: the keys are of another type.
+        """
+        return on_values(keys, lambda dense: self._ids(self._key_tensor(dense)))
+
+    def __getitem__(self, keys: Any) -> Any:
+        return self.lookup(keys)
+
+    def _ids(self, keys: Output) -> Output:
+        if self._table is None:
+            return self._buckets(keys)
+        words = cast(keys, dtypes.int64) if self._table.key_dtype is dtypes.int64 else keys
+        ids: Output = self._table.lookup(words)
+        if not self._num_oov_buckets:
+            return ids
+        # Only the words that are not there are hashed, since that takes long.
+        flat = reshape(ids, [-1])
+        places = where(less(flat, 0))
+        missing = gather(reshape(keys, [-1]), squeeze(places, [1]))
+        buckets = add(self._buckets(missing), self._table.size())
+        found = reshape(tensor_scatter_nd_update(flat, places, buckets), shape(ids))
+        found.set_shape(keys.shape)
+        return found
+
+    def _buckets(self, keys: Output) -> Output:
+        words = keys if keys.dtype is dtypes.string else as_string(keys)
+        count = self._num_oov_buckets
+        if self._hasher.key is None:
+            return string_to_hash_bucket_fast(words, count)
+        return string_to_hash_bucket_strong(words, count, self._hasher.key)
+
+
+class StaticVocabularyTable(IdTableWithHashBuckets):
+    """Ids of words: those of a vocabulary, and behind them buckets for all other words.
+
+    Args:
+      initializer: the words with their ids, which are 0 to n - 1: int64; None if all words go to
+        buckets.
+      num_oov_buckets: how many buckets; a word that is not there gets the one of its hash.
+      lookup_key_dtype: type of the keys of `lookup`: string or an integer; that of the words by
+        default.
+      name: of the nodes.
+      value_dtype: int64.
+    Raises: InvalidTypeError: types do not fit; InvalidArgumentError: there are no buckets.
+
+    Examples:
+      >>> words = wf.lookup.KeyValueTensorInitializer(["to", "be"], [0, 1], value_dtype=wf.int64)
+      >>> table = wf.lookup.StaticVocabularyTable(words, num_oov_buckets=1)
+      >>> with wf.Session() as session:
+      ...     session.run(table.initializer)
+      ...     session.run(table.lookup(["be", "or", "not", "to"]))
+      array([1, 2, 2, 0])
+    """
+
+    def __init__(
+        self,
+        initializer: Any,
+        num_oov_buckets: int,
+        lookup_key_dtype: Any = None,
+        name: str | None = None,
+    ) -> None:
+        if integer(num_oov_buckets, "num_oov_buckets") <= 0:
+            raise errors.InvalidArgumentError(
+                f"`num_oov_buckets` must be > 0; use StaticHashTable, got {num_oov_buckets}"
+            )
+        table = None
+        if initializer is not None:
+            _check_ids(initializer)
+            table = StaticHashTable(initializer, -1, name)
+        super().__init__(table, num_oov_buckets, FastHashSpec, name, lookup_key_dtype)
+
+
+def _check_ids(initializer: Any) -> None:
+    if isinstance(initializer, TableInitializerBase) and initializer.value_dtype is dtypes.int64:
+        return
+    got: DType | Any = getattr(initializer, "value_dtype", initializer)
+    raise errors.InvalidTypeError(f"Invalid `value_dtype`, expected int64 but got {got!r}")

@@ -1,0 +1,149 @@
+"""Vocabulary files: columns of text files as keys and values of tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_io.records.columns import strings_of
+from weft_io.records.lines import LineSource
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+WHOLE_LINE: Final = -2
+LINE_NUMBER: Final = -1
+_INTEGER: Final = re.compile(rb"\s*[+-]?[0-9]+\s*")
+
+
+class Vocabulary:
+    """The lines of one text file.
+
+    Args:
+      path: its name.
+      most: how many lines to take, all of them to be there; -1 for all that are there.
+      delimiter: one byte, between columns.
+      offset: what is added to the numbers of lines.
+    Raises: NotFoundError, ...: there is no such file; InvalidArgumentError: it has fewer lines, or
+      an empty one.
+    """
+
+    def __init__(self, path: str, most: int, delimiter: bytes, offset: int = 0) -> None:
+        self._path = path
+        self._delimiter = delimiter
+        self._offset = offset
+        self._lines = _lines_of(path, most)
+        self._columns: list[list[bytes]] | None = None
+
+    def place(self, i: int) -> str:
+        """Where pair i came from."""
+        return f"line {i + 1} of {self._path}"
+
+    def column(self, index: int, dtype: DType) -> np.ndarray[Any, Any]:
+        """A column: shape (number of lines,).
+
+        Args:
+          index: its number from 0, `WHOLE_LINE` or `LINE_NUMBER`.
+          dtype: string, an integer, bool or a float.
+        Raises: InvalidArgumentError: a line lacks it, or has something else there.
+        """
+        if index == LINE_NUMBER:
+            return self._numbers(dtype)
+        fields = self._lines if index == WHOLE_LINE else self._fields(index)
+        if dtype is dtypes.string:
+            return strings_of(fields)
+        parse = _parser(dtype)
+        values: list[Any] = []
+        try:
+            values.extend(map(parse, fields))
+            return np.array(values, dtype.numpy)
+        except (ValueError, OverflowError) as cause:
+            at = self._first_bad(fields, dtype, parse)
+            raise errors.InvalidArgumentError(
+                f"Field {fields[at].decode('utf-8', 'replace')} in line {at + 1} of {self._path} "
+                f"is not a valid {dtype.name}."
+            ) from cause
+
+    @staticmethod
+    def _first_bad(fields: Sequence[bytes], dtype: DType, parse: Callable[[bytes], Any]) -> int:
+        for i, field in enumerate(fields):
+            try:
+                np.array([parse(field)], dtype.numpy)
+            except (ValueError, OverflowError):
+                return i
+        return len(fields) - 1
+
+    def _numbers(self, dtype: DType) -> np.ndarray[Any, Any]:
+        if not dtype.is_integer:
+            raise errors.InvalidArgumentError(
+                f"the numbers of lines are int64, but {dtype.name} was wanted"
+            )
+        return np.arange(self._offset, self._offset + len(self._lines)).astype(dtype.numpy)
+
+    def _fields(self, index: int) -> list[bytes]:
+        if self._columns is None:
+            delimiter = self._delimiter
+            self._columns = [line.split(delimiter) for line in self._lines]
+        try:
+            return [fields[index] for fields in self._columns]
+        except IndexError:
+            at = next(i for i, fields in enumerate(self._columns) if len(fields) <= index)
+            raise errors.InvalidArgumentError(
+                f"Invalid number of columns in {self._path} line {at + 1} "
+                f"({self._lines[at].decode('utf-8', 'replace')}): expected at least {index + 1} "
+                f"got {len(self._columns[at])}"
+            ) from None
+
+
+def _lines_of(path: str, most: int) -> list[bytes]:
+    lines: list[bytes] = []
+    source = LineSource(path)
+    try:
+        while (most < 0 or len(lines) < most) and (more := source.read_chunk()):
+            lines += more
+    finally:
+        source.close()
+    if most >= 0:
+        if len(lines) < most:
+            raise errors.InvalidArgumentError(
+                f"Invalid vocab_size in {path}: expected {most} but got {len(lines)}"
+            )
+        del lines[most:]
+    if b"" in lines:
+        raise errors.InvalidArgumentError(
+            f"Invalid content in {path}: empty line found at line {lines.index(b'') + 1}"
+        )
+    return lines
+
+
+def _parser(dtype: DType) -> Callable[[bytes], Any]:
+    if dtype.is_integer:
+        return _integer
+    if dtype.is_floating:
+        return _real
+    if dtype is dtypes.bool_:
+        return _truth
+    raise errors.InvalidArgumentError(
+        f"the columns of a file are strings, numbers or bools, but {dtype.name} was wanted"
+    )
+
+
+def _integer(field: bytes) -> int:
+    if not _INTEGER.fullmatch(field):  # Python's own integers may have underscores
+        raise ValueError(field)
+    return int(field)
+
+
+def _real(field: bytes) -> float:
+    if b"_" in field:
+        raise ValueError(field)
+    return float(field)
+
+
+def _truth(field: bytes) -> bool:
+    found = {b"true": True, b"1": True, b"false": False, b"0": False}.get(field.strip().lower())
+    if found is None:
+        raise ValueError(field)
+    return found

@@ -1,0 +1,255 @@
+"""Where keys are: from keys to row numbers, for many keys at once."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from weft_io.resources.values import Array
+from weft_tensor import dtypes, errors
+from weft_tensor.dtypes import DType
+
+_EMPTY: Final = -1
+_REMOVED: Final = -2
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_HALF: Final = np.uint64(32)
+_SMALLEST: Final = 16
+
+
+class KeyIndex(Protocol):
+    """Keys with rows 0 to n - 1. Keys are arrays whose first axis counts them."""
+
+    def __len__(self) -> int:
+        """How many keys there are."""
+        ...
+
+    def find(self, keys: Array) -> Array:
+        """The row of each key, -1 where it is not there: int64."""
+        ...
+
+    def add(self, keys: Array) -> Array:
+        """The row of each key; keys that were not there get the next rows."""
+        ...
+
+    def remove(self, keys: Array) -> tuple[Array, Array]:
+        """Forget keys that are there; the last rows take their places.
+
+        Returns: the rows that became free below the new number, and the rows that moved there.
+        """
+        ...
+
+
+def index_for(dtype: DType, width: int) -> KeyIndex:
+    """An empty index.
+
+    Args:
+      dtype: element type of the keys.
+      width: how many elements a key has.
+    Raises: UnimplementedError: no keys can have that type.
+    """
+    if dtype is dtypes.string:
+        return _TextIndex(width)
+    return _NumberIndex(dtype, width)
+
+
+# ---------------------------------------------------------------------------- numbers
+
+
+def _words_of(dtype: DType) -> Callable[[Array], Array]:
+    """What makes one word of 64 bits of each element, equal where the elements are."""
+    if dtype.is_integer or dtype is dtypes.bool_:
+        return lambda keys: keys.astype(np.int64 if dtype.numpy.kind != "u" else np.uint64).view(
+            np.uint64
+        )
+    if dtype.is_floating:
+        # Zero is added so that -0.0, which equals 0.0, has the same bits.
+        return lambda keys: (keys.astype(np.float64) + 0.0).view(np.uint64)
+    raise errors.UnimplementedError(f"a table's keys cannot be of type {dtype.name}")
+
+
+class _NumberIndex:
+    """An open hash table of NumPy arrays: what is done for one key is done for all at once.
+
+    `_slots` has, for each place, the row of the key there. A key is at the first place from its
+    hash on that is not another's.
+    """
+
+    def __init__(self, dtype: DType, width: int) -> None:
+        self._words = _words_of(dtype)
+        self._width = width
+        self._count = 0
+        self._removed = 0
+        self._keys: Array = np.zeros((1, width), np.uint64)
+        # Nobody can choose keys that all hash to one place without knowing this.
+        self._salt = np.uint64(secrets.randbits(64))
+        self._resize(_SMALLEST)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def _resize(self, capacity: int) -> None:
+        self._slots: Array = np.full(capacity, _EMPTY, np.int64)
+        self._mask = capacity - 1
+        self._shift = np.uint64(64 - capacity.bit_length() + 1)
+        self._removed = 0
+        if self._count:
+            self._claim(self._keys[: self._count], 0)
+
+    def _places(self, keys: Array) -> Array:
+        mixed = keys[:, 0] ^ self._salt
+        for i in range(1, self._width):
+            mixed = (mixed ^ (mixed >> _HALF)) * _MIX ^ keys[:, i]
+        mixed = (mixed ^ (mixed >> _HALF)) * _MIX
+        places: Array = (mixed >> self._shift).astype(np.int64)
+        return places
+
+    def _same(self, rows: Array, keys: Array) -> Array:
+        same: Array = self._keys[rows] == keys
+        return same[:, 0] if self._width == 1 else np.asarray(same.all(axis=1))
+
+    def _located(self, keys: Array) -> tuple[Array, Array]:
+        """Of each key the row, or -1, and the place where the search ended."""
+        places = self._places(keys)
+        found = self._slots[places]
+        there = self._same(found, keys) & (found >= 0)
+        rows = np.where(there, found, _EMPTY)
+        pending = np.flatnonzero(~there & (found != _EMPTY))
+        while pending.size:
+            places[pending] = (places[pending] + 1) & self._mask
+            found = self._slots[places[pending]]
+            there = self._same(found, keys[pending]) & (found >= 0)
+            rows[pending[there]] = found[there]
+            pending = pending[~there & (found != _EMPTY)]
+        return rows, places
+
+    def find(self, keys: Array) -> Array:
+        """The row of each key, -1 where it is not there."""
+        return self._located(self._words(keys).reshape(-1, self._width))[0]
+
+    def add(self, keys: Array) -> Array:
+        """The row of each key."""
+        words = self._words(keys).reshape(-1, self._width)
+        rows = self._located(words)[0]
+        fresh = np.flatnonzero(rows < 0)
+        if fresh.size:
+            new = words[fresh]
+            self._reserve(fresh.size)
+            self._keys[self._count : self._count + fresh.size] = new
+            rows[fresh] = self._claim(new, self._count)
+        return rows
+
+    def _reserve(self, more: int) -> None:
+        total = self._count + more
+        if total > len(self._keys):
+            grown = np.zeros((max(total, 2 * len(self._keys)), self._width), np.uint64)
+            grown[: self._count] = self._keys[: self._count]
+            self._keys = grown
+        if 2 * (total + self._removed) > len(self._slots):
+            self._resize(1 << (2 * total).bit_length())
+
+    def _claim(self, keys: Array, base: int) -> Array:
+        """Find places for keys that have none, and stand in `_keys` from row `base` on.
+
+        Equal ones get one row. All who want a free place write themselves there; who reads
+        another's key goes on.
+        """
+        places = self._places(keys)
+        owner = np.empty(len(keys), np.int64)
+        pending = np.arange(len(keys))
+        while pending.size:
+            wanted = places[pending]
+            free = self._slots[wanted] < 0
+            self._slots[wanted[free]] = base + pending[free]
+            found = self._slots[wanted]
+            mine = self._same(found, keys[pending])
+            owner[pending[mine]] = found[mine]
+            pending = pending[~mine]
+            places[pending] = (places[pending] + 1) & self._mask
+        return self._renumbered(owner, places, keys, base)
+
+    def _renumbered(self, owner: Array, places: Array, keys: Array, base: int) -> Array:
+        """Close the gaps that equal keys left, and count the keys."""
+        first = np.flatnonzero(owner == base + np.arange(len(owner)))
+        self._count = base + len(first)
+        if len(first) == len(owner):
+            return owner
+        number = np.empty(len(owner), np.int64)
+        number[first] = base + np.arange(len(first))
+        self._slots[places[first]] = number[first]
+        self._keys[base : self._count] = keys[first]
+        rows: Array = number[owner - base]
+        return rows
+
+    def remove(self, keys: Array) -> tuple[Array, Array]:
+        """Forget keys; the last rows take their places."""
+        rows, places = self._located(self._words(keys).reshape(-1, self._width))
+        there = rows >= 0
+        gone = np.zeros(self._count, bool)
+        gone[rows[there]] = True
+        left = self._count - int(gone.sum())
+        holes = np.flatnonzero(gone[:left])
+        movers = left + np.flatnonzero(~gone[left:])
+        moved_to = self._located(self._keys[movers])[1]
+        self._slots[places[there]] = _REMOVED
+        self._slots[moved_to] = holes
+        self._keys[holes] = self._keys[movers]
+        self._removed += self._count - left
+        self._count = left
+        return holes, movers
+
+
+# ---------------------------------------------------------------------------- strings
+
+
+class _TextIndex:
+    """A dictionary: NumPy cannot hash strings, but the loop over them need not be Python's."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._rows: defaultdict[Any, int] = defaultdict()
+        self._keys: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def _items(self, keys: Array) -> Iterable[Any]:
+        if self._width == 1:
+            items: list[Any] = keys.reshape(-1).tolist()
+            return items
+        return map(tuple, keys.reshape(-1, self._width).tolist())
+
+    def _count_of(self, keys: Array) -> int:
+        return keys.size // self._width
+
+    def find(self, keys: Array) -> Array:
+        """The row of each key, -1 where it is not there."""
+        found = map(self._rows.get, self._items(keys), itertools.repeat(_EMPTY))
+        return np.fromiter(found, np.int64, self._count_of(keys))
+
+    def add(self, keys: Array) -> Array:
+        """The row of each key."""
+        before = len(self._rows)
+        self._rows.default_factory = itertools.count(before).__next__
+        found = map(self._rows.__getitem__, self._items(keys))
+        rows = np.fromiter(found, np.int64, self._count_of(keys))
+        self._rows.default_factory = None
+        if len(self._rows) > before:
+            self._keys += itertools.islice(self._rows, before, None)
+        return rows
+
+    def remove(self, keys: Array) -> tuple[Array, Array]:
+        """Forget keys; the last rows take their places."""
+        gone = {self._rows.pop(key) for key in self._items(keys) if key in self._rows}
+        left = len(self._keys) - len(gone)
+        holes = sorted(row for row in gone if row < left)
+        movers = [row for row in range(left, len(self._keys)) if row not in gone]
+        for hole, row in zip(holes, movers, strict=True):
+            key = self._keys[hole] = self._keys[row]
+            self._rows[key] = hole
+        del self._keys[left:]
+        return np.array(holes, np.int64), np.array(movers, np.int64)

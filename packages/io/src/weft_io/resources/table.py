@@ -1,0 +1,394 @@
+"""Lookup tables: from keys to values."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft_exec.resources.resources import Resource
+from weft_io.resources.key_index import index_for
+from weft_io.resources.values import Array, shape_of
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import Dims, format_dims, is_fully_defined
+
+
+class Table(Resource):
+    """Keys, each with a value; both of one type and shape.
+
+    Args:
+      name: in its container.
+      key_dtype, value_dtype: element types.
+      value_shape: of one value.
+      key_shape: of one key.
+    """
+
+    kind = "lookup table"
+
+    def __init__(
+        self,
+        name: str,
+        key_dtype: DType,
+        value_dtype: DType,
+        value_shape: Dims = (),
+        key_shape: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(name)
+        if value_shape is None or not is_fully_defined(value_shape):
+            raise errors.InvalidArgumentError(
+                "a table's value_shape must be fully defined and known, got "
+                f"{format_dims(value_shape)}"
+            )
+        self.key_dtype = key_dtype
+        self.value_dtype = value_dtype
+        self.key_shape = key_shape
+        self.value_shape: tuple[int, ...] = tuple([int(n or 0) for n in value_shape])
+        self._lock = threading.Lock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._index = index_for(self.key_dtype, math.prod(self.key_shape))
+        self._keys = np.empty((0, *self.key_shape), self.key_dtype.numpy)
+        self._values = np.empty((0, *self.value_shape), self.value_dtype.numpy)
+
+    # ------------------------------------------------------------------- checks
+
+    def check_types(self, keys: DType, values: DType) -> None:
+        """Refuse to be taken for a table of other types.
+
+        Raises: InvalidArgumentError: one of them is another.
+        """
+        if (keys, values) != (self.key_dtype, self.value_dtype):
+            raise errors.InvalidArgumentError(
+                f"the table {self.name!r} maps {self.key_dtype.name} to {self.value_dtype.name}, "
+                f"but is used for {keys.name} to {values.name}"
+            )
+
+    def _count(self, keys: Any) -> tuple[int, ...]:
+        """The shape of the keys without that of each.
+
+        Raises: InvalidArgumentError: they end with another shape.
+        """
+        shape = shape_of(keys)
+        rank = len(shape) - len(self.key_shape)
+        if rank < 0 or shape[rank:] != self.key_shape:
+            raise errors.InvalidArgumentError(
+                f"the keys of the table {self.name!r} must have a shape that ends with "
+                f"{format_dims(self.key_shape)}, got {format_dims(shape)}"
+            )
+        return shape[:rank]
+
+    def _pairs(self, keys: Any, values: Any) -> tuple[Array, Array]:
+        """Keys and values as rows.
+
+        Raises: InvalidArgumentError: their shapes do not fit each other.
+        """
+        shape = self._count(keys)
+        wanted = (*shape, *self.value_shape)
+        if shape_of(values) != wanted:
+            raise errors.InvalidArgumentError(
+                f"the table {self.name!r} requires values of shape {format_dims(wanted)} for keys "
+                f"of shape {format_dims(shape_of(keys))}, got {format_dims(shape_of(values))}"
+            )
+        count = math.prod(shape)
+        rows = np.asarray(keys).reshape(count, *self.key_shape)
+        return rows, np.asarray(values).reshape(count, *self.value_shape)
+
+    def check_keys(self, keys: Array) -> None:
+        """Refuse keys that cannot be in the table; any can, unless a subclass says more."""
+
+    # ------------------------------------------------------------------- looking
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def size(self) -> int:
+        """How many keys it has."""
+        return len(self)
+
+    def find(self, keys: Any, default: Any) -> Array:
+        """The value of each key.
+
+        Args:
+          keys: any shape that ends with that of a key.
+          default: for keys that are not there: one value, or one for each key.
+        Raises: InvalidArgumentError: a shape does not fit.
+        """
+        shape = self._count(keys)
+        result_shape = (*shape, *self.value_shape)
+        if shape_of(default) not in (self.value_shape, result_shape):
+            raise errors.InvalidArgumentError(
+                f"the default value of the table {self.name!r} must have shape "
+                f"{format_dims(self.value_shape)} or {format_dims(result_shape)}, got "
+                f"{format_dims(shape_of(default))}"
+            )
+        rows = np.asarray(keys)
+        self.check_keys(rows)
+        with self._lock:
+            found = self._index.find(rows)
+            return self._taken(found, default, shape_of(default) == result_shape).reshape(
+                result_shape
+            )
+
+    def _taken(self, found: Array, default: Any, one_each: bool) -> Array:
+        absent = np.flatnonzero(found < 0)
+        if not absent.size:
+            return self._values[found]
+        if not len(self._index):
+            result = np.empty((len(found), *self.value_shape), self.value_dtype.numpy)
+        else:
+            result = self._values[found]
+        if one_each:
+            result[absent] = np.asarray(default).reshape(-1, *self.value_shape)[absent]
+        else:
+            result[absent] = default
+        return result
+
+    def export(self) -> tuple[Array, Array]:
+        """All keys and their values: copies."""
+        with self._lock:
+            count = len(self._index)
+            return self._keys[:count].copy(), self._values[:count].copy()
+
+    # ------------------------------------------------------------------- changing
+
+    def insert(self, keys: Any, values: Any) -> None:
+        """Give keys values; of one that occurs twice the last counts.
+
+        Raises: InvalidArgumentError: shapes do not fit, or a key cannot be in the table.
+        """
+        rows, given = self._pairs(keys, values)
+        self.check_keys(rows)
+        with self._lock:
+            self._put(rows, given)
+
+    def _put(self, rows: Array, given: Array) -> None:
+        places = self._index.add(rows)
+        count = len(self._index)
+        if count > len(self._values):
+            self._keys = _grown(self._keys, count)
+            self._values = _grown(self._values, count)
+        self._keys[places] = rows
+        self._values[places] = given
+
+    def remove(self, keys: Any) -> None:
+        """Take keys out; those that are not there are no error.
+
+        Raises: InvalidArgumentError: the shape does not fit, or a key cannot be in the table.
+        """
+        self._count(keys)
+        rows = np.asarray(keys)
+        self.check_keys(rows)
+        with self._lock:
+            holes, movers = self._index.remove(rows)
+            for column in (self._keys, self._values):
+                column[holes] = column[movers]
+
+    def replace(self, keys: Any, values: Any) -> None:
+        """Hold these instead of what was there.
+
+        Raises: InvalidArgumentError: shapes do not fit.
+        """
+        rows, given = self._pairs(keys, values)
+        with self._lock:
+            self._clear()
+            self._put(rows, given)
+
+    def initialize(self, keys: Any, values: Any, place: Callable[[int], str] | None = None) -> None:
+        """What initializers of static tables call.
+
+        Raises: UnimplementedError: the table can be changed, and has no such initializers.
+        """
+        raise errors.UnimplementedError(
+            f"the table {self.name!r} is changed by inserting; it takes no initializer"
+        )
+
+    def close(self) -> None:
+        """Drop all."""
+        super().close()
+        with self._lock:
+            self._clear()
+
+
+def _grown(column: Array, count: int) -> Array:
+    grown = np.empty((max(count, 2 * len(column)), *column.shape[1:]), column.dtype)
+    grown[: len(column)] = column
+    return grown
+
+
+class StaticTable(Table):
+    """A table that is given its content once, and then only looked at."""
+
+    def __init__(self, name: str, key_dtype: DType, value_dtype: DType) -> None:
+        super().__init__(name, key_dtype, value_dtype)
+        self.initialized = False
+
+    def _check_initialized(self) -> None:
+        if not self.initialized:
+            raise errors.FailedPreconditionError(
+                f"Table not initialized: {self.name!r}. Run wf.tables_initializer(), or the "
+                "table's own initializer, first."
+            )
+
+    def find(self, keys: Any, default: Any) -> Array:
+        """The value of each key, as of any table.
+
+        Raises: FailedPreconditionError: it has no content yet.
+        """
+        self._check_initialized()
+        return super().find(keys, default)
+
+    def size(self) -> int:
+        """How many keys it has; FailedPreconditionError before it has content."""
+        self._check_initialized()
+        return len(self)
+
+    def export(self) -> tuple[Array, Array]:
+        """All keys and their values; FailedPreconditionError before it has content."""
+        self._check_initialized()
+        return super().export()
+
+    def initialize(self, keys: Any, values: Any, place: Callable[[int], str] | None = None) -> None:
+        """Give it its content; again with the same does nothing.
+
+        Args:
+          place: tells where the pair of a number came from.
+        Raises: FailedPreconditionError: a key has two values, or the table has another content;
+          InvalidArgumentError: the shapes do not fit.
+        """
+        rows, given = self._pairs(keys, values)
+        with self._lock:
+            fresh = index_for(self.key_dtype, 1)
+            places = fresh.add(rows)
+            kept = np.empty(len(fresh), self.value_dtype.numpy)
+            kept[places] = given
+            self._check_single(rows, given, places, place)
+            if self.initialized:
+                self._check_same(rows, given)
+                return
+            self._index = fresh
+            self._values = kept
+            self._keys = np.empty(len(fresh), self.key_dtype.numpy)
+            self._keys[places] = rows
+            self.initialized = True
+
+    def _check_single(
+        self, rows: Array, given: Array, places: Array, place: Callable[[int], str] | None
+    ) -> None:
+        """Refuse a key with two values; those are compared with the first of the key."""
+        count = len(rows)
+        first = np.full(count, count)
+        np.minimum.at(first, places, np.arange(count))
+        differ = np.flatnonzero(~_equal(given[first[places]], given)) if count else first
+        if differ.size:
+            at, before = int(differ[0]), int(first[places[differ[0]]])
+            where = f" ({place(before)}, {place(at)})" if place else ""
+            raise errors.FailedPreconditionError(
+                f"HashTable has different value for same key. Key {_shown(rows[at])} has "
+                f"{_shown(given[before])} and trying to add value {_shown(given[at])}{where}"
+            )
+
+    def _check_same(self, rows: Array, given: Array) -> None:
+        found = self._index.find(rows)
+        same = (found >= 0).all() and _equal(self._values[found], given).all()
+        if not same or len(np.unique(found)) != len(self._index):
+            raise errors.FailedPreconditionError(
+                f"Table was already initialized with different data: {self.name!r}."
+            )
+
+    def insert(self, keys: Any, values: Any) -> None:
+        """Refused: UnimplementedError."""
+        raise self._unchangeable("insert")
+
+    def remove(self, keys: Any) -> None:
+        """Refused: UnimplementedError."""
+        raise self._unchangeable("remove")
+
+    def replace(self, keys: Any, values: Any) -> None:
+        """The content comes from whoever imports it, as from an initializer."""
+        self.initialize(keys, values)
+
+    def _unchangeable(self, what: str) -> errors.UnimplementedError:
+        return errors.UnimplementedError(
+            f"{what} is not supported by the static table {self.name!r}; a MutableHashTable can be "
+            "changed"
+        )
+
+
+def _equal(a: Array, b: Array) -> Array:
+    """Where values are equal; NaN is to itself."""
+    same: Array = a == b
+    if a.dtype.kind in "fc":
+        same = same | ((a != a) & (b != b))
+    return np.asarray(same, bool)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return str(value)
+
+
+class DenseTable(Table):
+    """A table with two keys that stand for what is not there, and cannot be in it.
+
+    Args:
+      name, key_dtype, value_dtype, value_shape: as of `Table`.
+      empty_key: the one.
+      deleted_key: the other.
+    Raises: InvalidArgumentError: they are equal, or of different shapes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        key_dtype: DType,
+        value_dtype: DType,
+        value_shape: Dims,
+        empty_key: Any,
+        deleted_key: Any,
+    ) -> None:
+        shape = shape_of(empty_key)
+        if shape_of(deleted_key) != shape or len(shape) > 1 or not math.prod(shape):
+            raise errors.InvalidArgumentError(
+                "empty_key and deleted_key must be scalars or non-empty vectors of one shape, got "
+                f"{format_dims(shape)} and {format_dims(shape_of(deleted_key))}"
+            )
+        self._refused = {
+            what: np.array(key, key_dtype.numpy)
+            for what, key in (("empty_key", empty_key), ("deleted_key", deleted_key))
+        }
+        if (self._refused["empty_key"] == self._refused["deleted_key"]).all():
+            raise errors.InvalidArgumentError(
+                f"empty_key and deleted_key must differ, got {_shown(self._refused['empty_key'])} "
+                "for both"
+            )
+        super().__init__(name, key_dtype, value_dtype, value_shape, shape)
+
+    def check_keys(self, keys: Array) -> None:
+        """Refuse the two keys.
+
+        Raises: InvalidArgumentError: one is among the keys.
+        """
+        for what, key in self._refused.items():
+            if self._is(keys, key).any():
+                raise errors.InvalidArgumentError(
+                    f"Using the {what} as a table key is not allowed: {_shown(key)} in the table "
+                    f"{self.name!r}"
+                )
+
+    def _is(self, keys: Array, key: Array) -> Array:
+        same: Array = np.asarray(keys == key, bool)
+        return np.asarray(same.all(axis=-1)) if self.key_shape else same
+
+    def replace(self, keys: Any, values: Any) -> None:
+        """Hold these instead; the two keys, which TensorFlow's tables export, are left out."""
+        rows, given = self._pairs(keys, values)
+        kept = np.ones(len(rows), bool)
+        for key in self._refused.values():
+            kept &= ~self._is(rows, key)
+        super().replace(rows[kept], given[kept])
