@@ -31,15 +31,19 @@ NO_CASES = {
 
 NOT_ON_GPUS = {
     "CheckNumerics", "ComputeAccidentalHits", "Dequantize", "HistogramFixedWidth",
-    "IgammaGradA", "InTopK",
-    "InTopKV2", "LowerBound", "MatrixExponential", "MatrixSolveLs", "NextAfter",
-    "PartitionedCall", "Polygamma", "PopulationCount", "PyFuncStateless", "QuantizeV2",
-    "QuantizedConcat", "SegmentMax",
-    "SegmentMin", "SegmentProd", "SparseReorder", "SparseSegmentMean", "SparseSegmentMeanGrad",
+    "IgammaGradA", "InTopK", "InTopKV2", "LowerBound", "MatrixExponential", "MatrixSolveLs",
+    "NextAfter", "PartitionedCall", "Polygamma", "PopulationCount", "PyFuncStateless",
+    "QuantizeV2", "QuantizedConcat", "SegmentMax", "SegmentMin", "SegmentProd", "SparseAdd",
+    "SparseAddGrad", "SparseConcat", "SparseDenseCwiseAdd", "SparseDenseCwiseDiv",
+    "SparseDenseCwiseMul", "SparseFillEmptyRows", "SparseFillEmptyRowsGrad", "SparseReduceMax",
+    "SparseReduceMaxSparse", "SparseReduceSum", "SparseReduceSumSparse", "SparseReorder",
+    "SparseReshape", "SparseSegmentMean", "SparseSegmentMeanGrad",
     "SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtN", "SparseSegmentSqrtNGrad",
     "SparseSegmentSqrtNWithNumSegments", "SparseSegmentSum", "SparseSegmentSumWithNumSegments",
-    "SparseTensorDenseMatMul", "SparseToDense", "UnravelIndex", "UnsortedSegmentMax",
-    "UnsortedSegmentMin", "UnsortedSegmentProd", "UpperBound",
+    "SparseSlice", "SparseSliceGrad", "SparseSoftmax", "SparseSparseMaximum",
+    "SparseSparseMinimum", "SparseSplit", "SparseTensorDenseAdd", "SparseTensorDenseMatMul",
+    "SparseToDense", "UnravelIndex", "UnsortedSegmentMax", "UnsortedSegmentMin",
+    "UnsortedSegmentProd", "UpperBound",
 }  # fmt: skip
 """Ops of numbers that are placed on CPUs, as nobody has written or could derive a GPU's kernel."""
 

@@ -204,6 +204,7 @@ if _typing.TYPE_CHECKING:
     from weft._messages import *
     from weft._quantization import *
     from weft._queues import *
+    from weft._sparse import *
     from weft.version import VERSION as VERSION, __version__ as __version__
 else:
     from weft import _lazy
@@ -215,5 +216,6 @@ else:
         "weft._input",
         "weft._quantization",
         "weft._maths",
+        "weft._sparse",
         "weft.version",
     )

@@ -9,6 +9,11 @@ from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Node, Output
 
 
+def none_but(count: int, known: dict[int, Output | None]) -> list[Output | None]:
+    """The gradients of `count` inputs, of which only some have one."""
+    return [known.get(i) for i in range(count)]
+
+
 @RegisterGradient("SparseToDense")
 def _sparse_to_dense(op: Node, grad: Output) -> list[Output | None]:
     indices, shape, values, _ = op.inputs

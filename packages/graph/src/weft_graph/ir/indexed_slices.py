@@ -24,10 +24,17 @@ from weft_graph.ir.builder import (
 from weft_graph.ir.composite import CompositeTensor
 from weft_graph.ir.constant_value import constant_value_as_dims
 from weft_graph.ir.graph import Graph
-from weft_graph.ir.node import Node, Output
+from weft_graph.ir.node import Node, Output, implementations
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
-from weft_tensor.shape import Dims, TensorShape, compatible_dims, format_dims
+from weft_tensor.shape import (
+    Dims,
+    TensorShape,
+    as_dims,
+    compatible_dims,
+    format_dims,
+    merge_dims,
+)
 
 
 class IndexedSlicesValue(NamedTuple):
@@ -185,9 +192,10 @@ class SparseTensor(CompositeTensor):
              [0., 0.]], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_dense_shape", "_indices", "_values")
+    __slots__ = ("__weakref__", "_dense_shape", "_indices", "_static", "_values")
 
     def __init__(self, indices: Any, values: Any, dense_shape: Any) -> None:
+        self._static: Dims = None
         self._indices = convert_to_tensor(indices, dtypes.int64, "indices")
         self._values = convert_to_tensor(values, name="values")
         self._dense_shape = convert_to_tensor(dense_shape, dtypes.int64, "dense_shape")
@@ -232,7 +240,24 @@ class SparseTensor(CompositeTensor):
     @property
     def dims(self) -> Dims:
         """The static shape."""
-        return constant_value_as_dims(self._dense_shape)
+        known = constant_value_as_dims(self._dense_shape)
+        return known if self._static is None else merge_dims(known, self._static)
+
+    def set_shape(self, shape: Any) -> None:
+        """Add to what is known of the static shape.
+
+        Raises: InvalidArgumentError: it contradicts what is known.
+        """
+        self._static = merge_dims(self.dims, as_dims(shape))
+
+    def with_values(self, new_values: Any) -> SparseTensor:
+        """The same places with other values, of any type, shape (n,).
+
+        Raises: InvalidArgumentError: there is not one for each place, when that is known.
+        """
+        found = SparseTensor(self._indices, new_values, self._dense_shape)
+        found._static = self._static
+        return found
 
     @property
     def shape(self) -> TensorShape:
@@ -270,6 +295,19 @@ class SparseTensor(CompositeTensor):
         chosen = thread_stacks.session_for(self.graph, session, "SparseTensor.eval()")
         parts = chosen.run([self._indices, self._values, self._dense_shape], feed_dict)
         return SparseTensorValue(*parts)
+
+    def __mul__(self, dense: Any) -> SparseTensor:
+        result: SparseTensor = implementations.lookup("sparse_mul")(self, dense)
+        return result
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, dense: Any) -> SparseTensor:
+        result: SparseTensor = implementations.lookup("sparse_truediv")(self, dense)
+        return result
+
+    def __neg__(self) -> SparseTensor:
+        return self.with_values(-self._values)
 
     def __repr__(self) -> str:
         return (

@@ -194,7 +194,7 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-implementations: Registry[Callable[..., Output]] = Registry("operator", "weft_graph.ops")
+implementations: Registry[Callable[..., Any]] = Registry("operator", "weft_graph.ops")
 """What Python's operators build, by the name of the method without its underscores."""
 
 
@@ -308,7 +308,8 @@ class Operators(Symbolic):
 
 
 def _apply(operator: str, *operands: Any) -> Output:
-    return implementations.lookup(operator)(*operands)
+    result: Output = implementations.lookup(operator)(*operands)
+    return result
 
 
 class Output(Operators):

@@ -96,7 +96,7 @@ register_gradient_of_unary(
 # --------------------------------------------------------------------------- functions
 
 
-_TRUE_QUOTIENT: dict[DType, DType] = {
+TRUE_QUOTIENT: dict[DType, DType] = {
     dtypes.int8: dtypes.float32,
     dtypes.uint8: dtypes.float32,
     dtypes.int16: dtypes.float32,
@@ -106,6 +106,7 @@ _TRUE_QUOTIENT: dict[DType, DType] = {
     dtypes.int64: dtypes.float64,
     dtypes.uint64: dtypes.float64,
 }
+"""What integers are divided in."""
 
 
 def truediv(x: Any, y: Any, name: str | None = None) -> Output:
@@ -122,7 +123,7 @@ def truediv(x: Any, y: Any, name: str | None = None) -> Output:
       array([ 3.5, -3.5], dtype=float32)
     """
     a, b = pair(x, y)
-    quotient = _TRUE_QUOTIENT.get(a.dtype.base_dtype)
+    quotient = TRUE_QUOTIENT.get(a.dtype.base_dtype)
     if quotient is not None:
         a, b = cast(a, quotient), cast(b, quotient)
     return out("RealDiv", [a, b], name=name or "truediv")

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Operators, Output, implementations
 from weft_graph.ops.arithmetic import abs
 from weft_graph.ops.comparison import bitwise_or_logical_xor
@@ -30,6 +31,13 @@ def _add(a: Any, b: Any) -> Output:
     tensor: Any = a if isinstance(a, Operators) else b
     op = "Add" if tensor.dtype.base_dtype is dtypes.string else "AddV2"
     return out(op, (a, b), None, "add")
+
+
+def _mul(a: Any, b: Any) -> Any:
+    """Mul; a sparse operand keeps its places."""
+    if isinstance(b, SparseTensor):
+        return b * a
+    return out("Mul", (a, b), None, "mul")
 
 
 def _logical(on_bool: str, on_integers: str, name: str) -> Callable[[Any, Any], Output]:
@@ -62,7 +70,7 @@ _BUILD: dict[str, Callable[..., Output]] = {
     "lt": _node("Less"),
     "matmul": _matmul,
     "mod": _node("FloorMod", "mod"),
-    "mul": _node("Mul", "mul"),
+    "mul": _mul,
     "neg": _node("Neg"),
     "or": _logical("LogicalOr", "BitwiseOr", "or"),
     "pow": _node("Pow", "pow"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 __all__ = [
     "sparse_placeholder",
+    "sparse_reorder",
     "sparse_retain",
     "sparse_tensor_dense_matmul",
     "sparse_tensor_to_dense",
@@ -215,7 +216,12 @@ def sparse_reorder(sp_input: Any, name: str | None = None) -> SparseTensor:
 
     Args:
       sp_input: SparseTensor of any type and rank.
-    Raises: InvalidArgumentError: an index lies outside of the shape.
+    Raises (when it runs): InvalidArgumentError: an index lies outside of the shape.
+
+    Examples:
+      >>> x = wf.SparseTensor([[1], [0]], [5, 7], [2])
+      >>> wf.Session().run(wf.sparse.reorder(x)).values
+      array([7, 5], dtype=int32)
     """
     sparse = SparseTensor.from_value(sp_input)
     inputs = [sparse.indices, sparse.values, sparse.dense_shape]

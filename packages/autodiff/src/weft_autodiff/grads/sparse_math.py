@@ -1,0 +1,120 @@
+"""Gradients of sums, products and reductions of sparse tensors."""
+
+from __future__ import annotations
+
+from weft_autodiff.grads.common import conj, ints, neg
+from weft_autodiff.grads.sparse import none_but
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
+from weft_tensor import dtypes
+
+Gradients = list[Output | None]
+
+
+@RegisterGradient("SparseAdd")
+def _add(op: Node, _: Output | None, grad: Output, __: Output | None) -> Gradients:
+    found = create("SparseAddGrad", [grad, op.inputs[0], op.inputs[3], op.outputs[0]]).outputs
+    return none_but(7, {1: found[0], 4: found[1]})
+
+
+@RegisterGradient("SparseAddGrad")
+def _add_grad(op: Node, a_grad: Output | None, b_grad: Output | None) -> Gradients:
+    _, a, b, total = op.inputs
+    # Which place of a sum a place of an operand went to, asked the other way round.
+    back = [
+        out("SparseAddGrad", [grad, total, total, places])
+        for grad, places in ((a_grad, a), (b_grad, b))
+        if grad is not None
+    ]
+    return none_but(4, {0: back[0] if len(back) == 1 else out("AddV2", back)})
+
+
+@RegisterGradient("SparseTensorDenseAdd")
+def _add_dense(op: Node, grad: Output) -> Gradients:
+    return [None, out("GatherNd", [grad, op.inputs[0]]), None, grad]
+
+
+@RegisterGradient("SparseDenseCwiseAdd")
+def _plus_dense(op: Node, grad: Output) -> Gradients:
+    places = _places_in_dense(op)
+    return [None, grad, None, _scattered(op, places, grad)]
+
+
+@RegisterGradient("SparseDenseCwiseMul")
+def _times_dense(op: Node, grad: Output) -> Gradients:
+    values, dense = op.inputs[1], op.inputs[3]
+    places = _places_in_dense(op)
+    chosen = out("GatherNd", [dense, places])
+    to_dense = out("Mul", [grad, conj(values)])
+    return [None, out("Mul", [grad, conj(chosen)]), None, _scattered(op, places, to_dense)]
+
+
+@RegisterGradient("SparseDenseCwiseDiv")
+def _by_dense(op: Node, grad: Output) -> Gradients:
+    dense = op.inputs[3]
+    places = _places_in_dense(op)
+    chosen = conj(out("GatherNd", [dense, places]))
+    to_values = out("RealDiv", [grad, chosen])
+    to_dense = neg(out("Mul", [to_values, conj(op.outputs[0])]))
+    return [None, to_values, None, _scattered(op, places, to_dense)]
+
+
+def _places_in_dense(op: Node) -> Output:
+    """Where the element of the dense operand is that each stored one met, shape (n, its rank)."""
+    indices, dense = op.inputs[0], op.inputs[3]
+    sizes = out("Shape", [dense], {"out_type": dtypes.int64})
+    rank = out("Size", [sizes])
+    first = out("Sub", [out("Gather", [out("Shape", [indices]), 1]), rank])
+    begin, zero = out("Pack", [[0, first]]), ints([0, 0])
+    bounds = [begin, zero, ints([1, 1])]
+    last = out("StridedSlice", [indices, *bounds], {"begin_mask": 1, "end_mask": 3})
+    is_wide = out("Cast", [out("NotEqual", [sizes, 1])], {"DstT": dtypes.int64})
+    return out("Mul", [last, is_wide])
+
+
+def _scattered(op: Node, places: Output, values: Output) -> Output:
+    shape = out("Shape", [op.inputs[3]], {"out_type": dtypes.int64})
+    return out("ScatterNd", [places, values, shape])
+
+
+@RegisterGradient("SparseReduceSum")
+def _reduce_sum(op: Node, grad: Output) -> Gradients:
+    return none_but(4, {1: _spread(op, grad)})
+
+
+@RegisterGradient("SparseReduceMax")
+def _reduce_max(op: Node, grad: Output) -> Gradients:
+    indices, values, shape, axes = op.inputs
+    is_largest = out("Equal", [values, _spread(op, op.outputs[0])])
+    marks = out("Cast", [is_largest], {"DstT": grad.dtype})
+    inputs = [indices, marks, shape, axes]
+    count = out("SparseReduceSum", inputs, {"keep_dims": op.attrs["keep_dims"]})
+    share = _spread(op, out("DivNoNan", [grad, count]))
+    return none_but(4, {1: out("Mul", [marks, share])})
+
+
+def _spread(op: Node, reduced: Output) -> Output:
+    """For each stored element that of a reduction which it is part of."""
+    indices, _, shape, axes = op.inputs
+    rank = out("Size", [shape])
+    gone = out("FloorMod", [out("Reshape", [axes, [-1]]), rank])
+    at = out("ExpandDims", [gone, 1])
+    ones = out("OnesLike", [shape])
+    # A reduced axis twice is one: the update of a place is the same each time.
+    zeros = out("ZerosLike", [out("Cast", [gone], {"DstT": dtypes.int64})])
+    left = out("TensorScatterUpdate", [ones, at, zeros])
+    kept = out("Add", [out("Mul", [left, out("Sub", [shape, 1])]), 1])
+    whole = out("Reshape", [reduced, kept])
+    return out("GatherNd", [whole, out("Mul", [indices, left])])
+
+
+@RegisterGradient("SparseSoftmax")
+def _softmax(op: Node, grad: Output) -> Gradients:
+    indices, _, shape = op.inputs
+    y = op.outputs[0]
+    axis = ints([-1])
+    product = out("Mul", [y, grad])
+    total = out("SparseReduceSum", [indices, product, shape, axis], {"keep_dims": True})
+    row = out("SparseDenseCwiseAdd", [indices, out("ZerosLike", [y]), shape, total])
+    return [None, out("Mul", [y, out("Sub", [grad, row])]), None]

@@ -1,0 +1,87 @@
+"""Gradients of sparse tensors that are joined, cut and filled up."""
+
+from __future__ import annotations
+
+from weft_autodiff.grads.common import neg
+from weft_autodiff.grads.sparse import none_but
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Node, Output
+
+Gradients = list[Output | None]
+
+
+def _numbered(values: Output) -> Output:
+    """For each value its position."""
+    return out("Range", [0, out("Size", [values]), 1])
+
+
+@RegisterGradient("SparseConcat")
+def _concat(op: Node, *grads: Output | None) -> Gradients:
+    count, grad = op.attrs["N"], grads[1]
+    indices, values, shapes = (op.inputs[i * count : (i + 1) * count] for i in range(3))
+    if grad is None:
+        return [None] * (3 * count)
+    lengths = [out("Shape", [each]) for each in values]
+    # What came from where is found by joining the positions in place of the values.
+    whole = out("Range", [0, out("Sum", [out("ConcatV2", [lengths, 0]), 0]), 1])
+    sizes = out("ConcatV2", [lengths, 0])
+    numbers = create("SplitV", [whole, sizes, 0], {"num_split": count}).outputs
+    inputs = [list(indices), list(numbers), list(shapes)]
+    order = create("SparseConcat", inputs, {"concat_dim": op.attrs["concat_dim"]}).outputs[1]
+    back = out("GatherV2", [grad, out("InvertPermutation", [order]), 0])
+    parts = create("SplitV", [back, sizes, 0], {"num_split": count}).outputs
+    return [*[None] * count, *parts, *[None] * count]
+
+
+@RegisterGradient("SparseSplit")
+def _split(op: Node, *grads: Output | None) -> Gradients:
+    count = op.attrs["num_split"]
+    axis, indices, values, shape = op.inputs
+    inputs = [axis, indices, _numbered(values), shape]
+    numbers = create("SparseSplit", inputs, {"num_split": count}).outputs[count : 2 * count]
+    known = [
+        (at, grad) for at, grad in zip(numbers, grads[count:], strict=False) if grad is not None
+    ]
+    if not known:
+        return [None] * 4
+    at = out("ExpandDims", [_joined([number for number, _ in known]), 1])
+    total = out("ScatterNd", [at, _joined([grad for _, grad in known]), out("Shape", [values])])
+    return none_but(4, {2: total})
+
+
+def _joined(parts: list[Output]) -> Output:
+    return parts[0] if len(parts) == 1 else out("ConcatV2", [parts, 0])
+
+
+@RegisterGradient("SparseSlice")
+def _slice(op: Node, _: Output | None, grad: Output | None, __: Output | None) -> Gradients:
+    if grad is None:
+        return [None] * 5
+    inputs = [grad, op.inputs[0], op.inputs[3], op.outputs[0]]
+    return none_but(5, {1: out("SparseSliceGrad", inputs)})
+
+
+@RegisterGradient("SparseSliceGrad")
+def _slice_grad(op: Node, grad: Output) -> Gradients:
+    _, indices, start, kept = op.inputs
+    return none_but(4, {0: out("SparseSliceGrad", [grad, kept, neg(start), indices])})
+
+
+@RegisterGradient("SparseFillEmptyRows")
+def _fill(op: Node, _: Output | None, grad: Output | None, *__: Output | None) -> Gradients:
+    if grad is None:
+        return [None] * 4
+    found = create("SparseFillEmptyRowsGrad", [op.outputs[3], grad]).outputs
+    return none_but(4, {1: found[0], 3: found[1]})
+
+
+@RegisterGradient("SparseFillEmptyRowsGrad")
+def _fill_grad(op: Node, values: Output | None, default: Output | None) -> Gradients:
+    back, grad = op.inputs
+    rest = out("ZerosLike", [grad])
+    if default is not None:
+        rest = out("Fill", [out("Shape", [grad]), default])
+    if values is None:
+        values = out("ZerosLike", [out("GatherV2", [grad, back, 0])])
+    return [None, out("TensorScatterUpdate", [rest, out("ExpandDims", [back, 1]), values])]

@@ -1,0 +1,251 @@
+"""Kernels of sums, products, extremes and reductions of sparse tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import Array, as_exact, new_array, wide, widened
+from weft_exec.kernels.gather import combine
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.sparse_parts import (
+    Sparse,
+    checked,
+    flat,
+    keys,
+    lookup,
+    ranks,
+    union,
+)
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+
+def _pair(inputs: Any) -> tuple[Sparse, Sparse]:
+    """Two checked operands.
+
+    Raises: InvalidArgumentError: one is bad, or their shapes differ.
+    """
+    a, b = checked(*inputs[:3], what="a_"), checked(*inputs[3:6], what="b_")
+    if a.sizes != b.sizes:
+        raise errors.InvalidArgumentError(
+            f"sparse operands must have one shape, got {format_dims(a.sizes)} and "
+            f"{format_dims(b.sizes)}"
+        )
+    return a, b
+
+
+@kernel("SparseAdd")
+def _add(node: Node, device: Device) -> KernelFunction:
+    def run(*inputs: Any) -> Any:
+        a, b = _pair(inputs)
+        limit = inputs[6]
+        if np.array_equal(a.places, b.places):
+            places, total = a.places, a.values + b.values
+            single: Any = np.False_
+        else:
+            met = union(*keys(a.sizes, a.places, b.places))
+            places = np.concatenate((a.places, b.places))[met.rows]
+            total = np.zeros(len(met), a.values.dtype)
+            total[met.at_a] = a.values
+            total[met.at_b] += b.values
+            single = np.bincount(np.concatenate(met[1:]), minlength=len(met)) == 1
+        kept = (np.abs(total) >= limit) | single  # what is no sum stays, however small
+        if not kept.all():
+            places, total = places[kept], total[kept]
+        return places, total, inputs[2]
+
+    return run
+
+
+@kernel("SparseAddGrad")
+def _add_grad(node: Node, device: Device) -> KernelFunction:
+    def run(grad: Any, a: Any, b: Any, total: Any) -> Any:
+        if len({table.shape[1:] for table in (a, b, total)}) > 1 or len(grad) != len(total):
+            raise errors.InvalidArgumentError(
+                "the indices of operands and sum must have one rank, and the sum one gradient for "
+                f"each, got shapes {format_dims(a.shape)}, {format_dims(b.shape)}, "
+                f"{format_dims(total.shape)} and {format_dims(grad.shape)}"
+            )
+        key_a, key_b, key = ranks(a, b, total)
+        return _picked(grad, key_a, key), _picked(grad, key_b, key)
+
+    return run
+
+
+def _picked(values: Array, wanted: Array, table: Array) -> Array:
+    """Values at keys of a table; 0 for keys that are not there."""
+    if not len(values):
+        return np.zeros(len(wanted), values.dtype)
+    places, found = lookup(wanted, table)
+    return np.where(found, values[places], values.dtype.type(0))
+
+
+@kernel("SparseTensorDenseAdd")
+def _add_dense(node: Node, device: Device) -> KernelFunction:
+    def run(indices: Any, values: Any, shape: Any, b: Any) -> Any:
+        a = checked(indices, values, shape, what="a_")
+        if a.sizes != b.shape:
+            raise errors.InvalidArgumentError(
+                f"the operands must have one shape, got {format_dims(a.sizes)} and "
+                f"{format_dims(b.shape)}"
+            )
+        result = new_array(device, b.shape, b.dtype)
+        result[...] = b
+        combine(np.add, result.reshape(-1), flat(a.places, a.sizes), a.values)
+        return result
+
+    return run
+
+
+@kernel("SparseDenseCwiseAdd", "SparseDenseCwiseMul", "SparseDenseCwiseDiv")
+def _with_dense(node: Node, device: Device) -> KernelFunction:
+    functions: dict[str, Any] = {"Add": np.add, "Mul": np.multiply, "Div": _quotient}
+    function = functions[node.type[-3:]]
+
+    def run(indices: Any, values: Any, shape: Any, dense: Any) -> Any:
+        sparse = checked(indices, values, shape, what="sp_")
+        chosen = np.asarray(dense)
+        return function(sparse.values, chosen[_columns(sparse, chosen)] if chosen.ndim else dense)
+
+    return run
+
+
+def _columns(sparse: Sparse, dense: Array) -> tuple[Array, ...]:
+    """The places of stored elements in a dense operand that broadcasts to their shape."""
+    inner = sparse.sizes[len(sparse.sizes) - dense.ndim :]
+    if dense.ndim > len(sparse.sizes) or any(
+        n not in (1, size) for n, size in zip(dense.shape, inner, strict=True)
+    ):
+        raise errors.InvalidArgumentError(
+            "the dense operand must broadcast to the shape of the sparse one, got shapes "
+            f"{format_dims(dense.shape)} and {format_dims(sparse.sizes)}"
+        )
+    places = sparse.places[:, -dense.ndim :] * (np.array(dense.shape) != 1)
+    return tuple(places.T)
+
+
+def _quotient(x: Array, y: Array) -> Any:
+    if x.dtype.kind not in "iu":
+        return x / y
+    if not np.all(y):
+        raise errors.InvalidArgumentError("Integer division by zero")
+    return (x - np.fmod(x, y)) // y
+
+
+# ---------------------------------------------------------------------------------- reductions
+
+
+@kernel("SparseReduceSum", "SparseReduceMax")
+def _reduce(node: Node, device: Device) -> KernelFunction:
+    dtype: DType = node.attrs["T"]
+    keep: bool = node.attrs["keep_dims"]
+    ufunc = np.add if node.type == "SparseReduceSum" else np.maximum
+
+    def run(*inputs: Any) -> Any:
+        sparse, left, shape = _groups(inputs, keep)
+        result = new_array(device, shape, wide(dtype))
+        result[...] = 0
+        sizes = tuple([sparse.sizes[i] for i in left])
+        at = flat(sparse.places[:, left], sizes)
+        combine(ufunc, result.reshape(-1), at, sparse.values, last=_second)
+        return as_exact(result, dtype.numpy, device)
+
+    return run
+
+
+def _second(old: Any, new: Any) -> Any:
+    """Of a sum of nothing so far and what there is, the latter."""
+    return new
+
+
+def _groups(inputs: Any, keep: bool) -> tuple[Sparse, list[int], tuple[int, ...]]:
+    """The operand, the axes that are left, and the shape of its reduction."""
+    sparse = checked(*inputs[:3], what="input_")
+    rank = len(sparse.sizes)
+    axes = np.asarray(inputs[3]).reshape(-1)
+    if axes.size and (axes.min() < -rank or axes.max() >= rank):
+        bad = axes[(axes < -rank) | (axes >= rank)][0]
+        raise errors.InvalidArgumentError(
+            f"a reduction axis must be in [{-rank}, {rank}) for rank {rank}, got {bad}"
+        )
+    gone = {int(axis) % rank for axis in axes}
+    left = [i for i in range(rank) if i not in gone]
+    shape = [1 if i in gone else sparse.sizes[i] for i in range(rank) if keep or i not in gone]
+    return sparse, left, tuple(shape)
+
+
+@kernel("SparseReduceSumSparse", "SparseReduceMaxSparse")
+def _reduce_sparse(node: Node, device: Device) -> KernelFunction:
+    dtype: DType = node.attrs["T"]
+    keep: bool = node.attrs["keep_dims"]
+    ufunc = np.add if "Sum" in node.type else np.maximum
+
+    def run(*inputs: Any) -> Any:
+        sparse, left, shape = _groups(inputs, keep)
+        group = sparse.places[:, left]
+        (key,) = keys(tuple([sparse.sizes[i] for i in left]), group)
+        order = np.argsort(key, kind="stable")
+        starts = _starts(key[order])
+        total = _reduced(ufunc, sparse.values[order], starts)
+        found = group[order[starts]]
+        places = np.zeros((len(found), len(shape)), np.int64)
+        places[:, left if keep else slice(None)] = found
+        return places, as_exact(total, dtype.numpy, device), np.array(shape, np.int64)
+
+    return run
+
+
+def _starts(ordered: Array) -> Array:
+    """Where each run of equal keys starts."""
+    new = np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)]
+    return np.flatnonzero(new)
+
+
+def _reduced(ufunc: Any, values: Array, starts: Array) -> Array:
+    """Each run of values reduced."""
+    if not len(starts):
+        return values[:0]
+    result: Array = ufunc.reduceat(widened(values), starts, dtype=widened(values[:0]).dtype)
+    return result
+
+
+@kernel("SparseSoftmax")
+def _softmax(node: Node, device: Device) -> KernelFunction:
+    def run(indices: Any, values: Any, shape: Any) -> Any:
+        sparse = checked(indices, values, shape, what="sp_")
+        if len(sparse.sizes) < 2:
+            raise errors.InvalidArgumentError(
+                f"sp_shape must have rank at least 2, got {format_dims(sparse.sizes)}"
+            )
+        (key,) = keys(sparse.sizes[:-1], sparse.places[:, :-1])
+        order = np.argsort(key, kind="stable")
+        starts = _starts(key[order])
+        ordered = widened(values[order])
+        counts = np.diff(starts, append=len(key))
+        powers = np.exp(ordered - np.repeat(_reduced(np.maximum, ordered, starts), counts))
+        result = np.empty_like(powers)
+        result[order] = powers / np.repeat(_reduced(np.add, powers, starts), counts)
+        return result.astype(values.dtype, copy=False)
+
+    return run
+
+
+@kernel("SparseSparseMaximum", "SparseSparseMinimum")
+def _extreme(node: Node, device: Device) -> KernelFunction:
+    ufunc = np.maximum if node.type == "SparseSparseMaximum" else np.minimum
+
+    def run(*inputs: Any) -> Any:
+        a, b = _pair(inputs)
+        met = union(*keys(a.sizes, a.places, b.places))
+        x, y = np.zeros((2, len(met)), a.values.dtype)
+        x[met.at_a], y[met.at_b] = a.values, b.values
+        return np.concatenate((a.places, b.places))[met.rows], ufunc(x, y)
+
+    return run

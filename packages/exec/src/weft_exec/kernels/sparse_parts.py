@@ -1,0 +1,162 @@
+"""What kernels of sparse tensors share: checks of their parts, and order and equality of places."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_exec.kernels.common import Array
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+_MOST: Final = 2**63 - 1
+
+
+class Sparse(NamedTuple):
+    """A checked sparse tensor: places (n, rank), values (n,), and sizes."""
+
+    places: Array
+    values: Array
+    sizes: tuple[int, ...]
+
+
+def checked(indices: Any, values: Any, shape: Any, *, what: str = "") -> Sparse:
+    """A sparse tensor of its three parts.
+
+    Raises: InvalidArgumentError: the parts do not fit together, or an index is not inside.
+    """
+    if indices.ndim != 2 or np.ndim(values) != 1 or shape.ndim != 1:
+        raise _unfit(indices, values, shape, what)
+    if indices.shape != (len(values), len(shape)):
+        raise _unfit(indices, values, shape, what)
+    return Sparse(indices, values, checked_places(indices, shape, what))
+
+
+def checked_places(indices: Any, shape: Any, what: str = "") -> tuple[int, ...]:
+    """The sizes of a sparse tensor, as integers, after a look at its indices.
+
+    Raises: InvalidArgumentError: an index is not inside, or a size is negative.
+    """
+    sizes = tuple(shape.tolist())
+    if any(size < 0 for size in sizes):
+        raise errors.InvalidArgumentError(
+            f"{what}shape must have sizes of at least 0, got {list(sizes)}"
+        )
+    bad = (indices < 0) | (indices >= shape)
+    if bad.any():
+        row, axis = [int(i) for i in np.argwhere(bad)[0]]
+        raise errors.InvalidArgumentError(
+            f"{what}indices[{row}] = {indices[row].tolist()} is not inside the shape "
+            f"{format_dims(sizes)}: index {int(indices[row, axis])} of axis {axis} is not in "
+            f"[0, {sizes[axis]})",
+            details={"index": int(indices[row, axis]), "size": sizes[axis]},
+        )
+    return sizes
+
+
+def _unfit(indices: Any, values: Any, shape: Any, what: str) -> errors.InvalidArgumentError:
+    got = ", ".join([format_dims(np.shape(part)) for part in (indices, values, shape)])
+    return errors.InvalidArgumentError(
+        f"a sparse tensor requires {what}indices [n,rank], values [n] and shape [rank], got {got}"
+    )
+
+
+def keys(sizes: tuple[int, ...], *tables: Array) -> list[Array]:
+    """For each table of places numbers that are ordered and equal as the places are."""
+    if math.prod(sizes) <= _MOST:
+        return [flat(table, sizes) for table in tables]
+    return ranks(*tables)
+
+
+def flat(table: Array, sizes: tuple[int, ...]) -> Array:
+    """The positions of places in row-major order; the sizes must have a product below 2**63."""
+    steps = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    result = np.zeros(len(table), np.int64)
+    for column, step in zip(table.T, steps, strict=True):
+        result += column * step
+    return result
+
+
+def ranks(*tables: Array) -> list[Array]:
+    """As `keys`, of places within any sizes, or none."""
+    rows = np.concatenate(tables)
+    if not rows.shape[1]:
+        return [np.zeros(len(table), np.int64) for table in tables]
+    order = np.lexsort(rows.T[::-1])
+    found = rows[order]
+    new = np.concatenate(([False], (found[1:] != found[:-1]).any(1)))[: len(rows)]
+    result = np.empty(len(rows), np.int64)
+    result[order] = np.cumsum(new)
+    return np.split(result, np.cumsum([len(table) for table in tables])[:-1])
+
+
+def row_order(table: Array) -> Array:
+    """The positions of rows in row-major order; equal ones stay as they are."""
+    return np.lexsort(table.T[::-1]) if table.shape[1] else np.arange(len(table))
+
+
+class Union(NamedTuple):
+    """The places of two sparse tensors together, in order.
+
+    Attributes:
+      rows: of the places of `a`, then those of `b`, which of them stand for the union.
+      at_a, at_b: where each place of `a`, of `b`, is in the union.
+    """
+
+    rows: Array
+    at_a: Array
+    at_b: Array
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def union(a: Array, b: Array) -> Union:
+    """The union of places by their keys; a place that is there twice meets its like in turn."""
+    a, b = _told_apart(a, b)
+    _, first, inverse = np.unique(np.concatenate((a, b)), return_index=True, return_inverse=True)
+    return Union(first, inverse[: len(a)], inverse[len(a) :])
+
+
+def _told_apart(a: Array, b: Array) -> tuple[Array, Array]:
+    """Keys that tell apart what is there for the first time, the second time and so on."""
+    times = [_times(key) for key in (a, b)]
+    if times[0] is None and times[1] is None:
+        return a, b
+    pairs = [
+        np.stack([key, np.zeros_like(key) if count is None else count], 1)
+        for key, count in zip((a, b), times, strict=True)
+    ]
+    first, second = ranks(*pairs)
+    return first, second
+
+
+def _times(key: Array) -> Array | None:
+    """How often each key occurred before; None where all differ."""
+    if (key[1:] > key[:-1]).all():
+        return None
+    order = np.argsort(key, kind="stable")
+    found = key[order]
+    starts = np.concatenate(([True], found[1:] != found[:-1]))
+    if starts.all():
+        return None
+    places = np.arange(len(key))
+    result = np.empty(len(key), np.int64)
+    result[order] = places - np.maximum.accumulate(np.where(starts, places, 0))
+    return result
+
+
+def lookup(wanted: Array, table: Array) -> tuple[Array, Array]:
+    """Where keys are in a table of keys, and whether they are there; repeated ones meet in turn.
+
+    Returns: positions, any one of the table where a key is not there; and flags.
+    """
+    if not len(table):
+        return np.zeros(len(wanted), np.int64), np.zeros(len(wanted), np.bool_)
+    wanted, table = _told_apart(wanted, table)
+    order = np.argsort(table, kind="stable")
+    at = np.minimum(np.searchsorted(table, wanted, sorter=order), len(table) - 1)
+    places = order[at]
+    return places, table[places] == wanted

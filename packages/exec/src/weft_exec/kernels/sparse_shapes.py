@@ -1,0 +1,224 @@
+"""Kernels that join, cut, reshape and fill up sparse tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.kernels.common import Array
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.sparse_parts import (
+    Sparse,
+    checked,
+    checked_places,
+    flat,
+    lookup,
+    ranks,
+    row_order,
+)
+from weft_graph.ops.shape_rules import normal_axis
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+_MOST: Final = 2**63 - 1
+
+
+@kernel("SparseConcat")
+def _concat(node: Node, device: Device) -> KernelFunction:
+    count: int = node.attrs["N"]
+    concat_dim: int = node.attrs["concat_dim"]
+
+    def run(*inputs: Any) -> Any:
+        parts = [checked(*inputs[i::count], what=f"input {i}: ") for i in range(count)]
+        sizes = parts[0].sizes
+        axis = normal_axis(concat_dim, len(sizes), "concat_dim")
+        for part in parts[1:]:
+            _check_fits(sizes, part.sizes, axis)
+        lengths = [part.sizes[axis] for part in parts]
+        total = sum(lengths)
+        if total > _MOST:
+            raise errors.InvalidArgumentError(f"the sizes of axis {axis} add up to {total}")
+        starts = [sum(lengths[:i]) for i in range(count)]
+        places = np.concatenate([part.places for part in parts])
+        places[:, axis] += np.repeat(starts, [len(part.values) for part in parts])
+        values = np.concatenate([part.values for part in parts])
+        order = row_order(places)
+        shape = np.array((*sizes[:axis], total, *sizes[axis + 1 :]), np.int64)
+        return places[order], values[order], shape
+
+    return run
+
+
+def _check_fits(a: tuple[int, ...], b: tuple[int, ...], axis: int) -> None:
+    if len(a) != len(b) or any(
+        n != m for i, (n, m) in enumerate(zip(a, b, strict=True)) if i != axis
+    ):
+        raise errors.InvalidArgumentError(
+            f"sparse tensors joined along axis {axis} must agree in all others, got shapes "
+            f"{format_dims(a)} and {format_dims(b)}"
+        )
+
+
+@kernel("SparseReshape")
+def _reshape(node: Node, device: Device) -> KernelFunction:
+    def run(indices: Any, shape: Any, wanted: Any) -> Any:
+        if indices.ndim != 2 or shape.ndim != 1 or indices.shape[1] != len(shape):
+            raise errors.InvalidArgumentError(
+                "a sparse tensor requires indices [n,rank] and shape [rank], got "
+                f"{format_dims(indices.shape)} and {format_dims(shape.shape)}"
+            )
+        old = checked_places(indices, shape, "input_")
+        new = _filled_in(old, wanted.tolist())
+        if old == new:
+            return indices, wanted if (wanted >= 0).all() else np.array(new, np.int64)
+        if math.prod(old) > _MOST:
+            raise errors.InvalidArgumentError(
+                f"a sparse tensor of shape {format_dims(old)} has too many elements to be reshaped"
+            )
+        rest = flat(indices, old)
+        places = np.empty((len(rest), len(new)), np.int64)
+        for axis in range(len(new) - 1, -1, -1):
+            rest, places[:, axis] = np.divmod(rest, max(new[axis], 1))
+        return places, np.array(new, np.int64)
+
+    return run
+
+
+def _filled_in(old: tuple[int, ...], new: list[int]) -> tuple[int, ...]:
+    """The new shape, with what is left in the place of -1.
+
+    Raises: InvalidArgumentError: it has another number of elements, or negative sizes.
+    """
+    unknown = [i for i, n in enumerate(new) if n == -1]
+    if len(unknown) > 1 or any(n < -1 for n in new):
+        raise errors.InvalidArgumentError(
+            f"new_shape must have sizes of at least 0, and at most one -1, got {new}"
+        )
+    total, known = math.prod(old), math.prod([n for n in new if n != -1])
+    if unknown and known and total % known == 0:
+        new[unknown[0]] = total // known
+    elif unknown or total != known:
+        raise errors.InvalidArgumentError(
+            f"a sparse tensor of shape {format_dims(old)} has {total} elements, which cannot be "
+            f"reshaped to {new}"
+        )
+    return tuple(new)
+
+
+@kernel("SparseSlice")
+def _slice(node: Node, device: Device) -> KernelFunction:
+    def run(indices: Any, values: Any, shape: Any, start: Any, size: Any) -> Any:
+        sparse = checked(indices, values, shape)
+        for bound, what in ((start, "start"), (size, "size")):
+            if bound.shape != shape.shape or (bound < 0).any():
+                raise errors.InvalidArgumentError(
+                    f"{what} must be at least 0 for each of the {len(shape)} axes, got "
+                    f"{bound.tolist()}"
+                )
+        # Sizes may be the largest integers, so they are compared with differences.
+        chosen = (indices >= start) & (indices - start < size)
+        kept = chosen.all(1)
+        left = np.maximum(shape - np.minimum(start, shape), 0)
+        return sparse.places[kept] - start, sparse.values[kept], np.minimum(size, left)
+
+    return run
+
+
+@kernel("SparseSliceGrad")
+def _slice_grad(node: Node, device: Device) -> KernelFunction:
+    def run(grad: Any, indices: Any, start: Any, kept: Any) -> Any:
+        if grad.shape != kept.shape[:1] or not (indices.shape[1:] == kept.shape[1:] == start.shape):
+            raise errors.InvalidArgumentError(
+                "gradients must be as many as output_indices, and all indices of the length of "
+                f"start, got shapes {format_dims(grad.shape)}, {format_dims(kept.shape)}, "
+                f"{format_dims(indices.shape)} and {format_dims(start.shape)}"
+            )
+        if not len(grad):
+            return np.zeros(len(indices), grad.dtype)
+        wanted, table = ranks(indices, kept + start)
+        places, found = lookup(wanted, table)
+        return np.where(found, grad[places], grad.dtype.type(0))
+
+    return run
+
+
+@kernel("SparseSplit")
+def _split(node: Node, device: Device) -> KernelFunction:
+    count: int = node.attrs["num_split"]
+
+    def run(split_dim: Any, indices: Any, values: Any, shape: Any) -> Any:
+        sparse = checked(indices, values, shape)
+        axis = normal_axis(int(np.asarray(split_dim).reshape(-1)[0]), len(shape), "split_dim")
+        size = sparse.sizes[axis]
+        if count > size:
+            raise errors.InvalidArgumentError(
+                f"num_split must be at most the size {size} of axis {axis}, got {count}"
+            )
+        ends = [size // count * i + min(i, size % count) for i in range(count + 1)]
+        owner = np.searchsorted(ends, indices[:, axis], side="right") - 1
+        parts = [_part(sparse, owner == i, axis, ends[i], ends[i + 1]) for i in range(count)]
+        return tuple([part for kind in zip(*parts, strict=True) for part in kind])
+
+    return run
+
+
+def _part(
+    sparse: Sparse, chosen: Array, axis: int, start: int, end: int
+) -> tuple[Array, Array, Array]:
+    places = sparse.places[chosen]
+    places[:, axis] -= start
+    sizes = (*sparse.sizes[:axis], end - start, *sparse.sizes[axis + 1 :])
+    return places, sparse.values[chosen], np.array(sizes, np.int64)
+
+
+@kernel("SparseFillEmptyRows")
+def _fill(node: Node, device: Device) -> KernelFunction:
+    empty_array = device.empty
+
+    def run(indices: Any, values: Any, shape: Any, default: Any) -> Any:
+        sparse = checked(indices, values, shape)
+        if not sparse.sizes:
+            raise errors.InvalidArgumentError("a sparse tensor of rank 0 has no rows")
+        rows = indices[:, 0]
+        empty = empty_array((sparse.sizes[0],), np.dtype(np.bool_))
+        empty[...] = True
+        empty[rows] = False
+        missing = np.flatnonzero(empty)
+        added = np.zeros((len(missing), len(sparse.sizes)), np.int64)
+        added[:, 0] = missing
+        order = np.argsort(np.concatenate((rows, missing)), kind="stable")
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        new = np.empty(len(missing), sparse.values.dtype)
+        new[...] = default
+        filled = np.concatenate((sparse.values, new))
+        places = np.concatenate((sparse.places, added))
+        return places[order], filled[order], empty, back[: len(rows)]
+
+    return run
+
+
+@kernel("SparseFillEmptyRowsGrad")
+def _fill_grad(node: Node, device: Device) -> KernelFunction:
+    dtype = node.attrs["T"].numpy
+
+    def run(back: Any, grad: Any) -> Any:
+        if back.size and (back.min() < 0 or back.max() >= len(grad)):
+            raise errors.InvalidArgumentError(
+                f"reverse_index_map must be in [0, {len(grad)}), got {back.tolist()}"
+            )
+        rest = np.ones(len(grad), np.bool_)
+        rest[back] = False
+        return grad[back], np.asarray(grad[rest].sum(dtype=_sum_type(dtype))).astype(dtype)
+
+    return run
+
+
+def _sum_type(dtype: np.dtype[Any]) -> Any:
+    return np.float32 if dtype.itemsize == 2 and dtype.kind not in "iu" else dtype

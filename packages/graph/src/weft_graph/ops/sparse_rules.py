@@ -1,0 +1,86 @@
+"""Shape rules of ops with sparse inputs: indices [n,rank], values [n], shape [rank]."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import Array, NodeSpec, ValueRule, Values
+from weft_graph.ir.value_rules import value_rule
+from weft_graph.ops.shape_rules import constant_array, merge_size, vector_as_dims, with_rank
+from weft_tensor import errors
+from weft_tensor.shape import Dims, merge_dims
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What is known of a sparse input: stored elements, rank, and the dense shape."""
+
+    count: int | None
+    rank: int | None
+    dims: Dims
+
+    @property
+    def table(self) -> Dims:
+        """The shape of its indices."""
+        return (self.count, self.rank)
+
+
+def form_of(parts: Sequence[Output], what: str = "") -> Form:
+    """The form of a sparse input.
+
+    Raises: InvalidArgumentError: the shapes of its parts do not fit, or a size is negative.
+    """
+    indices, values, shape = parts
+    count, rank = with_rank(indices.dims, 2, f"{what}indices")
+    (values_count,) = with_rank(values.dims, 1, f"{what}values")
+    dims = vector_as_dims(shape, f"{what}shape")
+    (length,) = with_rank(shape.dims, 1, f"{what}shape")
+    return Form(
+        merge_size(count, values_count, f"the numbers of {what}indices and {what}values"),
+        merge_size(rank, length, f"the axes of {what}indices and {what}shape"),
+        dims,
+    )
+
+
+def form_at(node: NodeSpec, at: int = 0, what: str = "") -> Form:
+    """The form of the sparse input whose parts are the inputs from `at` on."""
+    return form_of(node.inputs[at : at + 3], what)
+
+
+def same_shape(node: NodeSpec) -> tuple[Form, Form]:
+    """The forms of two sparse operands of one shape, the first six inputs.
+
+    Raises: InvalidArgumentError: their shapes differ.
+    """
+    a, b = form_at(node, 0, "a_"), form_at(node, 3, "b_")
+    rank = merge_size(a.rank, b.rank, "the ranks of sparse operands")
+    dims = merge_dims(a.dims, b.dims)
+    return Form(a.count, rank, dims), Form(b.count, rank, dims)
+
+
+def axes_of(value: Output, rank: int | None) -> Sequence[int] | None:
+    """Reduction axes from the front and in order, where they are known.
+
+    Raises: InvalidArgumentError: one is out of range.
+    """
+    known = constant_array(value)
+    if known is None or rank is None:
+        return None
+    found = known.reshape(-1).tolist()
+    for axis in found:
+        if not -rank <= axis < rank:
+            raise errors.InvalidArgumentError(
+                f"a reduction axis must be in [{-rank}, {rank}) for rank {rank}, got {axis}"
+            )
+    return sorted({axis % rank for axis in found})
+
+
+def value_from(output: int, source: int) -> ValueRule:
+    """The value of output `output` is that of input `source`; nothing is known of the others."""
+
+    def evaluate(node: Node, index: int, values: Values) -> Array | None:
+        return values[source] if index == output else None
+
+    return value_rule(needs=(source,), partial=True)(evaluate)

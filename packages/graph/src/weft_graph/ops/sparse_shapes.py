@@ -1,0 +1,691 @@
+"""Sparse tensors joined, cut, reshaped, transposed and filled up."""
+
+from __future__ import annotations
+
+__all__ = [
+    "sparse_concat",
+    "sparse_fill_empty_rows",
+    "sparse_mask",
+    "sparse_merge",
+    "sparse_reset_shape",
+    "sparse_reshape",
+    "sparse_slice",
+    "sparse_split",
+    "sparse_to_indicator",
+    "sparse_transpose",
+]
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import constant_of, convert_to_tensor, create, out
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
+from weft_graph.ir.traits import Traits
+from weft_graph.ir.value_rules import value_rule
+from weft_graph.ops.checks import assert_less_equal
+from weft_graph.ops.control import with_dependencies
+from weft_graph.ops.reduction import former
+from weft_graph.ops.shape_rules import (
+    constant_int,
+    merge_size,
+    normal_axis,
+    vector_as_dims,
+    with_rank,
+)
+from weft_graph.ops.sparse import sparse_reorder, sparse_tensor_to_dense
+from weft_graph.ops.sparse_rules import form_at, form_of
+from weft_tensor import arguments, dtypes, errors
+from weft_tensor.shape import Dims, format_dims, merge_dims
+
+_SPARSE = ("indices: int64", "values: T", "shape: int64")
+_NUMBERS = "{inexact, integral}"
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _concat_shape(node: NodeSpec) -> Sequence[Dims]:
+    count: int = node.attrs["N"]
+    inputs = node.inputs
+    forms = [form_of(inputs[i::count]) for i in range(count)]
+    rank: int | None = None
+    for form in forms:
+        rank = merge_size(rank, form.rank, "the ranks of sparse tensors to be joined")
+    counts = [form.count for form in forms]
+    total = None if None in counts else sum([n for n in counts if n is not None])
+    if rank is not None:
+        axis = normal_axis(node.attrs["concat_dim"], rank, "concat_dim")
+        others: Dims = None
+        for form in forms:
+            if form.dims is not None:
+                others = merge_dims(others, (*form.dims[:axis], None, *form.dims[axis + 1 :]))
+    return (total, rank), (total,), (rank,)
+
+
+@value_rule(partial=True)
+def _concat_value(node: Node, index: int, values: Values) -> Array | None:
+    count: int = node.attrs["N"]
+    if index != 2:
+        return None
+    known = [value for value in values[2 * count :] if value is not None]
+    if len(known) < count:
+        return None
+    axis = node.attrs["concat_dim"]
+    result = known[0].astype(object)
+    sizes = [shape[axis] for shape in known]
+    result[axis] = None if None in sizes else sum(sizes)
+    return result if None in result else result.astype(np.int64)
+
+
+def _reshape_shape(node: NodeSpec) -> Sequence[Dims]:
+    count, rank = with_rank(node.inputs[0].dims, 2, "input_indices")
+    (length,) = with_rank(node.inputs[1].dims, 1, "input_shape")
+    merge_size(rank, length, "the axes of input_indices and input_shape")
+    (wanted,) = with_rank(node.inputs[2].dims, 1, "new_shape")
+    return (count, wanted), (wanted,)
+
+
+@value_rule(needs=(1, 2), partial=True)
+def _reshape_value(node: Node, index: int, values: Values) -> Array | None:
+    _, old, new = (None, *values[1:])
+    if index != 1 or new is None or None in new:
+        return None
+    if (new >= 0).all():
+        return new
+    rest = math.prod(int(n) for n in new if n >= 0)
+    if old is None or None in old or rest == 0 or (new < 0).sum() > 1:
+        return np.array([n if n >= 0 else None for n in new.tolist()], object)
+    return np.where(new < 0, math.prod(old.tolist()) // rest, new)
+
+
+def _slice_shape(node: NodeSpec) -> Sequence[Dims]:
+    form = form_at(node)
+    rank = form.rank
+    for i, what in ((3, "start"), (4, "size")):
+        (length,) = with_rank(node.inputs[i].dims, 1, what)
+        vector_as_dims(node.inputs[i], what)
+        rank = merge_size(rank, length, f"the rank and the length of {what}")
+    return (None, rank), (None,), (rank,)
+
+
+@value_rule(needs=(2, 3, 4))
+def _slice_value(node: Node, index: int, values: Values) -> Array | None:
+    shape, start, size = values[2:5]
+    if index != 2 or shape is None or start is None or size is None:
+        return None
+    found: Array = np.clip(shape - start, 0, size)
+    return found
+
+
+def _slice_grad_shape(node: NodeSpec) -> Sequence[Dims]:
+    grad, table, start, kept = [value.dims for value in node.inputs]
+    (count,) = with_rank(grad, 1, "backprop_val_grad")
+    rows, rank = with_rank(table, 2, "input_indices")
+    (length,) = with_rank(start, 1, "input_start")
+    kept_rows, kept_rank = with_rank(kept, 2, "output_indices")
+    merge_size(count, kept_rows, "the numbers of backprop_val_grad and output_indices")
+    merge_size(merge_size(rank, length, "the axes of indices"), kept_rank, "the axes of indices")
+    return ((rows,),)
+
+
+def _split_shape(node: NodeSpec) -> Sequence[Dims]:
+    form = form_of(node.inputs[1:4])
+    axis = constant_int(node.inputs[0])
+    if axis is not None and form.rank is not None:
+        normal_axis(axis, form.rank, "split_dim")
+    count: int = node.attrs["num_split"]
+    return [(None, form.rank)] * count + [(None,)] * count + [(form.rank,)] * count
+
+
+@value_rule(needs=(0, 3))
+def _split_value(node: Node, index: int, values: Values) -> Array | None:
+    count, axis, shape = node.attrs["num_split"], values[0], values[3]
+    part = index - 2 * count
+    if part < 0 or axis is None or shape is None:
+        return None
+    at = int(axis.reshape(-1)[0])
+    result = shape.copy()
+    result[at] = shape[at] // count + (part < shape[at] % count)
+    return result
+
+
+def _fill_shape(node: NodeSpec) -> Sequence[Dims]:
+    form = form_at(node)
+    with_rank(node.inputs[3].dims, 0, "default_value")
+    if form.rank == 0:
+        raise errors.InvalidArgumentError("a sparse tensor of rank 0 has no rows")
+    rows = form.dims[0] if form.dims else None
+    return (None, form.rank), (None,), (rows,), (form.count,)
+
+
+def _fill_grad_shape(node: NodeSpec) -> Sequence[Dims]:
+    (count,) = with_rank(node.inputs[0].dims, 1, "reverse_index_map")
+    with_rank(node.inputs[1].dims, 1, "grad_values")
+    return (count,), ()
+
+
+# ------------------------------------------------------------------------------ declarations
+
+register_op(
+    "SparseConcat",
+    ("indices: N * int64", "values: N * T", "shapes: N * int64"),
+    ("output_indices: int64", "output_values: T", "output_shape: int64"),
+    {"concat_dim": "int", "N": "int >= 2", "T": "type"},
+    _concat_shape,
+    value=_concat_value,
+)
+register_op(
+    "SparseReshape",
+    ("input_indices: int64", "input_shape: int64", "new_shape: int64"),
+    ("output_indices: int64", "output_shape: int64"),
+    {},
+    _reshape_shape,
+    value=_reshape_value,
+    traits=Traits(differentiable=False),
+)
+register_op(
+    "SparseSlice",
+    (*_SPARSE, "start: int64", "size: int64"),
+    ("output_indices: int64", "output_values: T", "output_shape: int64"),
+    {"T": "type"},
+    _slice_shape,
+    value=_slice_value,
+)
+register_op(
+    "SparseSliceGrad",
+    (
+        "backprop_val_grad: T",
+        "input_indices: int64",
+        "input_start: int64",
+        "output_indices: int64",
+    ),
+    ("val_grad: T",),
+    {"T": _NUMBERS},
+    _slice_grad_shape,
+    doc="The gradient of the values of SparseSlice.",
+)
+register_op(
+    "SparseSplit",
+    ("split_dim: int64", *_SPARSE),
+    (
+        "output_indices: num_split * int64",
+        "output_values: num_split * T",
+        "output_shape: num_split * int64",
+    ),
+    {"num_split": "int >= 1", "T": "type"},
+    _split_shape,
+    value=_split_value,
+)
+register_op(
+    "SparseFillEmptyRows",
+    ("indices: int64", "values: T", "dense_shape: int64", "default_value: T"),
+    (
+        "output_indices: int64",
+        "output_values: T",
+        "empty_row_indicator: bool",
+        "reverse_index_map: int64",
+    ),
+    {"T": "type"},
+    _fill_shape,
+)
+register_op(
+    "SparseFillEmptyRowsGrad",
+    ("reverse_index_map: int64", "grad_values: T"),
+    ("d_values: T", "d_default_value: T"),
+    {"T": "type"},
+    _fill_grad_shape,
+    doc="The gradients of the values and of the default value of SparseFillEmptyRows.",
+)
+
+# ---------------------------------------------------------------------------------- functions
+
+
+def _all_sparse(values: Any, what: str) -> list[SparseTensor]:
+    if not isinstance(values, list | tuple) or not values:
+        raise errors.InvalidTypeError(f"{what} must be a list of SparseTensors, got {values!r}")
+    return [SparseTensor.from_value(value) for value in values]
+
+
+def sparse_concat(
+    axis: Any,
+    sp_inputs: Any,
+    name: str | None = None,
+    expand_nonconcat_dim: bool = False,
+    concat_dim: Any = None,
+    expand_nonconcat_dims: bool | None = None,
+) -> SparseTensor:
+    """Sparse tensors one after the other along an axis.
+
+    Args:
+      axis: the axis, an integer; from the back where negative. Also `concat_dim`.
+      sp_inputs: a list of SparseTensors of one type and rank.
+      expand_nonconcat_dim: let the other axes differ: the result has the largest size of each.
+        Also `expand_nonconcat_dims`.
+    Returns: a SparseTensor, its indices in order.
+    Raises: InvalidArgumentError: ranks differ, or, unless they are expanded, the other sizes.
+
+    Examples:
+      >>> a, b = wf.SparseTensor([[0]], [1], [2]), wf.SparseTensor([[1]], [2], [3])
+      >>> wf.Session().run(wf.sparse.to_dense(wf.sparse.concat(0, [a, b])))
+      array([1, 0, 0, 2, 0], dtype=int32)
+    """
+    at = arguments.integer(former("axis", axis, "concat_dim", concat_dim), "axis")
+    if expand_nonconcat_dims is not None:
+        expand_nonconcat_dim = expand_nonconcat_dims
+    tensors = _all_sparse(sp_inputs, "sp_inputs")
+    if len(tensors) == 1:
+        return tensors[0]
+    shapes = [tensor.dense_shape for tensor in tensors]
+    if expand_nonconcat_dim:
+        shapes = _widest_but(tensors, at)
+    places, values = [t.indices for t in tensors], [t.values for t in tensors]
+    attrs = {"concat_dim": at}
+    return SparseTensor(*create("SparseConcat", [places, values, shapes], attrs, name).outputs)
+
+
+def _widest_but(tensors: Sequence[SparseTensor], axis: int) -> list[Output]:
+    """Their shapes with the largest size of all in each axis but one."""
+    shapes = [tensor.dense_shape for tensor in tensors]
+    (rank,) = shapes[0].dims or (None,)
+    if rank is not None:
+        axis = normal_axis(axis, rank)
+    known = [tensor.dims for tensor in tensors]
+    sizes = [dims for dims in known if dims is not None and len(dims) == rank and None not in dims]
+    if len(sizes) == len(known):
+        table = np.array(sizes, np.int64)
+        widest = np.tile(table.max(0), (len(table), 1))
+        widest[:, axis] = table[:, axis]
+        return [constant_of(row.copy()) for row in widest]
+    most = out("Max", [out("Pack", [shapes]), 0])
+    length = out("Size", [shapes[0]])
+    own = out("OneHot", [out("FloorMod", [np.int32(axis), length]), length, True, False])
+    return [out("SelectV2", [own, shape, most]) for shape in shapes]
+
+
+def sparse_reshape(sp_input: Any, shape: Any, name: str | None = None) -> SparseTensor:
+    """The same elements in the same row-major order, in another shape.
+
+    Args:
+      sp_input: SparseTensor of any type.
+      shape: integers, shape (rank,); one may be -1, and is then what is left.
+    Raises: InvalidArgumentError: the numbers of elements differ.
+
+    Examples:
+      >>> x = wf.SparseTensor([[0, 1], [1, 2]], [5, 7], [2, 3])
+      >>> wf.Session().run(wf.sparse.reshape(x, [3, -1])).indices
+      array([[0, 1],
+             [2, 1]])
+    """
+    sparse = SparseTensor.from_value(sp_input)
+    wanted = convert_to_tensor(shape, dtypes.int64 if not isinstance(shape, Output) else None)
+    wanted = out("Cast", [wanted], {"DstT": dtypes.int64}) if _is_other(wanted) else wanted
+    _check_reshape(sparse.dims, constant_value(wanted))
+    indices, dense = create(
+        "SparseReshape", [sparse.indices, sparse.dense_shape, wanted], None, name
+    ).outputs
+    return SparseTensor(indices, sparse.values, dense)
+
+
+def _is_other(shape: Output) -> bool:
+    return shape.dtype.base_dtype is not dtypes.int64
+
+
+def _check_reshape(old: Dims, new: Array | None) -> None:
+    """Raise InvalidArgumentError where shapes are known, and hold different numbers of elements."""
+    if new is None:
+        return
+    if new.ndim == 1 and ((new < -1).any() or (new == -1).sum() > 1):
+        raise errors.InvalidArgumentError(
+            f"shape must have sizes of at least 0, and at most one -1, got {new.tolist()}"
+        )
+    if old is None or None in old or new.ndim != 1:
+        return
+    total, given = math.prod([n for n in old if n]), math.prod(new[new >= 0].tolist())
+    total = 0 if 0 in old else total
+    fits = given and total % given == 0 if (new < 0).any() else given == total
+    if not fits:
+        raise errors.InvalidArgumentError(
+            f"{format_dims(old)} has {total} elements, which cannot be reshaped to {new.tolist()}"
+        )
+
+
+def sparse_slice(sp_input: Any, start: Any, size: Any, name: str | None = None) -> SparseTensor:
+    """A box of a sparse tensor.
+
+    Args:
+      sp_input: SparseTensor of any type.
+      start: int64, shape (rank,): the first index of each axis.
+      size: int64, shape (rank,): the greatest size of each axis; it ends with the tensor.
+    Raises: InvalidArgumentError: a start or size is negative, or there is not one for each axis.
+
+    Examples:
+      >>> x = wf.SparseTensor([[0, 1], [1, 2]], [5, 7], [2, 3])
+      >>> wf.Session().run(wf.sparse.to_dense(wf.sparse.slice(x, [0, 1], [2, 2])))
+      array([[5, 0],
+             [0, 7]], dtype=int32)
+    """
+    sparse = SparseTensor.from_value(sp_input)
+    bounds = [convert_to_tensor(each, dtypes.int64) for each in (start, size)]
+    inputs = [sparse.indices, sparse.values, sparse.dense_shape, *bounds]
+    return SparseTensor(*create("SparseSlice", inputs, None, name).outputs)
+
+
+class KeywordRequired:
+    """Stands for the first argument of `sparse_split`, which takes none by position."""
+
+    def __repr__(self) -> str:
+        return "KeywordRequired()"
+
+
+_BY_KEYWORD = KeywordRequired()
+
+
+def sparse_split(
+    keyword_required: Any = _BY_KEYWORD,
+    sp_input: Any = None,
+    num_split: int | None = None,
+    axis: Any = None,
+    name: str | None = None,
+    split_dim: Any = None,
+) -> list[SparseTensor]:
+    """A sparse tensor cut in parts along an axis; arguments are given by keyword only.
+
+    Args:
+      sp_input: SparseTensor of any type.
+      num_split: how many parts, from 1 to the size of the axis; the first ones are one larger
+        where it does not divide that.
+      axis: integer, rank 0. Also `split_dim`.
+    Raises: InvalidArgumentError: an argument is not given, given by position, or out of range.
+
+    Examples:
+      >>> x = wf.SparseTensor([[0], [2]], [5, 7], [3])
+      >>> first, second = wf.sparse.split(sp_input=x, num_split=2, axis=0)
+      >>> wf.Session().run(wf.sparse.to_dense(first))
+      array([5, 0], dtype=int32)
+    """
+    if keyword_required is not _BY_KEYWORD:
+        raise errors.InvalidArgumentError("Keyword arguments are required for this function.")
+    at = former("axis", axis, "split_dim", split_dim)
+    for value, what in ((sp_input, "sp_input"), (num_split, "num_split"), (at, "axis")):
+        if value is None:
+            raise errors.InvalidArgumentError(f"{what} must be given")
+    sparse = SparseTensor.from_value(sp_input)
+    count = arguments.integer(num_split, "num_split", 1)
+    place = convert_to_tensor(at)
+    place = out("Cast", [place], {"DstT": dtypes.int64}) if _is_other(place) else place
+    known, rank = constant_int(place), sparse.dense_shape.dims
+    if known is not None and rank and rank[0] is not None:
+        place = constant_of(np.array(normal_axis(known, rank[0]), np.int64))
+    inputs = [place, sparse.indices, sparse.values, sparse.dense_shape]
+    parts = create("SparseSplit", inputs, {"num_split": count}, name).outputs
+    return [SparseTensor(*parts[i::count]) for i in range(count)]
+
+
+def sparse_fill_empty_rows(
+    sp_input: Any, default_value: Any, name: str | None = None
+) -> tuple[SparseTensor, Output]:
+    """A sparse tensor with an element in each row: those without any get one in the first column.
+
+    Args:
+      sp_input: SparseTensor of any type, rank 1 or more.
+      default_value: same type, rank 0: the new elements.
+    Returns: the SparseTensor; and bool, shape (rows,): which rows were empty.
+    Raises: InvalidArgumentError: the rank is 0; when run, an index is outside.
+
+    Examples:
+      >>> x = wf.SparseTensor([[1, 2]], [5], [2, 3])
+      >>> filled, was_empty = wf.sparse.fill_empty_rows(x, -1)
+      >>> wf.Session().run(wf.sparse.to_dense(filled))
+      array([[-1,  0,  0],
+             [ 0,  0,  5]], dtype=int32)
+    """
+    sparse = SparseTensor.from_value(sp_input)
+    default = convert_to_tensor(default_value, sparse.dtype.base_dtype)
+    inputs = [sparse.indices, sparse.values, sparse.dense_shape, default]
+    indices, values, empty, _ = create("SparseFillEmptyRows", inputs, None, name).outputs
+    return SparseTensor(indices, values, sparse.dense_shape), empty
+
+
+def sparse_transpose(sp_input: Any, perm: Any = None, name: str | None = None) -> SparseTensor:
+    """A sparse tensor with its axes in another order.
+
+    Args:
+      sp_input: SparseTensor of any type.
+      perm: integers, shape (rank,): which axis comes where; the reverse order by default.
+    Raises: InvalidArgumentError: there is not one number for each axis.
+
+    Examples:
+      >>> x = wf.SparseTensor([[0, 2], [1, 0]], [5, 7], [2, 3])
+      >>> wf.Session().run(wf.sparse.transpose(x)).indices
+      array([[0, 1],
+             [2, 0]])
+    """
+    sparse = SparseTensor.from_value(sp_input)
+    (rank,) = sparse.dense_shape.dims or (None,)
+    if perm is None:
+        last = out("Sub", [out("Size", [sparse.dense_shape]), 1]) if rank is None else rank - 1
+        perm = out("Range", [last, -1, -1])
+    order = convert_to_tensor(perm)
+    known = constant_value(order)
+    if rank is not None and known is not None and sorted(known.tolist()) != list(range(rank)):
+        raise errors.InvalidArgumentError(
+            f"perm must have each axis of rank {rank} once, got {known.tolist()}"
+        )
+    indices = out("GatherV2", [sparse.indices, order, 1])
+    shape = out("GatherV2", [sparse.dense_shape, order, 0])
+    if known is not None and (dims := sparse.dims) is not None:
+        sizes = [dims[i] for i in known.tolist()]
+        if None not in sizes:
+            shape = constant_of(np.array(sizes, np.int64))
+    return sparse_reorder(SparseTensor(indices, sparse.values, shape), name)
+
+
+def sparse_reset_shape(sp_input: Any, new_shape: Any = None) -> SparseTensor:
+    """The same elements at the same places of another shape.
+
+    Args:
+      sp_input: SparseTensor of any type.
+      new_shape: int64, shape (rank,), no size smaller than before; by default the smallest shape
+        that holds the elements.
+    Raises: InvalidArgumentError: the rank differs or a size is smaller; when run where they are not
+      known before.
+
+    Examples:
+      >>> x = wf.SparseTensor([[0, 1]], [5], [2, 3])
+      >>> wf.Session().run(wf.sparse.reset_shape(x)).dense_shape
+      array([1, 2])
+    """
+    sparse = SparseTensor.from_value(sp_input)
+    if new_shape is None:
+        highest = out("Max", [sparse.indices, 0])
+        return SparseTensor(
+            sparse.indices, sparse.values, out("Maximum", [out("AddV2", [highest, 1]), 0])
+        )
+    wanted = convert_to_tensor(new_shape, dtypes.int64)
+    (length,) = with_rank(wanted.dims, 1, "new_shape")
+    (rank,) = sparse.dense_shape.dims or (None,)
+    merge_size(rank, length, "the ranks of sp_input and new_shape")
+    old, new = sparse.dims, constant_value(wanted)
+    if old is not None and new is not None:
+        if any(n is not None and n > m for n, m in zip(old, new.tolist(), strict=True)):
+            raise errors.InvalidArgumentError(
+                f"new_shape must not be smaller than {format_dims(old)}, got {new.tolist()}"
+            )
+        if None not in old:
+            return SparseTensor(sparse.indices, sparse.values, wanted)
+    message = "new_shape must not be smaller than the shape of sp_input"
+    check = assert_less_equal(sparse.dense_shape, wanted, message=message)
+    return SparseTensor(sparse.indices, sparse.values, with_dependencies([check], wanted))
+
+
+def sparse_mask(a: Any, mask_indices: Any, name: str | None = None) -> IndexedSlices:
+    """IndexedSlices without those at certain indices.
+
+    Args:
+      a: IndexedSlices.
+      mask_indices: integers of the type of its indices, rank 1: which slices to leave out.
+
+    Examples:
+      >>> x = wf.IndexedSlices(wf.constant([[1.0], [2.0]]), wf.constant([3, 5]))
+      >>> wf.Session().run(wf.sparse.mask(x, [3])).indices
+      array([5], dtype=int32)
+    """
+    if not isinstance(a, IndexedSlices):
+        raise errors.InvalidTypeError(f"a must be IndexedSlices, got {a!r}")
+    masked = convert_to_tensor(mask_indices, a.indices.dtype)
+    indices, kept = create("ListDiff", [a.indices, masked]).outputs
+    values = out("GatherV2", [a.values, kept, 0], name=name)
+    return IndexedSlices(values, indices, a.dense_shape)
+
+
+def sparse_merge(
+    sp_ids: Any,
+    sp_values: Any,
+    vocab_size: Any,
+    name: str | None = None,
+    already_sorted: bool = False,
+) -> SparseTensor:
+    """Values at ids: the last axis of a sparse tensor of ids becomes the ids themselves.
+
+    Args:
+      sp_ids: integers, shape (D..., n), or a list of K of them at the same places.
+      sp_values: a SparseTensor at the same places.
+      vocab_size: integer, what ids are below; a list of K for a list of ids.
+      already_sorted: the ids of each row ascend, so that nothing is to be put in order.
+    Returns: the values, shape (D..., vocab_size...).
+    Raises: InvalidTypeError: `sp_ids` and `vocab_size` are not both single or both lists;
+      InvalidArgumentError: the lists differ in length; when run, an id is out of range.
+
+    Examples:
+      >>> ids = wf.SparseTensor([[0, 0], [0, 1], [1, 0]], [3, 0, 2], [2, 2])
+      >>> values = wf.SparseTensor([[0, 0], [0, 1], [1, 0]], [1.0, 2.0, 3.0], [2, 2])
+      >>> wf.Session().run(wf.sparse.to_dense(wf.sparse.merge(ids, values, 4)))
+      array([[2., 0., 0., 1.],
+             [0., 0., 3., 0.]], dtype=float32)
+    """
+    single = not isinstance(sp_ids, list)
+    ids = _all_sparse([sp_ids] if single else sp_ids, "sp_ids")
+    if single is isinstance(vocab_size, list | tuple) or (
+        not single and len(ids) != len(vocab_size)
+    ):
+        raise errors.InvalidArgumentError(
+            f"vocab_size must be a number, or a list as long as that of sp_ids, got {vocab_size!r}"
+        )
+    sizes = [vocab_size] if single else list(vocab_size)
+    values = SparseTensor.from_value(sp_values)
+    columns = [out("Slice", [ids[0].indices, [0, 0], _all_but_last(ids[0].indices)])]
+    columns += [out("ExpandDims", [_int64(each.values), 1]) for each in ids]
+    lengths = [out("Slice", [ids[0].dense_shape, [0], _shorter(ids[0].dense_shape)])]
+    lengths += [out("Reshape", [_int64(size), [1]]) for size in sizes]
+    merged = SparseTensor(
+        out("ConcatV2", [columns, 1]), values.values, out("ConcatV2", [lengths, 0])
+    )
+    return merged if already_sorted else sparse_reorder(merged, name)
+
+
+def _int64(value: Any) -> Output:
+    tensor = convert_to_tensor(value)
+    return out("Cast", [tensor], {"DstT": dtypes.int64}) if _is_other(tensor) else tensor
+
+
+def _shorter(shape: Output) -> Output:
+    """The length of a vector less one, shape (1,)."""
+    return out("Sub", [out("Shape", [shape]), 1])
+
+
+def _all_but_last(indices: Output) -> Output:
+    return out("Sub", [out("Shape", [indices]), np.array([0, 1], np.int32)])
+
+
+def sparse_to_indicator(sp_input: Any, vocab_size: Any, name: str | None = None) -> Output:
+    """Which ids each row of a sparse tensor of ids has.
+
+    Args:
+      sp_input: int32 or int64 SparseTensor, shape (D..., n), of ids below `vocab_size`.
+      vocab_size: integer, what ids are below.
+    Returns: bool, shape (D..., vocab_size).
+    Raises: InvalidTypeError: the ids are no integers; InvalidArgumentError: when run, an id is out
+      of range.
+
+    Examples:
+      >>> ids = wf.SparseTensor([[0, 0], [0, 1]], [3, 0], [1, 2])
+      >>> wf.Session().run(wf.sparse.to_indicator(ids, 4))
+      array([[ True, False, False,  True]])
+    """
+    sparse = SparseTensor.from_value(sp_input)
+    if sparse.dtype.base_dtype not in (dtypes.int32, dtypes.int64):
+        raise errors.InvalidTypeError(f"ids must be int32 or int64, got {sparse.dtype.name}")
+    true = out("Fill", [out("Shape", [sparse.values]), True])
+    merged = sparse_merge(sparse, sparse.with_values(true), vocab_size)
+    result = sparse_tensor_to_dense(merged, False, False, name)
+    if sparse.dims is not None:
+        size = constant_value(convert_to_tensor(vocab_size))
+        last = None if size is None else int(size)
+        result.dims = merge_dims(result.dims, (*sparse.dims[:-1], last))
+    return result
+
+
+def expand_dims(sp_input: Any, axis: Any = None, name: str | None = None) -> SparseTensor:
+    """A sparse tensor with an axis of size 1 more.
+
+    Args:
+      sp_input: SparseTensor of any type.
+      axis: where the new axis comes, in [-rank - 1, rank]; the last by default.
+    Raises: InvalidArgumentError: the axis is out of range, where the rank is known.
+
+    Examples:
+      >>> x = wf.SparseTensor([[2]], [5], [3])
+      >>> wf.Session().run(wf.sparse.expand_dims(x, 0)).dense_shape
+      array([1, 3])
+    """
+    sparse = SparseTensor.from_value(sp_input)
+    (rank,) = sparse.dense_shape.dims or (None,)
+    place = arguments.integer(-1 if axis is None else axis, "axis")
+    with sparse.graph.name_scope(name or "expand_dims"):
+        if rank is not None:
+            at: Any = normal_axis(place, rank + 1)
+        else:
+            count = out("AddV2", [out("Size", [sparse.dense_shape]), 1])
+            at = out("FloorMod", [np.int32(place), count])
+        rows = out("Shape", [sparse.indices])[0]
+        column = out("Fill", [out("Pack", [[rows, 1]]), np.int64(0)])
+        left, right = sparse.indices[:, :at], sparse.indices[:, at:]
+        sizes = [sparse.dense_shape[:at], np.ones(1, np.int64), sparse.dense_shape[at:]]
+        shape = out("ConcatV2", [sizes, 0])
+        return SparseTensor(out("ConcatV2", [[left, column, right], 1]), sparse.values, shape)
+
+
+def eye(
+    num_rows: Any, num_columns: Any = None, dtype: Any = dtypes.float32, name: str | None = None
+) -> SparseTensor:
+    """A sparse matrix with ones on its diagonal.
+
+    Args:
+      num_rows: integer.
+      num_columns: integer; `num_rows` by default.
+      dtype: of its elements, numeric.
+
+    Examples:
+      >>> wf.Session().run(wf.sparse.to_dense(wf.sparse.eye(2, 3)))
+      array([[1., 0., 0.],
+             [0., 1., 0.]], dtype=float32)
+    """
+    element = dtypes.as_dtype(dtype)
+    rows = _int64(num_rows)
+    columns = rows if num_columns is None else _int64(num_columns)
+    for size, what in ((rows, "num_rows"), (columns, "num_columns")):
+        known = constant_int(size)
+        if known is not None and known < 0:
+            raise errors.InvalidArgumentError(f"{what} must be at least 0, got {known}")
+    with rows.graph.name_scope(name or "eye"):
+        count = out("Minimum", [rows, columns])
+        diagonal = out("Range", [np.int64(0), count, np.int64(1)])
+        one = constant_of(np.ones((), element.numpy), element)
+        values = out("Fill", [out("Reshape", [count, [1]]), one])
+        shape = out("Pack", [[rows, columns]])
+        return SparseTensor(out("Pack", [[diagonal, diagonal]], {"axis": 1}), values, shape)

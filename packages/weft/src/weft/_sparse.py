@@ -1,0 +1,4 @@
+"""Names of `weft` that load with the first of them: functions of sparse tensors."""
+
+from weft_graph.ops.sparse_math import *
+from weft_graph.ops.sparse_shapes import *
