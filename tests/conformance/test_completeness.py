@@ -31,19 +31,19 @@ NO_CASES = {
 
 NOT_ON_GPUS = {
     "CheckNumerics", "ComputeAccidentalHits", "Dequantize", "HistogramFixedWidth",
-    "IgammaGradA", "InTopK", "InTopKV2", "LowerBound", "MatrixExponential", "MatrixSolveLs",
-    "NextAfter", "PartitionedCall", "Polygamma", "PopulationCount", "PyFuncStateless",
-    "QuantizeV2", "QuantizedConcat", "SegmentMax", "SegmentMin", "SegmentProd", "SparseAdd",
-    "SparseAddGrad", "SparseConcat", "SparseDenseCwiseAdd", "SparseDenseCwiseDiv",
-    "SparseDenseCwiseMul", "SparseFillEmptyRows", "SparseFillEmptyRowsGrad", "SparseReduceMax",
-    "SparseReduceMaxSparse", "SparseReduceSum", "SparseReduceSumSparse", "SparseReorder",
-    "SparseReshape", "SparseSegmentMean", "SparseSegmentMeanGrad",
-    "SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtN", "SparseSegmentSqrtNGrad",
-    "SparseSegmentSqrtNWithNumSegments", "SparseSegmentSum", "SparseSegmentSumWithNumSegments",
-    "SparseSlice", "SparseSliceGrad", "SparseSoftmax", "SparseSparseMaximum",
-    "SparseSparseMinimum", "SparseSplit", "SparseTensorDenseAdd", "SparseTensorDenseMatMul",
-    "SparseToDense", "UnravelIndex", "UnsortedSegmentMax", "UnsortedSegmentMin",
-    "UnsortedSegmentProd", "UpperBound",
+    "IgammaGradA", "InTopK", "InTopKV2", "LowerBound", "Lu", "MatrixExponential", "MatrixLogarithm",
+    "MatrixSolveLs", "MatrixSquareRoot", "NextAfter", "PartitionedCall", "Polygamma",
+    "PopulationCount", "PyFuncStateless", "QuantizeV2", "QuantizedConcat", "SegmentMax",
+    "SegmentMin", "SegmentProd", "SparseAdd", "SparseAddGrad", "SparseConcat",
+    "SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul", "SparseFillEmptyRows",
+    "SparseFillEmptyRowsGrad", "SparseReduceMax", "SparseReduceMaxSparse", "SparseReduceSum",
+    "SparseReduceSumSparse", "SparseReorder", "SparseReshape", "SparseSegmentMean",
+    "SparseSegmentMeanGrad", "SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtN",
+    "SparseSegmentSqrtNGrad", "SparseSegmentSqrtNWithNumSegments", "SparseSegmentSum",
+    "SparseSegmentSumWithNumSegments", "SparseSlice", "SparseSliceGrad", "SparseSoftmax",
+    "SparseSparseMaximum", "SparseSparseMinimum", "SparseSplit", "SparseTensorDenseAdd",
+    "SparseTensorDenseMatMul", "SparseToDense", "TridiagonalSolve", "UnravelIndex",
+    "UnsortedSegmentMax", "UnsortedSegmentMin", "UnsortedSegmentProd", "UpperBound",
 }  # fmt: skip
 """Ops of numbers that are placed on CPUs, as nobody has written or could derive a GPU's kernel."""
 

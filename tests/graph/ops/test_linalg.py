@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 from weft_testing.cases import complex_normal, normal
 from weft_testing.evaluate import evaluate
+from weft_testing.parts import Parts
 
+from weft_exec.session.session import Session
 from weft_graph.ir.builder import constant, out
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
-from weft_graph.ops import diagonals, linalg
+from weft_graph.ops import diagonals, linalg, lu, tridiagonal
 from weft_tensor import dtypes, errors
 
 
@@ -176,3 +178,91 @@ def test_normalize_and_adjoint() -> None:
 def test_band_part_refuses_more_diagonals_than_there_are() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="at most"):
         evaluate(diagonals.matrix_band_part(normal(2, 3), 3, 0))
+
+
+def test_triangular_factors_solve_invert_and_reconstruct() -> None:
+    cube = complex_normal(2, 3, 4, 4)
+    with Parts() as parts:
+        for matrix, rhs, rank in (
+            (cube, complex_normal(2, 3, 4, 2), 4),
+            (cube[0, 0], complex_normal(4, 2), 2),
+            (cube[0], complex_normal(2, 1, 4, 2), None),
+        ):
+            with parts.part(f"{matrix.shape} and {rhs.shape}"):
+                given = feed(None if rank is None else matrix.shape, "complex128")
+                factors, rows = lu.lu(given)
+                again = lu.lu_reconstruct(factors, rows)
+                inverse = lu.lu_matrix_inverse(factors, rows)
+                solved = lu.lu_solve(factors, rows, rhs)
+                found = evaluate([again, inverse, solved], {given: matrix})
+                want = [matrix, np.linalg.inv(matrix), np.linalg.solve(*_spread(matrix, rhs))]
+                for got, wanted in zip(found, want, strict=True):
+                    np.testing.assert_allclose(got, wanted, atol=1e-11)
+
+
+def _spread(a: Any, b: Any) -> tuple[Any, Any]:
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return tuple(np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b))  # type: ignore[return-value]  # two
+
+
+def test_formats_of_tridiagonal_matrices() -> None:
+    above, main, below = normal(2, 3), normal(2, 4), normal(2, 3, seed=1)
+    dense = np.zeros((2, 4, 4))
+    at = np.arange(4)
+    dense[:, at[:-1], at[1:]], dense[:, at, at], dense[:, at[1:], at[:-1]] = above, main, below
+    padded = [np.pad(above, ((0, 0), (0, 1))), main, np.pad(below, ((0, 0), (1, 0)))]
+    rhs = normal(2, 4, 3)
+    with Parts() as parts:
+        for given, diagonals in (
+            ("compact", np.stack(padded, 1)),
+            ("sequence", [above, main, below]),
+            ("sequence", padded),
+            ("matrix", dense + np.triu(normal(4, 4), 2)),
+        ):
+            with parts.part(given):
+                product = evaluate(tridiagonal.tridiagonal_matmul(diagonals, rhs, given))
+                np.testing.assert_allclose(product, dense @ rhs, atol=1e-12)
+                turned = tridiagonal.tridiagonal_solve(
+                    diagonals, rhs.swapaxes(1, 2), given, transpose_rhs=True
+                )
+                np.testing.assert_allclose(dense @ evaluate(turned), rhs, atol=1e-10)
+                one = tridiagonal.tridiagonal_solve(diagonals, rhs[..., 0], given)
+                np.testing.assert_allclose(
+                    dense @ evaluate(one)[..., None], rhs[..., :1], atol=1e-10
+                )
+    finite = tridiagonal.tridiagonal_solve(np.zeros((3, 4)), np.ones(4), perturb_singular=True)
+    with pytest.raises(errors.InvalidArgumentError, match="singular"):
+        evaluate(tridiagonal.tridiagonal_solve(np.zeros((3, 60)), np.ones(60)))
+    with pytest.raises(errors.InvalidArgumentError, match="'band'"):
+        tridiagonal.tridiagonal_solve(np.zeros((3, 4)), np.ones(4), "band")
+    assert finite.dims == (4,)
+
+
+def test_selections_of_eigenvalues_of_tridiagonal_matrices() -> None:
+    main, below = normal(6), normal(5) + 1j * normal(5, seed=1)
+    dense = np.diag(main.astype(complex)) + np.diag(below, -1) + np.diag(below.conj(), 1)
+    every = np.linalg.eigvalsh(dense)
+    values, vectors = evaluate(
+        list(tridiagonal.eigh_tridiagonal(main.astype(complex), below, eigvals_only=False))
+    )
+    np.testing.assert_allclose(values, every, atol=1e-12)
+    np.testing.assert_allclose(dense @ vectors, vectors * values, atol=1e-12)
+    some = tridiagonal.eigh_tridiagonal(
+        main.astype(complex), below, select="i", select_range=(1, 3)
+    )
+    np.testing.assert_allclose(evaluate(some), every[1:4], atol=1e-12)
+    inside = tridiagonal.eigh_tridiagonal(
+        main.astype(complex), below, select="v", select_range=(every[1], every[4])
+    )
+    assert len(evaluate(inside)) == 3
+
+
+def test_unit_matrices_too_large_for_an_int32_are_refused() -> None:
+    for columns in (None, 2):
+        size = feed((), "int64")
+        with pytest.raises(errors.ResourceExhaustedError), Session() as session:
+            session.run(diagonals.eye(size, columns), {size: np.int64(2**40)})
+    size = feed((), "int64")
+    np.testing.assert_array_equal(
+        evaluate(diagonals.eye(size, 3), {size: np.int64(2)}), np.eye(2, 3)
+    )

@@ -1,3 +1,4 @@
-"""Names of `weft` that load with the first of them: Fourier transforms."""
+"""Names of `weft` that load with the first of them: Fourier transforms, roots of matrices."""
 
 from weft_graph.ops.fft import *
+from weft_graph.ops.matrix_functions import matrix_square_root as matrix_square_root

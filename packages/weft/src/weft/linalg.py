@@ -7,9 +7,12 @@ from weft_graph.ops import diagonals as _diagonals, permutation as _permutation
 from weft_graph.ops.contraction import *
 from weft_graph.ops.diagonals import eye as eye
 from weft_graph.ops.linalg import *
+from weft_graph.ops.lu import *
 from weft_graph.ops.matmul import *
 from weft_graph.ops.matmul import matvec as matvec
+from weft_graph.ops.matrix_functions import logm as logm, sqrtm as sqrtm
 from weft_graph.ops.permutation import matrix_transpose as matrix_transpose
+from weft_graph.ops.tridiagonal import *
 
 band_part = _diagonals.matrix_band_part
 diag = _diagonals.matrix_diag

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_autodiff.grads.common import conj, matrix_transpose, mul, neg, scalar_like, zeros_like
+from weft_autodiff.grads.common import conj, matrix_transpose, mul, neg, scalar_like
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, out
 from weft_graph.ir.node import Node, Output
@@ -97,20 +97,6 @@ def _cholesky(node: Node, grad: Output) -> Output:
     half = out("MatrixTriangularSolve", [factor, middle], {"adjoint": True})
     whole = _adjoint(out("MatrixTriangularSolve", [factor, _adjoint(half)], {"adjoint": True}))
     return mul(scalar_like(0.5, whole), _add(whole, _adjoint(whole)))
-
-
-@RegisterGradient("MatrixExponential")
-def _exponential(node: Node, grad: Output) -> Output:
-    # The exponential of [[A, G], [0, A]] holds the derivative along G in its upper right block.
-    a = _adjoint(node.inputs[0])
-    last = constant_of(np.array(-1, np.int32))
-    upper = out("ConcatV2", [[a, grad], last])
-    lower = out("ConcatV2", [[zeros_like(a), a], last])
-    whole = out("ConcatV2", [[upper, lower], constant_of(np.array(-2, np.int32))])
-    power = out("MatrixExponential", [whole])
-    size = out("Shape", [a])[-1]
-    block: Output = power[..., :size, size:]
-    return block
 
 
 # ------------------------------------------------------------------------------- solutions

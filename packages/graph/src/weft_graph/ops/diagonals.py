@@ -246,9 +246,10 @@ def eye(
             return convert_to_tensor(np.tile(unit, (*lead, 1, 1)), name=name or "eye")
     m = convert_to_tensor(num_rows, dtypes.int32 if _is_static(num_rows) else None)
     n = convert_to_tensor(columns, dtypes.int32 if _is_static(columns) else None)
-    m, n = cast(m, dtypes.int32), cast(n, dtypes.int32)
-    head = np.zeros(0, np.int32) if batch_shape is None else batch_shape
-    head = cast(convert_to_tensor(head), dtypes.int32)
+    head = convert_to_tensor(np.zeros(0, np.int32) if batch_shape is None else batch_shape)
+    # In int32 a size of 2 ** 40 would wrap to 0.
+    wide = dtypes.int64 in (m.dtype.base_dtype, n.dtype.base_dtype, head.dtype.base_dtype)
+    m, n, head = (cast(x, dtypes.int64 if wide else dtypes.int32) for x in (m, n, head))
     one = np.array(1, element.numpy)
     if num_columns is None:
         shape = out("ConcatV2", [[head, out("Pack", [[m]], {"axis": 0})], 0])

@@ -48,7 +48,7 @@ from weft_tensor.shape import Dims, format_dims, merge_dims
 _TYPES = "{float32, float64, complex64, complex128}"
 
 
-def _square(dims: Dims, what: str) -> Dims:
+def square_dims(dims: Dims, what: str) -> Dims:
     """`dims` of square matrices, with one size standing in for the other."""
     shape_rules.with_rank_at_least(dims, 2, what)
     if dims is None:
@@ -58,17 +58,17 @@ def _square(dims: Dims, what: str) -> Dims:
 
 
 def _square_shape(node: NodeSpec) -> Sequence[Dims]:
-    return (_square(node.inputs[0].dims, "a square matrix"),)
+    return (square_dims(node.inputs[0].dims, "a square matrix"),)
 
 
 def _determinant_shape(node: NodeSpec) -> Sequence[Dims]:
-    dims = _square(node.inputs[0].dims, "a square matrix")
+    dims = square_dims(node.inputs[0].dims, "a square matrix")
     lead = None if dims is None else dims[:-2]
     return (lead, lead)
 
 
 def _solve_shape(node: NodeSpec) -> Sequence[Dims]:
-    matrix = _square(node.inputs[0].dims, "matrix")
+    matrix = square_dims(node.inputs[0].dims, "matrix")
     rhs = shape_rules.with_rank_at_least(node.inputs[1].dims, 2, "rhs")
     if matrix is None or rhs is None:
         return (rhs,)
@@ -96,7 +96,7 @@ def _least_squares_shape(node: NodeSpec) -> Sequence[Dims]:
 
 
 def _eigh_shape(node: NodeSpec) -> Sequence[Dims]:
-    dims = _square(node.inputs[0].dims, "a square matrix")
+    dims = square_dims(node.inputs[0].dims, "a square matrix")
     values = None if dims is None else dims[:-1]
     vectors = dims if node.attrs["compute_v"] else (0,)
     return (values, vectors)

@@ -1,0 +1,27 @@
+"""Gradients of functions of matrices.
+
+A function of [[A, G], [0, A]] holds the derivative along G in its upper right block (N. Higham,
+Functions of Matrices, 2008, section 3.2).
+"""
+
+from __future__ import annotations
+
+from weft_autodiff.grads.common import matrix_transpose, zeros_like
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Node, Output
+
+
+def along(node: Node, grad: Output) -> Output:
+    """The gradient of a function of a matrix that commutes with taking the adjoint."""
+    a = matrix_transpose(node.inputs[0], conjugate=True)
+    upper = out("ConcatV2", [[a, grad], -1])
+    lower = out("ConcatV2", [[zeros_like(a), a], -1])
+    whole = out(node.type, [out("ConcatV2", [[upper, lower], -2])])
+    size = out("Shape", [a])[-1]
+    block: Output = whole[..., :size, size:]
+    return block
+
+
+for _op in ("MatrixSquareRoot", "MatrixLogarithm", "MatrixExponential"):
+    RegisterGradient(_op)(along)

@@ -1,0 +1,58 @@
+"""Gradients of products with tridiagonal matrices, and of their solutions."""
+
+from __future__ import annotations
+
+from weft_autodiff.grads.common import conj, mul, neg
+from weft_autodiff.registry import RegisterGradient
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops.reduction import reduce_sum
+
+Gradients = list[Output | None]
+
+
+def _ahead(x: Output, axis: int) -> Output:
+    """Element i + 1 at place i, and 0 at the last place, along the last axis or that before it."""
+    return _beside(x, axis, 1)
+
+
+def _behind(x: Output, axis: int) -> Output:
+    """Element i - 1 at place i, and 0 at the first place."""
+    return _beside(x, axis, -1)
+
+
+def _beside(x: Output, axis: int, step: int) -> Output:
+    tail = (slice(None),) * (-1 - axis)
+    first, last = (x[(..., slice(0, 1), *tail)], x[(..., slice(-1, None), *tail)])
+    if step > 0:
+        parts = [x[(..., slice(1, None), *tail)], out("ZerosLike", [last])]
+    else:
+        parts = [out("ZerosLike", [first]), x[(..., slice(0, -1), *tail)]]
+    return out("ConcatV2", [parts, axis])
+
+
+def _transposed(above: Output, main: Output, below: Output) -> tuple[Output, Output, Output]:
+    """The diagonals of the adjoint: what is above comes below, one place later."""
+    return conj(_ahead(below, -1)), conj(main), conj(_behind(above, -1))
+
+
+def _to_diagonals(left: Output, x: Output) -> list[Output]:
+    """The three diagonals of left @ adjoint(x), each of shape (..., M)."""
+    return [reduce_sum(mul(left, conj(other)), -1) for other in (_ahead(x, -2), x, _behind(x, -2))]
+
+
+@RegisterGradient("TridiagonalMatMul")
+def _matmul(node: Node, grad: Output) -> Gradients:
+    *diagonals, rhs = node.inputs
+    to_rhs = out("TridiagonalMatMul", [*_transposed(*diagonals), grad])
+    return [*(out("ExpandDims", [x, -2]) for x in _to_diagonals(grad, rhs)), to_rhs]
+
+
+@RegisterGradient("TridiagonalSolve")
+def _solve(node: Node, grad: Output) -> Gradients:
+    compact = node.inputs[0]
+    three = _transposed(*[compact[..., i : i + 1, :] for i in range(3)])
+    attrs = {key: node.attrs[key] for key in ("partial_pivoting", "perturb_singular")}
+    to_rhs = out("TridiagonalSolve", [out("ConcatV2", [list(three), -2]), grad], attrs)
+    to_diagonals = out("Pack", [_to_diagonals(to_rhs, node.outputs[0])], {"axis": -2})
+    return [neg(to_diagonals), to_rhs]

@@ -1,0 +1,170 @@
+"""Kernels of square roots and logarithms of matrices, of a batch at once, in double precision.
+
+Self-adjoint matrices are functions of their eigenvalues. Others take Denman and Beavers' iteration
+in its product form, which repeated eigenvalues do not disturb (N. Higham, Functions of Matrices,
+2008, section 6.3); the logarithm is that of a root close to 1, by Gauss and Legendre's quadrature
+(ibid., section 11.4). What has eigenvalues on the negative axis is left to the eigenvectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import Array, adjoint, as_exact
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+_STEPS = 60
+_NEAR = 0.25
+"""A matrix so near to 1, in norm, has its logarithm by quadrature."""
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(10)
+
+
+def _matrix_function(
+    op: str, general: Callable[[Array], Array], scalar: Callable[[Any], Any]
+) -> None:
+    @kernel(op, heavy=True)
+    def make(node: Node, device: Device) -> KernelFunction:
+        dtype = node.outputs[0].dtype.numpy
+
+        def run(x: Any) -> Any:
+            if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+                raise errors.InvalidArgumentError(
+                    f"requires square matrices, got shape {list(x.shape)}"
+                )
+            if not x.size:
+                return np.zeros(x.shape, dtype)
+            wide = x.astype(np.complex128 if dtype.kind == "c" else np.float64)
+            result = _evaluated(wide.reshape(-1, *x.shape[-2:]), general, scalar)
+            return as_exact(result.reshape(x.shape), dtype, device)
+
+        return run
+
+
+def _evaluated(a: Array, general: Callable[[Array], Array], scalar: Callable[[Any], Any]) -> Array:
+    result = np.full_like(a, np.nan)
+    finite = np.isfinite(a).all((-1, -2))
+    selfadjoint = finite & (a == adjoint(np, a)).all((-1, -2))
+    if selfadjoint.any():
+        values, vectors = np.linalg.eigh(a[selfadjoint])
+        tiny = np.abs(values) <= 1e-15 * np.abs(values).max(-1, keepdims=True)
+        values = np.where(tiny & (values < 0), 0, values)  # what rounding made of a 0
+        values = values.astype(a.dtype)
+        result[selfadjoint] = (vectors * scalar(values)[..., None, :]) @ adjoint(np, vectors)
+    rest = finite & ~selfadjoint
+    if rest.any():
+        result[rest] = general(a[rest])
+    return result
+
+
+def _by_eigenvectors(
+    a: Array, scalar: Callable[[Any], Any], undo: Callable[[Array], Array]
+) -> Array:
+    """By `np.linalg.eig`, and NaN where that cannot be undone or is not real as it should be."""
+    values, vectors = np.linalg.eig(a)
+    vectors = vectors.astype(np.complex128)
+    found = vectors * scalar(values.astype(np.complex128))[..., None, :]
+    usable = np.linalg.cond(vectors) < 1e13
+    found[~usable] = np.nan
+    vectors[~usable] = np.eye(a.shape[-1])
+    found = found @ np.linalg.inv(vectors)
+    size = np.abs(a).max((-1, -2), keepdims=True)
+    off = np.abs(undo(found) - a) > 1e-6 * size
+    if a.dtype.kind != "c":
+        off |= np.abs(found.imag) > 1e-8 * np.abs(found).max((-1, -2), keepdims=True)
+        found = found.real
+    return np.where(off.any((-1, -2), keepdims=True), np.nan, found)
+
+
+# ------------------------------------------------------------------------- square roots
+
+
+def _iterated(a: Array) -> tuple[Array, Array]:
+    """Roots, and of which of them the iteration has converged."""
+    unit = np.eye(a.shape[-1], dtype=a.dtype)
+    product, root = a.copy(), a.copy()
+    done = np.zeros(len(a), bool)
+    for _ in range(_STEPS):
+        working = ~done & np.isfinite(product).all((-1, -2))
+        if not working.any():
+            break
+        m = product[working]
+        try:
+            inverse = np.linalg.inv(m)
+        except np.linalg.LinAlgError:
+            break
+        # Scaled by the determinant, the iteration needs few steps also far from 1.
+        log = np.linalg.slogdet(m)[1] / (-2 * a.shape[-1])
+        near = np.abs(m - unit).max((-1, -2)) < 1e-2
+        scale = np.where(near, 1.0, np.exp(log))[:, None, None]
+        step = (unit + inverse / scale**2) / 2
+        root[working] = scale * (root[working] @ step)
+        product[working] = (unit + (scale**2 * m + inverse / scale**2) / 2) / 2
+        done[working] = np.abs(product[working] - unit).max((-1, -2)) < 1e-15 * a.shape[-1]
+        still = np.abs(product - unit).max((-1, -2)) < 1e-10
+        done |= still & ~working
+    settled = np.isfinite(root).all((-1, -2))
+    size = np.abs(a).max((-1, -2))
+    with np.errstate(all="ignore"):
+        settled &= np.abs(root @ root - a).max((-1, -2)) <= 1e-9 * np.maximum(size, 1e-300)
+    return root, settled
+
+
+def _root(a: Array) -> Array:
+    with np.errstate(all="ignore"):
+        root, settled = _iterated(a)
+        if not settled.all():
+            root[~settled] = _by_eigenvectors(a[~settled], np.sqrt, lambda x: x @ x)
+    return root
+
+
+# --------------------------------------------------------------------------- logarithms
+
+
+def _log(a: Array) -> Array:
+    with np.errstate(all="ignore"):
+        result, good = _log_by_roots(a)
+        if not good.all():
+            result[~good] = _by_eigenvectors(a[~good], np.log, _exponential)
+    return result
+
+
+def _log_by_roots(a: Array) -> tuple[Array, Array]:
+    unit = np.eye(a.shape[-1], dtype=a.dtype)
+    near, times = a.copy(), np.ones(len(a))
+    good = np.ones(len(a), bool)
+    for _ in range(_STEPS):
+        far = good & (np.abs(near - unit).sum(-1).max(-1) > _NEAR)
+        if not far.any():
+            break
+        near[far], good[far] = _iterated(near[far])
+        times[far] *= 2
+    x = np.where(good[:, None, None], near - unit, 0)
+    total = np.zeros_like(x)
+    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
+        total += weight / 2 * np.linalg.solve(unit + (1 + node) / 2 * x, x)
+    return total * times[:, None, None], good
+
+
+def _exponential(x: Array) -> Array:
+    """By the power series of a scaled matrix, squared back; only to check a logarithm."""
+    size = np.abs(np.where(np.isfinite(x), x, 0)).sum(-1).max()
+    squarings = max(0, int(np.ceil(np.log2(max(size, 1e-300)))) + 4)
+    term = total = np.broadcast_to(np.eye(x.shape[-1], dtype=x.dtype), x.shape)
+    for k in range(1, 16):
+        term = term @ (x / 2.0**squarings) / k
+        total = total + term
+    for _ in range(squarings):
+        total = total @ total
+    return total
+
+
+_matrix_function("MatrixSquareRoot", _root, np.sqrt)
+_matrix_function("MatrixLogarithm", _log, np.log)
