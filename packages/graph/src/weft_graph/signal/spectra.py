@@ -82,7 +82,7 @@ def inverse_stft_window_fn(
     Examples:
       >>> window = wf.signal.inverse_stft_window_fn(2)
       >>> np.round(wf.Session().run(window(4, dtype=wf.float32)), 3)
-      array([0. , 1. , 1. , 1. ], dtype=float32)
+      array([0., 1., 1., 1.], dtype=float32)
     """
 
     def inverse_window(frame_length: Any, dtype: Any) -> Output:
@@ -166,9 +166,9 @@ def mdct(
     Examples:
       >>> frames = wf.signal.mdct(wf.ones([8]), 4, norm="ortho")
       >>> np.round(wf.Session().run(frames), 3)
-      array([[-0.822, -0.822],
-             [-0.822, -0.822],
-             [-0.822, -0.822]], dtype=float32)
+      array([[-1.396,  0.229],
+             [-1.396,  0.229],
+             [-1.396,  0.229]], dtype=float32)
     """
     with scope(name, "mdct") as within:
         value = convert_to_tensor(signals, preferred_dtype=dtypes.float32)
