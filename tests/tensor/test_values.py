@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from weft_tensor import dtypes
 from weft_tensor.dtypes import as_dtype
 from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
 from weft_tensor.values import to_array
@@ -103,3 +104,35 @@ def test_nothing_is_copied_without_need() -> None:
 def test_text_that_is_no_utf8(value: object) -> None:
     with pytest.raises(InvalidArgumentError, match=r"encodable as UTF-8, got '\\ud.*os.fsencode"):
         to_array(value)
+
+
+def test_arrays_of_another_kind_are_taken_by_those_who_hear_what_is_lost() -> None:
+    heard: list[str] = []
+    for value, dtype, expected in (
+        (np.array([1.5, 2.0]), dtypes.int32, [1, 2]),
+        (np.array([1.0, 2.0]), dtypes.int32, [1, 2]),
+        (np.array([0, 1]), dtypes.bool_, [False, True]),
+        (np.array([0, 2]), dtypes.bool_, [False, True]),
+        (np.array([1 + 2j]), dtypes.float32, [1.0]),
+        (np.array([1.5 + 0j]), dtypes.int8, [1]),
+        (np.array([True]), dtypes.float64, [1.0]),
+        (np.array([1, None], object)[:1], dtypes.float32, [1.0]),
+        (np.array([], object), dtypes.int32, []),
+    ):
+        found = to_array(value, dtype, heard.append)
+        assert found.dtype == dtype.numpy and found.tolist() == expected
+    assert heard == [
+        "1.5 becomes 1",
+        "2 becomes True",
+        "(1+2j) becomes 1.0",
+        "(1.5+0j) becomes 1",
+    ]
+    for value, dtype in (
+        (np.array([np.inf]), dtypes.int64),
+        (np.array([2.0**63]), dtypes.int64),
+        (np.array([-129.0]), dtypes.int8),
+        (np.array([1 << 40]), dtypes.int32),
+        (np.array(["1"], object), dtypes.float32),
+    ):
+        with pytest.raises((InvalidArgumentError, InvalidTypeError)):
+            to_array(value, dtype, heard.append)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -205,6 +207,18 @@ def test_use_of_flags_and_app(monkeypatch: pytest.MonkeyPatch) -> None:
         delattr(wf.flags.FLAGS, "weft_api_steps")
     assert not end.value.code
     assert seen == [(5, ["--unknown", "file"])]
+
+
+def test_flags_are_parsed_where_one_is_read_first() -> None:
+    program = """if True:
+        import sys, weft as wf
+        wf.flags.DEFINE_integer("steps", default_value=3, docstring="how many")
+        print(wf.flags.FLAGS.steps)
+        wf.app.run(lambda argv: print(wf.flags.FLAGS.steps, argv[1:]))
+    """
+    command = [sys.executable, "-c", program, "--steps=5", "--unknown", "file"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["5", "5 ['--unknown', 'file']"]
 
 
 def test_use_of_test() -> None:

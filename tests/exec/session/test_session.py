@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import gc
 import logging
+import math
 import threading
 import time
 from typing import Any
@@ -125,7 +126,9 @@ class TestFeeds:
             with pytest.raises(ValueError, match=r"\[\?,3\].*\[2,2\]"):
                 session.run(y, {x: np.zeros([2, 2]), n: 1})
             with pytest.raises(TypeError, match="int32"):
-                session.run(y, {x: np.zeros([2, 3]), n: 1.5})
+                session.run(y, {x: np.zeros([2, 3]), n: "1"})
+            with pytest.raises(ValueError, match="nan does not fit in int32"):
+                session.run(y, {x: np.zeros([2, 3]), n: math.nan})
             with pytest.raises(ValueError, match="does not fit in int32"):
                 session.run(y, {x: np.zeros([2, 3]), n: 2**40})
             with pytest.raises(errors.InvalidArgumentError, match=r"must.*fe|fed") as caught:
@@ -134,6 +137,33 @@ class TestFeeds:
             with pytest.raises(ValueError, match="node:port"):
                 session.run(y, {"nonsense": 1})
             assert session.run(y, {x: [[1, 2, 3]], n: 1}) == 7.0
+
+    def test_numbers_of_another_kind_are_taken(self, caplog: pytest.LogCaptureFixture) -> None:
+        kinds = {
+            wf.int32: ([1.0, 2.5, -2.5], [1, 2, -2]),
+            wf.uint8: (np.array([-0.5, 255.9, True], object), [0, 255, 1]),
+            wf.float32: (np.array([1, 2.5, True], object), [1.0, 2.5, 1.0]),
+            wf.bool: ([0, 1, 1], [False, True, True]),
+            wf.complex64: ([1, 2.0, True], [1, 2, 1]),
+            wf.bfloat16: (np.array([1 + 0j, 2, 3]), [1, 2, 3]),
+        }
+        with wf.Session() as session:
+            for _ in range(2):
+                for dtype, (value, expected) in kinds.items():
+                    x = wf.placeholder(dtype, [3], name=dtype.name)
+                    assert session.run(wf.identity(x), {x: value}).tolist() == expected
+        cut = [message for message in caplog.messages if "lost" in message]
+        assert [message.split()[0] for message in cut] == [
+            f"{name}:0" for name in ("int32", "uint8", "int32_1", "uint8_1")
+        ]
+        assert "2.5 becomes 2" in cut[0] and "test_session.py" in cut[0]
+
+    def test_what_is_lost_is_said_once_for_a_line(self, caplog: pytest.LogCaptureFixture) -> None:
+        x = wf.placeholder(wf.int32, [])
+        with wf.Session() as session:
+            for value in (1.0, 2.5, 3.5):
+                session.run(wf.identity(x), {x: value})
+        assert len([message for message in caplog.messages if "lost" in message]) == 1
 
     def test_a_fed_array_is_borrowed_and_copied_when_stored(self) -> None:
         x = wf.placeholder(wf.float32, [2])

@@ -394,7 +394,7 @@ def test_refusals() -> None:
         dynamic_rnn(cell, x)
     for lengths, kind in (
         ([[1, 2]], errors.InvalidArgumentError),
-        ([1.0], errors.InvalidTypeError),
+        ([True], errors.InvalidTypeError),
     ):
         with pytest.raises(kind, match="sequence_length must be"):
             dynamic_rnn(cell, x, lengths, dtype="float32")

@@ -119,8 +119,14 @@ def test_lengths_may_have_an_unknown_rank_but_not_another_one() -> None:
         run(outputs, {lengths: [0, 2, 2]})
     with pytest.raises(errors.InvalidArgumentError, match="vector of the batch size"):
         static_rnn(Counting(), x, dtype="float32", sequence_length=2)
-    with pytest.raises(errors.InvalidTypeError, match="must be integers"):
-        static_rnn(Counting(), x, dtype="float32", sequence_length=[1.0, 2.0])
+    with pytest.raises(errors.InvalidTypeError, match="must be numbers"):
+        static_rnn(Counting(), x, dtype="float32", sequence_length=[True, False])
+
+
+def test_fractions_of_lengths_are_cut_off() -> None:
+    x = [constant(normal(2, 2))] * 2
+    outputs, _ = static_rnn(Counting(), x, dtype="float32", sequence_length=[0.9, 2.0])
+    assert run(outputs)[1].any(1).tolist() == [False, True]
 
 
 def test_what_is_of_no_example_is_not_chosen_from() -> None:

@@ -573,3 +573,13 @@ def test_an_updated_resource_variable_is_fetched_from_a_finalized_graph() -> Non
         session.run(v.initializer)
         graph.finalize()
         assert session.run(after) == 3.0
+
+
+def test_control_inputs_that_no_update_comes_before_leave_the_shared_read() -> None:
+    with Graph().as_default() as graph:
+        v = wf.Variable(1.0, name="v", use_resource=False)
+        with after(wf.no_op()):
+            assert (v * 2.0).op.inputs[0].name == "v/read:0"
+        with after(wf.identity(v.assign(2.0))):
+            assert (v * 2.0).op.inputs[0].name == "v/read_1:0"
+        assert graph.get_tensor_by_name("v/read:0").consumers()

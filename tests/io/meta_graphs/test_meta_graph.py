@@ -371,6 +371,7 @@ class TestScopes:
             v = Variable([1.0, 2.0], name="v")
             with graph.colocate_with(v.op):
                 y = add(v, outside, name="y")
+            identity(v, name="waits")
         graph.add_to_collection("ys", y)
         graph.add_to_collection("ys", outside)
         message = export_meta_graph(export_scope="part")

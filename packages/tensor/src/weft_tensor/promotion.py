@@ -17,6 +17,7 @@ from weft_tensor import dtypes
 from weft_tensor.dtypes import DType
 from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
 from weft_tensor.nesting import shown
+from weft_tensor.shape import Dimension
 
 # (bits of the significand, exponent of the largest power of two), IEEE 754 and bfloat16
 _FLOAT_FORMATS = {
@@ -106,7 +107,7 @@ def default_dtype(value: Any) -> DType:
         return _default_of_list(value)
     if isinstance(value, bool):
         return dtypes.bool_
-    if isinstance(value, numbers.Integral):
+    if isinstance(value, (numbers.Integral, Dimension)):
         return _narrowest_int(int(value), int(value))
     if isinstance(value, numbers.Real):
         return dtypes.float32
@@ -160,7 +161,16 @@ def nested_array(values: Any) -> np.ndarray[Any, Any]:
         raise InvalidTypeError(f"the list has an integer that fits in no type: {error}") from None
     except ValueError as error:
         raise InvalidArgumentError(f"the list is no rectangular array: {error}") from None
+    if array.dtype.kind == "O" and any(type(leaf) is Dimension for leaf in array.flat):
+        return nested_array(_with_sizes(array.tolist()))
     return array
+
+
+def _with_sizes(values: Any) -> Any:
+    """A nested list with integers in place of sizes of shapes."""
+    if isinstance(values, list):
+        return [_with_sizes(value) for value in values]
+    return int(values) if isinstance(values, Dimension) else values
 
 
 def _all_strings(array: np.ndarray[Any, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,13 @@ from weft_tensor.errors import InvalidArgumentError, InvalidTypeError
 from weft_tensor.nesting import shown
 from weft_tensor.promotion import default_dtype, nested_array
 
+Lost = Callable[[str], None]
+"""Is told what a conversion to another kind of numbers loses."""
 
-def to_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
+
+def to_array(
+    value: Any, dtype: DType | None = None, lost: Lost | None = None
+) -> np.ndarray[Any, Any]:
     """Return `value` as an array of an element type.
 
     A float or complex is no integer, a complex no float, a number no bool, nor a bool a number, and
@@ -23,21 +29,23 @@ def to_array(value: Any, dtype: DType | None = None) -> np.ndarray[Any, Any]:
     Args:
       value: an array, a Python value, nested lists of them, or anything with `__array__`.
       dtype: the type wanted; None takes `default_dtype`.
+      lost: numbers of any kind become those of another where this is given: fractions are cut, what
+        is not 0 is True. It is called if that loses something, with what.
     Raises:
-      InvalidTypeError: the value is not of that type.
+      InvalidTypeError: the value is not of that type, or with `lost` no number.
       InvalidArgumentError: a list is ragged, an integer does not fit, or text is no UTF-8.
     """
     if isinstance(value, (np.ndarray, np.generic)):
-        return _from_array(np.asarray(value), dtype)
+        return _from_array(np.asarray(value), dtype, lost)
     if hasattr(value, "__array__"):
-        return _from_array(np.asarray(value), dtype)
+        return _from_array(np.asarray(value), dtype, lost)
     found = default_dtype(value) if dtype is None else dtype.base_dtype
     if found is dtypes.string:
         array = nested_array(value)
         return to_bytes(array if array.size else array.astype(object))  # [] says no type
     if not found.is_numpy_compatible:
         raise InvalidTypeError(f"a Python value can not become a {found.name}")
-    return _from_numbers(nested_array(value), found)
+    return _from_numbers(nested_array(value), found, lost)
 
 
 def to_bytes(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -84,7 +92,11 @@ def _encode(leaf: Any) -> bytes:
     )
 
 
-def _from_array(array: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[Any, Any]:
+def _from_array(
+    array: np.ndarray[Any, Any], dtype: DType | None, lost: Lost | None
+) -> np.ndarray[Any, Any]:
+    if lost is not None and dtype is not None and array.dtype.kind == "O":
+        array = _of_one_kind(array, dtype)
     own = dtypes.from_numpy(array.dtype)
     wanted = own if dtype is None else dtype.base_dtype
     if wanted is dtypes.string:
@@ -93,10 +105,20 @@ def _from_array(array: np.ndarray[Any, Any], dtype: DType | None) -> np.ndarray[
         return array
     if own is dtypes.string or not wanted.is_numpy_compatible:
         raise InvalidTypeError(f"expected {wanted.name}, got an array of {own.name}")
-    return _from_numbers(array, wanted)
+    return _from_numbers(array, wanted, lost)
 
 
-def _from_numbers(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+def _of_one_kind(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """An object array of numbers as NumPy takes them outside of one, any other as it is."""
+    if dtype.base_dtype is dtypes.string:
+        return array
+    plain = nested_array(array.tolist())
+    return plain if plain.shape == array.shape else array
+
+
+def _from_numbers(
+    array: np.ndarray[Any, Any], dtype: DType, lost: Lost | None
+) -> np.ndarray[Any, Any]:
     kind = array.dtype.kind
     accepted = (
         "b"
@@ -111,11 +133,49 @@ def _from_numbers(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, 
         kind = "i"  # integers beyond 64 bits
     if array.dtype == dtypes.bfloat16.numpy:
         kind = "f"  # NumPy calls it V
-    if kind not in accepted and array.size:
+    if kind not in accepted and kind in "biufc" and lost is not None:
+        array = _of_kind(array, dtype, lost)
+    elif kind not in accepted and array.size:
         raise InvalidTypeError(f"expected {dtype.name}, got {_odd_leaf(array, accepted)}")
     if (dtype.is_integer or dtype.is_quantized) and array.size:
         _check_range(array, dtype)
     return array.astype(dtype.numpy, copy=False)
+
+
+def _of_kind(array: np.ndarray[Any, Any], dtype: DType, lost: Lost) -> np.ndarray[Any, Any]:
+    """Numbers of one kind as those of the kind of `dtype`, of which integers may be too large."""
+    result: np.ndarray[Any, Any]
+    if dtype.is_bool:
+        result = array != 0
+    elif array.dtype.kind == "c":
+        real = array.real
+        result = real if dtype.is_floating else _of_kind(real, dtype, _ignore)
+    elif array.dtype.kind == "b":
+        result = array.astype(dtype.numpy)
+    else:
+        result = _cut(array, dtype)
+    if not np.array_equal(result, array, equal_nan=result.dtype.kind == "f"):
+        old, new = array[result != array].flat[0], result[result != array].flat[0]
+        lost(f"{shown(old.item())} becomes {shown(new.item())}")
+    return result
+
+
+def _cut(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+    """Floats as integers, towards 0."""
+    wide = np.trunc(np.asarray(array, np.float64) if array.dtype.itemsize < 8 else array)
+    info = np.iinfo(dtype.numpy)
+    fits = (wide >= float(info.min)) & (wide < float(info.max) + 1)
+    if not fits.all():
+        odd = array[~fits].flat[0].item()
+        raise InvalidArgumentError(
+            f"{odd} does not fit in {dtype.name}, which holds {info.min} to {info.max}"
+        )
+    result: np.ndarray[Any, Any] = wide.astype(dtype.numpy)
+    return result
+
+
+def _ignore(_: str) -> None:
+    """For what is told already."""
 
 
 def _odd_leaf(array: np.ndarray[Any, Any], accepted: str) -> str:

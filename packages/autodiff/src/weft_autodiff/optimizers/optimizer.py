@@ -4,7 +4,7 @@ from __future__ import annotations
 
 __all__ = ["Optimizer"]
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set, ValuesView
 from typing import Any, ClassVar
 
 from weft_autodiff.gradients.backprop import gradients
@@ -410,7 +410,7 @@ def _is_plain(value: Any) -> bool:
 def _flatten(var_list: Any) -> list[Any]:
     if isinstance(var_list, dict):
         return [v for key in sorted(var_list) for v in _flatten(var_list[key])]
-    if isinstance(var_list, list | tuple | set) or hasattr(var_list, "__next__"):
+    if isinstance(var_list, list | tuple | Set | ValuesView) or hasattr(var_list, "__next__"):
         return [v for item in var_list for v in _flatten(item)]
     parts = getattr(var_list, "_get_variable_list", None)
     return [var_list] if parts is None else list(parts())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft_exec.resources.resources import ResourceHandle
+from weft_graph.ir import builder, lossy
 from weft_graph.ir.node import Output
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import format_dims
@@ -19,8 +20,9 @@ Converter = Callable[[Any], Any]
 def converter(output: Output) -> Converter:
     """What turns a fed value into the value of `output`.
 
-    An array of the right element type is borrowed as it is.  Anything else is converted by the
-    rules of constants; numbers may widen or round, but change their kind only without loss.
+    An array of the right element type is borrowed as it is. Anything else is converted as
+    `np.asarray(value, dtype)` would; where that loses something, it is said once for each line of
+    the program.
 
     Raises (the converter): InvalidTypeError, InvalidArgumentError: required and got.
     """
@@ -109,8 +111,12 @@ def _general(output: Output, value: Any) -> np.ndarray:
         return np.asarray(value)
     if value is None:
         raise errors.InvalidTypeError(f"{output.name} is fed None")
+
+    def lost(change: str) -> None:
+        lossy.say(output.name, dtype, change, builder.format_line(*builder.user_line()))
+
     try:
-        return np.asarray(to_array(value, dtype))
+        return np.asarray(to_array(value, dtype, lost))
     except errors.OpError as error:
         raise type(error)(
             f"{output.name} is fed a value that does not fit: {error.message}",

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_graph.ir import thread_stacks
+from weft_graph.ir import lossy, thread_stacks
 from weft_graph.ir.constants import to_array
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
@@ -494,6 +494,7 @@ def constant(
     Args:
       value: number, string, nested list or array.
       dtype: float32, int32, bool, string, complex128 for Python values by default; an array's own.
+        Arrays of other numbers are converted, and what that loses is logged; Python's are not.
       shape: with fewer values than elements the last value is repeated.
       verify_shape: require `value` to have `shape` already.
     Returns: shape of `value`, or `shape`.
@@ -509,7 +510,12 @@ def constant(
              [7., 7.]], dtype=float32)
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype).base_dtype
-    array = to_array(value, wanted, shape, verify_shape)
+
+    def lost(change: str) -> None:
+        if wanted is not None:
+            lossy.say("a constant", wanted, change, format_line(*user_line()))
+
+    array = to_array(value, wanted, shape, verify_shape, lost)
     return constant_of(array, wanted, name)
 
 

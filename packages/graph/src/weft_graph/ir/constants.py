@@ -14,16 +14,23 @@ from weft_tensor.shape import as_dims
 
 
 def to_array(
-    value: Any, dtype: DType | None = None, shape: Any = None, verify_shape: bool = False
+    value: Any,
+    dtype: DType | None = None,
+    shape: Any = None,
+    verify_shape: bool = False,
+    lost: values.Lost | None = None,
 ) -> np.ndarray:
     """`value` as an array of `dtype` that may be kept; a copy if the caller may hold its memory.
+
+    Arrays of another kind of numbers are taken where `lost` is given; Python's numbers are not.
 
     Raises:
       InvalidTypeError: the value has no element type, or another kind than `dtype`.
       InvalidArgumentError: the value is ragged, out of range, or does not fit `shape`.
     See also: `weft_tensor.values.to_array`, which decides what fits.
     """
-    array = values.to_array(value, dtype)
+    strict = isinstance(value, _PLAIN) and not isinstance(value, np.generic)
+    array = values.to_array(value, dtype, None if strict else lost)
     if not (isinstance(value, _WITHOUT_MEMORY) or _is_converted(array, value)):
         array = copied(array)
     if shape is None:
@@ -38,7 +45,8 @@ def to_array(
     return _repeat_last(array, dims)
 
 
-_WITHOUT_MEMORY: Final = (bool, int, float, complex, str, bytes, list, tuple, np.generic)
+_PLAIN: Final = (bool, int, float, complex, str, bytes, list, tuple)
+_WITHOUT_MEMORY: Final = (*_PLAIN, np.generic)
 """Types of values whose array is a new one; what else becomes an array may lend its memory."""
 
 

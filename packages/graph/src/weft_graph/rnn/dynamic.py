@@ -259,7 +259,9 @@ def _reversed(value: Any, lengths: Any, axis: int) -> Output:
     """A tensor reversed in time, which is axis 0 or 1; the other one is that of the batch."""
     if lengths is None:
         return out("ReverseV2", [value, [axis]])
-    return out("ReverseSequence", [value, lengths], {"seq_dim": axis, "batch_dim": 1 - axis})
+    return out(
+        "ReverseSequence", [value, lengths_of(lengths)], {"seq_dim": axis, "batch_dim": 1 - axis}
+    )
 
 
 # ---------------------------------------------------------------------------------- raw_rnn

@@ -16,6 +16,7 @@ from weft_graph.rnn.cell.base import assert_like_rnncell
 from weft_graph.rnn.cell.steps import (
     batch_size_of,
     infer_state_dtype,
+    lengths_of,
     past_ends,
     rnn_step,
     zero_tensors,
@@ -106,17 +107,6 @@ def _initial_state(cell: Any, batch_size: Any, dtype: Any) -> Any:
     return cell.zero_state(batch_size, dtype)
 
 
-def _checked_lengths(sequence_length: Any) -> Output:
-    lengths = convert_to_tensor(sequence_length, name="sequence_length")
-    if lengths.dims is not None and len(lengths.dims) != 1:
-        raise errors.InvalidArgumentError(
-            f"sequence_length must be a vector of the batch size, got {lengths!r}"
-        )
-    if not lengths.dtype.is_integer:
-        raise errors.InvalidTypeError(f"sequence_length must be integers, got {lengths!r}")
-    return lengths
-
-
 def _step_of(
     cell: Any, state: Any, steps: int, batch_size: Any, dtype: Any, sequence_length: Any
 ) -> Callable[[int, Any, Any], tuple[Any, Any]]:
@@ -129,7 +119,7 @@ def _step_of(
     if sequence_length is None:
         return lambda time, x, before: cell(x, before)
     zero_output = zero_tensors(cell.output_size, batch_size, infer_state_dtype(dtype, state))
-    ends = past_ends(_checked_lengths(sequence_length), steps)
+    ends = past_ends(lengths_of(sequence_length), steps)
 
     def step(time: int, x: Any, before: Any) -> tuple[Any, Any]:
         return rnn_step(ends[time], zero_output, before, lambda: cell(x, before))
@@ -245,5 +235,5 @@ def _reversed(values: Sequence[Any], lengths: Any) -> list[Any]:
 def _reversed_to_ends(column: Sequence[Any], lengths: Any) -> list[Output]:
     joined = join.stack(column)
     attrs = {"seq_dim": 0, "batch_dim": 1}
-    turned = out("ReverseSequence", [joined, lengths], attrs)
+    turned = out("ReverseSequence", [joined, lengths_of(lengths)], attrs)
     return join.unstack(turned, num=len(column))

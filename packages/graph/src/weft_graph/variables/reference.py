@@ -38,6 +38,7 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.scopes import check_scope_name
 from weft_graph.ops import state
+from weft_graph.variables import reads
 from weft_graph.variables.base import ExistingVariable, Variable, makers
 from weft_graph.variables.initial_values import guard_initial_value
 from weft_tensor import dtypes, errors
@@ -171,12 +172,18 @@ class RefVariable(Variable):
     def value(self) -> Output:
         """The snapshot that all readers share: the output of the node `read`.
 
-        Inside `control_dependencies` it is one of its own, taken after the nodes given there.
+        Inside `control_dependencies` it is one of its own, taken after the nodes given there, if an
+        update of the variable may come before them.
         """
         here = get_default_graph()
         graph = here if here.outermost is self._graph else self._graph  # a body has its own scopes
-        ordered = any(scope.nodes for scope in graph.scopes.controls)
-        return self._read() if ordered else self._snapshot
+        waits = [node for scope in graph.scopes.controls for node in scope.nodes]
+        return self._read() if waits and self._may_follow_an_update(waits) else self._snapshot
+
+    def _may_follow_an_update(self, nodes: Sequence[Node]) -> bool:
+        if any(node.graph is not self._graph for node in nodes):
+            return True
+        return bool(reads.that_follow(nodes, reads.updates(self._variable)))
 
     def read_value(self) -> Output:
         """A new snapshot, taken where control dependencies put it."""

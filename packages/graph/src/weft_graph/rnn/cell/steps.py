@@ -149,8 +149,10 @@ def transpose_batch_time(x: Output) -> Output:
 def lengths_of(sequence_length: Any) -> Output:
     """The lengths of sequences as an integer tensor of rank 1 or unknown rank.
 
+    Fractions of floats are cut off.
+
     Raises:
-      InvalidTypeError: they are no integers.
+      InvalidTypeError: they are no numbers.
       InvalidArgumentError: they have another rank.
     """
     lengths = convert_to_tensor(sequence_length, name="sequence_length")
@@ -158,8 +160,10 @@ def lengths_of(sequence_length: Any) -> Output:
         raise errors.InvalidArgumentError(
             f"sequence_length must be a vector of the batch size, got {lengths!r}"
         )
+    if lengths.dtype.is_floating:
+        return out("Cast", [lengths], {"DstT": dtypes.int32})
     if not lengths.dtype.is_integer:
-        raise errors.InvalidTypeError(f"sequence_length must be integers, got {lengths!r}")
+        raise errors.InvalidTypeError(f"sequence_length must be numbers, got {lengths!r}")
     return lengths
 
 
