@@ -30,12 +30,13 @@ NO_CASES = {
 """Op type to the reason why a row of inputs and a reference value cannot show it."""
 
 NOT_ON_GPUS = {
-    "CheckNumerics", "ComputeAccidentalHits", "Dequantize", "HistogramFixedWidth",
-    "IgammaGradA", "InTopK", "InTopKV2", "LowerBound", "Lu", "MatrixExponential", "MatrixLogarithm",
-    "MatrixSolveLs", "MatrixSquareRoot", "NextAfter", "PartitionedCall", "Polygamma",
-    "PopulationCount", "PyFuncStateless", "QuantizeV2", "QuantizedConcat", "SegmentMax",
-    "SegmentMin", "SegmentProd", "SparseAdd", "SparseAddGrad", "SparseConcat",
-    "SparseDenseCwiseAdd", "SparseDenseCwiseDiv", "SparseDenseCwiseMul", "SparseFillEmptyRows",
+    "CTCBeamSearchDecoder", "CTCGreedyDecoder", "CTCLoss", "CTCLossV2", "CheckNumerics",
+    "ComputeAccidentalHits", "Dequantize", "HistogramFixedWidth", "IgammaGradA", "InTopK",
+    "InTopKV2", "LowerBound", "Lu", "MatrixExponential", "MatrixLogarithm", "MatrixSolveLs",
+    "MatrixSquareRoot", "NextAfter", "PartitionedCall", "Polygamma", "PopulationCount",
+    "PyFuncStateless", "QuantizeV2", "QuantizedConcat", "SegmentMax", "SegmentMin",
+    "SegmentProd", "SparseAdd", "SparseAddGrad", "SparseConcat", "SparseDenseCwiseAdd",
+    "SparseDenseCwiseDiv", "SparseDenseCwiseMul", "SparseFillEmptyRows",
     "SparseFillEmptyRowsGrad", "SparseReduceMax", "SparseReduceMaxSparse", "SparseReduceSum",
     "SparseReduceSumSparse", "SparseReorder", "SparseReshape", "SparseSegmentMean",
     "SparseSegmentMeanGrad", "SparseSegmentMeanWithNumSegments", "SparseSegmentSqrtN",

@@ -1,9 +1,15 @@
 """`wf.nn`: neural networks."""
 
-from weft import _lazy
+import typing as _typing
+
 from weft.nn import rnn_cell as rnn_cell
 from weft_graph.nn.namespace import *
 from weft_graph.rnn.dynamic import *
 from weft_graph.rnn.static import *
 
-_lazy.hint(__name__)
+if _typing.TYPE_CHECKING:
+    from weft._nn import *
+else:
+    from weft import _lazy
+
+    __getattr__, __dir__ = _lazy.attach(__name__, "weft._nn")

@@ -1,0 +1,432 @@
+"""Kernels of connectionist temporal classification: its loss, and decoders.
+
+All are vectorised over the batch, and over states or beams; the one loop is over time. Of all
+probabilities there are logarithms, in float64: long sequences neither underflow nor lose digits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+Array = np.ndarray[Any, Any]
+
+
+def _log_softmax(x: Array) -> Array:
+    """Log-probabilities of the classes in float64."""
+    x = x.astype(np.float64)
+    if not x.shape[-1]:
+        return x
+    x = x - x.max(-1, keepdims=True)
+    return np.asarray(x - np.log(np.exp(x).sum(-1, keepdims=True)))
+
+
+def _log_sum(*terms: Array) -> Array:
+    """log(sum(exp(term))), -inf where all terms are."""
+    top = np.maximum.reduce(terms)
+    safe = np.where(np.isneginf(top), 0.0, top)
+    total = np.exp(terms[0] - safe)
+    for term in terms[1:]:
+        total += np.exp(term - safe)
+    return np.asarray(np.log(total) + safe)
+
+
+def _check_inputs(op: str, x: Any, lengths: Any) -> None:
+    if x.ndim != 3:
+        raise errors.InvalidArgumentError(
+            f"{op} requires inputs of shape [max_time, batch, classes], got {format_dims(x.shape)}"
+        )
+    if lengths.shape != x.shape[1:2]:
+        raise errors.InvalidArgumentError(
+            f"{op} requires sequence_length of shape {format_dims(x.shape[1:2])}, got "
+            f"{format_dims(lengths.shape)}"
+        )
+    if not x.shape[2]:
+        raise errors.InvalidArgumentError(f"{op} requires at least 1 class, the blank, got 0")
+    if lengths.size and not (lengths.min() >= 0 and lengths.max() <= x.shape[0]):
+        raise errors.InvalidArgumentError(
+            f"{op} requires sequence lengths from 0 to max_time {x.shape[0]}, got "
+            f"{lengths.min()} to {lengths.max()}"
+        )
+
+
+# --------------------------------------------------------------------------------- labels
+
+
+class _Labels(NamedTuple):
+    """The labels of a batch, those of one sequence in a row.
+
+    Attributes:
+      values: shape (B, U), -1 behind the last one.
+      counts: how many there are, shape (B,).
+    """
+
+    values: Array
+    counts: Array
+
+
+def _labels(op: str, indices: Any, values: Any, batch: int, node: Node, classes: int) -> _Labels:
+    """The labels of the sparse matrix, without what is no label."""
+    if indices.ndim != 2 or indices.shape[1] != 2 or values.shape != indices.shape[:1]:
+        raise errors.InvalidArgumentError(
+            f"{op} requires labels_indices of shape [N, 2] and N labels_values, got "
+            f"{format_dims(indices.shape)} and {format_dims(values.shape)}"
+        )
+    rows = indices[:, 0]
+    if rows.size and not (rows[0] >= 0 and rows[-1] < batch and (np.diff(rows) >= 0).all()):
+        raise errors.InvalidArgumentError(
+            f"{op} requires labels of sequences 0 to {batch - 1} in this order, got sequences "
+            f"{rows[:20].tolist()}"
+        )
+    if values.size and values.min() < 0:
+        raise errors.InvalidArgumentError(f"{op} requires labels of 0 or more, got {values.min()}")
+    if node.attrs["preprocess_collapse_repeated"]:
+        first = np.ones(len(values), np.bool_)
+        first[1:] = (values[1:] != values[:-1]) | (rows[1:] != rows[:-1])
+        rows, values = rows[first], values[first]
+    if op == "CTCLoss":
+        rows, values = _without_nulls(op, rows, values, classes)
+    elif values.size and not (values.min() > 0 and values.max() < classes):
+        raise errors.InvalidArgumentError(
+            f"{op} requires labels from 1 to {classes - 1}, as 0 is the blank, got "
+            f"{values.min()} to {values.max()}"
+        )
+    counts = np.bincount(rows, minlength=batch)
+    starts = np.cumsum(counts) - counts
+    table = np.full((batch, int(counts.max(initial=0))), -1, np.intp)
+    table[rows, np.arange(len(rows)) - starts[rows]] = values
+    return _Labels(table, counts)
+
+
+def _without_nulls(op: str, rows: Array, values: Array, classes: int) -> tuple[Array, Array]:
+    """Labels from the blank on say that a sequence is over, and may follow its last label."""
+    null = values >= classes - 1
+    if not null.any():
+        return rows, values
+    bad = (rows[1:] == rows[:-1]) & null[:-1] & ~null[1:]
+    if bad.any():
+        at = int(np.argmax(bad)) + 1
+        raise errors.InvalidArgumentError(
+            f"{op} requires labels below {classes - 1}, that of the blank, got {values[at - 1]} "
+            f"before {values[at]} in sequence {rows[at]}"
+        )
+    return rows[~null], values[~null]
+
+
+def _enough_time(op: str, labels: _Labels, lengths: Array, ignore: bool) -> Array:
+    """Which sequences are long enough for their labels.
+
+    Equal labels need a blank between them, too: where there is no time for it the loss is infinite.
+    """
+    fits = np.asarray(labels.counts <= lengths)
+    if not fits.all() and not ignore:
+        at = int(np.argmin(fits))
+        raise errors.InvalidArgumentError(
+            f"{op} requires a sequence_length of {labels.counts[at]} or more for the labels of "
+            f"sequence {at}, got {lengths[at]}"
+        )
+    return fits
+
+
+# ----------------------------------------------------------------------------------- loss
+
+
+class _Lattice:
+    """The states of a batch: blank, label, blank, label, ..., blank; their moves and emissions.
+
+    Attributes:
+      symbols: the class that a state emits, shape (B, S).
+      stay, skip: 0 where a state may be kept, or entered from the last but one; else -inf.
+      last: whether a sequence may end in a state.
+    """
+
+    def __init__(self, labels: _Labels, blank: int, merge: bool) -> None:
+        batch, width = labels.values.shape
+        self.symbols = np.full((batch, 2 * width + 1), blank, np.intp)
+        self.symbols[:, 1::2] = np.where(labels.values < 0, blank, labels.values)
+        state = np.arange(2 * width + 1)
+        label = np.broadcast_to(state % 2 == 1, self.symbols.shape)
+        skip = label.copy()
+        skip[:, :2] = False
+        if merge:
+            skip[:, 2:] &= self.symbols[:, 2:] != self.symbols[:, :-2]
+        self.stay = np.where(label & (not merge), -np.inf, 0.0)
+        self.skip = np.where(skip, 0.0, -np.inf)
+        end = 2 * labels.counts[:, None]
+        self.last = (state == end) | ((state == end - 1) & (end > 0))
+
+    def forward(self, emitted: Array) -> Array:
+        """The log-probability of all ways into each state at each time, shape (T, B, S)."""
+        alpha = np.full(emitted.shape, -np.inf)
+        if len(emitted):
+            alpha[0, :, :2] = emitted[0, :, :2]
+        for t in range(1, len(emitted)):
+            before = alpha[t - 1]
+            alpha[t] = _log_sum(
+                before + self.stay, _shifted(before, 1), _shifted(before, 2) + self.skip
+            )
+            alpha[t] += emitted[t]
+        return alpha
+
+    def backward(self, emitted: Array, lengths: Array) -> Array:
+        """The log-probability of all ways from each state to the end, without its own emission."""
+        beta = np.full(emitted.shape, -np.inf)
+        end = np.where(self.last, 0.0, -np.inf)
+        following = np.full(emitted.shape[1:], -np.inf)
+        for t in range(len(emitted) - 1, -1, -1):
+            moved = _log_sum(
+                following + self.stay, _shifted(following, -1), _shifted(following + self.skip, -2)
+            )
+            beta[t] = np.where((lengths == t + 1)[:, None], end, moved)
+            following = beta[t] + emitted[t]
+        return beta
+
+
+def _shifted(x: Array, by: int) -> Array:
+    """x moved along its last axis, -inf from where nothing came."""
+    result = np.full_like(x, -np.inf)
+    if by > 0:
+        result[:, by:] = x[:, :-by]
+    else:
+        result[:, :by] = x[:, -by:]
+    return result
+
+
+def _gradient(lattice: _Lattice, passed: Array, log_y: Array, inside: Array, blank: int) -> Array:
+    """By the logits: the probability of a class less that of being in a state that emits it."""
+    grad = np.exp(log_y)
+    times, batch, classes = grad.shape
+    flat = grad.reshape(times * batch, classes)
+    flat[:, blank] -= passed[:, :, ::2].sum(-1).reshape(-1)
+    shape = (times * batch, passed.shape[-1] // 2)
+    rows = np.arange(times * batch)[:, None]
+    symbols = np.broadcast_to(lattice.symbols[:, 1::2], (times, batch, shape[1]))
+    np.subtract.at(flat, (rows, symbols.reshape(shape)), passed[:, :, 1::2].reshape(shape))
+    grad *= inside[:, :, None]
+    return grad
+
+
+@kernel("CTCLoss", "CTCLossV2", heavy=True)
+def _loss(node: Node, device: Device) -> KernelFunction:
+    op, exact = node.type, node.outputs[0].dtype.numpy
+    merge = node.attrs["ctc_merge_repeated"]
+    ignore = node.attrs["ignore_longer_outputs_than_inputs"]
+
+    def run(x: Any, indices: Any, values: Any, lengths: Any) -> tuple[Any, Any]:
+        _check_inputs(op, x, lengths)
+        times, batch, classes = x.shape
+        blank = classes - 1 if op == "CTCLoss" else 0
+        labels = _labels(op, indices, values, batch, node, classes)
+        counted = _enough_time(op, labels, lengths, ignore) & (lengths > 0)
+        if not batch or not times:
+            return np.zeros(batch, exact), np.zeros(x.shape, exact)
+        log_y = _log_softmax(x)
+        lattice = _Lattice(labels, blank, merge)
+        emitted = np.take_along_axis(log_y, lattice.symbols[None], 2)
+        passed = lattice.forward(emitted)
+        ends = np.take_along_axis(passed, np.maximum(lengths - 1, 0)[None, :, None], 0)[0]
+        whole = _log_sum(*np.where(lattice.last, ends, -np.inf).T) if ends.shape[1] else ends[:, 0]
+        passed += lattice.backward(emitted, lengths)
+        passed -= np.where(np.isneginf(whole), 0.0, whole)[:, None]
+        np.exp(passed, out=passed)
+        inside = (np.arange(times)[:, None] < lengths) & counted
+        grad = _gradient(lattice, passed, log_y, inside, blank)
+        loss = np.where(counted, -whole, 0.0)
+        return loss.astype(exact), grad.astype(exact, copy=False)
+
+    return run
+
+
+# ------------------------------------------------------------------------------- decoders
+
+
+def _sparse(table: Array, kept: Array) -> tuple[Array, Array, Array]:
+    """The kept entries of each row as a sparse matrix, moved to the left."""
+    rows, columns = np.nonzero(kept)
+    counts = kept.sum(1)
+    places = (np.cumsum(kept, 1) - 1)[rows, columns]
+    indices = np.stack([rows, places], 1).astype(np.int64)
+    shape = np.array([len(table), counts.max(initial=0)], np.int64)
+    return indices, table[rows, columns].astype(np.int64), shape
+
+
+@kernel("CTCGreedyDecoder")
+def _greedy(node: Node, device: Device) -> KernelFunction:
+    op, merge, blank = node.type, node.attrs["merge_repeated"], node.attrs["blank_index"]
+
+    def run(x: Any, lengths: Any) -> tuple[Any, ...]:
+        _check_inputs(op, x, lengths)
+        times, _, classes = x.shape
+        index = blank + classes if blank < 0 else blank
+        if not 0 <= index < classes:
+            raise errors.InvalidArgumentError(
+                f"{op} requires blank_index from {-classes} to {classes - 1}, got {blank}"
+            )
+        best = x.argmax(2).T
+        inside = np.arange(times) < lengths[:, None]
+        kept = inside & (best != index)
+        if merge:
+            kept[:, 1:] &= best[:, 1:] != best[:, :-1]
+        top = np.where(inside, x.max(2).T, 0).sum(1, dtype=np.float64)
+        return (*_sparse(best, kept), -top[:, None].astype(x.dtype))
+
+    return run
+
+
+class _Beams:
+    """The prefixes that a beam search keeps for each sequence, best first.
+
+    Attributes:
+      blank, label: log-probabilities of all ways to a prefix that end in a blank, or in its last
+        label, shape (B, K); -inf for what is no prefix.
+      last: the last label, -1 of the empty prefix.
+      own, parent: hashes of the prefix, and of the prefix without its last label.
+      origins, appended: for each time, from which beam one came, and the label that was added, or
+        -1.
+    """
+
+    def __init__(self, batch: int, width: int) -> None:
+        self.blank = np.full((batch, width), -np.inf)
+        self.blank[:, :1] = 0.0
+        self.label = np.full((batch, width), -np.inf)
+        self.last = np.full((batch, width), -1, np.intp)
+        self.own = np.zeros((batch, width), np.uint64)
+        self.parent = np.full((batch, width), ~np.uint64(0), np.uint64)
+        self.origins: list[Array] = []
+        self.appended: list[Array] = []
+
+    def step(self, log_y: Array, running: Array) -> None:
+        """Read the log-probabilities of one time, the blank's last, for sequences that go on."""
+        batch, width = self.blank.shape
+        total = _log_sum(self.blank, self.label)
+        labels = _best_labels(log_y[:, :-1], 2 * width + 1)
+        scores = np.take_along_axis(log_y, labels, 1)
+        there = total > -np.inf
+        child = (self.parent[:, None, :] == self.own[:, :, None]) & there[:, :, None]
+        child &= there[:, None, :] & (self.last >= 0)[:, None, :]
+        blank, label = self._stay(log_y, total, child)
+        grown = self._grow(labels, scores, total, child)
+        both = np.concatenate([_log_sum(blank, label), grown.reshape(batch, -1)], 1)
+        order = _largest(both, width)
+        stays = order < width
+        slot = np.where(stays, order, (order - width) // max(labels.shape[1], 1))
+        choice = np.where(stays, 0, (order - width) % max(labels.shape[1], 1))
+        added = np.take_along_axis(labels, choice, 1) if labels.size else np.full_like(order, -1)
+        added = np.where(stays, -1, added)
+        best = np.take_along_axis(both, order, 1)
+        own = np.take_along_axis(self.own, slot, 1)
+        updates = {
+            "blank": np.where(stays, np.take_along_axis(blank, slot, 1), -np.inf),
+            "label": np.where(stays, np.take_along_axis(label, slot, 1), best),
+            "last": np.where(stays, np.take_along_axis(self.last, slot, 1), added),
+            "own": np.where(stays, own, _mixed(own, added)),
+            "parent": np.where(stays, np.take_along_axis(self.parent, slot, 1), own),
+        }
+        for key, value in updates.items():
+            setattr(self, key, np.where(running[:, None], value, getattr(self, key)))
+        self.origins.append(np.where(running[:, None], slot, np.arange(width)))
+        self.appended.append(np.where(running[:, None], added, -1))
+
+    def _stay(self, log_y: Array, total: Array, child: Array) -> tuple[Array, Array]:
+        """The prefixes as they are: after a blank, or one more of the last label."""
+        repeated = self.last[:, :, None] == self.last[:, None, :]
+        given = np.where(repeated, self.blank[:, :, None], total[:, :, None])
+        given = np.where(child, given, -np.inf).max(1)  # a prefix has one parent
+        score = np.take_along_axis(log_y, np.maximum(self.last, 0), 1)
+        label = np.where(self.last < 0, -np.inf, _log_sum(self.label, given) + score)
+        return total + log_y[:, -1:], label
+
+    def _grow(self, labels: Array, scores: Array, total: Array, child: Array) -> Array:
+        """The prefixes with each of the labels added, but for those that are kept anyway."""
+        same = labels[:, None, :] == self.last[:, :, None]
+        before = np.where(same, self.blank[:, :, None], total[:, :, None])
+        grown = before + scores[:, None, :]
+        row, origin, kept = np.nonzero(child)
+        hit = labels[row] == self.last[row, kept][:, None]
+        found, column = np.nonzero(hit)
+        grown[row[found], origin[found], column] = -np.inf
+        return grown
+
+    def paths(self, count: int) -> tuple[Array, Array, Array]:
+        """The best prefixes, shape (B, count, T), where there is a label, and their logarithms."""
+        total = _log_sum(self.blank, self.label)
+        order = np.argsort(-total, 1, kind="stable")[:, :count]
+        score = np.take_along_axis(total, order, 1)
+        found = np.full((*order.shape, len(self.origins)), -1, np.intp)
+        for t in range(len(self.origins) - 1, -1, -1):
+            found[:, :, t] = np.take_along_axis(self.appended[t], order, 1)
+            order = np.take_along_axis(self.origins[t], order, 1)
+        return found, found >= 0, score
+
+
+def _mixed(own: Array, label: Array) -> Array:
+    """The hash of a prefix with a label added; 64 bits make equal ones of two prefixes unlikely."""
+    x = own * np.uint64(0x9E3779B97F4A7C15) + (label + 1).astype(np.uint64)
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+def _best_labels(log_y: Array, count: int) -> Array:
+    """The most probable labels: of a beam, all but its last and those it has with others count."""
+    if log_y.shape[1] <= count:
+        return np.broadcast_to(np.arange(log_y.shape[1]), log_y.shape)
+    return np.sort(np.argpartition(-log_y, count - 1, 1)[:, :count], 1)
+
+
+def _largest(x: Array, count: int) -> Array:
+    """The positions of the largest entries of each row, largest first."""
+    if x.shape[1] > count:
+        places = np.argpartition(-x, count - 1, 1)[:, :count]
+    else:
+        places = np.broadcast_to(np.arange(x.shape[1]), x.shape)
+    order = np.argsort(-np.take_along_axis(x, places, 1), 1, kind="stable")
+    return np.take_along_axis(places, order, 1)
+
+
+@kernel("CTCBeamSearchDecoder", heavy=True)
+def _beam_search(node: Node, device: Device) -> KernelFunction:
+    op, attrs = node.type, node.attrs
+    width, paths, merge = attrs["beam_width"], attrs["top_paths"], attrs["merge_repeated"]
+
+    def run(x: Any, lengths: Any) -> tuple[Any, ...]:
+        _check_inputs(op, x, lengths)
+        times, batch, _ = x.shape
+        beams = _Beams(batch, width)
+        log_y = _log_softmax(x)
+        for t in range(times):
+            beams.step(log_y[t], t < lengths)
+        found, kept, score = beams.paths(paths)
+        if np.isneginf(score).any():
+            raise errors.InvalidArgumentError(
+                f"{op} requires top_paths up to the number of sequences that are possible, got "
+                f"{paths}"
+            )
+        if merge and times:
+            kept = kept & ~_repeats(found, kept)
+        parts = [_sparse(found[:, p], kept[:, p]) for p in range(paths)]
+        lists = [part[i] for i in range(3) for part in parts]
+        return (*lists, score.astype(x.dtype))
+
+    return run
+
+
+def _repeats(found: Array, kept: Array) -> Array:
+    """Where a label equals the one before it in its path."""
+    times = np.where(kept, np.arange(found.shape[2]), -1)
+    before = np.maximum.accumulate(times, 2)[:, :, :-1]
+    earlier = np.take_along_axis(found, np.maximum(before, 0), 2)
+    result = np.zeros(found.shape, np.bool_)
+    result[:, :, 1:] = (before >= 0) & (earlier == found[:, :, 1:])
+    return result & kept
