@@ -304,7 +304,7 @@ def test_an_error_names_the_member_and_the_line(
     options = wf.RunOptions(timeout_in_ms=timeout) if timeout else None
     with wf.Session() as session, pytest.raises(errors.InvalidArgumentError) as caught:
         session.run(z, {x: [1.0, 2.0], y: [1.0, 2.0, 3.0]}, options)
-    assert str(caught.value.node).endswith("broken") and caught.value.op == "StrangerHypot"
+    assert str(caught.value.node).endswith("broken") and caught.value.op_type == "StrangerHypot"
     assert "in hypot" in str(caught.value.line)
     assert list(caught.value.inputs) == ["float32[2]", "float32[3]"]
 
@@ -367,7 +367,7 @@ def test_what_a_compiler_does_wrong_is_told(
 def test_a_wrong_result_names_its_member(compiler: HypotCompiler) -> None:
     with pytest.raises(errors.InternalError, match="'h:0'") as caught:
         run_with(always((RIGHT.astype(np.int32), RIGHT)), compiler)
-    assert (caught.value.node, caught.value.op) == ("h", "StrangerHypot")
+    assert (caught.value.node, caught.value.op_type) == ("h", "StrangerHypot")
 
 
 @pytest.mark.parametrize(

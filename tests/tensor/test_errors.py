@@ -100,7 +100,7 @@ def test_positional_form_of_tensorflow() -> None:
     from_def = errors.NotFoundError(_NodeDef(), None, "gone")
     assert (from_def.op, from_def.node, from_def.device) == ("MatMul", "a/b", "/cpu:0")
     from_op = errors.OpError(None, _Operation(), "gone", 7)
-    assert (from_op.op, from_op.node) == ("Add", "c/d")
+    assert (from_op.op_type, from_op.node) == ("Add", "c/d")
     with pytest.raises(TypeError, match="2 arguments"):
         errors.NotFoundError("a", "b")
 

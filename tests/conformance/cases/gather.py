@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from weft_testing.cases import (
     ANY,
+    FLOATS,
     INEXACT,
     INTEGERS,
     Array,
@@ -146,6 +147,17 @@ def _scattering() -> list[Case]:
                     label=str(indices),
                 )
             )
+        for op, extreme in (("TensorScatterMax", np.maximum), ("TensorScatterMin", np.minimum)):
+            cases.append(
+                Case(
+                    op,
+                    [X.real, _at(indices), updates.real],
+                    {},
+                    lambda x, i, u, extreme=extreme: _extremes(x.copy(), i, u, extreme),
+                    dtypes=(*FLOATS, *INTEGERS),
+                    label=str(indices),
+                )
+            )
     for indices in ([[0], [3]], [[1, 2], [0, 0]]):
         depth = len(indices[0])
         cases.append(
@@ -164,6 +176,12 @@ def _scattering() -> list[Case]:
 def _added(target: Array, indices: Array, updates: Array, sign: int) -> Array:
     for i, update in zip(indices, updates, strict=True):
         target[tuple(i)] += update if sign > 0 else -update
+    return target
+
+
+def _extremes(target: Array, indices: Array, updates: Array, extreme: np.ufunc) -> Array:
+    for i, update in zip(indices, updates, strict=True):
+        target[tuple(i)] = extreme(target[tuple(i)], update)
     return target
 
 

@@ -199,7 +199,7 @@ def test_an_error_names_the_member_and_its_line(chains: Chains) -> None:
             with pytest.raises(errors.InvalidArgumentError) as caught:
                 session.run(z, {x: [1.0, 2.0], y: [1.0, 2.0, 3.0]}, options)
             error = caught.value
-            assert (error.node, error.op) == ("both", z.op.inputs[0].op.type)
+            assert (error.node, error.op_type) == ("both", z.op.inputs[0].op.type)
             assert "test_compilers.py" in str(error.line)
             assert list(error.inputs) == ["float32[2]", "float32[3]"]
     assert chains.calls == 1  # a step with a deadline looks after each member

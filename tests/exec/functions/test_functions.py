@@ -667,7 +667,7 @@ def test_errors_name_the_call_and_the_node_inside(wrap: Any) -> None:
         run(y, {x: 7})
     assert caught.value.node == "outer/inner/pick"
     assert "test_functions.py" in str(caught.value.line)
-    assert caught.value.op == "GatherV2"
+    assert caught.value.op_type == "GatherV2"
 
 
 def test_traces_reach_into_kept_calls() -> None:

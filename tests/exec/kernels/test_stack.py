@@ -110,7 +110,7 @@ def test_an_empty_stack_names_itself(max_size: int) -> None:
     popped = in_turn(handle, [one], 2)
     with pytest.raises(errors.InvalidArgumentError, match="'bare' is empty") as caught:
         run(popped)
-    assert caught.value.op == "StackPopV2"
+    assert caught.value.op.type == "StackPopV2"
 
 
 def test_a_closed_stack_is_empty() -> None:

@@ -291,7 +291,7 @@ def test_errors_say_what_was_wrong(name: str) -> None:
     build, message = ERRORS[name]
     with pytest.raises(errors.InvalidArgumentError, match=message) as caught:
         run(build())
-    assert caught.value.op is not None and caught.value.op.startswith("TensorArray")
+    assert caught.value.op_type is not None and caught.value.op.type.startswith("TensorArray")
 
 
 def test_a_gather_may_say_what_shape_elements_have() -> None:

@@ -199,7 +199,7 @@ class TestErrors:
             with pytest.raises(errors.InvalidArgumentError, match="zero") as caught:
                 session.run(quotient, {a: [1, 2], b: [1, 0]})
             error = caught.value
-            assert error.op == "FloorDiv" and error.node == "quotient"
+            assert error.op.type == "FloorDiv" and error.node == "quotient"
             assert error.device and "CPU:0" in error.device
             assert list(error.inputs) == ["int32[2]", "int32[2]"]
             assert "test_session.py" in str(error.line)
@@ -211,7 +211,7 @@ class TestErrors:
         with wf.Session() as session:
             with pytest.raises(errors.InvalidArgumentError) as caught:
                 session.run(product, {a: np.ones([2, 4])})
-            assert caught.value.op == "MatMul"
+            assert caught.value.op.type == "MatMul"
             assert list(caught.value.inputs) == ["float32[2,4]", "float32[3,2]"]
 
     def test_an_uninitialised_variable_is_named(self) -> None:

@@ -457,7 +457,7 @@ def test_wrong_calls_say_what_was_required_and_where() -> None:
         errors.InvalidArgumentError, match=r"takes 2 arguments \(x, y\), got 1"
     ) as e:
         concrete(wf.ones([2]))
-    assert e.value.op == "PartitionedCall"
+    assert e.value.op_type == "PartitionedCall"
     assert e.value.line is not None and "test_functions.py" in e.value.line
     with pytest.raises(errors.InvalidArgumentError, match=r"argument y .* shape \[2\], got \[3\]"):
         concrete(wf.ones([2]), wf.ones([3]))

@@ -63,7 +63,7 @@ class TestErrorsAtConstruction:
             wf.matmul(wf.zeros([2, 3]), wf.zeros([4, 5]), name="product")
         error = caught.value
         assert isinstance(error, errors.InvalidArgumentError)
-        assert error.op == "MatMul" and error.node == "product"
+        assert error.op_type == "MatMul" and error.node == "product"
         assert "test_graph.py" in str(error.line)
 
     def test_types_say_required_and_got(self) -> None:

@@ -44,7 +44,7 @@ def normal(*shape: int) -> Any:
 def test_conv2d_names_both_depths_at_construction() -> None:
     with pytest.raises(errors.InvalidArgumentError, match="depth 3 to equal filter depth 4") as e:
         nn.conv2d(placeholder("float32", [1, 8, 8, 3]), normal(3, 3, 4, 2), 1, "SAME")
-    assert e.value.op == "Conv2D"
+    assert e.value.op_type == "Conv2D"
     assert "test_nn.py" in (e.value.line or "")
 
 
@@ -231,7 +231,7 @@ def test_a_label_out_of_range_is_named() -> None:
     loss = nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=normal(2, 10))
     with pytest.raises(errors.InvalidArgumentError, match=r"label value of 10 .* \[0, 10\)") as e:
         run(loss, {labels: [3, 10]})
-    assert e.value.op == "SparseSoftmaxCrossEntropyWithLogits"
+    assert e.value.op_type == "SparseSoftmaxCrossEntropyWithLogits"
 
 
 def test_cross_entropies_want_names() -> None:

@@ -184,7 +184,7 @@ def test_other_keys_are_refused(key: Any) -> None:
 def test_bad_indices_are_refused_when_built(key: Any, message: str) -> None:
     with pytest.raises(errors.InvalidArgumentError, match=message) as caught:
         constant(table(3, 4))[key]
-    assert caught.value.op == "StridedSlice" and "test_slicing.py" in str(caught.value.line)
+    assert caught.value.op_type == "StridedSlice" and "test_slicing.py" in str(caught.value.line)
 
 
 def test_bad_indices_are_refused_when_run() -> None:

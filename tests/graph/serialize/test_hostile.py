@@ -252,7 +252,7 @@ def test_semantic_errors_name_the_node() -> None:
     fields["input_node"][0] = 2
     with pytest.raises(errors.InvalidTypeError, match="must be float32, got c:0") as caught:
         serialize.graph_from_bytes(_file(fields))
-    assert (caught.value.op, caught.value.node) == ("SerSame", "b")
+    assert (caught.value.op_type, caught.value.node) == ("SerSame", "b")
 
 
 def test_a_failing_segment_takes_back_the_ones_before() -> None:

@@ -158,7 +158,7 @@ def test_a_tensor_is_named_with_its_file_and_place(model: Model) -> None:
         path.write_bytes(data)
     assert isinstance(error, errors.DataLossError)
     assert str(path) in str(error) and "bytes" in str(error) and "tensor '" in str(error)
-    assert error.op == "RestoreV2" and error.node == "save/RestoreV2"
+    assert error.op_type == "RestoreV2" and error.node == "save/RestoreV2"
 
 
 @pytest.mark.parametrize("suffix", [".index", ".safetensors", "checkpoint"])

@@ -363,7 +363,7 @@ def test_a_handle_of_an_iterator_over_other_elements_is_refused(
             errors.InvalidArgumentError, match=r"over elements of .* float32 \[2\]"
         ) as e:
             session.run(following, feeds)
-        assert e.value.op == where
+        assert e.value.op_type == where
 
 
 def test_an_element_must_fit_what_is_said_of_it() -> None:

@@ -64,7 +64,7 @@ def test_matching(session: Any, tmp_path: Path) -> None:
 def test_errors_name_the_file(session: Any, tmp_path: Path) -> None:
     with pytest.raises(errors.NotFoundError, match=f"{tmp_path}/none") as caught:
         session.run(read_file(f"{tmp_path}/none"))
-    assert caught.value.op == "ReadFile"
+    assert caught.value.op_type == "ReadFile"
     with pytest.raises(errors.FailedPreconditionError):
         session.run(read_file(str(tmp_path)))
     (tmp_path / "file").write_bytes(b"")

@@ -179,7 +179,7 @@ def test_errors_name_the_example(session: Any) -> None:
     spec = {"b": FixedLenFeature([], F32)}
     with pytest.raises(errors.InvalidArgumentError, match="Name: two, Key: b, Index: 1") as caught:
         session.run(parse_example([FIRST, SECOND], spec, example_names=["one", "two"]))
-    assert caught.value.op == "ParseExample"
+    assert caught.value.op_type == "ParseExample"
     with pytest.raises(errors.InvalidArgumentError, match="Name: x, Key: b"):
         session.run(parse_single_example(SECOND, spec, example_names="x"))
     with pytest.raises(

@@ -285,7 +285,7 @@ def test_reading_goes_on_after_a_file_that_is_missing(session: Any, tmp_path: Pa
     given.give(tmp_path / "none", tmp_path / "a")
     with pytest.raises(errors.NotFoundError, match=f"{tmp_path}/none") as caught:
         session.run(given.read)
-    assert caught.value.op == "ReaderReadV2"
+    assert caught.value.op_type == "ReaderReadV2"
     assert session.run(given.read)[1] == b"fine"
 
 

@@ -335,7 +335,7 @@ class TestRestoring:
                 saver = Saver({"a": a, name: other}) if not extra else Saver(extra)
                 with pytest.raises(kind, match=text) as caught:
                     saver.restore(session, path)
-                assert caught.value.op == "RestoreV2"
+                assert caught.value.op_type == "RestoreV2"
                 assert session.run(a).tolist() == [3.0, 4.0]
 
     def test_no_checkpoint(self, tmp_path: Path) -> None:

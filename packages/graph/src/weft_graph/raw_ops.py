@@ -7,11 +7,11 @@ from __future__ import annotations
 
 __all__ = ["__dir__", "__getattr__"]
 
-from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
 from weft_graph.ir.builder import create
+from weft_graph.ir.named_results import named_results
 from weft_graph.ir.op_def import OpDef, lookup_op, registered_ops
 from weft_tensor import errors
 
@@ -44,10 +44,8 @@ def _function(op_def: OpDef) -> Callable[..., Any]:
         if len(op_def.outputs) == 1:
             several = op_def.outputs[0].is_list
             return list(node.outputs) if several else node.outputs[0]
-        return results(*node.outputs) if len(node.outputs) == len(fields) else node.outputs
+        return named_results(node)
 
-    fields = [arg.name for arg in op_def.outputs]
-    results = namedtuple(op_def.name, fields, rename=True)  # type: ignore[misc] # made when run
     call.__name__ = call.__qualname__ = op_def.name
     call.__doc__ = op_def.doc
     return call

@@ -84,25 +84,26 @@ class OpError(Exception):
 
     Attributes:
       message: what was required and what was got.
-      op: op type, such as "MatMul", or None.
+      op: the operation, where a session has raised it for one of its graph; else as `op_type`.
+      op_type: op type, such as "MatMul", or None.
       node: node name, such as "dense/MatMul", or None.
       device: device name, or None.
       line: the user's line that made the node, such as "train.py:12 in main", or None.
       inputs: the inputs of the node, such as ("float32[2,3]", "float32[4,5]").
       details: plain data about the cause (numbers, strings, lists and dicts of them).
-      node_def: what TensorFlow's positional form was given, or None; does not cross the wire.
+      node_def: of the operation, or what TensorFlow's positional form was given; else None.
+        Neither it nor the operation cross the wire.
     """
 
     code: ClassVar[int] = UNKNOWN
 
     message: str
-    op: str | None
+    op_type: str | None
     node: str | None
     device: str | None
     line: str | None
     inputs: tuple[str, ...]
     details: dict[str, Any]
-    node_def: Any
 
     def __init__(
         self,
@@ -137,22 +138,39 @@ class OpError(Exception):
             op = op or getattr(node_def, "op", None)
             node = node or getattr(node_def, "name", None)
             device = device or getattr(node_def, "device", None) or None
+        self._operation: Any = None
         if op is not None and not isinstance(op, str):
+            self._operation = op
             node = node or getattr(op, "name", None)
             op = getattr(op, "type", None)
         self.message = "" if message is None else str(message)
         self.args = (self.message,)
-        self.op = op
+        self.op_type = op
         self.node = node
         self.device = device
         self.line = line
         self.inputs = tuple(inputs)
         self.details = dict(details) if details else {}
-        self.node_def = node_def
+        self._node_def = node_def
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         _CLASSES.setdefault(cls.__name__, cls)
+
+    @property
+    def op(self) -> Any:
+        """The operation that failed, or only its type, or None."""
+        return self.op_type if self._operation is None else self._operation
+
+    def of_operation(self: _E, operation: Any) -> _E:
+        """Note the operation that failed, where it is known; returns the error itself."""
+        self._operation = operation
+        return self
+
+    @property
+    def node_def(self) -> Any:
+        """The definition of the node that failed, as a `NodeDef` message, or None."""
+        return getattr(self._operation, "node_def", None) or self._node_def
 
     @property
     def error_code(self) -> int:
@@ -168,7 +186,7 @@ class OpError(Exception):
         inputs: Iterable[str] = (),
     ) -> _E:
         """Fill in what is not known yet and return the error itself; what is known stays."""
-        self.op = self.op or op
+        self.op_type = self.op_type or op
         self.node = self.node or node
         self.device = self.device or device
         self.line = self.line or line
@@ -200,7 +218,7 @@ class OpError(Exception):
             "code": self.code,
             "type": type(self).__name__,
             "message": self.message,
-            "op": self.op,
+            "op": self.op_type,
             "node": self.node,
             "device": self.device,
             "line": self.line,
@@ -243,7 +261,9 @@ class OpError(Exception):
 
     def __repr__(self) -> str:
         known = "".join(
-            f", {key}={value!r}" for key in _PLACES if (value := getattr(self, key)) is not None
+            f", {key}={value!r}"
+            for key in _PLACES
+            if (value := self.op_type if key == "op" else getattr(self, key)) is not None
         )
         return f"{type(self).__name__}({self.message!r}{known})"
 
@@ -254,8 +274,8 @@ class OpError(Exception):
         where = []
         if self.node is not None:
             where.append(f"node {self.node!r}")
-        if self.op is not None:
-            where.append(f"op {self.op}" if self.node is None else f"(op {self.op})")
+        if self.op_type is not None:
+            where.append(f"op {self.op_type}" if self.node is None else f"(op {self.op_type})")
         if self.device is not None:
             where.append(f"on {self.device}")
         lines = [" ".join(where)] if where else []

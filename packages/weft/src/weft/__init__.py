@@ -42,6 +42,7 @@ from weft_graph.ops import gather as _gather, permutation as _permutation
 from weft_graph.ops.arithmetic import *
 from weft_graph.ops.arithmetic import clip_by_value as clip_by_value
 from weft_graph.ops.array import *
+from weft_graph.ops.batch_scatter import *
 from weft_graph.ops.broadcasting import *
 from weft_graph.ops.casting import *
 from weft_graph.ops.checks import *

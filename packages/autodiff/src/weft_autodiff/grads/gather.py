@@ -166,6 +166,24 @@ def _scatter_sub(op: Node, grad: Output) -> list[Output | None]:
     return [grad, None, out("Neg", [out("GatherNd", [grad, op.inputs[1]])])]
 
 
+@RegisterGradient("TensorScatterMax")
+@RegisterGradient("TensorScatterMin")
+def _scatter_extreme(op: Node, grad: Output) -> list[Output | None]:
+    """What is as large, or small, as the result shares its gradient."""
+    tensor, indices, updates = op.inputs
+    result = op.outputs[0]
+    dtype = {"DstT": grad.dtype}
+    kept = out("Cast", [out("Equal", [tensor, result])], dtype)
+    won = out("Cast", [out("Equal", [updates, out("GatherNd", [result, indices])])], dtype)
+    many = out("TensorScatterAdd", [kept, indices, won])
+    share = out("RealDiv", [grad, many])
+    return [
+        out("Mul", [share, kept]),
+        None,
+        out("Mul", [out("GatherNd", [share, indices]), won]),
+    ]
+
+
 @RegisterGradient("TensorScatterUpdate")
 def _scatter_update(op: Node, grad: Output) -> list[Output | None]:
     _, indices, updates = op.inputs

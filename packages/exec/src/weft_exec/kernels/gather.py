@@ -203,9 +203,11 @@ def combine(ufunc: Any, target: Array, ids: Array, rows: Array, last: Any = None
 
 
 def _combining(xp: Any, reduce: Any, last: Any = None) -> Callable[[Any, Any, Any], None]:
-    """A function that combines rows with their updates; those of devices can only sum."""
+    """A function that combines rows with their updates."""
     if xp is np:
         return lambda target, ids, updates: combine(reduce, target, ids, updates, last)
+    if reduce in (np.maximum, np.minimum):
+        return rows.writing(xp, "Max" if reduce is np.maximum else "Min")
     if last is np.subtract:
         return lambda target, ids, updates: rows.add_rows(xp, target, ids, -updates)
     return partial(rows.add_rows, xp)
@@ -232,6 +234,8 @@ _COMBINE: dict[str, tuple[Any, Any]] = {
     "TensorScatterAdd": (np.add, None),
     "ScatterNdNonAliasingAdd": (np.add, None),
     "TensorScatterSub": (np.add, np.subtract),
+    "TensorScatterMax": (np.maximum, None),
+    "TensorScatterMin": (np.minimum, None),
 }
 
 

@@ -124,6 +124,10 @@ class BaseSession:
         self._entered = False
         self._lock = threading.RLock()
 
+    def __repr__(self) -> str:
+        closed = ", closed" if self._closed else ""
+        return f"<weft.{type(self).__name__} on {self._target!r} of {self._graph!r}{closed}>"
+
     # ---------------------------------------------------------------- properties
 
     @property
@@ -221,10 +225,19 @@ class BaseSession:
                 results = self._runner.run(executable, signature.slots(executable, values))
             else:
                 results = self._watched_step(signature, values, options, run_metadata)
-        except errors.FailedPreconditionError as error:
-            advise(error, self._graph, self._resources, signature.plan.targets)
+        except errors.OpError as error:
+            self._explain_failure(error, signature.plan.targets)
             raise
         return results[0] if signature.single else signature.plan.rebuild(results)
+
+    def _explain_failure(self, error: errors.OpError, targets: Sequence[Node]) -> None:
+        """Tell an error which operation of the graph it speaks of, and what may help."""
+        if error.node is not None:
+            operation = self._graph.find_node(error.node)
+            if operation is not None:
+                error.of_operation(operation)
+        if isinstance(error, errors.FailedPreconditionError):
+            advise(error, self._graph, self._resources, targets)
 
     def _watched_step(
         self, signature: _Signature, values: Any, options: Any, run_metadata: Any
@@ -394,8 +407,8 @@ class BaseSession:
         timeout = self._config.timeout_ms
         try:
             values = run.run(plan.outputs, pairs, timeout / 1000 if timeout else None)
-        except errors.FailedPreconditionError as error:
-            advise(error, self._graph, self._resources, plan.targets)
+        except errors.OpError as error:
+            self._explain_failure(error, plan.targets)
             raise
         finally:
             if run.ended:

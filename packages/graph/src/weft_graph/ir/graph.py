@@ -381,6 +381,11 @@ class Graph(Collections):
         """Give each thread scopes of its own; they always have them, so that nothing changes."""
 
     @property
+    def building_function(self) -> bool:
+        """Whether it is the body of a function."""
+        return self.outermost is not self
+
+    @property
     def outermost(self) -> Graph:
         """The graph around all bodies of functions: itself, unless it is a body."""
         return self
@@ -476,6 +481,10 @@ class Graph(Collections):
     def graph_def_versions(self) -> Any:
         """The versions that `as_graph_def` writes, as a `VersionDef` message."""
         return to_message("VersionDef", self)
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"<weft.{name} with {len(self.nodes)} operations at {id(self):#x}>"
 
     def create_op(
         self,

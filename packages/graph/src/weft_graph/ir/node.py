@@ -116,6 +116,20 @@ class Node:
         self.role = op_def.traits.role
 
     @property
+    def traceback(self) -> list[tuple[str, int, str, str | None]]:
+        """Where the user's program made it: (file, line, function, text of the line).
+
+        One frame, the innermost one outside weft.
+        """
+        if self._code is None:
+            return []
+        from linecache import getline
+
+        code, line = self._code, self._line
+        text = getline(code.co_filename, line).strip() or None
+        return [(code.co_filename, line, code.co_name, text)]
+
+    @property
     def control_inputs(self) -> list[Node]:
         """The nodes that must finish before it starts."""
         return list(self.controls)

@@ -11,6 +11,8 @@ __all__ = [
     "one_hot",
     "scatter_nd",
     "tensor_scatter_nd_add",
+    "tensor_scatter_nd_max",
+    "tensor_scatter_nd_min",
     "tensor_scatter_nd_sub",
     "tensor_scatter_nd_update",
 ]
@@ -284,6 +286,16 @@ for _name, _cost, _doc in (
         cost_rules.value_scatter_sums,
         "`tensor` with the updates subtracted at the indices.",
     ),
+    (
+        "TensorScatterMax",
+        cost_rules.value_scatter_sums,
+        "The larger of `tensor` and the updates at the indices.",
+    ),
+    (
+        "TensorScatterMin",
+        cost_rules.value_scatter_sums,
+        "The smaller of `tensor` and the updates at the indices.",
+    ),
 ):
     register_op(
         _name,
@@ -404,12 +416,12 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
     """
     if batch_dims:
         values = convert_to_tensor(params)
-        indices = _with_batch_positions(values, convert_to_tensor(indices), batch_dims)
+        indices = with_batch_positions(convert_to_tensor(indices), batch_dims)
         params = values
     return out("GatherNd", [params, indices], name=name)
 
 
-def _with_batch_positions(params: Output, indices: Output, batch_dims: int) -> Output:
+def with_batch_positions(indices: Output, batch_dims: int) -> Output:
     """`indices` with the batch position put in front of each vector."""
     if indices.dims is None or len(indices.dims) <= batch_dims:
         raise errors.InvalidArgumentError(
@@ -500,6 +512,40 @@ def tensor_scatter_nd_sub(
       array([-4,  1, -5], dtype=int32)
     """
     return out("TensorScatterSub", [tensor, indices, updates], name=name)
+
+
+def tensor_scatter_nd_max(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None
+) -> Output:
+    """`tensor` with the elements at `indices` raised to the updates; see `scatter_nd`.
+
+    Args:
+      tensor: any real type, at least one axis.
+      indices, updates: as for `scatter_nd`.
+    Returns: shape and dtype of `tensor`. Gradients go to whatever is the largest, in equal shares.
+
+    Examples:
+      >>> wf.Session().run(wf.tensor_scatter_nd_max([1, 9, 1], [[0], [1]], [5, 6]))
+      array([5, 9, 1], dtype=int32)
+    """
+    return out("TensorScatterMax", [tensor, indices, updates], name=name)
+
+
+def tensor_scatter_nd_min(
+    tensor: Any, indices: Any, updates: Any, name: str | None = None
+) -> Output:
+    """`tensor` with the elements at `indices` lowered to the updates; see `scatter_nd`.
+
+    Args:
+      tensor: any real type, at least one axis.
+      indices, updates: as for `scatter_nd`.
+    Returns: shape and dtype of `tensor`. Gradients go to whatever is the smallest, in equal shares.
+
+    Examples:
+      >>> wf.Session().run(wf.tensor_scatter_nd_min([1, 9, 1], [[0], [1]], [5, 6]))
+      array([1, 6, 1], dtype=int32)
+    """
+    return out("TensorScatterMin", [tensor, indices, updates], name=name)
 
 
 def dynamic_partition(

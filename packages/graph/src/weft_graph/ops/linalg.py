@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.named_results import named_results
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
@@ -304,8 +305,8 @@ def slogdet(input: Any, name: str | None = None) -> tuple[Output, Output]:
       >>> sign, np.round(log, 3)
       (np.float32(-1.0), np.float32(0.0))
     """
-    sign, log_abs = create("LogMatrixDeterminant", [input], name=name).outputs
-    return sign, log_abs
+    found: tuple[Output, Output] = named_results(create("LogMatrixDeterminant", [input], name=name))
+    return found
 
 
 log_matrix_determinant = slogdet
@@ -506,8 +507,10 @@ def qr(input: Any, full_matrices: bool = False, name: str | None = None) -> tupl
       array([[3., 0.],
              [0., 4.]], dtype=float32)
     """
-    q, r = create("Qr", [input], {"full_matrices": full_matrices}, name).outputs
-    return q, r
+    found: tuple[Output, Output] = named_results(
+        create("Qr", [input], {"full_matrices": full_matrices}, name)
+    )
+    return found
 
 
 def expm(input: Any, name: str | None = None) -> Output:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.named_results import named_results
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Traits
@@ -415,7 +416,8 @@ def max_pool_with_argmax(
         "include_batch_in_index": include_batch_in_index,
     }
     node = create("MaxPoolWithArgmax", [convert_to_tensor(input)], attrs, name)
-    return node.outputs[0], node.outputs[1]
+    found: tuple[Output, Output] = named_results(node)
+    return found
 
 
 def max_pool_grad(

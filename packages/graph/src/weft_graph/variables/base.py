@@ -20,6 +20,8 @@ from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Operators, Output
 from weft_graph.ir.registry import Registry
 from weft_graph.ops import state
+from weft_graph.ops.batch_scatter import batch_scatter_update
+from weft_graph.ops.gather import gather, gather_nd
 from weft_graph.variables.slices import VariableSlice, note_slice
 from weft_tensor import errors
 from weft_tensor.arguments import optional_function
@@ -469,6 +471,20 @@ class Variable(Operators, metaclass=_VariableMeta):
     ) -> Any:
         """Raise the rows that the IndexedSlices `sparse_delta` names."""
         return self._scatter_slices(state.scatter_max, sparse_delta, use_locking, name)
+
+    def batch_scatter_update(
+        self, sparse_delta: Any, use_locking: bool = False, name: str | None = None
+    ) -> Any:
+        """Replace rows, each row of the indices in its own batch; see `batch_scatter_update`."""
+        return self._scatter_slices(batch_scatter_update, sparse_delta, use_locking, name)
+
+    def sparse_read(self, indices: Any, name: str | None = None) -> Output:
+        """The rows at `indices`."""
+        return gather(self.value(), indices, name=name)
+
+    def gather_nd(self, indices: Any, name: str | None = None) -> Output:
+        """The slices at `indices`."""
+        return gather_nd(self.value(), indices, name=name)
 
     def scatter_nd_update(self, indices: Any, updates: Any, name: str | None = None) -> Any:
         """Replace the slices at `indices`."""

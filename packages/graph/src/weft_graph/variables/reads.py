@@ -94,7 +94,7 @@ def _part_of(value: Output) -> Output | None:
 
 def _has_ends(node: Node) -> bool:
     """Whether a node is in a context or waits for others, so that it is not the one for all."""
-    return node.context is not None or bool(node.control_inputs)
+    return node.context is not None or bool(node.controls)
 
 
 def updates(reference: Output) -> Sequence[Node]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from weft_graph.ir.builder import create, out
+from weft_graph.ir.named_results import named_results
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import CREATES, READS, WRITES, State, Traits
@@ -233,7 +234,9 @@ def reader_read(
     reader_handle: Any, queue_handle: Any, name: str | None = None
 ) -> tuple[Output, ...]:
     """The next record: (key, value), strings of shape ()."""
-    return create("ReaderReadV2", [reader_handle, queue_handle], None, name).outputs
+    node = create("ReaderReadV2", [reader_handle, queue_handle], None, name)
+    found: tuple[Output, ...] = named_results(node)
+    return found
 
 
 def reader_read_up_to(
@@ -241,7 +244,8 @@ def reader_read_up_to(
 ) -> tuple[Output, ...]:
     """Up to `num_records` records of one file: (keys, values), strings of shape (n,)."""
     inputs = [reader_handle, queue_handle, num_records]
-    return create("ReaderReadUpToV2", inputs, None, name).outputs
+    found: tuple[Output, ...] = named_results(create("ReaderReadUpToV2", inputs, None, name))
+    return found
 
 
 def reader_num_records_produced(reader_handle: Any, name: str | None = None) -> Output:

@@ -1,0 +1,35 @@
+"""The results of ops with several outputs, by the names that their declarations give these."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from weft_graph.ir.node import Node
+from weft_graph.ir.op_def import lookup_op
+
+
+def named_results(node: Node) -> Any:
+    """The outputs of a node as a named tuple; several tensors of one argument are a list."""
+    return _kind(node.type)(*_by_argument(node))
+
+
+@cache
+def _kind(op: str) -> Any:
+    names = [arg.name for arg in lookup_op(op).outputs]
+    return namedtuple(op, names, rename=True)
+
+
+def _by_argument(node: Node) -> Iterator[Any]:
+    at = 0
+    for arg in node.op_def.outputs:
+        if not arg.is_list:
+            yield node.outputs[at]
+            at += 1
+            continue
+        size = node.attrs[arg.number_attr or arg.list_attr or ""]
+        count = size if isinstance(size, int) else len(size)
+        yield list(node.outputs[at : at + count])
+        at += count
