@@ -41,14 +41,14 @@ def _log1p(node: Node, grad: Output) -> Output:
 
 @RegisterGradient("Sigmoid")
 def _sigmoid(node: Node, grad: Output) -> Output:
-    return out("SigmoidGrad", [node.outputs[0], grad])
+    return out("SigmoidGrad", [conj(node.outputs[0]), grad])
 
 
 @RegisterGradient("SigmoidGrad")
 def _sigmoid_grad(node: Node, grad: Output) -> Pair:
     y, dy = node.inputs
-    slope = minus(1, mul(scalar_like(2, y), conj(y)))
-    return [mul(conj(grad), mul(dy, slope)), out("SigmoidGrad", [conj(y), grad])]
+    slope = minus(1, mul(scalar_like(2, y), y))
+    return [mul(grad, conj(mul(dy, slope))), out("SigmoidGrad", [conj(y), grad])]
 
 
 def _nonzero(x: Output) -> Output:

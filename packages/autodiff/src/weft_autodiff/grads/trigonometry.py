@@ -61,7 +61,7 @@ def _cosh(node: Node, grad: Output) -> Output:
 
 @RegisterGradient("Tanh")
 def _tanh(node: Node, grad: Output) -> Output:
-    return out("TanhGrad", [node.outputs[0], grad])
+    return out("TanhGrad", [conj(node.outputs[0]), grad])
 
 
 @RegisterGradient("Asinh")
@@ -79,13 +79,10 @@ def _atanh(node: Node, grad: Output) -> Output:
     return div(grad, minus(1, square(conj(node.inputs[0]))))
 
 
-# The two gradient ops are linear in dy and depend on the conjugate of y.
-
-
 @RegisterGradient("TanhGrad")
 def _tanh_grad(node: Node, grad: Output) -> Pair:
     y, dy = node.inputs
-    to_y = mul(conj(grad), mul(scalar_like(-2, dy), mul(dy, conj(y))))
+    to_y = mul(grad, conj(mul(scalar_like(-2, dy), mul(dy, y))))
     return [to_y, out("TanhGrad", [conj(y), grad])]
 
 

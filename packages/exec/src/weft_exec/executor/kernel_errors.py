@@ -41,6 +41,9 @@ def located(error: BaseException, node: Node, device: str, inputs: Iterable[Any]
         found = errors.ResourceExhaustedError(f"out of memory: {error}")
     elif (refused := refusal(node, inputs)) is not None:
         found = refused
+    elif isinstance(error, np.linalg.LinAlgError):
+        words = f"the matrices cannot be decomposed: {error}; are they finite?"
+        found = errors.InvalidArgumentError(words)
     elif isinstance(error, _BAD_INPUT):
         found = errors.InvalidArgumentError(str(error))
     else:

@@ -101,17 +101,21 @@ def _expected(probability: Array, tries: int, count: int, unique: bool) -> Array
     return np.asarray(-np.expm1(tries * np.log1p(-probability))).astype(np.float32)
 
 
+def _check_columns(op: str, true_classes: Any, columns: int) -> None:
+    if true_classes.ndim != 2 or true_classes.shape[1] != columns:
+        raise errors.InvalidArgumentError(
+            f"{op} requires true_classes of shape [batch, {columns}], got "
+            f"{list(true_classes.shape)}"
+        )
+
+
 def _sampler(node: Node, device: Device, source_of: Callable[[Array], Any]) -> KernelFunction:
     stream = stream_of(node, device.resources)
     count, unique = node.attrs["num_sampled"], node.attrs["unique"]
     columns = node.attrs["num_true"]
 
     def run(true_classes: Any) -> Any:
-        if true_classes.ndim != 2 or true_classes.shape[1] != columns:
-            raise errors.InvalidArgumentError(
-                f"{node.type} requires true_classes of shape [batch, {columns}], "
-                f"got {list(true_classes.shape)}"
-            )
+        _check_columns(node.type, true_classes, columns)
         source = source_of(true_classes)
         sampled, tries = stream.run(_draws, count, unique, source)
         of_true = _expected(source.probability(true_classes), tries, count, unique)
@@ -200,9 +204,10 @@ def _make_learned(node: Node, device: Device) -> KernelFunction:
 
 @kernel("AllCandidateSampler")
 def _make_all(node: Node, device: Device) -> KernelFunction:
-    count = node.attrs["num_sampled"]
+    count, columns = node.attrs["num_sampled"], node.attrs["num_true"]
 
     def run(true_classes: Any) -> Any:
+        _check_columns(node.type, true_classes, columns)
         ones = np.ones(true_classes.shape, np.float32)
         return np.arange(count, dtype=np.int64), ones, np.ones(count, np.float32)
 

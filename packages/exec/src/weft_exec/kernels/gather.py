@@ -305,6 +305,8 @@ def _dynamic_stitch(node: Node, device: Device) -> KernelFunction:
     def run(*inputs: Any) -> Any:
         indices, data = inputs[:count], inputs[count:]
         size = 1 + max([int(which.max()) for which in indices if which.size], default=-1)
+        if size < 0:
+            raise errors.InvalidArgumentError(f"indices must be at least 0, got {size - 1}")
         inner = data[0].shape[indices[0].ndim :]
         result = xp.asarray(filled(device, (size, *inner), zero, dtype))
         for which, part in zip(indices, data, strict=True):

@@ -63,6 +63,8 @@ def _narrow_matmul(node: Node, device: Device) -> KernelFunction:
     dtype = node.outputs[0].dtype.numpy
 
     def run(a: Any, b: Any) -> Any:
+        if a.ndim != 2 or b.ndim != 2:
+            raise _misfit(a, b)
         x, y = a.astype(np.float32), b.astype(np.float32)
         return as_exact(device.xp.matmul(x.T if ta else x, y.T if tb else y), dtype, device)
 

@@ -134,6 +134,11 @@ def _make_cross_entropy(node: Node, device: Device) -> KernelFunction:
 
     def run(logits: Any, labels: Any) -> Any:
         labels = widened(labels)
+        if logits.ndim != 2 or labels.ndim != 2:
+            raise errors.InvalidArgumentError(
+                f"logits and labels must have rank 2, got shapes {list(logits.shape)} and "
+                f"{list(labels.shape)}"
+            )
         if logits.shape != labels.shape:
             shape = shape_of_losses(logits, labels)
             logits, labels = np.broadcast_to(logits, shape), np.broadcast_to(labels, shape)

@@ -178,11 +178,17 @@ class _Neighbours:
         return np.asarray(np.power(norms, norms.dtype.type(-self.beta)))
 
 
+def _check_images(op: str, x: Any) -> None:
+    if x.ndim != 4:
+        raise errors.InvalidArgumentError(f"{op} requires images of rank 4, got {list(x.shape)}")
+
+
 @kernel("LRN", heavy=True)
 def _make_lrn(node: Node, device: Device) -> KernelFunction:
     near, exact = _Neighbours(node), node.outputs[0].dtype.numpy
 
     def run(x: Any) -> Any:
+        _check_images(node.type, x)
         flat, shape = _matrix(x, "NHWC", device)
         result = new_array(device, flat.shape, flat.dtype)
         np.multiply(flat, near.power(near.norms(flat)), out=result)
@@ -196,6 +202,7 @@ def _make_lrn_grad(node: Node, device: Device) -> KernelFunction:
     near, exact = _Neighbours(node), node.outputs[0].dtype.numpy
 
     def run(grad: Any, x: Any, y: Any) -> Any:
+        _check_images(node.type, x)
         upstream, _ = _matrix(grad, "NHWC", device)
         flat, shape = _matrix(x, "NHWC", device)
         norms = near.norms(flat)

@@ -203,7 +203,15 @@ def _draw_gamma(generator: np.random.Generator, alpha: Any, shape: Shape) -> Arr
     return generator.standard_gamma(alpha, shape)
 
 
+_LARGEST_RATE = 9.2e18
+"""Numbers are drawn as int64."""
+
+
 def _draw_poisson(generator: np.random.Generator, rate: Any, shape: Shape) -> Array:
+    if rate.size and not rate.max() < _LARGEST_RATE:
+        raise errors.InvalidArgumentError(
+            f"rates must be below {_LARGEST_RATE:g}, got {rate.max():g}"
+        )
     return generator.poisson(rate, shape)
 
 

@@ -44,6 +44,10 @@ def _linspace(node: Node, device: Device) -> KernelFunction:
     element = dtype.numpy
 
     def run(start: Any, stop: Any, num: Any) -> Any:
+        if start.ndim or stop.ndim:
+            raise errors.InvalidArgumentError(
+                f"start and stop must have rank 0, got {list(start.shape)} and {list(stop.shape)}"
+            )
         count = int(num)
         if count <= 0:
             raise errors.InvalidArgumentError(f"num must be greater than 0, got {count}")

@@ -59,7 +59,7 @@ def _check_order(table: Any) -> None:
 @kernel("SparseReorder")
 def _sparse_reorder(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, values: Any, shape: Any) -> Any:
-        if indices.shape != (len(values), len(shape)):
+        if values.ndim != 1 or indices.shape != (len(values), len(shape)):
             raise errors.InvalidArgumentError(
                 f"input_indices must be [{len(values)},{len(shape)}], as there are so many values "
                 f"and axes, got shape {format_dims(indices.shape)}"

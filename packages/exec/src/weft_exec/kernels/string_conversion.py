@@ -112,6 +112,8 @@ def _decode_raw(node: Node, device: Device) -> KernelFunction:
                 f"strings must have one length, a multiple of {stored.itemsize} bytes, got "
                 f"lengths {sorted({len(item) for item in items})}"
             )
+        if not size or not items:
+            return np.empty((*x.shape, size // stored.itemsize), dtype)
         raw = np.frombuffer(b"".join(items), np.uint8)
         part = stored.itemsize // 2 if dtype.kind == "c" else stored.itemsize
         if not little and part > 1:
@@ -137,6 +139,8 @@ def _hash_fast(node: Node, device: Device) -> KernelFunction:
 @kernel("StringToHashBucketStrong")
 def _hash_strong(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_buckets"]
+    if len(node.attrs["key"]) != 2:
+        raise errors.InvalidArgumentError(f"key must have 2 elements, got {len(node.attrs['key'])}")
     first, second = node.attrs["key"]
     return numbers_of(lambda item: siphash(item, (first, second)) % count, np.dtype("i8"))
 
@@ -170,6 +174,8 @@ def _decode_base64(node: Node, device: Device) -> KernelFunction:
 @kernel("StringFormat")
 def _string_format(node: Node, device: Device) -> KernelFunction:
     template, placeholder = node.attrs["template"], node.attrs["placeholder"]
+    if not placeholder:
+        raise errors.InvalidArgumentError("the placeholder of a template must not be empty")
     pieces = unicode_of(bytes_of(template)).split(unicode_of(bytes_of(placeholder)))
     limit: int = node.attrs["summarize"]
 

@@ -17,7 +17,7 @@ from weft_graph.ir.builder import create
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.random_seed import get_seed
-from weft_graph.ir.traits import DRAWS, NOT_DIFFERENTIABLE
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
 from weft_graph.ops.shape_rules import merge_size, with_rank
 from weft_tensor import errors
 from weft_tensor.shape import Dims
@@ -75,7 +75,7 @@ for _op, _attrs, _doc in (
         ),
         _attrs,
         _sampler_shape,
-        traits=DRAWS,
+        traits=Traits(random=True, differentiable=False, reads_files="vocab_file" in _attrs),
         doc=_doc,
     )
 register_op(

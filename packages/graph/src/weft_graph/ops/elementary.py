@@ -36,8 +36,7 @@ def _sigmoid(x: Scalar) -> Scalar:
 
 
 def _sigmoid_grad(y: Scalar, dy: Scalar) -> Scalar:
-    c = scalar.conj(y)
-    return (1 - c) * c * dy
+    return (1 - y) * y * dy
 
 
 def _xlogy(x: Scalar, y: Scalar) -> Scalar:

@@ -137,6 +137,11 @@ def _exchange(node: NodeSpec, move: Any) -> Dims:
 
 def _patches_shape(node: NodeSpec) -> Sequence[Dims]:
     batch, height, width, depth = with_rank(node.inputs[0].dims, 4, "images")
+    for name in ("ksizes", "strides", "rates"):
+        if len(node.attrs[name]) != 4 or min(node.attrs[name]) < 1:
+            raise errors.InvalidArgumentError(
+                f"{name} must have 4 entries of at least 1, got {list(node.attrs[name])}"
+            )
     _, kh, kw, _ = node.attrs["ksizes"]
     _, sh, sw, _ = node.attrs["strides"]
     _, rh, rw, _ = node.attrs["rates"]

@@ -35,8 +35,7 @@ from weft_graph.ops.elementwise import (
 
 
 def _tanh_grad(y: Scalar, dy: Scalar) -> Scalar:
-    c = scalar.conj(y)
-    return (1 - c * c) * dy
+    return (1 - y * y) * dy
 
 
 # ------------------------------------------------------------------------------ declarations

@@ -117,6 +117,10 @@ def _parse_single_example(node: Node, device: Device) -> KernelFunction:
     )
 
     def run(serialized: Any, *defaults: Any) -> Any:
+        if serialized.ndim:
+            raise errors.InvalidArgumentError(
+                f"serialized must have rank 0, got shape {list(serialized.shape)}"
+            )
         sparse, dense = parser.parse([serialized.item()], (), defaults)
         return _results([*_unbatched(sparse), *[row_of(value, 0) for value in dense]])
 
@@ -198,6 +202,14 @@ def _parse_single_sequence_example(node: Node, device: Device) -> KernelFunction
         return current[1]
 
     def run(serialized: Any, assumed: Any, *rest: Any) -> Any:
+        if wrong := [value for value in (serialized, *rest[: sum(counts)]) if value.size != 1]:
+            raise errors.InvalidArgumentError(
+                f"serialized and the keys must have rank 0, got shape {list(wrong[0].shape)}"
+            )
+        if rest[-1].size > 1:
+            raise errors.InvalidArgumentError(
+                f"the name must have rank 0, got shape {list(rest[-1].shape)}"
+            )
         keys, at = [], 0
         for count in counts:
             keys.append([key.item() for key in rest[at : at + count]])
@@ -225,6 +237,10 @@ def _single(parsed: Parsed) -> list[Any]:
 @kernel("DecodeCSV")
 def _decode_csv(node: Node, device: Device) -> KernelFunction:
     attrs = node.attrs
+    if len(_bytes(attrs["field_delim"])) != 1:
+        raise errors.InvalidArgumentError(
+            f"field_delim must be one byte, got {attrs['field_delim']!r}"
+        )
     decoder = CsvDecoder(
         attrs["OUT_TYPE"],
         _bytes(attrs["field_delim"]),

@@ -60,6 +60,10 @@ class FeatureScanner:
 
     def __init__(self, keys: Sequence[bytes], kinds: Sequence[int]) -> None:
         self.keys = tuple(keys)
+        if len(keys) != len(kinds):
+            raise errors.InvalidArgumentError(
+                f"there must be as many types as keys, got {len(kinds)} for {len(keys)} keys"
+            )
         pairs = zip(keys, kinds, strict=True)
         self._wanted = {key: (i, kind) for i, (key, kind) in enumerate(pairs)}
         self._headers: dict[bytes, _Header] = {}

@@ -1,0 +1,207 @@
+"""Writes coverage.md: which of TensorFlow's public callables are there, and how near they come.
+
+    python docs/coverage_page.py
+
+The names are those of `tests/oracle/tensorflow_names.json`, the errors those of
+`tests/oracle/errors.json`. A callable has the errors of the ops that its code names, or the
+functions that it calls. The suite checks that the page is current.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import weft as wf
+from weft_graph.ir.op_def import registered_ops
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "coverage.md"
+ORACLE = ROOT / "tests" / "oracle"
+
+ABSENT = {  # the first pattern that fits a name tells why it is absent
+    "data.experimental.service.*": "a service on several machines",
+    "*cluster*": "several machines are not there yet",
+    "*Cluster*": "several machines are not there yet",
+    "*copy_to_device": "several machines are not there yet",
+    "config.experimental_connect_to_host": "several machines are not there yet",
+    "train.replica_device_setter": "several machines are not there yet",
+    "train.SyncReplicasOptimizer": "several machines are not there yet",
+    "train.Server": "several machines are not there yet",
+    "train.*Shard*": "of TensorFlow 2's checkpoints",
+    "train.experimental.*": "of TensorFlow 2's checkpoints, or of mixed precision",
+    "train.sdca*": "helpers of TensorFlow's own Estimator",
+    "train.warm_start": "a helper of Estimator",
+    "train.VocabInfo": "a helper of Estimator",
+    "train.do_quantize*": "of TensorFlow's own quantizer",
+    "GradientTape": "eager only",
+    "Module": "eager only",
+    "*wrap_function": "eager only",
+    "executing_eagerly_outside_functions": "eager only",
+    "vectorized_map": "a compiler's: it rewrites the function",
+    "*run_functions_eagerly": "eager only",
+    "*functions_run_eagerly": "eager only",
+    "*synchronous_execution": "eager only",
+    "*device_policy": "eager only",
+    "LMDBReader": "its format needs a library of its own",
+    "load_*library": "TensorFlow's compiled ops cannot be loaded; packages add ops by entry points",
+    "sysconfig.*": "of TensorFlow's compiler and headers",
+    "*_VERSION": "of TensorFlow's compiler",
+    "*mlir_bridge": "of TensorFlow's compiler",
+    "config.optimizer.*": "of TensorFlow's compiler",
+    "config.*tensor_float_32*": "of TensorFlow's GPU kernels",
+    "quantization.experimental.*": "of TensorFlow's own quantizer",
+    "profiler.*": "traces are `RunMetadata`'s and TensorBoard's",
+    "experimental.*": "of TensorFlow 2",
+    "saved_model.experimental.*": "of TensorFlow 2",
+    "saved_model.load_v2": "of TensorFlow 2",
+    "saved_model.save": "of TensorFlow 2",
+    "saved_model.Asset": "of TensorFlow 2",
+    "saved_model.SaveOptions": "of TensorFlow 2",
+    "test.experimental.*": "of TensorFlow 2",
+    "*with_eager_op_as_function": "of TensorFlow 2",
+    "data.experimental.distributed_save": "several machines are not there yet",
+    "debugging.*traceback_filtering*": "errors show the program's own lines",
+    "debugging.experimental.*": "of TensorFlow's own debugger",
+    "debugging.*check_numerics": "of TensorFlow's own debugger; there is `add_check_numerics_ops`",
+    "debugging.*log_device_placement": "eager only; there is `ConfigProto.log_device_placement`",
+    "*approx_*": "of TPUs",
+    "*jxl": "Pillow cannot read it",
+    "image.*jpeg_quality": "no way back from JPEG without loss of the graph's determinism",
+    "*_proto": "needs descriptors of messages at run time",
+}
+"""Why names are absent; a name that no pattern fits is absent without a reason yet."""
+
+PAGE_TEXT = """\
+# Coverage of TensorFlow's API
+
+`docs/coverage_page.py` writes this page. It lists the public callables of `tensorflow.compat.v1`
+{names_version}, except for systems of their own (Estimator, feature columns, Keras, TPUs,
+distribution strategies, lite): {present} of {total} are there, {percent:.1f} %.
+
+The numbers are the worst errors against TensorFlow {errors_version} that were seen on random inputs
+of the conformance table, of the ops that a function is made of: forward and gradient, float32, in
+units in the last place (of each element for elementwise ops, else of the largest element of a
+result). Ops that TensorFlow does not have, or that have state, were not compared.
+
+"""
+
+
+def read(name: str) -> Any:
+    """A data file of the oracle."""
+    return json.loads((ORACLE / name).read_text("utf-8"))
+
+
+def find(path: str) -> Any:
+    """What has a name in weft, None where nobody has."""
+    found: Any = wf
+    for part in path.split("."):
+        found = getattr(found, part, None)
+        if found is None:
+            return None
+    return found
+
+
+def reason(path: str) -> str:
+    """Why a name is absent."""
+    return next((why for pattern, why in ABSENT.items() if fnmatchcase(path, pattern)), "")
+
+
+# ----------------------------------------------------------------------------- errors
+
+
+@cache
+def ops() -> frozenset[str]:
+    """All op types."""
+    return frozenset(registered_ops())
+
+
+def ops_of(thing: Callable[..., Any]) -> set[str]:
+    """The op types that a function's code names, its own or that of functions it calls."""
+    found: set[str] = set()
+    seen: set[FunctionType] = set()
+    waiting = [getattr(thing, "__wrapped__", thing)]
+    while waiting:
+        function = waiting.pop()
+        if not isinstance(function, FunctionType) or function in seen:
+            continue
+        module = function.__module__ or ""
+        if not module.startswith("weft") or module.startswith("weft_graph.ir"):
+            continue
+        seen.add(function)
+        for code in _codes(function.__code__):
+            found |= {c for c in code.co_consts if isinstance(c, str) and c in ops()}
+            waiting += [function.__globals__.get(name) for name in code.co_names]
+    return found
+
+
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _codes(inner)
+
+
+def error(thing: Any, errors: dict[str, Any]) -> tuple[str, str]:
+    """The worst errors of a function, forward and gradient; empty where none is known."""
+    known = [errors[op] for op in ops_of(thing) if op in errors] if callable(thing) else []
+    return _worst(known, "forward"), _worst(known, "gradient")
+
+
+def _worst(known: list[dict[str, Any]], kind: str) -> str:
+    values = [entry[kind]["float32"] for entry in known if "float32" in entry.get(kind, {})]
+    return f"{max(values):.3g}" if values else ""
+
+
+# ------------------------------------------------------------------------------- page
+
+
+def text() -> str:
+    """The page."""
+    names, errors = read("tensorflow_names.json"), read("errors.json")
+    sections, present, total = [], 0, 0
+    for space, lines in names["names"].items():
+        paths = {name: f"{space}.{name}".lstrip(".") for line in lines for name in line.split()}
+        found = {name: find(path) for name, path in paths.items()}
+        there = [name for name in paths if found[name] is not None]
+        present, total = present + len(there), total + len(paths)
+        sections.append(_section(space, paths, found, errors["errors"]))
+    head = PAGE_TEXT.format(
+        names_version=names["version"],
+        errors_version=errors["version"],
+        present=present,
+        total=total,
+        percent=100 * present / total,
+    )
+    return head + "\n".join(sections)
+
+
+def _section(
+    space: str, paths: dict[str, str], found: dict[str, Any], errors: dict[str, Any]
+) -> str:
+    there = [name for name in paths if found[name] is not None]
+    measured = {name: error(found[name], errors) for name in there}
+    numbers = {name: pair for name, pair in measured.items() if any(pair)}
+    plain = [name for name in there if name not in numbers]
+    lines = [f"## {space or 'tf'}: {len(there)} of {len(paths)}", ""]
+    if numbers:
+        lines += ["| | forward | gradient |", "|---|---:|---:|"]
+        lines += [f"| `{n}` | {a or '–'} | {b or '–'} |" for n, (a, b) in numbers.items()]
+        lines.append("")
+    if plain:
+        lines += [f"There, with no number of their own: {', '.join(f'`{n}`' for n in plain)}.", ""]
+    absent = [name for name in paths if found[name] is None]
+    if absent:
+        lines += ["| absent | why |", "|---|---|"]
+        lines += [f"| `{name}` | {reason(paths[name]) or 'not there yet'} |" for name in absent]
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(text(), encoding="utf-8")
