@@ -67,9 +67,12 @@ def _check(case: Case, arrays: list[Array], constant: list[bool]) -> None:
     evaluate(list(node.outputs), point)  # compares with the static shapes
     ys = [y for y in node.outputs if y.dtype.is_floating]
     xs = [x for x in point if x.dtype.is_floating]
-    if not ys or not xs or case.op == "PreventGradient":
+    if not ys or not xs:
         return
-    grads = wf.gradients(ys, xs)
+    try:
+        grads = wf.gradients(ys, xs)
+    except LookupError:  # an op that refuses gradients
+        return
     found = [(x, g) for x, g in zip(xs, grads, strict=True) if isinstance(g, Output)]
     for (x, _), value in zip(found, evaluate([g for _, g in found], point), strict=True):
         assert np.shape(value) == point[x].shape

@@ -1,4 +1,8 @@
 """Names of `weft.nn` that load with the first of them."""
 
+from weft_graph.nn.average_loss import *
 from weft_graph.nn.ctc import *
+from weft_graph.nn.general_convolution import *
 from weft_graph.ops.ctc import *
+from weft_graph.ops.fractional_pool import *
+from weft_graph.ops.morphology import *

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["crelu", "dropout", "relu_layer", "swish", "xw_plus_b", "zero_fraction"]
+__all__ = ["crelu", "dropout", "relu_layer", "silu", "swish", "xw_plus_b", "zero_fraction"]
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from weft_graph.ir.builder import convert_to_tensor, out
@@ -32,11 +33,12 @@ def crelu(features: Any, name: str | None = None, axis: int = -1) -> Output:
         return nn.relu(both, name=full)
 
 
-def swish(features: Any, name: str | None = None) -> Output:
-    """x * sigmoid(x), elementwise; floating, any shape.
+def swish(features: Any, name: str | None = None, beta: Any = 1.0) -> Output:
+    """x * sigmoid(beta * x), elementwise; floating, any shape.
 
     Args:
-      features: floating, any shape.
+      features: x, floating, any shape.
+      beta: same dtype, rank 0.
     Returns: shape and dtype of `features`.
     Source: Ramachandran et al. 2017.
 
@@ -46,7 +48,24 @@ def swish(features: Any, name: str | None = None) -> Output:
     """
     features = convert_to_tensor(features)
     with scope(name, "swish") as full:
-        return out("Mul", [features, elementary.sigmoid(features)], name=full)
+        scaled = features if static_number(beta) == 1 else out("Mul", [features, beta])
+        return out("Mul", [features, elementary.sigmoid(scaled)], name=full)
+
+
+def silu(features: Any, beta: Any = 1.0) -> Output:
+    """`swish`: x * sigmoid(beta * x), elementwise.
+
+    Args:
+      features: x, floating, any shape.
+      beta: same dtype, rank 0.
+    Returns: shape and dtype of `features`.
+    Source: Elfwing et al. 2018.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.nn.silu([0.0, 1.0])), 3)
+      array([0.   , 0.731], dtype=float32)
+    """
+    return swish(features, "silu", beta)
 
 
 def xw_plus_b(x: Any, weights: Any, biases: Any, name: str | None = None) -> Output:
@@ -153,6 +172,16 @@ def dropout_v2(
 
 
 def _dropped(x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | None) -> Output:
+    def sample(shape: Any, dtype: Any) -> Output:
+        return random.random_uniform(shape, dtype=dtype, seed=seed)
+
+    return dropped_by(x, rate, sample, noise_shape, name)
+
+
+def dropped_by(
+    x: Any, rate: Any, sample: Callable[..., Output], noise_shape: Any, name: str | None
+) -> Output:
+    """Dropout by the uniform numbers that `sample(shape=..., dtype=...)` gives."""
     with scope(name, "dropout") as full:
         x = convert_to_tensor(x)
         if not x.dtype.is_floating:
@@ -172,7 +201,7 @@ def _dropped(x: Any, rate: Any, noise_shape: Any, seed: int | None, name: str | 
                 raise errors.InvalidArgumentError(f"rate must have rank 0, got {rate!r}")
             scale = out("RealDiv", [1, out("Sub", [1, rate])])
         shape = _noise_shape(x, noise_shape)
-        noise = random.random_uniform(shape, dtype=x.dtype.base_dtype, seed=seed)
+        noise = sample(shape=shape, dtype=x.dtype.base_dtype)
         kept = casting.cast(out("GreaterEqual", [noise, rate]), x.dtype.base_dtype)
         result = out("Mul", [out("Mul", [x, scale]), kept], name=full)
         result.dims = x.dims

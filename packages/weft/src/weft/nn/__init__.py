@@ -9,6 +9,7 @@ from weft_graph.rnn.static import *
 
 if _typing.TYPE_CHECKING:
     from weft._nn import *
+    from weft.nn import experimental as experimental
 else:
     from weft import _lazy
 
