@@ -182,7 +182,7 @@ def fft(input: Any, name: str | None = None) -> Output:
 
     Examples:
       >>> wf.Session().run(wf.signal.fft([1 + 0j, 2.0, 3.0, 4.0]))
-      array([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j])
+      array([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j], dtype=complex64)
     """
     return out("FFT", [input], name=name)
 
@@ -196,7 +196,7 @@ def ifft(input: Any, name: str | None = None) -> Output:
 
     Examples:
       >>> wf.Session().run(wf.signal.ifft([4 + 0j, 0.0, 0.0, 0.0]))
-      array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j])
+      array([1.+0.j, 1.+0.j, 1.+0.j, 1.+0.j], dtype=complex64)
     """
     return out("IFFT", [input], name=name)
 
@@ -211,7 +211,7 @@ def fft2d(input: Any, name: str | None = None) -> Output:
     Examples:
       >>> wf.Session().run(wf.signal.fft2d([[1 + 0j, 2.0], [3.0, 4.0]]))
       array([[10.+0.j, -2.+0.j],
-             [-4.+0.j,  0.+0.j]])
+             [-4.+0.j,  0.+0.j]], dtype=complex64)
     """
     return out("FFT2D", [input], name=name)
 
@@ -226,7 +226,7 @@ def ifft2d(input: Any, name: str | None = None) -> Output:
     Examples:
       >>> wf.Session().run(wf.signal.ifft2d([[4 + 0j, 0.0], [0.0, 0.0]]))
       array([[1.+0.j, 1.+0.j],
-             [1.+0.j, 1.+0.j]])
+             [1.+0.j, 1.+0.j]], dtype=complex64)
     """
     return out("IFFT2D", [input], name=name)
 
@@ -240,7 +240,7 @@ def fft3d(input: Any, name: str | None = None) -> Output:
 
     Examples:
       >>> wf.Session().run(wf.signal.fft3d([[[1 + 0j, 2.0]]]))
-      array([[[ 3.+0.j, -1.+0.j]]])
+      array([[[ 3.+0.j, -1.+0.j]]], dtype=complex64)
     """
     return out("FFT3D", [input], name=name)
 
@@ -254,7 +254,7 @@ def ifft3d(input: Any, name: str | None = None) -> Output:
 
     Examples:
       >>> wf.Session().run(wf.signal.ifft3d([[[3 + 0j, -1.0]]]))
-      array([[[1.+0.j, 2.+0.j]]])
+      array([[[1.+0.j, 2.+0.j]]], dtype=complex64)
     """
     return out("IFFT3D", [input], name=name)
 
@@ -287,7 +287,7 @@ def irfft(input_tensor: Any, fft_length: Any = None, name: str | None = None) ->
 
     Examples:
       >>> wf.Session().run(wf.signal.irfft([10 + 0j, -2 + 2j, -2.0]))
-      array([1., 2., 3., 4.])
+      array([1., 2., 3., 4.], dtype=float32)
     """
     return _real_transform("IRFFT", 1, input_tensor, fft_length, name or "irfft")
 
@@ -319,7 +319,7 @@ def irfft2d(input_tensor: Any, fft_length: Any = None, name: str | None = None) 
     Examples:
       >>> wf.Session().run(wf.signal.irfft2d([[10 + 0j, -2.0], [-4.0, 0.0]]))
       array([[1., 2.],
-             [3., 4.]])
+             [3., 4.]], dtype=float32)
     """
     return _real_transform("IRFFT2D", 2, input_tensor, fft_length, name or "irfft2d")
 
@@ -350,7 +350,7 @@ def irfft3d(input_tensor: Any, fft_length: Any = None, name: str | None = None) 
 
     Examples:
       >>> wf.Session().run(wf.signal.irfft3d([[[3 + 0j, -1.0]]]))
-      array([[[1., 2.]]])
+      array([[[1., 2.]]], dtype=float32)
     """
     return _real_transform("IRFFT3D", 3, input_tensor, fft_length, name or "irfft3d")
 
@@ -447,7 +447,7 @@ def fftnd(
     Examples:
       >>> wf.Session().run(wf.signal.fftnd([[1 + 0j, 2.0], [3.0, 4.0]], axes=[0]))
       array([[ 4.+0.j,  6.+0.j],
-             [-2.+0.j, -2.+0.j]])
+             [-2.+0.j, -2.+0.j]], dtype=complex64)
     """
     return _over_axes("FFTND", input_tensor, fft_length, axes, norm, name or "fftnd")
 
@@ -470,7 +470,7 @@ def ifftnd(
     Examples:
       >>> wf.Session().run(wf.signal.ifftnd([[4 + 0j, 6.0], [-2.0, -2.0]], axes=[0]))
       array([[1.+0.j, 2.+0.j],
-             [3.+0.j, 4.+0.j]])
+             [3.+0.j, 4.+0.j]], dtype=complex64)
     """
     return _over_axes("IFFTND", input_tensor, fft_length, axes, norm, name or "ifftnd")
 
@@ -516,7 +516,7 @@ def irfftnd(
     Examples:
       >>> wf.Session().run(wf.signal.irfftnd([[10 + 0j, -2.0], [-4.0, 0.0]]))
       array([[1., 2.],
-             [3., 4.]])
+             [3., 4.]], dtype=float32)
     """
     return _over_axes("IRFFTND", input_tensor, fft_length, axes, norm, name or "irfftnd")
 

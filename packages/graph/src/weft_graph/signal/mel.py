@@ -52,9 +52,9 @@ def linear_to_mel_weight_matrix(
       >>> matrix = wf.signal.linear_to_mel_weight_matrix(2, 5, 8000, 0.0, 4000.0)
       >>> np.round(wf.Session().run(matrix), 3)
       array([[0.   , 0.   ],
-             [0.756, 0.244],
-             [0.   , 0.836],
-             [0.   , 0.363],
+             [0.602, 0.398],
+             [0.   , 0.873],
+             [0.   , 0.377],
              [0.   , 0.   ]], dtype=float32)
     """
     wanted = _checked(num_mel_bins, sample_rate, lower_edge_hertz, upper_edge_hertz, dtype)

@@ -123,11 +123,11 @@ def inverse_stft(
     Raises: InvalidArgumentError: a length is below 1.
 
     Examples:
-      >>> spectrum = wf.signal.stft([0.0, 1.0, 2.0, 3.0, 4.0, 0.0], 4, 2)
+      >>> spectrum = wf.signal.stft([0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 0.0, 0.0], 4, 2)
       >>> window = wf.signal.inverse_stft_window_fn(2)
       >>> back = wf.signal.inverse_stft(spectrum, 4, 2, window_fn=window)
       >>> np.abs(np.round(wf.Session().run(back), 3))
-      array([0., 1., 2., 3., 4., 0.], dtype=float32)
+      array([0., 0., 1., 2., 3., 4., 0., 0.], dtype=float32)
     """
     with scope(name, "inverse_stft") as within:
         value = convert_to_tensor(stfts, preferred_dtype=dtypes.complex64)
