@@ -23,7 +23,11 @@ CASES = [
     *[
         Case(op, [plane, ABOVE * 0.7 + 0.3j], {}, function, dtypes=INEXACT, tolerance=NARROW)
         for plane in (X,)
-        for op, function in (("Xlogy", lambda x, y: x * np.log(y)), ("Xdivy", lambda x, y: x / y))
+        for op, function in (
+            ("Xlogy", lambda x, y: x * np.log(y)),
+            ("Xlog1py", lambda x, y: x * np.log1p(y)),
+            ("Xdivy", lambda x, y: x / y),
+        )
     ],
     *(
         Case(
@@ -34,7 +38,7 @@ CASES = [
             grad=False,
             label="zeros",
         )
-        for op, last in (("Xlogy", 0.0), ("Xdivy", 2.0))
+        for op, last in (("Xlogy", 0.0), ("Xlog1py", 2 * np.log(2)), ("Xdivy", 2.0))
     ),
     Case("Xlogy", [np.array(2.0), np.array(3.0)], {}, lambda x, y: x * np.log(y), label="scalars"),
     Case("NextAfter", [X.real, X.imag], {}, np.nextafter, dtypes=("float64",), grad=[0]),

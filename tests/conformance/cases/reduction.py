@@ -252,4 +252,33 @@ SCANS = [
     for dtypes in (INEXACT, INTEGERS)
 ]
 
-CASES = [*_rows(), *MORE, *POSITIONS, *SCANS]
+
+def _log_sums(x: Array, axis: Array) -> Array:
+    return np.log(np.cumsum(np.exp(x), int(axis)))
+
+
+CASES = [
+    *_rows(),
+    *MORE,
+    *POSITIONS,
+    *SCANS,
+    Case("CumulativeLogsumexp", [normal(3, 4, 2), Raw(1, "int32")], {}, _log_sums),
+    Case(
+        "CumulativeLogsumexp",
+        [np.array([1e4, 1e4, -1e4]), Raw(-1, "int32")],
+        {"exclusive": True, "reverse": True},
+        lambda x, axis: np.array([1e4, -1e4, -np.inf]),
+        dtypes=("float32", "float64"),
+        grad=False,
+        label="far",
+    ),
+    Case(
+        "CumulativeLogsumexp",
+        [normal(3, 4), Raw(0, "int32")],
+        {"exclusive": True, "reverse": True},
+        lambda x, axis: np.array([[-np.inf] * 4, *_log_sums(x[:0:-1], np.array(0))])[::-1],
+        label="exclusive",
+        dtypes=("float32", "float64"),
+        grad=False,
+    ),
+]

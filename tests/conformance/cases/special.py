@@ -233,3 +233,128 @@ CASES = [
         label="far",
     ),
 ]
+
+
+def _bisected(function: Any, low: float, high: float) -> Any:
+    """The inverse of a rising function."""
+
+    def of_one(y: float) -> float:
+        below, above = low, high
+        for _ in range(200):
+            middle = (below + above) / 2
+            below, above = (middle, above) if function(middle) < y else (below, middle)
+        return (below + above) / 2
+
+    return _of_scalars(of_one)
+
+
+def _normal(x: float) -> float:
+    return 0.5 * math.erfc(-x / math.sqrt(2))
+
+
+def _betainc(a: Array, b: Array, x: Array) -> Array:
+    """By the power series, for x up to 0.6."""
+    log = a * np.log(x) + _lgamma(a + b) - _lgamma(a) - _lgamma(b)
+    total, coefficient = 1 / a, np.ones_like(a)
+    for n in range(1, 400):
+        coefficient = coefficient * (n - b) / n * x
+        total = total + coefficient / (a + n)
+    return np.exp(log) * total
+
+
+def _moved_quantile(a: Array, x: Array) -> Array:
+    density = np.exp((a - 1) * np.log(x) - x - _lgamma(a))
+    return -_igamma_grad_a(a, x) / density
+
+
+QUANTILES = {"float32": (2e-7, 1e-9), "float64": (2e-14, 1e-15)}
+BETA_A, BETA_B = np.array([[0.3, 1.0, 2.5], [7.0, 40.0, 3.0]]), np.array([0.5, 2.0, 13.0])
+BETA_X = np.array([[0.1, 0.5, 0.3], [0.55, 0.9, 0.2]])
+
+BETA_FAR = np.array(
+    [
+        0.6759788786635407,
+        0.5081746886456149,
+        0.5768099606825854,
+        0.5724065488396923,
+        0.25,
+        0,
+        1,
+        np.nan,
+        np.nan,
+    ]
+)
+
+CASES += [
+    Case(
+        "Erfinv",
+        [np.array([-0.999, -0.7, -0.5, -1e-4, 0.0, 0.3, 0.6, 0.95])],
+        expected=_bisected(math.erf, -6, 6),
+        dtypes=WIDE_FLOATS,
+        tolerance=QUANTILES,
+    ),
+    Case(
+        "Ndtri",
+        [np.array([1e-30, 1e-4, 0.1, 0.25, 0.4999, 0.5, 0.6, 0.76, 0.99])],
+        expected=_bisected(_normal, -40, 40),
+        tolerance=QUANTILES | {"float64": (1e-13, 1e-15)},
+        dtypes=WIDE_FLOATS,
+        grad=False,
+    ),
+    Case(
+        "Erfinv",
+        [np.array([0.1, 0.3, -0.6, 0.8])],
+        expected=_bisected(math.erf, -6, 6),
+        dtypes=("float16", "bfloat16"),
+        tolerance=NARROW,
+        label="narrow",
+    ),
+    Case(
+        "Ndtri",
+        [np.array([0.1, 0.3, 0.6, 0.9])],
+        expected=_bisected(_normal, -40, 40),
+        tolerance=NARROW | QUANTILES,
+        label="middle",
+    ),
+    *(
+        Case(
+            op,
+            [np.array(ends)],
+            expected=lambda x: np.array([-np.inf, np.inf, np.nan, np.nan]),
+            grad=False,
+            label="ends",
+        )
+        for op, ends in (("Erfinv", [-1.0, 1, -2, np.nan]), ("Ndtri", [0.0, 1, -1, 3]))
+    ),
+    Case(
+        "Betainc",
+        [BETA_A, BETA_B, BETA_X],
+        expected=lambda a, b, x: _betainc(np.broadcast_to(a, x.shape), b, x),
+        dtypes=WIDE_FLOATS,
+        tolerance=LOOSE,
+        grad=[2],
+        order=1,
+    ),
+    Case(
+        "Betainc",
+        [
+            np.array([2e6, 500.0, 3.0, 2e6, 1.0, 2, 2, 0, 2]),
+            np.array([3e6, 2e6, 4e7, 1.5, 1.0, 3, 3, 1, 3]),
+            np.array([0.4001, 2.5e-4, 7.5e-8, 0.9999995, 0.25, 0, 1, 0.5, 1.5]),
+        ],
+        # The first four have 12 digits of SciPy's; the rest is exact.
+        expected=lambda a, b, x: BETA_FAR,
+        dtypes=("float64",),
+        tolerance={"float64": (2e-7, 1e-12)},
+        grad=False,
+        label="far",
+    ),
+    Case(
+        "RandomGammaGrad",
+        [SHAPES, POINTS],
+        expected=_moved_quantile,
+        dtypes=WIDE_FLOATS,
+        grad=False,
+        tolerance={"float32": (1e-4, 1e-6), "float64": (1e-6, 1e-9)},
+    ),
+]

@@ -150,12 +150,13 @@ def _host_function(module: Any, name: str, parameters: list[str]) -> Callable[..
 
 def special_functions() -> dict[str, Any]:
     """What `cupyx.scipy.special` has; computed by the functions of the CPU's kernels."""
-    from weft_exec.kernels import bessel, special
+    from weft_exec.kernels import bessel, probability, special
 
     sources = {
         "erf": special.erf, "erfc": special.erfc, "gammaln": special.lgamma,
         "digamma": special.digamma, "zeta": special.zeta, "gammainc": special.igamma,
         "gammaincc": special.igammac, "i0e": bessel.i0e, "i1e": bessel.i1e,
+        "erfinv": probability.erfinv, "ndtri": probability.ndtri, "betainc": probability.betainc,
     }  # fmt: skip
     return {name: _special(name, function) for name, function in sources.items()}
 

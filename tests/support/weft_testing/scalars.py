@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from weft_exec.kernels import bessel, special
+from weft_exec.kernels import bessel, probability, special
 from weft_graph.ir.scalar import Scalar, applications
 from weft_tensor.dtypes import DType
 
@@ -157,6 +157,9 @@ _OF_OTHERS: dict[str, Callable[..., Any]] = {
     "igamma_grad_a": _of_arrays(special.igamma_grad_a),
     "bessel_i0e": _of_arrays(bessel.i0e),
     "bessel_i1e": _of_arrays(bessel.i1e),
+    "erfinv": _of_arrays(probability.erfinv),
+    "ndtri": _of_arrays(probability.ndtri),
+    "betainc": _of_arrays(probability.betainc),
     "is_nan": math.isnan,
     "is_inf": math.isinf,
     "is_finite": math.isfinite,

@@ -1,4 +1,5 @@
-"""Names of `weft` that load with the first of them: Fourier transforms, roots of matrices."""
+"""Names of `weft` that load with the first of them: Fourier transforms, second derivatives."""
 
+from weft_autodiff.hessians import *
 from weft_graph.ops.fft import *
 from weft_graph.ops.matrix_functions import matrix_square_root as matrix_square_root

@@ -20,6 +20,7 @@ from weft_graph.ops.elementary import (
     nextafter as nextafter,
     polyval as polyval,
     xdivy as xdivy,
+    xlog1py as xlog1py,
     xlogy as xlogy,
 )
 from weft_graph.ops.nn import (
@@ -32,6 +33,7 @@ from weft_graph.ops.permutation import invert_permutation as invert_permutation
 from weft_graph.ops.powers import *
 from weft_graph.ops.reduction import *
 from weft_graph.ops.reduction import (
+    cumulative_logsumexp as cumulative_logsumexp,
     reduce_euclidean_norm as reduce_euclidean_norm,
     reduce_std as reduce_std,
     reduce_variance as reduce_variance,
@@ -46,6 +48,9 @@ from weft_graph.ops.special import (
     bessel_i0e as bessel_i0e,
     bessel_i1 as bessel_i1,
     bessel_i1e as bessel_i1e,
+    erfcinv as erfcinv,
+    erfinv as erfinv,
+    ndtri as ndtri,
 )
 from weft_graph.ops.trigonometry import *
 

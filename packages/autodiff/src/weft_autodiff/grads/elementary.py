@@ -63,6 +63,13 @@ def _xlogy(node: Node, grad: Output) -> Pair:
     return sum_to_shapes(node, to_x, mul(grad, out("Xdivy", [x, y])))
 
 
+@RegisterGradient("Xlog1py")
+def _xlog1py(node: Node, grad: Output) -> Pair:
+    x, y = conj(node.inputs[0]), conj(node.inputs[1])
+    to_x = mul(grad, out("Xlog1py", [_nonzero(x), y]))
+    return sum_to_shapes(node, to_x, mul(grad, out("Xdivy", [x, plus(1, y)])))
+
+
 @RegisterGradient("Xdivy")
 def _xdivy(node: Node, grad: Output) -> Pair:
     x, y = conj(node.inputs[0]), conj(node.inputs[1])

@@ -159,3 +159,18 @@ def _cumprod(node: Node, grad: Output) -> Pair:
     weighted = out("Mul", [conj(node.outputs[0]), grad])
     total = _scan("Cumsum", node, weighted, flip=True)
     return [out("DivNoNan", [total, conj(x)]), None]
+
+
+@RegisterGradient("CumulativeLogsumexp")
+def _cumulative_logsumexp(node: Node, grad: Output) -> Pair:
+    # exp(x) times sums of grad * exp(-y), in logarithms of what is above and below 0.
+    x, y = node.inputs[0], node.outputs[0]
+
+    def part(sign: float) -> Output:
+        signed = out("Mul", [grad, scalar_like(sign, grad)])
+        there = out("Greater", [signed, scalar_like(0, grad)])
+        size = out("Log", [out("SelectV2", [there, signed, scalar_like(1, grad)])])
+        logs = out("SelectV2", [there, out("Sub", [size, y]), scalar_like(-np.inf, grad)])
+        return out("Exp", [out("AddV2", [_scan(node.type, node, logs, flip=True), x])])
+
+    return [out("Sub", [part(1.0), part(-1.0)]), None]

@@ -12,6 +12,7 @@ from weft_autodiff.grads.common import (
     plus,
     scalar_like,
     square,
+    sum_to_shape,
     sum_to_shapes,
 )
 from weft_autodiff.registry import RegisterGradient
@@ -96,3 +97,38 @@ def _igamma(node: Node, grad: Output) -> Pair:
 @RegisterGradient("Igammac")
 def _igammac(node: Node, grad: Output) -> Pair:
     return _igamma(node, neg(grad))
+
+
+@RegisterGradient("Erfinv")
+def _erfinv(node: Node, grad: Output) -> Output:
+    slope = out("Exp", [square(node.outputs[0])])
+    return mul(grad, mul(scalar_like(math.sqrt(math.pi) / 2, slope), slope))
+
+
+@RegisterGradient("Ndtri")
+def _ndtri(node: Node, grad: Output) -> Output:
+    y = node.outputs[0]
+    slope = out("Exp", [mul(scalar_like(0.5, y), square(y))])
+    return mul(grad, mul(scalar_like(math.sqrt(2 * math.pi), slope), slope))
+
+
+@RegisterGradient("Betainc")
+def _betainc(node: Node, grad: Output) -> list[Output | None]:
+    a, b, x = node.inputs  # for a and b, as in TensorFlow, none is known
+    logs = out("AddV2", [out("Xlog1py", [_less_one(b), neg(x)]), out("Xlogy", [_less_one(a), x])])
+    gammas = out("AddV2", [out("Lgamma", [a]), out("Lgamma", [b])])
+    norm = out("Sub", [gammas, out("Lgamma", [out("AddV2", [a, b])])])
+    density = out("Exp", [out("Sub", [logs, norm])])
+    return [None, None, sum_to_shape(mul(grad, density), x)]
+
+
+def _less_one(x: Output) -> Output:
+    return out("Sub", [x, scalar_like(1, x)])
+
+
+@RegisterGradient("RandomGammaGrad")
+def _random_gamma_grad(node: Node, grad: Output) -> Pair:
+    raise errors.UnimplementedError(
+        f"{node.name!r} is the derivative of a gamma-distributed number, of which no further "
+        "derivative is known"
+    )

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from weft_exec.kernels import bessel, special
+from weft_exec.kernels import bessel, probability, special
 from weft_exec.kernels.common import Array, Function, broadcast_shape
 from weft_graph.ir.scalar import Scalar
 from weft_tensor import dtypes, errors
@@ -253,6 +253,9 @@ _UFUNCS: Final[dict[str, tuple[Function, Function | None]]] = {
     "igamma": (special.igamma, None),
     "igammac": (special.igammac, None),
     "igamma_grad_a": (special.igamma_grad_a, None),
+    "erfinv": (probability.erfinv, None),
+    "ndtri": (probability.ndtri, None),
+    "betainc": (probability.betainc, None),
     "less": (np.less, operator.lt),
     "less_equal": (np.less_equal, operator.le),
     "greater": (np.greater, operator.gt),

@@ -258,3 +258,25 @@ def _scan(node: Node, device: Device) -> KernelFunction:
         return result if accumulator == element else as_exact(result, element, device)
 
     return run
+
+
+@kernel("CumulativeLogsumexp")
+def _scan_exponentials(node: Node, device: Device) -> KernelFunction:
+    dtype: DType = node.attrs["T"]
+    accumulator = wide(dtype)
+    exclusive, reverse = node.attrs["exclusive"], node.attrs["reverse"]
+
+    def run(x: Any, axis: Any) -> Any:
+        position = normal_axis(int(axis), x.ndim)
+        result = np.empty(x.shape, accumulator)
+        source, target = np.moveaxis(x, position, 0), np.moveaxis(result, position, 0)
+        if reverse:
+            source, target = source[::-1], target[::-1]
+        if exclusive and len(source):
+            target[0] = -np.inf
+            source, target = source[:-1], target[1:]
+        if len(source):
+            np.logaddexp.accumulate(source.astype(accumulator), axis=0, out=target)
+        return as_exact(result, dtype.numpy, device)
+
+    return run

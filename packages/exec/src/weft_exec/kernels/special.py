@@ -334,7 +334,8 @@ def _zeta_sum(s: Array, a: Array) -> Any:
         done |= low & (a > 1) & (term * a <= total * 1e-18)
         a = np.where(low, a + 1, a)
         low = (a < enough) & ~done
-    return total + np.where(done | np.isinf(a), 0, _zeta_tail(s, a))
+    over = done | np.isinf(a)
+    return total + np.where(over, 0, _zeta_tail(np.where(over, 2, s), np.where(over, 20, a)))
 
 
 def _zeta_tail(s: Array, a: Array) -> Any:
@@ -384,8 +385,9 @@ def _eta(a: Array, x: Array) -> tuple[Any, Any]:
     mu = (x - a) / a
     near = np.clip(mu, -0.01, 0.01)
     series = near * near * _polynomial([(-1) ** k / k for k in range(2, 11)], near)
-    half = np.where(np.abs(mu) < 0.01, series, mu - np.log1p(mu))
-    half = np.where(np.isinf(mu), np.inf, half)
+    usable = (mu > -1) & np.isfinite(mu)
+    at = np.where(usable, mu, 1)
+    half = np.where(usable, np.where(np.abs(mu) < 0.01, series, at - np.log1p(at)), np.inf)
     return np.copysign(np.sqrt(2 * half), mu), half
 
 
@@ -408,14 +410,15 @@ def _uniform(a: Array, x: Array) -> Any:
 def _uniform_slope(a: Array, x: Array) -> Any:
     """The derivative of P(a, x) for a, which is large."""
     eta, half = _eta(a, x)
-    mu = (x - a) / a
+    vanishes = a * half > 800  # as at 0 and at infinity
+    mu = np.where(vanishes, 1, (x - a) / a)
     log = np.log1p(mu)
     flat = np.abs(eta) < 1e-150
-    root = np.where(flat, 1, eta)
+    root = np.where(flat | vanishes, 1, eta)
     factor, slope = _remainder(a, eta)
     rest = factor * (log - 0.5 / a) - slope * np.where(flat, 1, mu / root) / a
-    density = np.exp(-a * half) / np.sqrt(2 * np.pi * a)
-    return np.where(a * half > 800, 0, -density * (np.where(flat, 1, log / root) + rest))
+    density = np.exp(-np.where(vanishes, 0, a * half)) / np.sqrt(2 * np.pi * a)
+    return np.where(vanishes, 0, -density * (np.where(flat, 1, log / root) + rest))
 
 
 def _lower_series(a: Array, x: Array) -> Any:

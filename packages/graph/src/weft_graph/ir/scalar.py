@@ -101,6 +101,11 @@ PRIMITIVES: Final[dict[str, Primitive]] = {
         2, "f", "same", "The regularised upper incomplete gamma function Q(x, y)."
     ),
     "igamma_grad_a": Primitive(2, "f", "same", "The derivative of igamma for its first operand."),
+    "erfinv": Primitive(1, "f", "same", "The inverse of erf, infinite at -1 and 1."),
+    "ndtri": Primitive(1, "f", "same", "Where the standard normal distribution reaches x."),
+    "betainc": Primitive(
+        3, "f", "same", "The regularised incomplete beta function of the parameters x and y."
+    ),
     "less": Primitive(2, "if", "bool", "x < y; false where either is NaN."),
     "less_equal": Primitive(2, "if", "bool", "x <= y; false where either is NaN."),
     "greater": Primitive(2, "if", "bool", "x > y; false where either is NaN."),
@@ -320,6 +325,7 @@ erf, erfc, lgamma, digamma = map(_function, ("erf", "erfc", "lgamma", "digamma")
 bessel_i0e, bessel_i1e = map(_function, ("bessel_i0e", "bessel_i1e"))
 zeta, polygamma = map(_function, ("zeta", "polygamma"))
 igamma, igammac, igamma_grad_a = map(_function, ("igamma", "igammac", "igamma_grad_a"))
+erfinv, ndtri, betainc = map(_function, ("erfinv", "ndtri", "betainc"))
 less, less_equal = map(_function, ("less", "less_equal"))
 greater, greater_equal = map(_function, ("greater", "greater_equal"))
 equal, not_equal = map(_function, ("equal", "not_equal"))

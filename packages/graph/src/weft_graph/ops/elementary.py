@@ -47,6 +47,10 @@ def _xdivy(x: Scalar, y: Scalar) -> Scalar:
     return scalar.where(scalar.equal(x, 0), 0, x / y)
 
 
+def _xlog1py(x: Scalar, y: Scalar) -> Scalar:
+    return scalar.where(scalar.equal(x, 0), 0, x * scalar.log1p(y))
+
+
 # ------------------------------------------------------------------------------ declarations
 
 register_unary("Exp", INEXACT, scalar.exp, "e to the power of x.", cheap=True)
@@ -55,6 +59,7 @@ register_unary("Log", INEXACT, scalar.log, "The natural logarithm.", cheap=True)
 register_unary("Log1p", INEXACT, scalar.log1p, "log(1 + x), accurate near 0.", cheap=True)
 register_unary("Sigmoid", INEXACT, _sigmoid, "1 / (1 + exp(-x)).", in_float32=True, cheap=True)
 register_binary("Xlogy", INEXACT, _xlogy, "x * log(y), and 0 where x is 0.")
+register_binary("Xlog1py", INEXACT, _xlog1py, "x * log1p(y), and 0 where x is 0.")
 register_binary("Xdivy", INEXACT, _xdivy, "x / y, and 0 where x is 0.")
 register_binary(
     "NextAfter",
@@ -188,6 +193,20 @@ def xlogy(x: Any, y: Any, name: str | None = None) -> Output:
       array([0., 0.], dtype=float32)
     """
     return out("Xlogy", [x, y], name=name or "xlogy")
+
+
+def xlog1py(x: Any, y: Any, name: str | None = None) -> Output:
+    """x * log1p(y), and 0 where x is 0 whatever y is; floating or complex, broadcast shape.
+
+    Args:
+      x, y: floating or complex, of one dtype; their shapes broadcast.
+    Returns: the shape that theirs broadcast to, and their dtype.
+
+    Examples:
+      >>> wf.Session().run(wf.math.xlog1py([0.0, 2.0], [-1.0, 0.0]))
+      array([0., 0.], dtype=float32)
+    """
+    return out("Xlog1py", [x, y], name=name or "xlog1py")
 
 
 def xdivy(x: Any, y: Any, name: str | None = None) -> Output:

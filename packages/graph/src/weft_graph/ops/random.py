@@ -115,7 +115,7 @@ register_op(
     ("output: T",),
     _SEEDS | {"S": "{index_type}", "T": "{float16, float32, float64}"},
     _per_parameter,
-    traits=Traits(random=True, differentiable=False, cost=cost_rules.drawn(60)),
+    traits=Traits(random=True, cost=cost_rules.drawn(60)),
     doc="Gamma-distributed numbers of shape parameter alpha and rate 1.",
 )
 register_op(

@@ -120,6 +120,7 @@ def _declare() -> None:
     for op, doc in (
         ("Cumsum", "Running sums along an axis."),
         ("Cumprod", "Running products along an axis."),
+        ("CumulativeLogsumexp", "Logarithms of running sums of exponentials along an axis."),
     ):
         register_op(
             op,
@@ -128,7 +129,7 @@ def _declare() -> None:
             {
                 "exclusive": "bool = false",
                 "reverse": "bool = false",
-                "T": "{inexact, integral}",
+                "T": "{floating}" if op == "CumulativeLogsumexp" else "{inexact, integral}",
                 "Tidx": _AXES,
             },
             _scan_shape,
@@ -648,3 +649,26 @@ def cumprod(
       array([1, 2, 6], dtype=int32)
     """
     return out("Cumprod", [x, axis], {"exclusive": exclusive, "reverse": reverse}, name)
+
+
+def cumulative_logsumexp(
+    x: Any,
+    axis: Any = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+    name: str | None = None,
+) -> Output:
+    """Logarithms of running sums of exponentials, which do not overflow; see `cumsum`.
+
+    Args:
+      x: floating, rank at least 1.
+      axis, exclusive, reverse: as for `cumsum`; the first of exclusive ones is -inf.
+    Returns: dtype and shape of `x`.
+    Raises: InvalidArgumentError: the axis is out of range.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.math.cumulative_logsumexp([1000.0, 1000.0])), 2)
+      array([1000.  , 1000.69], dtype=float32)
+    """
+    attrs = {"exclusive": exclusive, "reverse": reverse}
+    return out("CumulativeLogsumexp", [x, axis], attrs, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "betainc",
     "digamma",
     "erf",
     "erfc",
@@ -14,11 +15,16 @@ __all__ = [
     "zeta",
 ]
 
+from collections.abc import Sequence
+from math import sqrt
 from typing import Any
 
 from weft_graph.ir import scalar
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.scalar import Scalar
+from weft_graph.ir.traits import elementwise
 from weft_graph.ops import reduction
 from weft_graph.ops.elementwise import (
     FLOATING,
@@ -26,8 +32,23 @@ from weft_graph.ops.elementwise import (
     register_unary,
     unary,
 )
+from weft_tensor import dtypes
+from weft_tensor.shape import Dims, broadcast_dims
 
 # ------------------------------------------------------------------------------ declarations
+
+
+def _broadcast_of_three(node: NodeSpec) -> Sequence[Dims]:
+    a, b, x = (value.dims for value in node.inputs)
+    return (broadcast_dims(broadcast_dims(a, b), x),)
+
+
+def _gamma_draw_slope(alpha: Scalar, sample: Scalar) -> Scalar:
+    """-(dP(a, x) / da) / (dP(a, x) / dx): how a quantile moves with a (Figurnov et al., 2018)."""
+    a, x = scalar.cast(alpha, dtypes.float64), scalar.cast(sample, dtypes.float64)
+    log_density = (a - 1) * scalar.log(x) - x - scalar.lgamma(a)
+    slope = scalar.neg(scalar.igamma_grad_a(a, x)) * scalar.exp(scalar.neg(log_density))
+    return scalar.cast(slope, alpha.dtype)
 
 
 _WIDE = "{float32, float64}"
@@ -71,6 +92,27 @@ register_binary(
 )
 register_binary(
     "Polygamma", _WIDE, scalar.polygamma, "The derivative of order a + 1 of lgamma.", names="ax"
+)
+
+register_unary("Erfinv", FLOATING, scalar.erfinv, "The inverse of Erf.", in_float32=True)
+register_unary(
+    "Ndtri", FLOATING, scalar.ndtri, "The quantiles of the normal distribution.", in_float32=True
+)
+register_op(
+    "Betainc",
+    ("a: T", "b: T", "x: T"),
+    ("z: T",),
+    {"T": _WIDE},
+    _broadcast_of_three,
+    traits=elementwise(scalar.betainc),
+    doc="The regularised incomplete beta function of a and b at x.",
+)
+register_binary(
+    "RandomGammaGrad",
+    _WIDE,
+    _gamma_draw_slope,
+    "The derivative of a gamma-distributed number for its shape parameter.",
+    names=("alpha", "sample"),
 )
 
 # --------------------------------------------------------------------------- functions
@@ -266,3 +308,63 @@ def lbeta(x: Any, name: str | None = None) -> Output:
     value = convert_to_tensor(x)
     total = reduction.reduce_sum(lgamma(value), -1)
     return out("Sub", [total, lgamma(reduction.reduce_sum(value, -1))], name=name or "lbeta")
+
+
+def erfinv(x: Any, name: str | None = None) -> Output:
+    """The inverse of `erf`; infinite at -1 and 1, NaN beyond.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.math.erfinv([0.0, 0.5, 1.0])), 3)
+      array([0.   , 0.477,   inf], dtype=float32)
+    """
+    return out("Erfinv", [x], name=name or "erfinv")
+
+
+def ndtri(x: Any, name: str | None = None) -> Output:
+    """The quantiles of the standard normal distribution: where it reaches the probability x.
+
+    Args:
+      x: floating, any shape; infinite at 0 and 1, NaN beyond.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.math.ndtri([0.5, 0.975])), 3)
+      array([0.  , 1.96], dtype=float32)
+    """
+    return out("Ndtri", [x], name=name or "ndtri")
+
+
+def erfcinv(x: Any, name: str | None = None) -> Output:
+    """The inverse of `erfc`, accurate for small x; infinite at 0 and 2, NaN beyond.
+
+    Args:
+      x: floating, any shape.
+    Returns: shape and dtype of `x`.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.math.erfcinv([0.1, 0.5])), 3)
+      array([1.163, 0.477], dtype=float32)
+    """
+    quantile = ndtri(0.5 * convert_to_tensor(x))
+    return out("Mul", [quantile, -sqrt(0.5)], name=name or "erfcinv")
+
+
+def betainc(a: Any, b: Any, x: Any, name: str | None = None) -> Output:
+    """The regularised incomplete beta function, the beta distribution of a and b up to x.
+
+    Gradients flow to `x` only.
+
+    Args:
+      a, b: float32 or float64, positive.
+      x: same dtype, in [0, 1].
+    Returns: the shape that theirs broadcast to, and their dtype; NaN outside of these ranges.
+
+    Examples:
+      >>> np.round(wf.Session().run(wf.betainc(2.0, 3.0, [0.0, 0.5, 1.0])), 4)
+      array([0.    , 0.6875, 1.    ], dtype=float32)
+    """
+    return out("Betainc", [a, b, x], name=name)

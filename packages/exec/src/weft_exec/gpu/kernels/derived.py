@@ -111,6 +111,7 @@ _COMPUTED: Final[dict[str, Compute]] = {
 _SPECIAL: Final = {
     "erf": "erf", "erfc": "erfc", "lgamma": "gammaln", "digamma": "digamma", "zeta": "zeta",
     "igamma": "gammainc", "igammac": "gammaincc", "bessel_i0e": "i0e", "bessel_i1e": "i1e",
+    "erfinv": "erfinv", "ndtri": "ndtri", "betainc": "betainc",
 }  # fmt: skip
 """Functions of `cupyx.scipy.special`."""
 
