@@ -134,6 +134,19 @@ REFUSED: dict[str, Callable[[], Any]] = {
     "softmax of a vector": lambda: wf.sparse.softmax(wf.SparseTensor([[0]], [1.0], [2])),
     "types": lambda: wf.sparse.maximum(example(), example(wf.float64)),
     "ids": lambda: wf.sparse.to_indicator(example(), 4),
+    "sets of other sizes": lambda: wf.sets.union([[1]], [[1], [2]]),
+    "sets of rank 1": lambda: wf.sets.union([1], [1]),
+    "the size of dense sets": lambda: wf.sets.size([[1]]),
+    "distances of dense sequences": lambda: wf.edit_distance([[1]], [[1]]),
+    "ranks of sequences": lambda: wf.edit_distance(example(), wf.SparseTensor([[0]], [1.0], [1])),
+    "features of floats": lambda: wf.sparse.cross([example()]),
+    "rows of features": lambda: wf.sparse.cross([wf.constant([[1]]), wf.constant([[1], [2]])]),
+    "no features": lambda: wf.sparse.cross([]),
+    "an axis of counts": lambda: wf.sparse.bincount([1], axis=1),
+    "weights and binary counts": lambda: wf.sparse.bincount([1], weights=[1.0], binary_output=True),
+    "weights of another shape": lambda: wf.sparse.bincount([[1]], weights=[1.0, 2.0], axis=-1),
+    "dense weights": lambda: wf.sparse.bincount(example(wf.int32), weights=[1.0, 2.0]),
+    "two parts of three": lambda: wf.deserialize_many_sparse([["a", "b"]], wf.int32),
     "vocabularies": lambda: wf.sparse.merge([example(wf.int32)], example(), [4, 4]),
 }
 
@@ -167,3 +180,55 @@ def test_axes_that_are_not_joined_along_may_grow() -> None:
     joined = wf.sparse.concat(1, [example(), other], expand_nonconcat_dim=True)
     assert run(joined).dense_shape.tolist() == [5, 4]
     assert joined.shape.as_list() == [5, 4]
+
+
+FAILING: dict[str, Callable[[], Any]] = {
+    "no text of tensors": lambda: wf.deserialize_many_sparse([["a", "b", "c"]], wf.int32),
+    "values of another type": lambda: wf.deserialize_many_sparse(
+        [wf.serialize_sparse(example())], wf.int32
+    ),
+    "sets out of order": lambda: wf.sets.size(unknown([[1, 0], [0, 0]], [1, 2], [2, 2])),
+    "negative counts": lambda: wf.sparse.bincount(wf.placeholder_with_default([-1], None)),
+    "choices beyond any memory": lambda: wf.sparse.cross([wf.zeros([2, 2**12], wf.int64)] * 5),
+}
+
+
+def test_what_is_found_when_it_runs_is_a_named_error() -> None:
+    with Parts() as parts:
+        for name, build in FAILING.items():
+            with parts.part(name), pytest.raises(errors.OpError):
+                run(build())
+
+
+def test_weights_must_be_where_the_values_are() -> None:
+    values = example(wf.int32)
+    moved = wf.SparseTensor([[0, 0], [1, 2]], [1.0, 2.0], [2, 3])
+    counts = run(wf.sparse.bincount(values, weights=example()))
+    assert counts.values.tolist() == [4, 6]
+    with pytest.raises(errors.InvalidArgumentError):
+        run(wf.sparse.bincount(values, weights=moved))
+
+
+def test_counts_of_stored_elements() -> None:
+    assert run(wf.math.bincount(example(wf.int32))).tolist() == [0, 0, 0, 0, 1, 0, 1]
+
+
+def test_long_and_many_sequences_are_compared_in_parts() -> None:
+    lengths = np.array([3000, *[1] * 50, 0])
+    places = [(i, j) for i, n in enumerate(lengths) for j in range(n)]
+    values = np.arange(len(places)) % 7
+    said = wf.SparseTensor(places, values, [52, 3000])
+    meant = wf.SparseTensor(places, values + (np.arange(len(places)) == 5), [52, 3000])
+    found = run(wf.edit_distance(said, meant, normalize=False))
+    assert found.tolist() == [1, *[0] * 51]
+
+
+def test_text_that_tensorflow_serialized() -> None:
+    # Lengths come before the bytes there.
+    message = wf.placeholder_with_default(
+        b"\x08\x07\x12\x04\x12\x02\x08\x02\x22\x05\x01\x02abc", []
+    )
+    assert run(wf.io.parse_tensor(message, wf.string)).tolist() == [b"a", b"bc"]
+    cut = wf.placeholder_with_default(b"\x08\x07\x12\x04\x12\x02\x08\x02\x22\x04\x01\x02ab", [])
+    with pytest.raises(errors.InvalidArgumentError):
+        run(wf.io.parse_tensor(cut, wf.string))

@@ -191,6 +191,7 @@ if _typing.TYPE_CHECKING:
         random as random,
         raw_ops as raw_ops,
         saved_model as saved_model,
+        sets as sets,
         signal as signal,
         sparse as sparse,
         spectral as spectral,

@@ -5,3 +5,4 @@ from weft_io.input.py_function import *
 from weft_io.input.readers import *
 from weft_io.ops.files import *
 from weft_io.ops.parsing import *
+from weft_io.ops.sparse_serialization import *

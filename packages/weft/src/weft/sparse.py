@@ -1,6 +1,7 @@
 """`wf.sparse`: sparse tensors."""
 
-from weft import _lazy
+import typing as _typing
+
 from weft_graph.ir.indexed_slices import SparseTensor as SparseTensor
 from weft_graph.ops import (
     segments as _segments,
@@ -9,6 +10,11 @@ from weft_graph.ops import (
     sparse_shapes as _sparse_shapes,
 )
 from weft_graph.ops.sparse import from_dense as from_dense
+from weft_graph.ops.sparse_cross import (
+    bincount as bincount,
+    cross as cross,
+    cross_hashed as cross_hashed,
+)
 from weft_graph.ops.sparse_shapes import expand_dims as expand_dims, eye as eye
 
 add = _sparse_math.sparse_add
@@ -39,4 +45,9 @@ retain = _sparse.sparse_retain
 sparse_dense_matmul = _sparse.sparse_tensor_dense_matmul
 to_dense = _sparse.sparse_tensor_to_dense
 
-_lazy.hint(__name__)
+if _typing.TYPE_CHECKING:
+    from weft._sparse_late import *
+else:
+    from weft import _lazy
+
+    __getattr__, __dir__ = _lazy.attach(__name__, "weft._sparse_late")

@@ -262,7 +262,7 @@ def _shape(message: proto.TensorShapeProto, where: str) -> tuple[int, ...]:
 
 def _from_content(content: bytes, dtype: DType, shape: tuple[int, ...], where: str) -> np.ndarray:
     if dtype is dtypes.string:
-        raise errors.InvalidArgumentError(f"{where}: strings belong into string_val")
+        return _strings_from_content(content, math.prod(shape), where).reshape(shape)
     wanted = math.prod(shape) * dtype.numpy.itemsize
     if len(content) != wanted:
         raise errors.InvalidArgumentError(
@@ -272,6 +272,38 @@ def _from_content(content: bytes, dtype: DType, shape: tuple[int, ...], where: s
     if dtype.is_bool and content.strip(b"\0\1"):
         check_bool_bytes(np.frombuffer(content, np.uint8), where)
     return little_endian(np.frombuffer(content, dtype.numpy).reshape(shape))
+
+
+def _strings_from_content(content: bytes, count: int, where: str) -> np.ndarray:
+    """Strings as TensorFlow's SerializeTensor writes them: all lengths as varints, then the bytes.
+
+    Raises: InvalidArgumentError: there are not so many, or the bytes are not theirs.
+    """
+    lengths: list[int] = []
+    at = 0
+    while len(lengths) < count:
+        length, shift = 0, 0
+        while True:
+            if at >= len(content) or shift > 28:
+                raise errors.InvalidArgumentError(
+                    f"{where}: tensor_content has the lengths of {len(lengths)} strings, and "
+                    f"{count} are required"
+                )
+            byte = content[at]
+            at, length, shift = at + 1, length | (byte & 127) << shift, shift + 7
+            if byte < 128:
+                break
+        lengths.append(length)
+    if at + sum(lengths) != len(content):
+        raise errors.InvalidArgumentError(
+            f"{where}: strings of {sum(lengths)} bytes are required, and tensor_content has "
+            f"{len(content) - at}"
+        )
+    result = np.empty(count, object)
+    for i, length in enumerate(lengths):
+        result[i] = content[at : at + length]
+        at += length
+    return result
 
 
 def little_endian(array: np.ndarray) -> np.ndarray:

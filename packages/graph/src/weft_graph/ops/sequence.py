@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.indexed_slices import SparseTensor, is_sparse
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import Array, NodeSpec, Values, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE, Traits
@@ -218,8 +219,8 @@ def bincount(
     """How often each non-negative integer occurs, or the sum of the weights where it does.
 
     Args:
-      arr: int32, any shape, values at least 0.
-      weights: numeric, shape of `arr`.
+      arr: int32, any shape, values at least 0; of a SparseTensor its stored elements.
+      weights: numeric, shape of `arr`; sparse where that is.
       minlength: the least length of the result.
       maxlength: the greatest; larger integers are not counted.
       dtype: of the result where no weights are given.
@@ -229,6 +230,9 @@ def bincount(
       >>> wf.Session().run(wf.bincount([1, 1, 3]))
       array([0, 2, 0, 1], dtype=int32)
     """
+    if is_sparse(arr):
+        arr = SparseTensor.from_value(arr).values
+        weights = None if weights is None else SparseTensor.from_value(weights).values
     values = cast(convert_to_tensor(arr, name="arr"), dtypes.int32)
     if values.dims == ():
         values = out("Reshape", [values, np.array([1], np.int32)])

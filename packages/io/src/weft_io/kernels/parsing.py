@@ -361,21 +361,28 @@ def _parse_tensor(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["out_type"]
 
     def run(serialized: Any) -> Any:
-        from google.protobuf.message import DecodeError
-
-        data = serialized.item()
-        try:
-            message = proto.TensorProto.FromString(data)
-        except DecodeError as cause:
-            raise errors.InvalidArgumentError(
-                f"Could not parse {len(data)} bytes as a TensorProto: {cause}"
-            ) from cause
-        if message.dtype != dtype.as_datatype_enum:
-            raise errors.InvalidArgumentError(
-                f"Type mismatch between parsed tensor ({message.dtype}) and dtype {dtype.name} "
-                f"({dtype.as_datatype_enum})"
-            )
-        value = make_ndarray(message)
+        value = parsed_tensor(serialized.item(), dtype)
         return value[()] if not value.ndim and not value.dtype.hasobject else value
 
     return run
+
+
+def parsed_tensor(data: bytes, dtype: DType) -> np.ndarray[Any, Any]:
+    """The array in a serialized TensorProto.
+
+    Raises: InvalidArgumentError: it is none, or of another type.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        message = proto.TensorProto.FromString(data)
+    except DecodeError as cause:
+        raise errors.InvalidArgumentError(
+            f"Could not parse {len(data)} bytes as a TensorProto: {cause}"
+        ) from cause
+    if message.dtype != dtype.as_datatype_enum:
+        raise errors.InvalidArgumentError(
+            f"Type mismatch between parsed tensor ({message.dtype}) and dtype {dtype.name} "
+            f"({dtype.as_datatype_enum})"
+        )
+    return make_ndarray(message)

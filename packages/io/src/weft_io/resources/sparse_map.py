@@ -58,7 +58,7 @@ class SparseMap(Resource):
             found = [self._found(dtype, number) for number in numbers]
             if len(set(numbers)) != len(numbers):
                 raise errors.InvalidArgumentError(f"a number occurs twice among {list(numbers)}")
-            joined = _joined(found, dtype)
+            joined = joined_rows(found, dtype)
             for number in numbers:
                 del self._tensors[number]
         return joined
@@ -119,7 +119,11 @@ def rows_of_sparse(value: SparseValue) -> list[SparseValue]:
     ]
 
 
-def _joined(found: Sequence[SparseValue], dtype: DType) -> SparseValue:
+def joined_rows(found: Sequence[SparseValue], dtype: DType) -> SparseValue:
+    """Sparse tensors as the rows of one, each size the largest there is.
+
+    Raises: InvalidArgumentError: their ranks differ.
+    """
     ranks = sorted({len(value.shape) for value in found})
     if len(ranks) > 1:
         raise errors.InvalidArgumentError(

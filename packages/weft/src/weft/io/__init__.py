@@ -14,6 +14,7 @@ from weft_io.input.readers import ParquetReader as ParquetReader
 from weft_io.meta_graphs.graph_io import *
 from weft_io.ops.files import *
 from weft_io.ops.parsing import *
+from weft_io.ops.sparse_serialization import *
 from weft_io.queues.queue import *
 from weft_io.records.options import *
 from weft_io.records.parquet import *

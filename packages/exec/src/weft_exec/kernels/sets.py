@@ -1,0 +1,210 @@
+"""Kernels of sets along the last axis, and of distances between sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_exec.kernels.common import Array, new_array
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.sparse_parts import Sparse, checked, flat, keys
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+_OPERATIONS: Final[dict[str, Any]] = {
+    "a-b": np.setdiff1d,
+    "b-a": lambda a, b: np.setdiff1d(b, a),
+    "intersection": np.intersect1d,
+    "union": np.union1d,
+}
+_MOST_AT_ONCE: Final = 1 << 22
+"""Elements of the table of a batch of sequences."""
+
+
+def _checked_sets(node: Node, indices: Any, values: Any, shape: Any, *, what: str) -> Sparse:
+    """A sparse tensor of sets.
+
+    Raises: InvalidArgumentError: its parts do not fit, or its indices are not in order where that
+      is wanted.
+    """
+    sparse = checked(indices, values, shape, what=what)
+    if not sparse.sizes:
+        raise errors.InvalidArgumentError(f"{what}shape must have rank 1 or more, got rank 0")
+    if node.attrs["validate_indices"]:
+        (key,) = keys(sparse.sizes, sparse.places)
+        steps = np.flatnonzero(key[1:] <= key[:-1])
+        if steps.size:
+            at = int(steps[0]) + 1
+            word = "repeated" if key[at] == key[at - 1] else "out of order"
+            raise errors.InvalidArgumentError(
+                f"{what}indices[{at}] = {indices[at].tolist()} is {word}"
+            )
+    return sparse
+
+
+def _as_sparse(values: Any) -> Sparse:
+    """A dense tensor, of which all elements are stored."""
+    if values.ndim < 2:
+        raise errors.InvalidArgumentError(
+            f"sets need rank 2 or more, got shape {format_dims(values.shape)}"
+        )
+    places = np.indices(values.shape).reshape(values.ndim, -1).T
+    return Sparse(places, values.reshape(-1), values.shape)
+
+
+@kernel("DenseToDenseSetOperation", "DenseToSparseSetOperation", "SparseToSparseSetOperation")
+def _set_operation(node: Node, device: Device) -> KernelFunction:
+    kind = node.attrs["set_operation"]
+    operation = _OPERATIONS.get(kind)
+    if operation is None:
+        raise errors.InvalidArgumentError(
+            f"set_operation must be one of {', '.join(_OPERATIONS)}, got {kind!r}"
+        )
+    first, second = node.type.removesuffix("SetOperation").split("To")
+
+    def run(*inputs: Any) -> Any:
+        rest = inputs[1:] if first == "Dense" else inputs[3:]
+        a = (
+            _as_sparse(inputs[0])
+            if first == "Dense"
+            else _checked_sets(node, *inputs[:3], what="set1_")
+        )
+        b = _as_sparse(rest[0]) if second == "Dense" else _checked_sets(node, *rest, what="set2_")
+        if a.sizes[:-1] != b.sizes[:-1] or len(a.sizes) < 2:
+            raise errors.InvalidArgumentError(
+                "sets need equal sizes of rank 2 or more but for the last axis, got "
+                f"{format_dims(a.sizes)} and {format_dims(b.sizes)}"
+            )
+        return _combined(operation, a, b)
+
+    return run
+
+
+def _combined(operation: Any, a: Sparse, b: Sparse) -> tuple[Array, Array, Array]:
+    groups = np.concatenate((a.places[:, :-1], b.places[:, :-1]))
+    values = np.concatenate((a.values, b.values))
+    (group,) = keys(a.sizes[:-1], groups)
+    _, first, group = np.unique(group, return_index=True, return_inverse=True)
+    different, code = np.unique(values, return_inverse=True)
+    pair = group * max(len(different), 1) + code
+    found = operation(pair[: len(a.values)], pair[len(a.values) :])
+    group, code = np.divmod(found, max(len(different), 1))
+    counts = np.bincount(group, minlength=len(first))
+    places = np.empty((len(found), len(a.sizes)), np.int64)
+    places[:, :-1] = groups[first][group]
+    places[:, -1] = np.arange(len(found)) - (np.cumsum(counts) - counts)[group]
+    widest = int(counts.max()) if counts.size else 0
+    return places, different[code], np.array([*a.sizes[:-1], widest], np.int64)
+
+
+@kernel("SetSize")
+def _set_size(node: Node, device: Device) -> KernelFunction:
+    def run(indices: Any, values: Any, shape: Any) -> Any:
+        sets = _checked_sets(node, indices, values, shape, what="set_")
+        lead = sets.sizes[:-1]
+        result = new_array(device, lead, np.dtype(np.int32))
+        result[...] = 0
+        group = flat(sets.places[:, :-1], lead)
+        _, code = np.unique(sets.values, return_inverse=True)
+        found = np.unique(np.stack([group, code], 1), axis=0)
+        np.add.at(result.reshape(-1), found[:, 0], 1)
+        return result
+
+    return run
+
+
+# --------------------------------------------------------------------------- distances
+
+
+class _Sequences(NamedTuple):
+    """Codes of the elements of sequences, one after the other."""
+
+    codes: Array
+    starts: Array
+    lengths: Array
+
+
+@kernel("EditDistance", heavy=True)
+def _edit_distance(node: Node, device: Device) -> KernelFunction:
+    normalize: bool = node.attrs["normalize"]
+
+    def run(*inputs: Any) -> Any:
+        a = checked(*inputs[:3], what="hypothesis_")
+        b = checked(*inputs[3:], what="truth_")
+        if len(a.sizes) != len(b.sizes) or not a.sizes:
+            raise errors.InvalidArgumentError(
+                "hypothesis and truth must have one rank of at least 1, got shapes "
+                f"{format_dims(a.sizes)} and {format_dims(b.sizes)}"
+            )
+        lead = tuple([max(n, m) for n, m in zip(a.sizes[:-1], b.sizes[:-1], strict=True)])
+        result = new_array(device, lead, np.dtype(np.float32))
+        result[...] = 0
+        groups = np.concatenate((a.places[:, :-1], b.places[:, :-1]))
+        different, group = np.unique(flat(groups, lead), return_inverse=True)
+        _, codes = np.unique(np.concatenate((a.values, b.values)), return_inverse=True)
+        count = len(a.values)
+        said = _sequences(a, group[:count], codes[:count], len(different))
+        meant = _sequences(b, group[count:], codes[count:], len(different))
+        found = np.zeros(len(different), np.float32)
+        for chosen in _batches(said.lengths, meant.lengths):
+            found[chosen] = _distances(said, meant, chosen)
+        if normalize:
+            found = np.where(found == 0, found, found / meant.lengths.astype(np.float32))
+        result.reshape(-1)[different] = found
+        return result
+
+    return run
+
+
+def _sequences(sparse: Sparse, group: Array, codes: Array, count: int) -> _Sequences:
+    order = np.lexsort((sparse.places[:, -1], group))
+    lengths = np.bincount(group, minlength=count)
+    return _Sequences(codes[order], np.cumsum(lengths) - lengths, lengths)
+
+
+def _batches(a: Array, b: Array) -> Iterator[Array]:
+    """Pairs of sequences of like lengths, as many at once as a table may hold."""
+    longest = np.maximum(a, b)
+    order = np.argsort(longest, kind="stable")
+    start = 0
+    while start < len(order):
+        least = int(longest[order[start]])
+        like = np.searchsorted(longest[order], 2 * least + 8, side="right")
+        end = min(int(like), start + max(_MOST_AT_ONCE // (2 * least + 8), 1))
+        yield order[start:end]
+        start = end
+
+
+def _padded(sequences: _Sequences, chosen: Array, filler: int) -> Array:
+    lengths = sequences.lengths[chosen]
+    width = int(lengths.max()) if lengths.size else 0
+    steps = np.arange(width)
+    inside = steps < lengths[:, None]
+    at = np.where(inside, sequences.starts[chosen][:, None] + steps, 0)
+    if not len(sequences.codes):
+        return np.full(at.shape, filler)
+    return np.where(inside, sequences.codes[at], filler)
+
+
+def _distances(said: _Sequences, meant: _Sequences, chosen: Array) -> Array:
+    """Levenshtein's distances, for all pairs at once, one element of what was said after another.
+
+    A row of the table is the least of what comes from above and of what comes from the left, which
+    is one more for each step to the right: a running minimum.
+    """
+    a, b = _padded(said, chosen, -1), _padded(meant, chosen, -2)
+    lengths, steps = said.lengths[chosen], np.arange(b.shape[1] + 1)
+    row = np.broadcast_to(steps, (len(chosen), len(steps))).copy()
+    for i in range(a.shape[1]):
+        new = row + 1
+        new[:, 1:] = np.minimum(new[:, 1:], row[:, :-1] + (b != a[:, i : i + 1]))
+        new = np.minimum.accumulate(new - steps, axis=1) + steps
+        row = np.where((i < lengths)[:, None], new, row)
+    picked: Array = row[np.arange(len(chosen)), meant.lengths[chosen]]
+    return picked

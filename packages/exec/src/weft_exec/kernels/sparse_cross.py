@@ -1,0 +1,233 @@
+"""Kernels of crosses of features, and of counts of integers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_exec.kernels.common import Array, new_array
+from weft_exec.kernels.gather import combine
+from weft_exec.kernels.hashing import fingerprint64
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.sparse_parts import checked
+from weft_tensor import errors, memory
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+_MULTIPLIER: Final = np.uint64(0xC6A4A7935BD1E995)
+_MOST_HASH: Final = np.uint64(2**63 - 1)
+
+
+class _Column(NamedTuple):
+    """One input: its features row after row, where each row starts, and how many it has."""
+
+    features: Array
+    starts: Array
+    counts: Array
+
+
+def _columns(node: Node, inputs: Any) -> list[_Column]:
+    """The inputs of a cross, sparse ones first.
+
+    Raises: InvalidArgumentError: they are no matrices, or have different numbers of rows.
+    """
+    count: int = node.attrs["N"]
+    sparse = [inputs[i : 3 * count : count] for i in range(count)]
+    dense = inputs[3 * count : 3 * count + len(node.attrs["dense_types"])]
+    found = [_sparse_column(*parts, what=f"input {i}: ") for i, parts in enumerate(sparse)]
+    found += [_dense_column(values) for values in dense]
+    rows = {len(column.counts) for column in found}
+    if len(rows) > 1:
+        raise errors.InvalidArgumentError(
+            f"all inputs must have the same number of rows, got {sorted(rows)}"
+        )
+    return found
+
+
+def _sparse_column(indices: Any, values: Any, shape: Any, *, what: str) -> _Column:
+    sparse = checked(indices, values, shape, what=what)
+    if len(sparse.sizes) != 2:
+        raise errors.InvalidArgumentError(
+            f"{what}a matrix is required, got shape {format_dims(sparse.sizes)}"
+        )
+    row = sparse.places[:, 0]
+    counts = _count_of_rows(row, sparse.sizes[0])
+    order = np.argsort(row, kind="stable")
+    return _Column(sparse.values[order], np.cumsum(counts) - counts, counts)
+
+
+def _count_of_rows(rows: Array, size: int) -> Array:
+    """How often each row occurs."""
+    counts = memory.new_array((size,), np.dtype(np.int64))
+    counts[...] = 0
+    np.add.at(counts, rows, 1)
+    return counts
+
+
+def _dense_column(values: Any) -> _Column:
+    if values.ndim != 2:
+        raise errors.InvalidArgumentError(
+            f"a dense input must be a matrix, got shape {format_dims(values.shape)}"
+        )
+    rows, width = values.shape
+    return _Column(values.reshape(-1), np.arange(rows) * width, np.full(rows, width))
+
+
+class _Choices(NamedTuple):
+    """All choices: their places, which feature of each column they take, and the shape."""
+
+    places: Array
+    picks: list[Array]
+    shape: Array
+
+
+def _choices(columns: list[_Column], device: Device) -> _Choices:
+    counts = np.stack([column.counts for column in columns])
+    sizes = counts.astype(np.float64).prod(0)
+    total = int(sizes.sum())
+    places = new_array(device, (total, 2), np.dtype(np.int64))  # refuses what no memory holds
+    per_row = counts.prod(0)
+    row = np.repeat(np.arange(len(per_row)), per_row)
+    number = np.arange(total) - np.repeat(np.cumsum(per_row) - per_row, per_row)
+    places[:, 0], places[:, 1] = row, number
+    picks: list[Array] = []
+    for column in reversed(columns):  # the last one changes fastest
+        number, pick = np.divmod(number, column.counts[row])
+        picks.append(column.starts[row] + pick)
+    widest = int(per_row.max()) if per_row.size else 0
+    return _Choices(places, picks[::-1], np.array([len(per_row), widest], np.int64))
+
+
+def _texts(features: Array) -> list[bytes]:
+    found: list[Any] = features.tolist()
+    return found if features.dtype.kind == "O" else [b"%d" % number for number in found]
+
+
+def _joined(columns: list[_Column], choices: _Choices, sep: bytes) -> Array:
+    texts = [_texts(column.features) for column in columns]
+    chosen = [
+        [text[i] for i in picks.tolist()] for text, picks in zip(texts, choices.picks, strict=True)
+    ]
+    result = np.empty(len(choices.places), object)
+    result[:] = [sep.join(parts) for parts in zip(*chosen, strict=True)]
+    return result
+
+
+@kernel("SparseCrossV2")
+def _cross_v2(node: Node, device: Device) -> KernelFunction:
+    def run(*inputs: Any) -> Any:
+        columns = _columns(node, inputs)
+        choices = _choices(columns, device)
+        return choices.places, _joined(columns, choices, inputs[-1].item()), choices.shape
+
+    return run
+
+
+@kernel("SparseCross")
+def _cross(node: Node, device: Device) -> KernelFunction:
+    hashed: bool = node.attrs["hashed_output"]
+    buckets, key = node.attrs["num_buckets"], node.attrs["hash_key"]
+
+    def run(*inputs: Any) -> Any:
+        columns = _columns(node, inputs)
+        choices = _choices(columns, device)
+        if not hashed:
+            return choices.places, _joined(columns, choices, b"_X_"), choices.shape
+        total = np.full(len(choices.places), key & (2**64 - 1), np.uint64)
+        for column, picks in zip(columns, choices.picks, strict=True):
+            total = _mixed(total, _hashes(column.features)[picks])
+        values = total % (np.uint64(buckets) if buckets else _MOST_HASH)
+        return choices.places, values.astype(np.int64), choices.shape
+
+    return run
+
+
+def _hashes(features: Array) -> Array:
+    if features.dtype.kind != "O":
+        return features.view(np.uint64) if features.flags.c_contiguous else features.astype("u8")
+    return np.array([fingerprint64(text) for text in features.tolist()], np.uint64)
+
+
+def _mixed(total: Array, hashes: Array) -> Array:
+    """A hash of two hashes, in the manner of MurmurHash64A."""
+    result = total ^ _MULTIPLIER ^ (_shift_mix(hashes * _MULTIPLIER) * _MULTIPLIER)
+    return _shift_mix(_shift_mix(result * _MULTIPLIER) * _MULTIPLIER)
+
+
+def _shift_mix(values: Array) -> Array:
+    mixed: Array = values ^ (values >> np.uint64(47))
+    return mixed
+
+
+# --------------------------------------------------------------------------------- counts
+
+
+@kernel("DenseCountSparseOutput")
+def _dense_count(node: Node, device: Device) -> KernelFunction:
+    def run(values: Any, weights: Any) -> Any:
+        if values.ndim not in (1, 2):
+            raise errors.InvalidArgumentError(
+                f"values must have rank 1 or 2, got shape {format_dims(values.shape)}"
+            )
+        _check_weights(weights, values.shape)
+        rows = None
+        if values.ndim == 2:
+            rows = np.repeat(np.arange(len(values)), values.shape[1])
+        return _counted(node, rows, values.reshape(-1), weights.reshape(-1), values.shape[:-1])
+
+    return run
+
+
+@kernel("SparseCountSparseOutput")
+def _sparse_count(node: Node, device: Device) -> KernelFunction:
+    def run(indices: Any, values: Any, shape: Any, weights: Any) -> Any:
+        sparse = checked(indices, values, shape)
+        if len(sparse.sizes) not in (1, 2):
+            raise errors.InvalidArgumentError(
+                f"dense_shape must have rank 1 or 2, got shape {format_dims(sparse.sizes)}"
+            )
+        _check_weights(weights, values.shape)
+        rows = indices[:, 0] if len(sparse.sizes) == 2 else None
+        return _counted(node, rows, sparse.values, weights, sparse.sizes[:-1])
+
+    return run
+
+
+def _check_weights(weights: Any, shape: tuple[int, ...]) -> None:
+    if weights.size and weights.shape != shape:
+        raise errors.InvalidArgumentError(
+            f"weights must have the shape of values, {format_dims(shape)}, got "
+            f"{format_dims(weights.shape)}"
+        )
+
+
+def _counted(
+    node: Node, rows: Array | None, values: Array, weights: Array, lead: tuple[int, ...]
+) -> tuple[Array, Array, Array]:
+    """Places, counts and shape: of each row, or of all values."""
+    least, most = node.attrs["minlength"], node.attrs["maxlength"]
+    dtype = node.attrs["output_type"].numpy
+    if values.size and values.min() < 0:
+        raise errors.InvalidArgumentError(
+            f"counted values must be at least 0, got {int(values.min())}"
+        )
+    weighted = bool(weights.size)
+    size = max(int(values.max()) + 1 if values.size else 1, least)  # 1 of none, as in TensorFlow
+    if most >= 0:
+        size = most
+        kept = values < most
+        values, rows = values[kept], None if rows is None else rows[kept]
+        weights = weights[kept] if weighted else weights
+    columns = [values.astype(np.int64)] if rows is None else [rows, values.astype(np.int64)]
+    places, inverse = np.unique(np.stack(columns, 1), axis=0, return_inverse=True)
+    totals = np.zeros(len(places), dtype)
+    if node.attrs["binary_output"]:
+        totals[...] = 1
+    else:
+        each = weights if weighted else np.ones(len(values), dtype)
+        combine(np.add, totals, inverse.reshape(-1), each)
+    return places, totals, np.array([*lead, size], np.int64)
