@@ -17,11 +17,13 @@ from hypothesis import given, settings, strategies as st
 from weft_testing.waiting import wait_until
 
 from weft_exec.session.session import Session
-from weft_graph import proto
+from weft_graph import Graph, proto
 from weft_graph.ir.collections_keys import GraphKeys
-from weft_graph.ir.graph import Graph
+from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ops.casting import cast
-from weft_graph.ops.control import py_func
+from weft_graph.ops.comparison import not_equal
+from weft_graph.ops.control import Assert, py_func
+from weft_io.data import choosing, grouping, transformations
 from weft_io.data.dataset import Dataset
 from weft_io.data.experimental import make_saveable_from_iterator
 from weft_io.data.files_datasets import (
@@ -100,7 +102,39 @@ STEPS: dict[str, Callable[[Dataset, int], Dataset]] = {
     "interleave": lambda d, n: d.interleave(lambda x: R(x, x + 3), n + 1, 2),
     "parallel interleave": lambda d, n: d.interleave(lambda x: R(x, x + 3), n + 1, 2, 2),
     "zip": lambda d, n: Dataset.zip((d, R(50))).map(lambda a, b: a + b),
+    "window": lambda d, n: d.window(n + 1, 1, 2).flat_map(lambda w: w.batch(9)).unbatch(),
+    "windows ahead": lambda d, n: d.window(3).prefetch(n).flat_map(lambda w: w),
+    "scan": lambda d, n: d.scan(np.int64(n), lambda s, x: (s + x, s)),
+    "take while": lambda d, n: d.take_while(lambda x: x < n + 3),
+    "unique": lambda d, n: d.map(lambda x: x // 2).apply(transformations.unique()),
+    "good ones": lambda d, n: d.map(_picky).apply(transformations.ignore_errors()),
+    "counted": lambda d, n: (
+        d.concatenate(R(99)).take(9).apply(transformations.assert_cardinality(9))
+    ),
+    "groups": lambda d, n: d.apply(
+        grouping.group_by_window(lambda x: x % 2, lambda key, w: w.batch(9), n + 1)
+    ).unbatch(),
+    "reduced groups": lambda d, n: d.apply(
+        grouping.group_by_reducer(
+            lambda x: x % 3,
+            grouping.Reducer(lambda key: np.int64(n), lambda s, x: s + x, lambda s: s),
+        )
+    ),
+    "chosen": lambda d, n: choosing.choose_from_datasets(
+        [R(10, 15), d], R(20).map(lambda x: x % 2)
+    ),
+    "drawn": lambda d, n: choosing.sample_from_datasets([d, R(5)], [0.5, 0.5], seed=n + 1),
+    "resampled": lambda d, n: d.apply(
+        choosing.rejection_resample(lambda x: x % 2, [0.5, 0.5], seed=n + 1)
+    ).map(lambda kind, x: x),
 }
+
+
+def _picky(x: Any) -> Any:
+    with get_default_graph().control_dependencies([Assert(not_equal(x % 4, 1), ["picky"])]):
+        return x * 2
+
+
 PROGRAMS = st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 3)), max_size=4)
 
 

@@ -22,6 +22,7 @@ from weft_io import arguments
 from weft_io.data import specs
 from weft_io.data.functions import Traced, traced
 from weft_io.data.iterator import Iterator, initializable, one_shot
+from weft_io.data.options import Options
 from weft_io.data.padding import padded_form, padding_values_for
 from weft_io.ops.files import matching_files
 from weft_io.streams.generators import GeneratorFunction
@@ -55,6 +56,7 @@ class Dataset(specs.DatasetBase):
             )
         self._variant_tensor = variant_tensor
         self._element = element
+        self._options = Options()
 
     @staticmethod
     def _made(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> Dataset:
@@ -64,9 +66,11 @@ class Dataset(specs.DatasetBase):
         """A dataset of a node that takes this one and `inputs`."""
         form = self._element if element is None else element
         with self._variant_tensor.graph.as_default():
-            return self._made(
+            made = self._made(
                 op, [self._variant_tensor, *inputs], {**specs.attrs_of(form), **attrs}, form
             )
+        made._options = self._options
+        return made
 
     # ------------------------------------------------------------------ iterators
 
@@ -209,7 +213,10 @@ class Dataset(specs.DatasetBase):
         form = nest.pack_sequence_as(datasets, [_Held(each._element) for each in flat])
         form = _released(form)
         inputs = [each._variant_tensor for each in flat]
-        return Dataset._made("ZipDataset", [inputs], specs.attrs_of(form), form)
+        made = Dataset._made("ZipDataset", [inputs], specs.attrs_of(form), form)
+        for each in flat:
+            made._options = made._options.merge(each._options)
+        return made
 
     # ------------------------------------------------------------------ passing on
 
@@ -343,7 +350,57 @@ class Dataset(specs.DatasetBase):
             )
         return found
 
-    # ------------------------------------------------------------------ batches
+    def with_options(self, options: Options) -> Dataset:
+        """The same dataset with options; those that it had and that differ are an error.
+
+        Args:
+          options: `Options`.
+        Raises: InvalidTypeError: it is something else; InvalidArgumentError: an option has another
+          value already.
+        """
+        found = Dataset(self._variant_tensor, self._element)
+        found._options = self._options.merge(options)
+        return found
+
+    def options(self) -> Options:
+        """The options of this dataset and of those that it was made of."""
+        return self._options.merge(Options())
+
+    # ------------------------------------------------------------------ windows and batches
+
+    def window(
+        self, size: Any, shift: Any = None, stride: Any = 1, drop_remainder: Any = False
+    ) -> Dataset:
+        """Datasets of elements that follow each other.
+
+        Args:
+          size: int64, shape (): how many elements a window has.
+          shift: int64, shape (): how far a window begins behind the one before; `size` by default.
+          stride: int64, shape (): how far the elements of a window are from each other.
+          drop_remainder: bool, shape (): leave out windows at the end that are smaller.
+        Returns: elements of the structure of this dataset's, with a dataset for each tensor.
+
+        Examples:
+          >>> pairs = wf.data.Dataset.range(4).window(2, shift=1, drop_remainder=True)
+          >>> rows = pairs.flat_map(lambda window: window.batch(2)).batch(9)
+          >>> wf.Session().run(rows.make_one_shot_iterator().get_next())
+          array([[0, 1],
+                 [1, 2],
+                 [2, 3]])
+        """
+        self._check_dense("window")
+        numbers = [
+            _int64(value, what, 1)
+            for value, what in (
+                (size, "size"),
+                (size if shift is None else shift, "shift"),
+                (stride, "stride"),
+            )
+        ]
+        form = nest.map_structure(
+            lambda spec: specs.Spec(dtypes.variant, (), Dataset, spec), self._element
+        )
+        return self._through("WindowDataset", *numbers, _drop(drop_remainder), element=form)
 
     def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
         """Elements stacked in batches, along a new first axis.
@@ -449,12 +506,7 @@ class Dataset(specs.DatasetBase):
           >>> wf.Session().run(odd.batch(9).make_one_shot_iterator().get_next())
           array([1, 3, 5, 7])
         """
-        made = self._traced(predicate, "filter")
-        spec = made.form
-        if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.bool_ or spec.dims:
-            raise errors.InvalidTypeError(
-                f"`predicate` must return a scalar boolean tensor, got {spec!r}"
-            )
+        made = self._predicate(predicate, "filter")
         return self._through("FilterDataset", made.captured, predicate=made.attr)
 
     def flat_map(self, map_func: Callable[..., Any]) -> Dataset:
@@ -508,6 +560,83 @@ class Dataset(specs.DatasetBase):
             return self._by("InterleaveDataset", made, *inputs, element=form)
         calls = _int64(num_parallel_calls, "num_parallel_calls", 1, AUTOTUNE)
         return self._by("ParallelInterleaveDatasetV2", made, *inputs, calls, element=form)
+
+    def take_while(self, predicate: Callable[..., Any]) -> Dataset:
+        """The elements before the first for which a function is false.
+
+        Args:
+          predicate: from an element, as for `map`, to a bool of shape ().
+        Raises: InvalidTypeError: it returns something else.
+
+        Examples:
+          >>> few = wf.data.Dataset.range(9).take_while(lambda n: n < 3).batch(9)
+          >>> wf.Session().run(few.make_one_shot_iterator().get_next())
+          array([0, 1, 2])
+        """
+        made = self._predicate(predicate, "take_while")
+        return self._through("TakeWhileDataset", made.captured, predicate=made.attr)
+
+    def scan(self, initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Dataset:
+        """What a function makes of a state and each element, beside the next state.
+
+        Args:
+          initial_state: a structure of tensors.
+          scan_func: from a state and an element to the next state and a structure of tensors.
+        Raises: InvalidTypeError: it returns no pair, or a state of another structure or of other
+          types.
+
+        Examples:
+          >>> sums = wf.data.Dataset.range(1, 5).scan(
+          ...     wf.constant(0, wf.int64), lambda total, n: (total + n, total + n)
+          ... )
+          >>> wf.Session().run(sums.batch(9).make_one_shot_iterator().get_next())
+          array([ 1,  3,  6, 10])
+        """
+        state = specs.converted(initial_state)
+        made, form = self._settled(scan_func, "scan", state, _first_of_pair)
+        inputs = [specs.components(state), made.captured]
+        attrs = {"f": made.attr, "Tstate": [part.dtype for part in specs.parts(form)]}
+        return self._through("ScanDataset", *inputs, element=made.form[1], **attrs)
+
+    def reduce(self, initial_state: Any, reduce_func: Callable[[Any, Any], Any]) -> Any:
+        """The last state of a function of a state and each element; each run goes through all.
+
+        Args:
+          initial_state: a structure of tensors.
+          reduce_func: from a state and an element to the next state.
+        Returns: a structure of tensors: the state after the last element.
+        Raises: InvalidTypeError: it returns another structure, or other types.
+
+        Examples:
+          >>> total = wf.data.Dataset.range(5).reduce(wf.constant(0, wf.int64), lambda a, b: a + b)
+          >>> wf.Session().run(total)
+          np.int64(10)
+        """
+        with self._variant_tensor.graph.as_default():
+            state = specs.converted(initial_state)
+            made, form = self._settled(reduce_func, "reduce", state, lambda found: found)
+            inputs = [self._variant_tensor, specs.components(state), made.captured]
+            node = create("ReduceDataset", inputs, {**specs.attrs_of(form), "f": made.attr})
+        return specs.rebuilt(form, node.outputs)
+
+    def _settled(
+        self, function: Any, kind: str, state: Any, state_of: Callable[[Any], Any]
+    ) -> tuple[Traced, Any]:
+        graph = self._variant_tensor.graph
+        return specs.settled(
+            lambda form: traced(function, (form, self._element), graph, kind),
+            specs.form_of(state),
+            state_of,
+        )
+
+    def _predicate(self, predicate: Callable[..., Any], kind: str) -> Traced:
+        made = self._traced(predicate, kind)
+        spec = made.form
+        if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.bool_ or spec.dims:
+            raise errors.InvalidTypeError(
+                f"`predicate` must return a scalar boolean tensor, got {spec!r}"
+            )
+        return made
 
     def _traced(self, function: Callable[..., Any], kind: str) -> Traced:
         return traced(function, self._element, self._variant_tensor.graph, kind)
@@ -580,6 +709,14 @@ def _static_rows(batch_size: Any, drop_remainder: Any) -> int | None:
         for each in (batch_size, drop_remainder)
     )
     return int(size) if drop is not None and bool(drop) and size is not None else None
+
+
+def _first_of_pair(form: Any) -> Any:
+    if not isinstance(form, tuple) or len(form) != 2:
+        raise errors.InvalidTypeError(
+            f"the function given to Dataset.scan() must return a state and an element, got {form!r}"
+        )
+    return form[0]
 
 
 def _inner_form(made: Traced, what: str) -> Any:

@@ -6,15 +6,16 @@ arrays and numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
 from weft_graph.ir.node import Output
+from weft_graph.ops.control_flow import common_dims
 from weft_io.streams.stream import Part
-from weft_tensor import dtypes
+from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.nesting import too_deep
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims
@@ -29,7 +30,7 @@ class Spec:
       dtype: element type.
       dims: static shape; of a sparse tensor, the dense one.
       cls: class of the tensor.
-      element: of a dataset, the form of its elements.
+      element: of a dataset or an optional, the form of its elements.
     """
 
     __slots__ = ("cls", "dims", "dtype", "element")
@@ -97,10 +98,14 @@ class Elements:
         return nest.map_structure(lambda spec: spec.cls, self._element)
 
 
-class DatasetBase(Elements):
-    """What makes a dataset one: the output of its node, variant, shape ()."""
+class VariantBase(Elements):
+    """What is the output of a node, variant, shape (), and has elements: datasets, optionals."""
 
     _variant_tensor: Output
+
+
+class DatasetBase(VariantBase):
+    """What makes a dataset one."""
 
 
 def types_of(element: Any) -> Any:
@@ -140,7 +145,7 @@ def _converted(value: Any) -> Any:
         items = [_converted(item) for item in value]
         kind: Any = type(value)
         return kind(*items) if hasattr(kind, "_fields") else tuple(items)
-    if isinstance(value, SparseTensor | DatasetBase):
+    if isinstance(value, SparseTensor | VariantBase):
         return value
     return convert_to_tensor(value)
 
@@ -153,7 +158,7 @@ def form_of(tensors: Any) -> Any:
 def _spec_of(value: Any) -> Spec:
     if isinstance(value, SparseTensor):
         return Spec(value.dtype, value.dims, SparseTensor)
-    if isinstance(value, DatasetBase):
+    if isinstance(value, VariantBase):
         return Spec(dtypes.variant, (), type(value), value._element)
     return Spec(value.dtype, value.dims)
 
@@ -166,7 +171,7 @@ def components(tensors: Any) -> list[Output]:
 def _parts_of(value: Any) -> list[Output]:
     if isinstance(value, SparseTensor):
         return [value.indices, value.values, value.dense_shape]
-    if isinstance(value, DatasetBase):
+    if isinstance(value, VariantBase):
         return [value._variant_tensor]
     return [value]
 
@@ -211,6 +216,50 @@ def form_from(types: Any, shapes: Any = None, classes: Any = None) -> Any:
     return nest.pack_sequence_as(types, specs)
 
 
+def settled(
+    trace: Callable[[Any], Any], initial: Any, state_of: Callable[[Any], Any]
+) -> tuple[Any, Any]:
+    """A function of a state, traced with shapes that hold for every state.
+
+    Args:
+      trace: traces it for states of a form, and gives something with the `form` of its result.
+      initial: the form of the first state.
+      state_of: the part of the form of a result that is the next state's.
+    Returns: what `trace` gave, and the form of all states.
+    Raises: InvalidTypeError: the next state has another structure or other types.
+    """
+    form = initial
+    while True:
+        made = trace(form)
+        found = state_of(made.form)
+        check_same_types(form, found, "the state")
+        wider = nest.map_structure(
+            lambda old, new: old.with_dims(common_dims(old.dims, new.dims)), form, found
+        )
+        if nest.flatten(wider) == nest.flatten(form):
+            return made, form
+        form = wider
+
+
+def check_same_types(wanted: Any, found: Any, what: str) -> None:
+    """Refuse a form of another structure, or of other types.
+
+    Raises: InvalidTypeError: it is one.
+    """
+    try:
+        nest.assert_same_structure(wanted, found)
+        same = all(
+            a.dtype is b.dtype and a.cls is b.cls
+            for a, b in zip(nest.flatten(wanted), nest.flatten(found), strict=True)
+        )
+    except (errors.InvalidTypeError, errors.InvalidArgumentError):
+        same = False
+    if not same:
+        raise errors.InvalidTypeError(
+            f"the structure and types of {what} must be {wanted!r}, got {found!r}"
+        )
+
+
 def compatible(wanted: Any, given: Any) -> bool:
     """Whether elements of one form can be had where the other is promised."""
     mine, its = nest.flatten(wanted), nest.flatten(given)
@@ -218,3 +267,17 @@ def compatible(wanted: Any, given: Any) -> bool:
         a.dtype is b.dtype and a.cls is b.cls and compatible_dims(a.dims, b.dims)
         for a, b in zip(mine, its, strict=True)
     )
+
+
+def form_like(structure: Any) -> Any:
+    """The form that a structure describes: of TensorSpecs, forms, tensors or values."""
+    return nest.map_structure(_spec_like, structure)
+
+
+def _spec_like(value: Any) -> Spec:
+    if isinstance(value, Spec):
+        return value
+    if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, Output):
+        cls = SparseTensor if type(value).__name__.startswith("Sparse") else Output
+        return Spec(dtypes.as_dtype(value.dtype), as_dims(value.shape), cls)
+    return _spec_of(_converted(value))

@@ -26,6 +26,9 @@ class CsvDecoder:
         each double quote as two.
       na_value: what counts as missing, in addition to an empty field.
       select: the positions of the wanted columns, ascending; all columns if empty.
+      blank: whether a record without anything is one empty field, rather than none.
+    Attributes:
+      quotes: as given.
     """
 
     def __init__(
@@ -35,12 +38,14 @@ class CsvDecoder:
         quotes: bool = True,
         na_value: bytes = b"",
         select: Sequence[int] = (),
+        blank: bool = False,
     ) -> None:
         self._types = tuple(types)
         self._delimiter = delimiter
-        self._quotes = quotes
+        self.quotes = quotes
         self._missing = (b"", na_value)
         self._select = tuple(select)
+        self._nothing = [b""] if blank else []
 
     def decode(self, records: Sequence[bytes], defaults: Sequence[Any]) -> list[Array]:
         """The columns of records.
@@ -64,10 +69,10 @@ class CsvDecoder:
 
     def _fields(self, record: bytes, row: int) -> list[bytes]:
         """The wanted fields of one record."""
-        if (self._quotes and b'"' in record) or b"\n" in record or b"\r" in record:
+        if (self.quotes and b'"' in record) or b"\n" in record or b"\r" in record:
             fields = self._scan(record, row)
         else:
-            fields = record.split(self._delimiter) if record else []
+            fields = record.split(self._delimiter) if record else self._nothing
         wanted = self._select
         found = [fields[i] for i in wanted if i < len(fields)] if wanted else fields
         if len(found) != len(self._types):
@@ -83,13 +88,13 @@ class CsvDecoder:
             if record[at] in b"\r\n":
                 at += 1
                 continue
-            if self._quotes and record[at] == _QUOTE:
+            if self.quotes and record[at] == _QUOTE:
                 field, at = self._quoted(record, at + 1, row)
             else:
                 stop = record.find(self._delimiter, at)
                 stop = end if stop < 0 else stop
                 field, at = record[at:stop], stop + 1
-                if b"\n" in field or b"\r" in field or (self._quotes and b'"' in field):
+                if b"\n" in field or b"\r" in field or (self.quotes and b'"' in field):
                     raise _wrong("Unquoted fields cannot have quotes/CRLFs inside", row)
             fields.append(field)
         if at == end and len(fields) != most and record.endswith(self._delimiter):

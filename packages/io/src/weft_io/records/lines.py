@@ -17,13 +17,17 @@ class LineSource:
       path: local, or a URL that fsspec knows.
       compression: "", "ZLIB" or "GZIP".
       offset: where to start: the beginning of a line, in the decompressed bytes.
+      returns: keep the "\r" of an end "\r\n".
     Attributes:
       offset: of the first line that `read_chunk` has not returned.
     Raises: NotFoundError, PermissionDeniedError, ...
     """
 
-    def __init__(self, path: str, compression: str = "", offset: int = 0) -> None:
+    def __init__(
+        self, path: str, compression: str = "", offset: int = 0, returns: bool = False
+    ) -> None:
         self.offset = offset
+        self._ended_lines = list if returns else _without_returns
         self._stream: Stream = open_stream(path, compression, offset)
         self._parts: list[bytes] = []  # of a line whose end was not read yet
         self._begun = 0  # how many bytes they have together
@@ -45,11 +49,11 @@ class LineSource:
             self._parts = [last] if last else []
             self._begun = len(last)
             self.offset += sum(map(len, lines)) + len(lines)
-            return _without_returns(lines)
+            return self._ended_lines(lines)
         last = b"".join(self._parts)
         self._parts, self._begun = [], 0
         self.offset += len(last)
-        return _without_returns([last]) if last else []
+        return self._ended_lines([last]) if last else []
 
     def _go_on(self, piece: bytes) -> None:
         """Keep more of a line."""

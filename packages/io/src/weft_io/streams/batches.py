@@ -83,6 +83,13 @@ class BatchSource(Source):
         self._drop = drop
         self.empty = empty
 
+    def cardinality(self) -> int:
+        """How many batches there are."""
+        count = self._inner.cardinality()
+        if count < 0:
+            return count
+        return count // self._size if self._drop else -(-count // self._size)
+
     def iterate(self, root: Root) -> Stream:
         """Over the batches."""
         return _BatchStream(self._inner.iterate(root), self, self._size, self._drop)

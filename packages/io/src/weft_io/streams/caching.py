@@ -23,6 +23,10 @@ class MemoryCacheSource(Source):
     def __init__(self, inner: Source) -> None:
         self._inner = inner
 
+    def cardinality(self) -> int:
+        """As many as there are."""
+        return self._inner.cardinality()
+
     def iterate(self, root: Root) -> Stream:
         """Over them: from memory if they are there."""
         return _MemoryCacheStream(self, root)

@@ -56,6 +56,10 @@ class FileCacheSource(Source):
         self.path = path + ".cache"
         self.parts = parts
 
+    def cardinality(self) -> int:
+        """As many as there are."""
+        return self._inner.cardinality()
+
     def iterate(self, root: Root) -> Stream:
         """Over them: from the file if it is there."""
         return _FileCacheStream(self, root)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from weft_io.streams.stream import (
+    UNKNOWN,
     Call,
     Element,
     ForwardingStream,
@@ -46,6 +47,11 @@ class FilterStream(ForwardingStream):
     """The elements of which a function is true."""
 
     kind = "Filter"
+
+    @staticmethod
+    def cardinality(count: int, *_: Any) -> int:
+        """Nobody knows."""
+        return UNKNOWN
 
     def __init__(self, inner: Stream, predicate: Call) -> None:
         super().__init__(inner)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_io.streams.stream import (
+    INFINITE,
+    UNKNOWN,
     DerivedSource,
     Element,
     ForwardingStream,
@@ -24,6 +26,14 @@ class TakeStream(ForwardingStream):
     """The first `count` elements; all if that is negative."""
 
     kind = "Take"
+
+    @staticmethod
+    def cardinality(count: int, *arguments: Any) -> int:
+        """So many at most."""
+        most = int(arguments[0])
+        if most < 0 or count == UNKNOWN:
+            return count
+        return most if count == INFINITE else min(count, most)
 
     def __init__(self, inner: Stream, count: int) -> None:
         super().__init__(inner)
@@ -53,6 +63,14 @@ class SkipStream(ForwardingStream):
     """All elements but the first `count`; none if that is negative."""
 
     kind = "Skip"
+
+    @staticmethod
+    def cardinality(count: int, *arguments: Any) -> int:
+        """So many fewer."""
+        first = int(arguments[0])
+        if first < 0:
+            return 0
+        return count if count < 0 else max(0, count - first)
 
     def __init__(self, inner: Stream, count: int) -> None:
         super().__init__(inner)
@@ -101,6 +119,12 @@ class ShardSource(DerivedSource):
 class _ShardStream(ForwardingStream):
     kind = "Shard"
 
+    @staticmethod
+    def cardinality(count: int, *arguments: Any) -> int:
+        """A part of them."""
+        number, index = arguments
+        return count if count < 0 else (count - index + number - 1) // number
+
     def __init__(self, inner: Stream, number: int, index: int) -> None:
         super().__init__(inner)
         self._number = number
@@ -134,6 +158,15 @@ class RepeatSource(Source):
     def __init__(self, inner: Source, count: int) -> None:
         self._inner = inner
         self._count = count
+
+    def cardinality(self) -> int:
+        """So many times as many."""
+        once = self._inner.cardinality()
+        if once == 0 or self._count == 0:
+            return 0
+        if self._count < 0:
+            return INFINITE if once != UNKNOWN else UNKNOWN
+        return once if once < 0 else once * self._count
 
     def iterate(self, root: Root) -> Stream:
         """Over all passes."""
@@ -190,6 +223,13 @@ class ConcatenateSource(Source):
     def __init__(self, first: Source, second: Source) -> None:
         self._parts = (first, second)
 
+    def cardinality(self) -> int:
+        """The sum."""
+        counts = [part.cardinality() for part in self._parts]
+        if INFINITE in counts:
+            return INFINITE
+        return UNKNOWN if UNKNOWN in counts else sum(counts)
+
     def iterate(self, root: Root) -> Stream:
         """Over both."""
         return _ConcatenateStream(self._parts, root)
@@ -230,6 +270,13 @@ class ZipSource(Source):
 
     def __init__(self, inner: Sequence[Source]) -> None:
         self._inner = tuple(inner)
+
+    def cardinality(self) -> int:
+        """That of the shortest."""
+        counts = [each.cardinality() for each in self._inner]
+        if UNKNOWN in counts:
+            return UNKNOWN
+        return min([count for count in counts if count != INFINITE], default=INFINITE)
 
     def iterate(self, root: Root) -> Stream:
         """Over all at once."""

@@ -71,6 +71,10 @@ class ShuffleSource(Source):
         stream.belongs_to(self, root, number)
         return stream
 
+    def cardinality(self) -> int:
+        """As many as there are."""
+        return self._inner.cardinality()
+
     def reseed(self, seeds: tuple[int, int]) -> None:
         """Take the seeds of the source whose stream was saved."""
         self._seeds = seeds

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from weft_io.streams.stream import (
+    INFINITE,
     Element,
     Root,
     Source,
@@ -29,6 +30,10 @@ class TensorSource(Source):
 
     def __init__(self, values: Sequence[Any]) -> None:
         self.values = tuple([component(value) for value in values])
+
+    def cardinality(self) -> int:
+        """One."""
+        return 1
 
     def iterate(self, root: Root) -> Stream:
         """Over that element."""
@@ -74,6 +79,10 @@ class SliceSource(Source):
         self.arrays = tuple(arrays)
         self.size = sizes[0]
 
+    def cardinality(self) -> int:
+        """How many rows there are."""
+        return int(self.size)
+
     def iterate(self, root: Root) -> Stream:
         """Over the rows."""
         return _SliceStream(self.arrays, self.size)
@@ -116,6 +125,10 @@ class RangeSource(Source):
             raise errors.InvalidArgumentError("a range requires a step other than 0, got 0")
         self._numbers = range(start, stop, step)
         self._type = dtype.type
+
+    def cardinality(self) -> int:
+        """How many numbers there are."""
+        return len(self._numbers) if len(self._numbers) < 1 << 63 else INFINITE
 
     def iterate(self, root: Root) -> Stream:
         """Over the numbers."""

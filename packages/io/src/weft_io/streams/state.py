@@ -15,6 +15,7 @@ A value is a byte that says what it is, and its content:
     l           8 bytes n, then n values: a list
     a           a tensor: 1 byte n and n bytes, its element type's name; 1 byte, its rank; 8 bytes
                 for each size; the elements. Strings are 8 bytes n, then n bytes, each.
+    d           a dataset whose elements are there: the list of them
 
 Integers are little-endian. A stream is the list of its kind and of what it keeps; see `save` of the
 classes.
@@ -29,6 +30,7 @@ from typing import Any, Final
 import numpy as np
 
 from weft_io.records.sealed import Seal
+from weft_io.streams.stream import ElementsSource, element_of
 from weft_tensor import dtypes, errors
 
 _SEAL: Final = Seal("an iterator's state", b"weftiter", 1, "Q")
@@ -67,6 +69,9 @@ def _put(value: Any, parts: list[bytes]) -> None:
             _put(item, parts)
     elif isinstance(value, np.ndarray | np.generic):
         _put_array(np.asarray(value), parts)
+    elif isinstance(value, ElementsSource):
+        parts.append(b"d")
+        _put([list(element) for element in value.elements], parts)
     else:
         raise errors.UnimplementedError(
             f"an iterator whose elements hold {type(value).__name__} cannot be saved"
@@ -120,11 +125,19 @@ class _Reader:
             return self._take(self._size()).decode("utf-8", "surrogateescape")
         if kind == b"a":
             return self._array()
+        if kind == b"d":
+            return self._dataset(depth)
         if kind != b"l":
             raise _SEAL.damaged(f"has no value at {self._at - 1}, but {kind!r}")
         if depth >= _DEEPEST:
             raise _SEAL.damaged(f"has more than {_DEEPEST} lists within each other at {self._at}")
         return [self.value(depth + 1) for _ in range(self._size())]
+
+    def _dataset(self, depth: int) -> ElementsSource:
+        elements = self.value(depth + 1)
+        if not isinstance(elements, list):
+            raise _SEAL.damaged(f"has no elements of a dataset before {self._at}")
+        return ElementsSource([element_of(element) for element in elements])
 
     def _take(self, count: int) -> bytes:
         at = self._at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -20,6 +20,10 @@ Array = np.ndarray[Any, Any]
 Empty = Callable[[tuple[int, ...], Any], Array]
 Call = Callable[[Sequence[Any]], Element]
 """A function of the graph: from values to values."""
+
+INFINITE: Final = -1
+UNKNOWN: Final = -2
+"""Cardinalities."""
 
 T = TypeVar("T")
 
@@ -75,6 +79,10 @@ class Source:
         """A new pass over it."""
         raise NotImplementedError
 
+    def cardinality(self) -> int:
+        """How many elements it has, `INFINITE`, or `UNKNOWN` before it is gone through."""
+        return UNKNOWN
+
     def __getitem__(self, index: tuple[()]) -> Source:
         return self  # as any value of rank 0
 
@@ -85,6 +93,9 @@ class DerivedSource(Source):
     Args:
       inner: the other.
       stream: makes one of them: `stream(a pass over inner, *arguments)`.
+
+    It has as many elements as the other, unless the class of its streams says something else with
+    `cardinality`.
     """
 
     def __init__(self, inner: Source, stream: Callable[..., Stream], *arguments: Any) -> None:
@@ -95,6 +106,12 @@ class DerivedSource(Source):
     def iterate(self, root: Root) -> Stream:
         """A new pass over it."""
         return self._stream(self._inner.iterate(root), *self._arguments)
+
+    def cardinality(self) -> int:
+        """What its streams say, or that of the other."""
+        count = self._inner.cardinality()
+        rule: Callable[..., int] | None = getattr(self._stream, "cardinality", None)
+        return count if rule is None else rule(count, *self._arguments)
 
 
 class Stream:
@@ -161,6 +178,51 @@ class ForwardingStream(Stream):
     def close(self) -> None:
         """Close the other."""
         self._input.close()
+
+
+class ElementsSource(Source):
+    """A dataset whose elements are there; it may itself be a component, in saved states too.
+
+    Args:
+      elements: all of them.
+    """
+
+    def __init__(self, elements: Sequence[Element]) -> None:
+        self.elements = elements
+
+    def iterate(self, root: Root) -> Stream:
+        """Over them."""
+        return _ElementsStream(self.elements)
+
+    def cardinality(self) -> int:
+        """How many there are."""
+        return len(self.elements)
+
+
+class _ElementsStream(Stream):
+    kind = "Elements"
+
+    def __init__(self, elements: Sequence[Element]) -> None:
+        self._elements = elements
+        self._next = 0
+
+    def get(self) -> Element | None:
+        if self._next >= len(self._elements):
+            return None
+        self._next += 1
+        return self._elements[self._next - 1]
+
+    def pull(self, most: int) -> list[Element]:
+        found = list(self._elements[self._next : self._next + most])
+        self._next += len(found)
+        return found
+
+    def save(self) -> Any:
+        return [self._next]
+
+    def restore(self, state: Any) -> None:
+        (place,) = fields(state, int)
+        self._next = count_in(place, len(self._elements), "the next element")
 
 
 def placed(error: errors.OpError, place: str) -> errors.OpError:
@@ -235,7 +297,7 @@ def element_of(state: Any) -> Element:
     Raises: InvalidArgumentError: it is none.
     """
     if not isinstance(state, list) or not all(
-        isinstance(value, bytes | np.ndarray | np.generic) for value in state
+        isinstance(value, bytes | np.ndarray | np.generic | ElementsSource) for value in state
     ):
         raise errors.InvalidArgumentError(f"the state must have an element here, got {state!r}")
     return tuple(state)

@@ -1,3 +1,17 @@
-"""Names of `weft.data.experimental` that load when the first of them is used: training loops."""
+"""Names of `weft.data.experimental` that load when the first of them is used."""
 
+from weft_io.data.cardinality import *
+from weft_io.data.choosing import *
+from weft_io.data.grouping import *
+from weft_io.data.lookup_tables import *
+from weft_io.data.optional import *
+from weft_io.data.options import (
+    AutoShardPolicy as AutoShardPolicy,
+    DistributeOptions as DistributeOptions,
+    MapVectorizationOptions as MapVectorizationOptions,
+    OptimizationOptions as OptimizationOptions,
+    ThreadingOptions as ThreadingOptions,
+)
+from weft_io.data.tabular import *
+from weft_io.data.transformations import *
 from weft_io.training.input_hooks import *

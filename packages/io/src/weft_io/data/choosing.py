@@ -1,0 +1,235 @@
+"""Elements of several datasets in turns, by numbers or by chance."""
+
+from __future__ import annotations
+
+__all__ = [
+    "Counter",
+    "RandomDataset",
+    "choose_from_datasets",
+    "rejection_resample",
+    "sample_from_datasets",
+]
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.node import Output
+from weft_graph.ir.random_seed import get_seed
+from weft_graph.ops.casting import cast
+from weft_graph.ops.comparison import greater_equal, less
+from weft_graph.ops.control_flow import common_dims
+from weft_graph.ops.division import div_no_nan
+from weft_graph.ops.gather import gather
+from weft_graph.ops.reduction import cumsum, reduce_max, reduce_sum
+from weft_graph.ops.segments import unsorted_segment_sum
+from weft_graph.ops.shapes import size
+from weft_io import arguments
+from weft_io.data import specs
+from weft_io.data.dataset import Dataset
+from weft_tensor import dtypes, errors
+
+_SCALE = 2.0**-32
+
+
+class RandomDataset(Dataset):
+    """Random integers in [0, 2³²), without an end: int64, shape ().
+
+    Args:
+      seed: of the numbers; it and the graph's seed work together as for random operations.
+
+    Examples:
+      >>> numbers = wf.data.experimental.RandomDataset(seed=1).batch(3)
+      >>> wf.Session().run(numbers.make_one_shot_iterator().get_next()).shape
+      (3,)
+    """
+
+    def __init__(self, seed: Any = None) -> None:
+        seeds = [arguments.scalar(each or 0, dtypes.int64, "seed") for each in get_seed(seed)]
+        form = specs.Spec(dtypes.int64, ())
+        made = Dataset._made("RandomDataset", seeds, specs.attrs_of(form), form)
+        super().__init__(made._variant_tensor, form)
+
+
+def _uniform(seed: Any) -> Dataset:
+    """Random numbers in [0, 1), whose position is saved with the dataset's: float64, shape ()."""
+    return RandomDataset(seed).map(lambda bits: cast(bits, dtypes.float64) * _SCALE)
+
+
+def Counter(  # noqa: N802 (TensorFlow's name)
+    start: Any = 0, step: Any = 1, dtype: Any = dtypes.int64
+) -> Dataset:
+    """Numbers without an end: `start`, `start` + `step`, ...
+
+    Args:
+      start, step: numbers, shape ().
+      dtype: of the elements.
+
+    Examples:
+      >>> odd = wf.data.experimental.Counter(1, 2).batch(3)
+      >>> wf.Session().run(odd.make_one_shot_iterator().get_next())
+      array([1, 3, 5])
+    """
+    kind = dtypes.as_dtype(dtype)
+    first = arguments.scalar(start, kind, "start")
+    distance = arguments.scalar(step, kind, "step")
+    return Dataset.from_tensors(0).repeat().scan(first, lambda now, _: (now + distance, now))
+
+
+# ---------------------------------------------------------------------------- choosing
+
+
+def choose_from_datasets(
+    datasets: Sequence[Dataset], choice_dataset: Dataset, stop_on_empty_dataset: bool = False
+) -> Dataset:
+    """The next element of the dataset whose number comes next.
+
+    Args:
+      datasets: of elements of one structure and the same types.
+      choice_dataset: numbers of datasets: int64, shape (). A number of a dataset that is at its end
+        is passed over.
+      stop_on_empty_dataset: end with the first dataset that is at its end.
+    Raises: InvalidTypeError: structures or types differ, or the numbers are none.
+
+    Examples:
+      >>> letters = [wf.data.Dataset.from_tensors(x).repeat() for x in "ab"]
+      >>> numbers = wf.data.Dataset.from_tensor_slices(wf.constant([0, 1, 1], wf.int64))
+      >>> chosen = wf.data.experimental.choose_from_datasets(letters, numbers).batch(9)
+      >>> wf.Session().run(chosen.make_one_shot_iterator().get_next())
+      array([b'a', b'b', b'b'], dtype=object)
+    """
+    inner = _datasets(datasets)
+    spec = choice_dataset._element if isinstance(choice_dataset, Dataset) else choice_dataset
+    if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.int64 or spec.dims:
+        raise errors.InvalidTypeError(
+            f"`choice_dataset` must be a dataset of scalar int64 tensors, got {choice_dataset!r}"
+        )
+    return _directed(choice_dataset, inner, stop_on_empty_dataset)
+
+
+def _datasets(datasets: Any) -> list[Dataset]:
+    found = arguments.listed(datasets, "datasets")
+    if not found:
+        raise errors.InvalidArgumentError("`datasets` must be a non-empty list of datasets")
+    for each in found:
+        if not isinstance(each, Dataset):
+            raise errors.InvalidTypeError(f"a Dataset is required, got {each!r}")
+        specs.check_same_types(found[0]._element, each._element, "the elements of all datasets")
+    return found
+
+
+def _directed(selector: Dataset, inner: Sequence[Dataset], stop: bool) -> Dataset:
+    form = reduce(
+        lambda a, b: nest.map_structure(
+            lambda x, y: x.with_dims(common_dims(x.dims, y.dims)), a, b
+        ),
+        [each._element for each in inner],
+    )
+    inputs = [selector._variant_tensor, [each._variant_tensor for each in inner]]
+    attrs = {**specs.attrs_of(form), "stop_on_empty_dataset": stop}
+    made = Dataset._made("DirectedInterleaveDataset", inputs, attrs, form)
+    for each in inner:
+        made._options = made._options.merge(each._options)
+    return made
+
+
+def sample_from_datasets(
+    datasets: Sequence[Dataset],
+    weights: Any = None,
+    seed: Any = None,
+    stop_on_empty_dataset: bool = False,
+) -> Dataset:
+    """Each element from a dataset that is drawn by chance.
+
+    Args:
+      datasets: of elements of one structure and the same types.
+      weights: how likely each is: floating, shape (n,), of any sum; or a dataset of such; equal
+        by default.
+      seed: of the draws.
+      stop_on_empty_dataset: end with the first dataset that is at its end.
+    Raises: InvalidArgumentError: there are not as many weights as datasets.
+
+    Examples:
+      >>> ones, twos = (wf.data.Dataset.from_tensors(n).repeat() for n in (1, 2))
+      >>> mixed = wf.data.experimental.sample_from_datasets([ones, twos], weights=[1.0, 0.0])
+      >>> wf.Session().run(mixed.batch(4).make_one_shot_iterator().get_next())
+      array([1, 1, 1, 1], dtype=int32)
+    """
+    inner = _datasets(datasets)
+    if isinstance(weights, Dataset):
+        pairs = Dataset.zip((_uniform(seed), weights))
+        return _directed(pairs.map(_drawn), inner, stop_on_empty_dataset)
+    given = [1.0] * len(inner) if weights is None else weights
+    chances = convert_to_tensor(given)
+    if not chances.dtype.is_floating:
+        raise errors.InvalidTypeError(f"`weights` must be floating, got {chances.dtype.name}")
+    if chances.dims not in (None, (None,), (len(inner),)):
+        raise errors.InvalidArgumentError(
+            f"`weights` must have shape [{len(inner)}], one for each dataset, got "
+            f"{list(chances.dims or ())}"
+        )
+    draws = _uniform(seed).map(lambda chance: _drawn(chance, chances))
+    return _directed(draws, inner, stop_on_empty_dataset)
+
+
+def _drawn(chance: Output, weights: Output) -> Output:
+    """The number in whose part of the whole a chance is; those of weight 0 have none."""
+    ends = cumsum(cast(weights, dtypes.float64))
+    reached = greater_equal(chance * reduce_max(ends), ends)
+    return reduce_sum(cast(reached, dtypes.int64))
+
+
+def rejection_resample(
+    class_func: Callable[..., Any], target_dist: Any, initial_dist: Any = None, seed: Any = None
+) -> Callable[[Dataset], Dataset]:
+    """Elements left out by chance, so that classes are as likely as is wanted.
+
+    Args:
+      class_func: from an element to its class: int32 or int64, shape ().
+      target_dist: how likely each class is to be: floating, shape (n,).
+      initial_dist: how likely each is; counted while elements come by default.
+      seed: of the draws.
+    Returns: a function for `Dataset.apply`, to pairs (class, element).
+
+    Examples:
+      >>> resample = wf.data.experimental.rejection_resample(
+      ...     lambda n: n % 2, target_dist=[1.0, 0.0], initial_dist=[0.5, 0.5]
+      ... )
+      >>> pairs = wf.data.Dataset.range(6).apply(resample)
+      >>> even = pairs.map(lambda kind, n: n).batch(9).make_one_shot_iterator().get_next()
+      >>> wf.Session().run(even)
+      array([0, 2, 4])
+    """
+
+    def apply(dataset: Dataset) -> Dataset:
+        target = cast(convert_to_tensor(target_dist), dtypes.float64)
+        drawn = Dataset.zip((dataset.map(class_func), _uniform(seed), dataset))
+        if initial_dist is None:
+            counted = _with_estimates(drawn, target)
+        else:
+            known = cast(convert_to_tensor(initial_dist), dtypes.float64)
+            counted = drawn.map(lambda kind, chance, element: (kind, chance, element, known))
+
+        def accepted(kind: Output, chance: Output, element: Any, initial: Output) -> Output:
+            ratio = div_no_nan(target, initial)
+            return less(chance, gather(ratio, kind) / reduce_max(ratio))
+
+        return counted.filter(accepted).map(lambda kind, chance, element, initial: (kind, element))
+
+    return apply
+
+
+def _with_estimates(drawn: Dataset, target: Output) -> Dataset:
+    """Elements, each with how often its and the other classes came so far, and once more."""
+
+    def counted(counts: Output, element: Any) -> Any:
+        kind, chance, value = element
+        classes = size(target)
+        counts = counts + unsorted_segment_sum(
+            convert_to_tensor([1.0], dtypes.float64), [cast(kind, dtypes.int32)], classes
+        )
+        return counts, (kind, chance, value, counts / reduce_sum(counts))
+
+    return drawn.scan(target * 0.0 + 1.0, counted)

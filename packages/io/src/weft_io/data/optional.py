@@ -1,0 +1,91 @@
+"""Elements that may not be there."""
+
+from __future__ import annotations
+
+__all__ = ["Optional", "get_next_as_optional"]
+
+from typing import Any
+
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.node import Output
+from weft_io.data import specs
+from weft_io.data.iterator import Iterator
+from weft_tensor import errors
+
+
+class Optional(specs.VariantBase):
+    """A structure of tensors that may not be there.
+
+    Args:
+      variant_tensor: variant, shape ().
+      element: the form of the value, a structure of `specs.Spec`.
+
+    Examples:
+      >>> some = wf.data.experimental.Optional.from_value((1, "a"))
+      >>> wf.Session().run([some.has_value(), some.get_value()])
+      [np.True_, (np.int32(1), b'a')]
+    """
+
+    def __init__(self, variant_tensor: Output, element: Any) -> None:
+        self._variant_tensor = variant_tensor
+        self._element = element
+
+    @staticmethod
+    def from_value(value: Any) -> Optional:
+        """One that is there.
+
+        Args:
+          value: a structure of tensors.
+        """
+        tensors = specs.converted(value)
+        made = out("OptionalFromValue", [specs.components(tensors)])
+        return Optional(made, specs.form_of(tensors))
+
+    @staticmethod
+    def none_from_structure(value_structure: Any) -> Optional:
+        """One that is not there.
+
+        Args:
+          value_structure: a structure of tensors, TensorSpecs or the like: what it would be.
+        """
+        return Optional(out("OptionalNone", ()), specs.form_like(value_structure))
+
+    def has_value(self, name: str | None = None) -> Output:
+        """Whether it is there: bool, shape ().
+
+        Args:
+          name: of the node.
+        """
+        return out("OptionalHasValue", [self._variant_tensor], name=name)
+
+    def get_value(self, name: str | None = None) -> Any:
+        """The structure of tensors.
+
+        Args:
+          name: of the node.
+        Raises (when it runs): InvalidArgumentError: it is not there.
+        """
+        attrs = specs.attrs_of(self._element)
+        node = create("OptionalGetValue", [self._variant_tensor], attrs, name)
+        return specs.rebuilt(self._element, node.outputs)
+
+
+def get_next_as_optional(iterator: Iterator) -> Optional:
+    """The next element of an iterator; at its end one that is not there, rather than an error.
+
+    Args:
+      iterator: an `Iterator`.
+    Raises: InvalidTypeError: it is none.
+
+    Examples:
+      >>> iterator = wf.data.Dataset.range(1).make_one_shot_iterator()
+      >>> following = wf.data.experimental.get_next_as_optional(iterator).has_value()
+      >>> session = wf.Session()
+      >>> session.run(following), session.run(following)
+      (np.True_, np.False_)
+    """
+    if not isinstance(iterator, Iterator):
+        raise errors.InvalidTypeError(f"an Iterator is required, got {iterator!r}")
+    form = iterator._element
+    made = out("IteratorGetNextAsOptional", [iterator._iterator_resource], specs.attrs_of(form))
+    return Optional(made, form)

@@ -1,0 +1,219 @@
+"""Options of datasets, as far as they say something beside the elements."""
+
+from __future__ import annotations
+
+__all__ = ["Options"]
+
+import enum
+from typing import Any, ClassVar, Self
+
+from weft_tensor import errors
+
+
+class AutoShardPolicy(enum.IntEnum):
+    """How a dataset is to be divided among workers.
+
+    Args:
+      value: a number: OFF, AUTO, FILE, DATA or HINT.
+
+    Examples:
+      >>> wf.data.experimental.AutoShardPolicy(1).name
+      'FILE'
+    """
+
+    OFF = -1
+    AUTO = 0
+    FILE = 1
+    DATA = 2
+    HINT = 3
+
+
+class OptionsBase:
+    """Named values of certain types, None where nothing was said."""
+
+    _types: ClassVar[dict[str, type]] = {}
+
+    def __init__(self) -> None:
+        for name, kind in self._types.items():
+            object.__setattr__(self, name, kind() if issubclass(kind, OptionsBase) else None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self._types:
+            raise AttributeError(
+                f"{type(self).__name__} has no option {name!r}; there are "
+                f"{', '.join(sorted(self._types))}"
+            )
+        kind = self._types[name]
+        if value is not None and not isinstance(value, kind):
+            raise errors.InvalidTypeError(
+                f"the option {name} must be of type {kind.__name__}, got {value!r}"
+            )
+        object.__setattr__(self, name, value)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def merge(self, options: Self) -> Self:
+        """The options of both.
+
+        Args:
+          options: of the same class.
+        Raises: InvalidTypeError: they are of another; InvalidArgumentError: one has two values.
+        """
+        if type(options) is not type(self):
+            raise errors.InvalidTypeError(
+                f"options of class {type(self).__name__} are required, got {options!r}"
+            )
+        merged = type(self)()
+        for name in self._types:
+            object.__setattr__(merged, name, _merged(name, vars(self)[name], vars(options)[name]))
+        return merged
+
+    def __repr__(self) -> str:
+        said = {name: value for name, value in vars(self).items() if value is not None}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in said.items())})"
+
+
+def _merged(name: str, mine: Any, its: Any) -> Any:
+    if isinstance(mine, OptionsBase) and isinstance(its, OptionsBase):
+        return mine.merge(its)
+    if mine is None or its is None or mine == its:
+        return its if mine is None else mine
+    raise errors.InvalidArgumentError(
+        f"Cannot merge incompatible values of option: {name} is {mine!r} and {its!r}"
+    )
+
+
+class DistributeOptions(OptionsBase):
+    """How a dataset is to be divided among workers.
+
+    Attributes:
+      auto_shard: bool.
+      auto_shard_policy: `AutoShardPolicy`.
+      num_devices: int.
+
+    Examples:
+      >>> options = wf.data.experimental.DistributeOptions()
+      >>> options.auto_shard = False
+    """
+
+    _types: ClassVar[dict[str, type]] = {
+        "auto_shard": bool,
+        "auto_shard_policy": AutoShardPolicy,
+        "num_devices": int,
+    }
+
+
+class MapVectorizationOptions(OptionsBase):
+    """Whether maps are to be vectorised.
+
+    Attributes:
+      enabled, use_choose_fastest: bool.
+
+    Examples:
+      >>> wf.data.experimental.MapVectorizationOptions().enabled is None
+      True
+    """
+
+    _types: ClassVar[dict[str, type]] = {"enabled": bool, "use_choose_fastest": bool}
+
+
+class OptimizationOptions(OptionsBase):
+    """Which changes of the graph of a dataset are wanted.
+
+    Attributes:
+      apply_default_optimizations, autotune, autotune_buffers, filter_fusion,
+        filter_with_random_uniform_fusion, hoist_random_uniform, inject_prefetch,
+        map_and_batch_fusion, map_and_filter_fusion, map_fusion, map_parallelization,
+        noop_elimination, parallel_batch, seq_interleave_prefetch, shuffle_and_repeat_fusion: bool.
+      autotune_cpu_budget: int.
+      map_vectorization: `MapVectorizationOptions`.
+
+    Examples:
+      >>> options = wf.data.experimental.OptimizationOptions()
+      >>> options.map_fusion = True
+    """
+
+    _types: ClassVar[dict[str, type]] = {
+        **dict.fromkeys(
+            (
+                "apply_default_optimizations",
+                "autotune",
+                "autotune_buffers",
+                "filter_fusion",
+                "filter_with_random_uniform_fusion",
+                "hoist_random_uniform",
+                "inject_prefetch",
+                "map_and_batch_fusion",
+                "map_and_filter_fusion",
+                "map_fusion",
+                "map_parallelization",
+                "noop_elimination",
+                "parallel_batch",
+                "seq_interleave_prefetch",
+                "shuffle_and_repeat_fusion",
+            ),
+            bool,
+        ),
+        "autotune_cpu_budget": int,
+        "map_vectorization": MapVectorizationOptions,
+    }
+
+
+class ThreadingOptions(OptionsBase):
+    """How many threads are wanted.
+
+    Attributes:
+      max_intra_op_parallelism, private_threadpool_size: int.
+
+    Examples:
+      >>> options = wf.data.experimental.ThreadingOptions()
+      >>> options.private_threadpool_size = 4
+    """
+
+    _types: ClassVar[dict[str, type]] = {
+        "max_intra_op_parallelism": int,
+        "private_threadpool_size": int,
+    }
+
+
+class Options(OptionsBase):
+    """What may be said of a dataset beside its elements.
+
+    Options are checked, kept and merged, so programs that set them run. None changes what comes, or
+    in which order: that is always the one of a deterministic pipeline.
+
+    Attributes:
+      deterministic, experimental_deterministic, experimental_slack: bool.
+      experimental_distribute: `DistributeOptions`.
+      experimental_optimization: `OptimizationOptions`.
+      experimental_threading, threading: `ThreadingOptions`.
+
+    Examples:
+      >>> options = wf.data.Options()
+      >>> options.experimental_deterministic = True
+      >>> dataset = wf.data.Dataset.range(3).with_options(options).batch(2)
+      >>> dataset.options().experimental_deterministic
+      True
+    """
+
+    _types: ClassVar[dict[str, type]] = {
+        **dict.fromkeys(
+            (
+                "deterministic",
+                "experimental_autotune",
+                "experimental_autotune_buffers",
+                "experimental_deterministic",
+                "experimental_numa_aware",
+                "experimental_slack",
+            ),
+            bool,
+        ),
+        "experimental_autotune_cpu_budget": int,
+        "experimental_distribute": DistributeOptions,
+        "experimental_optimization": OptimizationOptions,
+        "experimental_threading": ThreadingOptions,
+        "threading": ThreadingOptions,
+    }

@@ -1,0 +1,518 @@
+"""Datasets of tables: files of comma-separated values, databases; files of examples in batches."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CsvDataset",
+    "SqlDataset",
+    "TFRecordWriter",
+    "make_batched_features_dataset",
+    "make_csv_dataset",
+    "parse_example_dataset",
+]
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor, create
+from weft_graph.ir.node import Node, Output
+from weft_io import arguments
+from weft_io.data import specs
+from weft_io.data.dataset import Dataset
+from weft_io.data.files_datasets import TFRecordDataset
+from weft_io.data.transformations import parallel_interleave, shuffle_and_repeat
+from weft_io.files import gfile
+from weft_io.input.parsing import parse_example
+from weft_io.records.options import TFRecordOptions
+from weft_io.streams.prefetching import AUTOTUNE
+from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
+from weft_tensor.dtypes import DType
+
+_BUFFER = 4 * 1024 * 1024
+_CSV_TYPES = (dtypes.float32, dtypes.float64, dtypes.int32, dtypes.int64, dtypes.string)
+
+
+def _compression(compression_type: Any) -> Output:
+    if isinstance(compression_type, str):
+        compression_type = TFRecordOptions.get_compression_type_string(compression_type)
+    given = "" if compression_type is None else compression_type
+    return arguments.scalar(given, dtypes.string, "compression_type")
+
+
+class CsvDataset(Dataset):
+    r"""The records of files of comma-separated values: tuples of scalars.
+
+    A field in double quotes may hold delimiters and ends of lines.
+
+    Args:
+      filenames: string, shape () or (n,).
+      record_defaults: for each column an element type, where a value is required, or a tensor with
+        one value for those that are missing: float32, float64, int32, int64 or string.
+      compression_type: string, shape (): "", "ZLIB" or "GZIP".
+      buffer_size: accepted; files are read in pieces of a size that is fast.
+      header: whether each file begins with a line of names.
+      field_delim: one byte.
+      use_quote_delim: whether double quotes mean anything.
+      na_value: another text for a missing value than the empty one.
+      select_cols: the numbers of the columns to take, ascending; all by default.
+    Raises: InvalidTypeError: a type is another; InvalidArgumentError: numbers of columns do not
+      fit; when it is iterated: InvalidArgumentError: a record is malformed, with its file and
+      number.
+
+    Examples:
+      >>> wf.Session().run(wf.write_file("people.csv", "ann,30\nbob,\n"))
+      >>> rows = wf.data.experimental.CsvDataset("people.csv", [wf.string, [0]]).batch(2)
+      >>> wf.Session().run(rows.make_one_shot_iterator().get_next())
+      (array([b'ann', b'bob'], dtype=object), array([30,  0], dtype=int32))
+    """
+
+    def __init__(
+        self,
+        filenames: Any,
+        record_defaults: Sequence[Any],
+        compression_type: Any = None,
+        buffer_size: Any = None,
+        header: Any = False,
+        field_delim: Any = ",",
+        use_quote_delim: Any = True,
+        na_value: Any = "",
+        select_cols: Sequence[int] | None = None,
+    ) -> None:
+        names = convert_to_tensor(arguments.encoded_paths(filenames), dtypes.string)
+        defaults = [_record_default(value) for value in record_defaults]
+        columns = list(select_cols or ())
+        if columns and len(columns) != len(defaults):
+            raise errors.InvalidArgumentError(
+                f"select_cols and record_defaults must have one length, got {len(columns)} and "
+                f"{len(defaults)}"
+            )
+        form = tuple([specs.Spec(default.dtype, ()) for default in defaults])
+        inputs = [
+            names,
+            _compression(compression_type),
+            arguments.scalar(buffer_size or _BUFFER, dtypes.int64, "buffer_size"),
+            arguments.scalar(header, dtypes.bool_, "header"),
+            arguments.scalar(field_delim, dtypes.string, "field_delim"),
+            arguments.scalar(use_quote_delim, dtypes.bool_, "use_quote_delim"),
+            arguments.scalar(na_value, dtypes.string, "na_value"),
+            convert_to_tensor(columns, dtypes.int64),
+            defaults,
+        ]
+        made = Dataset._made("CSVDataset", inputs, specs.attrs_of(form), form)
+        super().__init__(made._variant_tensor, form)
+
+
+def _record_default(value: Any) -> Output:
+    if isinstance(value, DType | type):
+        default = convert_to_tensor([], dtypes.as_dtype(value))
+    else:
+        default = convert_to_tensor(value)
+    if default.dtype not in _CSV_TYPES:
+        raise errors.InvalidTypeError(
+            f"a column must be one of {', '.join(dtype.name for dtype in _CSV_TYPES)}, got "
+            f"{default.dtype.name}"
+        )
+    return default
+
+
+class SqlDataset(Dataset):
+    """The rows that a query of an SQLite database gives: tuples of scalars.
+
+    Args:
+      driver_name: string, shape (): "sqlite".
+      data_source_name: string, shape (): the database's file, which is only read.
+      query: string, shape ().
+      output_types: a tuple of the element types of the columns: strings, numbers or bools.
+    Raises (when it is iterated): NotFoundError: there is no such file; InvalidArgumentError: the
+      query is malformed, or gives other columns.
+
+    Examples:
+      >>> import sqlite3
+      >>> with sqlite3.connect("people.db") as database:
+      ...     _ = database.execute("CREATE TABLE people (name TEXT, age INTEGER)")
+      ...     _ = database.execute("INSERT INTO people VALUES ('ann', 30)")
+      >>> rows = wf.data.experimental.SqlDataset(
+      ...     "sqlite", "people.db", "SELECT name, age FROM people", (wf.string, wf.int32)
+      ... )
+      >>> wf.Session().run(rows.make_one_shot_iterator().get_next())
+      (b'ann', np.int32(30))
+    """
+
+    def __init__(
+        self, driver_name: Any, data_source_name: Any, query: Any, output_types: Any
+    ) -> None:
+        inputs = [
+            arguments.scalar(driver_name, dtypes.string, "driver_name"),
+            arguments.scalar(
+                arguments.encoded_paths(data_source_name), dtypes.string, "data_source_name"
+            ),
+            arguments.scalar(query, dtypes.string, "query"),
+        ]
+        types = arguments.listed(output_types, "output_types")
+        form = tuple([specs.Spec(dtypes.as_dtype(dtype), ()) for dtype in types])
+        made = Dataset._made("SqlDataset", inputs, specs.attrs_of(form), form)
+        super().__init__(made._variant_tensor, form)
+
+
+class TFRecordWriter:
+    """Writes datasets to TFRecord files.
+
+    Args:
+      filename: string, shape ().
+      compression_type: string, shape (): "", "ZLIB" or "GZIP".
+
+    Examples:
+      >>> words = wf.data.Dataset.from_tensor_slices(["one", "two"])
+      >>> wf.Session().run(wf.data.experimental.TFRecordWriter("words.tfrecord").write(words))
+      >>> rows = wf.data.TFRecordDataset("words.tfrecord").batch(2)
+      >>> wf.Session().run(rows.make_one_shot_iterator().get_next())
+      array([b'one', b'two'], dtype=object)
+    """
+
+    def __init__(self, filename: Any, compression_type: Any = None) -> None:
+        self._filename = arguments.scalar(
+            arguments.encoded_paths(filename), dtypes.string, "filename"
+        )
+        self._compression = _compression(compression_type)
+
+    def write(self, dataset: Dataset) -> Node:
+        """A node that writes all elements of a dataset.
+
+        Args:
+          dataset: of strings, shape ().
+        Raises: InvalidTypeError: it has other elements.
+        """
+        spec = dataset._element if isinstance(dataset, Dataset) else dataset
+        if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.string or spec.dims:
+            raise errors.InvalidTypeError(
+                f"`dataset` must be a dataset of scalar strings, got {dataset!r}"
+            )
+        inputs = [dataset._variant_tensor, self._filename, self._compression]
+        return create("DatasetToTFRecord", inputs)
+
+
+# ---------------------------------------------------------------------------- examples
+
+
+def parse_example_dataset(
+    features: Mapping[str, Any], num_parallel_calls: Any = 1
+) -> Callable[[Dataset], Dataset]:
+    """Batches of serialized examples parsed, as by `parse_example`.
+
+    Args:
+      features: what to take of them, as of `parse_example`.
+      num_parallel_calls: how many batches at once.
+    Returns: a function for `Dataset.apply`, from strings of shape (n,).
+    Raises: InvalidTypeError: the elements are no strings.
+
+    Examples:
+      >>> feature = wf.train.Feature(int64_list=wf.train.Int64List(value=[7]))
+      >>> example = wf.train.Example(features=wf.train.Features(feature={"n": feature}))
+      >>> features = {"n": wf.FixedLenFeature([], wf.int64)}
+      >>> parse = wf.data.experimental.parse_example_dataset(features)
+      >>> rows = wf.data.Dataset.from_tensors([example.SerializeToString()]).apply(parse)
+      >>> wf.Session().run(rows.make_one_shot_iterator().get_next())
+      {'n': array([7])}
+    """
+    if not features:
+        raise errors.InvalidArgumentError("`features` must be a non-empty dict")
+
+    def apply(dataset: Dataset) -> Dataset:
+        spec = dataset._element
+        if not isinstance(spec, specs.Spec) or spec.dtype is not dtypes.string:
+            raise errors.InvalidTypeError(
+                f"the elements must be serialized examples in string vectors, got {spec!r}"
+            )
+        return dataset.map(lambda batch: parse_example(batch, features), num_parallel_calls)
+
+    return apply
+
+
+def make_batched_features_dataset(
+    file_pattern: Any,
+    batch_size: int,
+    features: Mapping[str, Any],
+    reader: Any = TFRecordDataset,
+    label_key: str | None = None,
+    reader_args: Sequence[Any] | None = None,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int = 10000,
+    shuffle_seed: int | None = None,
+    prefetch_buffer_size: int = AUTOTUNE,
+    reader_num_threads: int = 1,
+    parser_num_threads: int = 2,
+    sloppy_ordering: bool = False,
+    drop_final_batch: bool = False,
+) -> Dataset:
+    """Batches of the examples in files.
+
+    Args:
+      file_pattern: a pattern of file names, or a list of them.
+      batch_size: how many examples a batch has.
+      features: what to take of them, as of `parse_example`.
+      reader: makes the dataset of a file: of strings, or of pairs (key, string).
+      label_key: the feature that comes beside the others, as a pair.
+      reader_args: further arguments of `reader`.
+      num_epochs: how often the files are gone through; None without an end.
+      shuffle: whether the order of files and examples is random.
+      shuffle_buffer_size, shuffle_seed: of the order.
+      prefetch_buffer_size: how many batches are made ahead.
+      reader_num_threads: how many files are read at once.
+      parser_num_threads: how many batches are parsed at once.
+      sloppy_ordering: accepted; the order is always that of one file after the other.
+      drop_final_batch: leave out a last batch that is smaller.
+    Raises: InvalidArgumentError: `label_key` is no feature.
+
+    Examples:
+      >>> feature = wf.train.Feature(int64_list=wf.train.Int64List(value=[7]))
+      >>> example = wf.train.Example(features=wf.train.Features(feature={"n": feature}))
+      >>> with wf.python_io.TFRecordWriter("numbers.tfrecord") as writer:
+      ...     writer.write(example.SerializeToString())
+      >>> batches = wf.data.experimental.make_batched_features_dataset(
+      ...     "numbers.tfrecord", 2, {"n": wf.FixedLenFeature([], wf.int64)}
+      ... )
+      >>> wf.Session().run(batches.make_one_shot_iterator().get_next())
+      {'n': array([7, 7])}
+    """
+    if label_key is not None and label_key not in features:
+        raise errors.InvalidArgumentError(
+            f"The `label_key` provided ({label_key!r}) must be one of the `features` keys: "
+            f"{sorted(features)}"
+        )
+    more = list(reader_args or ())
+    files = Dataset.list_files(file_pattern, shuffle=shuffle, seed=shuffle_seed)
+    records = files.apply(
+        parallel_interleave(lambda name: reader(name, *more), cycle_length=reader_num_threads)
+    )
+    if isinstance(records._element, tuple):
+        records = records.map(lambda _, record: record)
+    records = _passes(records, shuffle, shuffle_buffer_size, shuffle_seed, num_epochs)
+    batches = records.batch(batch_size, drop_remainder=drop_final_batch or num_epochs is None)
+    parsed = batches.apply(parse_example_dataset(features, parser_num_threads))
+    if label_key is not None:
+        parsed = parsed.map(lambda found: _apart(found, label_key))
+    return parsed.prefetch(prefetch_buffer_size)
+
+
+def _apart(features: Mapping[str, Any], label: str) -> Any:
+    """Features without the label, and the label."""
+    return {key: value for key, value in features.items() if key != label}, features[label]
+
+
+def _passes(
+    dataset: Dataset, shuffle: bool, buffer_size: int, seed: int | None, epochs: int | None
+) -> Dataset:
+    if shuffle:
+        return dataset.apply(shuffle_and_repeat(buffer_size, epochs, seed))
+    return dataset if epochs == 1 else dataset.repeat(epochs)
+
+
+# ---------------------------------------------------------------------------- CSV by names
+
+
+def make_csv_dataset(
+    file_pattern: Any,
+    batch_size: int,
+    column_names: Sequence[str] | None = None,
+    column_defaults: Sequence[Any] | None = None,
+    label_name: str | None = None,
+    select_columns: Sequence[Any] | None = None,
+    field_delim: str = ",",
+    use_quote_delim: bool = True,
+    na_value: str = "",
+    header: bool = True,
+    num_epochs: int | None = None,
+    shuffle: bool = True,
+    shuffle_buffer_size: int = 10000,
+    shuffle_seed: int | None = None,
+    prefetch_buffer_size: int | None = None,
+    num_parallel_reads: int | None = None,
+    sloppy: bool = False,
+    num_rows_for_inference: int | None = 100,
+    compression_type: str | None = None,
+    ignore_errors: bool = False,
+) -> Dataset:
+    r"""Batches of the records of files of comma-separated values, columns by their names.
+
+    Args:
+      file_pattern: a pattern of file names, or a list of them.
+      batch_size: how many records a batch has.
+      column_names: of all columns; those in the first line of the first file by default.
+      column_defaults: as `record_defaults` of `CsvDataset`; by default types are those that the
+        values of the first rows have, and missing ones are 0 or "".
+      label_name: the column that comes beside the others, as a pair.
+      select_columns: numbers or names of the columns to take; all by default.
+      field_delim, use_quote_delim, na_value, header, compression_type: as of `CsvDataset`.
+      num_epochs: how often the files are gone through; None without an end.
+      shuffle: whether the order of files and records is random.
+      shuffle_buffer_size, shuffle_seed: of the order.
+      prefetch_buffer_size: how many batches are made ahead; as many as are of use by default.
+      num_parallel_reads: how many files are read at once.
+      sloppy: accepted; the order is always that of one file after the other.
+      num_rows_for_inference: how many rows to look at for the types; None for all.
+      ignore_errors: leave out records that are malformed.
+    Returns: dicts of columns, shape (batch_size,); with `label_name` pairs of one and the label.
+    Raises: InvalidArgumentError: nothing matches, names are there twice, or are missing.
+
+    Examples:
+      >>> wf.Session().run(wf.write_file("ages.csv", "name,age\nann,30\nbob,25\n"))
+      >>> batches = wf.data.experimental.make_csv_dataset(
+      ...     "ages.csv", 2, label_name="age", num_epochs=1, shuffle=False
+      ... )
+      >>> wf.Session().run(batches.make_one_shot_iterator().get_next())
+      ({'name': array([b'ann', b'bob'], dtype=object)}, array([30, 25], dtype=int32))
+    """
+    paths = _matched(file_pattern)
+    form = _CsvForm(field_delim, use_quote_delim, na_value, header, compression_type)
+    names = list(column_names) if column_names is not None else form.names_in(paths[0])
+    if len(set(names)) != len(names):
+        raise errors.InvalidArgumentError(f"Cannot have duplicate column names, got {names}")
+    chosen = _chosen(names, select_columns)
+    defaults = column_defaults
+    if defaults is None:
+        defaults = form.inferred(paths, len(names), chosen, num_rows_for_inference)
+    if len(defaults) != len(chosen):
+        raise errors.InvalidArgumentError(
+            f"column_defaults must have one entry for each of {len(chosen)} columns, got "
+            f"{len(defaults)}"
+        )
+    taken = [names[i] for i in chosen]
+    if label_name is not None and label_name not in taken:
+        raise errors.InvalidArgumentError(
+            f"`label_name` must be one of the columns {taken}, got {label_name!r}"
+        )
+
+    def of_file(path: Any) -> Dataset:
+        rows: Dataset = CsvDataset(
+            path, defaults, compression_type, None, header, field_delim, use_quote_delim, na_value,
+            chosen if len(chosen) < len(names) else None,
+        )  # fmt: skip
+        return rows.apply(_ignoring) if ignore_errors else rows
+
+    def named(*columns: Any) -> Any:
+        found = dict(zip(taken, columns, strict=True))
+        return found if label_name is None else _apart(found, label_name)
+
+    files = Dataset.from_tensor_slices(convert_to_tensor(arguments.encoded_paths(paths)))
+    if shuffle:
+        files = files.shuffle(len(paths), shuffle_seed)
+    reads = integer(
+        1 if num_parallel_reads is None else num_parallel_reads, "num_parallel_reads", 1
+    )
+    rows = files.apply(parallel_interleave(of_file, cycle_length=reads))
+    rows = _passes(rows, shuffle, shuffle_buffer_size, shuffle_seed, num_epochs)
+    batches = rows.batch(batch_size, drop_remainder=num_epochs is None).map(named)
+    return batches.prefetch(AUTOTUNE if prefetch_buffer_size is None else prefetch_buffer_size)
+
+
+def _ignoring(dataset: Dataset) -> Dataset:
+    return dataset._through("IgnoreErrorsDataset")
+
+
+def _matched(file_pattern: Any) -> list[str]:
+    patterns = file_pattern if isinstance(file_pattern, list | tuple) else [file_pattern]
+    found = sorted({path for pattern in patterns for path in gfile.glob(pattern)})
+    if not found:
+        raise errors.InvalidArgumentError(f"No files matched pattern: {file_pattern!r}")
+    return found
+
+
+def _chosen(names: Sequence[str], select: Sequence[Any] | None) -> list[int]:
+    """The numbers of columns that are meant by numbers or by names, ascending."""
+    if select is None:
+        return list(range(len(names)))
+    if len(set(select)) != len(select):
+        raise errors.InvalidArgumentError(f"select_columns must be unique, got {list(select)}")
+    missing = [
+        each
+        for each in select
+        if (each not in names if isinstance(each, str) else not 0 <= each < len(names))
+    ]
+    if missing:
+        raise errors.InvalidArgumentError(f"there are no columns {missing} among {list(names)}")
+    return sorted(names.index(each) if isinstance(each, str) else int(each) for each in select)
+
+
+class _CsvForm:
+    """How files of comma-separated values are written, for a look at their first rows."""
+
+    def __init__(
+        self, delimiter: str, quotes: bool, na_value: str, header: bool, compression: str | None
+    ) -> None:
+        self._delimiter = delimiter
+        self._quotes = quotes
+        self._missing = ("", na_value)
+        self._header = header
+        self._compressed = bool(compression)
+
+    def _rows(self, path: str) -> Iterator[list[str]]:
+        if self._compressed:
+            raise errors.InvalidArgumentError(
+                "names and types of columns are not looked for in compressed files; give "
+                "column_names and column_defaults"
+            )
+        with gfile.GFile(path, "r") as file:
+            yield from csv.reader(
+                iter(file.readline, ""),
+                delimiter=self._delimiter,
+                quoting=csv.QUOTE_MINIMAL if self._quotes else csv.QUOTE_NONE,
+            )
+
+    def names_in(self, path: str) -> list[str]:
+        """The names in the first line of a file."""
+        if not self._header:
+            raise errors.InvalidArgumentError("column_names are required where header is False")
+        names = next(self._rows(path), None)
+        if names is None:
+            raise errors.InvalidArgumentError(f"there is no line of names in {path}")
+        return names
+
+    def inferred(
+        self, paths: Sequence[str], width: int, columns: Sequence[int], most: int | None
+    ) -> list[Any]:
+        """A default of the type of each column."""
+        found: dict[int, DType] = {}
+        for number, row in enumerate(self._data(paths)):
+            if most is not None and number >= most:
+                break
+            if len(row) != width:
+                raise errors.InvalidArgumentError(
+                    f"a row has {len(row)} fields, where there are {width} columns: {row}"
+                )
+            for i in columns:
+                if row[i] not in self._missing:
+                    found[i] = _type_of(row[i], found.get(i, dtypes.int32))
+        chosen = [found.get(i, dtypes.string) for i in columns]
+        return [
+            convert_to_tensor([b"" if dtype is dtypes.string else 0], dtype) for dtype in chosen
+        ]
+
+    def _data(self, paths: Sequence[str]) -> Iterator[list[str]]:
+        for path in paths:
+            rows = self._rows(path)
+            if self._header:
+                next(rows, None)
+            yield from (row for row in rows if row)
+
+
+_INFERRED = (dtypes.int32, dtypes.int64, dtypes.float32, dtypes.float64, dtypes.string)
+
+
+def _type_of(text: str, least: DType) -> DType:
+    """The first type from `least` on that a text can be of."""
+    for dtype in _INFERRED[_INFERRED.index(least) :]:
+        if dtype is dtypes.string:
+            break
+        try:
+            if dtype.is_integer:
+                if not dtype.min <= int(text) <= dtype.max:
+                    continue
+            elif abs(float(text)) > dtype.max and "inf" not in text.lower():
+                continue
+        except ValueError:
+            continue
+        return dtype
+    return dtypes.string

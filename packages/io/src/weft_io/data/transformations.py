@@ -1,0 +1,346 @@
+"""Transformations that `Dataset.apply` takes, and what is asked of datasets."""
+
+from __future__ import annotations
+
+__all__ = [
+    "assert_cardinality",
+    "cardinality",
+    "copy_to_device",
+    "enumerate_dataset",
+    "from_variant",
+    "get_single_element",
+    "ignore_errors",
+    "map_and_batch",
+    "map_and_batch_with_legacy_function",
+    "parallel_interleave",
+    "prefetch_to_device",
+    "scan",
+    "shuffle_and_repeat",
+    "take_while",
+    "to_variant",
+    "unbatch",
+    "unique",
+]
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph.ir.builder import create, out
+from weft_graph.ir.device_spec import DeviceSpec
+from weft_graph.ir.node import Output
+from weft_io import arguments
+from weft_io.data import specs
+from weft_io.data.dataset import Dataset
+from weft_io.streams.prefetching import AUTOTUNE
+from weft_tensor import dtypes, errors
+from weft_tensor.arguments import integer
+
+Transformation = Callable[[Dataset], Dataset]
+
+
+def _checked(dataset: Any) -> Dataset:
+    if not isinstance(dataset, Dataset):
+        raise errors.InvalidTypeError(f"a Dataset is required, got {dataset!r}")
+    return dataset
+
+
+# ------------------------------------------------------------------------ asked of datasets
+
+
+def cardinality(dataset: Dataset) -> Output:
+    """How many elements a dataset has, where that is known before it is gone through.
+
+    Args:
+      dataset: any.
+    Returns: int64, shape (): INFINITE_CARDINALITY without an end, UNKNOWN_CARDINALITY where it is
+      not known.
+
+    Examples:
+      >>> dataset = wf.data.Dataset.range(9).batch(2)
+      >>> wf.Session().run(wf.data.experimental.cardinality(dataset))
+      np.int64(5)
+    """
+    return out("DatasetCardinality", [_checked(dataset)._variant_tensor])
+
+
+def get_single_element(dataset: Dataset) -> Any:
+    """The only element of a dataset.
+
+    Args:
+      dataset: any.
+    Returns: a structure of tensors.
+    Raises (when it runs): InvalidArgumentError: it has none, or more.
+
+    Examples:
+      >>> one = wf.data.Dataset.range(4).batch(4)
+      >>> wf.Session().run(wf.data.experimental.get_single_element(one))
+      array([0, 1, 2, 3])
+    """
+    form = _checked(dataset)._element
+    node = create("DatasetToSingleElement", [dataset._variant_tensor], specs.attrs_of(form))
+    return specs.rebuilt(form, node.outputs)
+
+
+def to_variant(dataset: Dataset) -> Output:
+    """The tensor that stands for a dataset.
+
+    Args:
+      dataset: any.
+    Returns: variant, shape ().
+
+    Examples:
+      >>> wf.data.experimental.to_variant(wf.data.Dataset.range(3)).dtype
+      weft.variant
+    """
+    return _checked(dataset)._variant_tensor
+
+
+def from_variant(variant: Output, structure: Any) -> Dataset:
+    """The dataset that a tensor stands for.
+
+    Args:
+      variant: variant, shape ().
+      structure: a structure of TensorSpecs, or of the like: the form of its elements.
+
+    Examples:
+      >>> variant = wf.data.experimental.to_variant(wf.data.Dataset.range(3))
+      >>> dataset = wf.data.experimental.from_variant(variant, wf.TensorSpec([], wf.int64))
+      >>> wf.Session().run(dataset.batch(3).make_one_shot_iterator().get_next())
+      array([0, 1, 2])
+    """
+    return Dataset(variant, specs.form_like(structure))
+
+
+# ------------------------------------------------------------------------ transformations
+
+
+def assert_cardinality(expected_cardinality: Any) -> Transformation:
+    """The same elements, of which there must be so many.
+
+    Args:
+      expected_cardinality: int64, shape (), or INFINITE_CARDINALITY.
+    Returns: a function for `Dataset.apply`.
+    Raises (when it is iterated): FailedPreconditionError: there are more, or fewer.
+
+    Examples:
+      >>> odd = wf.data.Dataset.range(6).filter(lambda n: wf.equal(n % 2, 1))
+      >>> three = odd.apply(wf.data.experimental.assert_cardinality(3))
+      >>> wf.Session().run(wf.data.experimental.cardinality(three))
+      np.int64(3)
+    """
+    return lambda dataset: dataset._through(
+        "AssertCardinalityDataset",
+        arguments.scalar(expected_cardinality, dtypes.int64, "expected_cardinality"),
+    )
+
+
+def enumerate_dataset(start: Any = 0) -> Transformation:
+    """Pairs (number, element); as `Dataset.enumerate`.
+
+    Args:
+      start: int64, shape (): the first number.
+    Returns: a function for `Dataset.apply`.
+
+    Examples:
+      >>> letters = wf.data.Dataset.from_tensor_slices(["a", "b"])
+      >>> numbered = letters.apply(wf.data.experimental.enumerate_dataset(5))
+      >>> wf.Session().run(numbered.make_one_shot_iterator().get_next())
+      (np.int64(5), b'a')
+    """
+    return lambda dataset: dataset.enumerate(start)
+
+
+def ignore_errors(log_warning: bool = False) -> Transformation:
+    """The elements that do not fail.
+
+    Args:
+      log_warning: tell each failure.
+    Returns: a function for `Dataset.apply`.
+
+    Examples:
+      >>> texts = wf.data.Dataset.from_tensor_slices(["1", "x", "3"])
+      >>> numbers = texts.map(lambda text: wf.strings.to_number(text, wf.int32))
+      >>> good = numbers.apply(wf.data.experimental.ignore_errors()).batch(3)
+      >>> wf.Session().run(good.make_one_shot_iterator().get_next())
+      array([1, 3], dtype=int32)
+    """
+    return lambda dataset: dataset._through("IgnoreErrorsDataset", log_warning=log_warning)
+
+
+def map_and_batch(
+    map_func: Callable[..., Any],
+    batch_size: Any,
+    num_parallel_batches: int | None = None,
+    drop_remainder: Any = False,
+    num_parallel_calls: Any = None,
+) -> Transformation:
+    """Batches of what a function makes of each element; as `map` and `batch`.
+
+    Args:
+      map_func: as of `Dataset.map`.
+      batch_size, drop_remainder: as of `Dataset.batch`.
+      num_parallel_batches: for how many batches the function is called at once; 1 by default.
+      num_parallel_calls: how many calls run at once, instead.
+    Returns: a function for `Dataset.apply`.
+    Raises: InvalidArgumentError: both of the last two are given.
+
+    Examples:
+      >>> squares = wf.data.experimental.map_and_batch(lambda n: n * n, 3)
+      >>> batches = wf.data.Dataset.range(6).apply(squares)
+      >>> wf.Session().run(batches.make_one_shot_iterator().get_next())
+      array([0, 1, 4])
+    """
+    if num_parallel_batches is not None and num_parallel_calls is not None:
+        raise errors.InvalidArgumentError(
+            "`map_and_batch` allows only one of `num_parallel_batches` and `num_parallel_calls` "
+            "to be set."
+        )
+    calls = num_parallel_calls
+    if calls is None:
+        known = batch_size if isinstance(batch_size, int) else None
+        batches = integer(num_parallel_batches or 1, "num_parallel_batches", 1)
+        calls = AUTOTUNE if known is None else known * batches
+    return lambda dataset: dataset.map(map_func, calls).batch(batch_size, drop_remainder)
+
+
+map_and_batch_with_legacy_function = map_and_batch
+
+
+def parallel_interleave(
+    map_func: Callable[..., Any],
+    cycle_length: Any,
+    block_length: Any = 1,
+    sloppy: Any = False,
+    buffer_output_elements: Any = None,
+    prefetch_input_elements: Any = None,
+) -> Transformation:
+    """Datasets that a function makes of each element, in turns, and read ahead.
+
+    Args:
+      map_func, cycle_length, block_length: as of `Dataset.interleave`.
+      sloppy: accepted; the order is always the one of the turns.
+      buffer_output_elements, prefetch_input_elements: accepted; a block of each dataset is read
+        ahead.
+    Returns: a function for `Dataset.apply`.
+
+    Examples:
+      >>> turns = wf.data.experimental.parallel_interleave(
+      ...     lambda n: wf.data.Dataset.from_tensors(n).repeat(2), cycle_length=2
+      ... )
+      >>> dataset = wf.data.Dataset.range(2).apply(turns).batch(4)
+      >>> wf.Session().run(dataset.make_one_shot_iterator().get_next())
+      array([0, 1, 0, 1])
+    """
+    return lambda dataset: dataset.interleave(map_func, cycle_length, block_length, cycle_length)
+
+
+def copy_to_device(target_device: str, source_device: str = "/cpu:0") -> Transformation:
+    """The same elements; those of a step go to the device that needs them, as all values do.
+
+    Args:
+      target_device, source_device: names of devices.
+    Returns: a function for `Dataset.apply`.
+    Raises: InvalidArgumentError: a name is malformed.
+
+    Examples:
+      >>> dataset = wf.data.Dataset.range(3).apply(wf.data.experimental.copy_to_device("/cpu:0"))
+      >>> wf.Session().run(dataset.make_one_shot_iterator().get_next())
+      np.int64(0)
+    """
+    for name in (target_device, source_device):
+        DeviceSpec.from_string(name)
+    return lambda dataset: dataset
+
+
+def prefetch_to_device(device: str, buffer_size: Any = None) -> Transformation:
+    """The same elements, made ahead of their use; they go to the device that needs them.
+
+    Args:
+      device: the name of a device.
+      buffer_size: as of `Dataset.prefetch`.
+    Returns: a function for `Dataset.apply`.
+    Raises: InvalidArgumentError: the name is malformed.
+
+    Examples:
+      >>> ahead = wf.data.experimental.prefetch_to_device("/cpu:0", 2)
+      >>> dataset = wf.data.Dataset.range(3).apply(ahead)
+      >>> wf.Session().run(dataset.make_one_shot_iterator().get_next())
+      np.int64(0)
+    """
+    DeviceSpec.from_string(device)
+    return lambda dataset: dataset.prefetch(buffer_size)
+
+
+def scan(initial_state: Any, scan_func: Callable[[Any, Any], Any]) -> Transformation:
+    """What a function makes of a state and each element, beside the next state.
+
+    Args:
+      initial_state, scan_func: as of `Dataset.scan`.
+    Returns: a function for `Dataset.apply`.
+
+    Examples:
+      >>> sums = wf.data.experimental.scan(wf.constant(0, wf.int64), lambda s, n: (s + n, s + n))
+      >>> dataset = wf.data.Dataset.range(4).apply(sums).batch(4)
+      >>> wf.Session().run(dataset.make_one_shot_iterator().get_next())
+      array([0, 1, 3, 6])
+    """
+    return lambda dataset: dataset.scan(initial_state, scan_func)
+
+
+def shuffle_and_repeat(buffer_size: Any, count: Any = None, seed: Any = None) -> Transformation:
+    """The elements in a random order, `count` times over, each time in another.
+
+    Args:
+      buffer_size, seed: as of `Dataset.shuffle`.
+      count: as of `Dataset.repeat`.
+    Returns: a function for `Dataset.apply`.
+
+    Examples:
+      >>> twice = wf.data.experimental.shuffle_and_repeat(5, count=2)
+      >>> dataset = wf.data.Dataset.range(3).apply(twice).batch(9)
+      >>> sorted(wf.Session().run(dataset.make_one_shot_iterator().get_next()).tolist())
+      [0, 0, 1, 1, 2, 2]
+    """
+    return lambda dataset: dataset.shuffle(buffer_size, seed).repeat(count)
+
+
+def take_while(predicate: Callable[..., Any]) -> Transformation:
+    """The elements before the first for which a function is false.
+
+    Args:
+      predicate: as of `Dataset.take_while`.
+    Returns: a function for `Dataset.apply`.
+
+    Examples:
+      >>> few = wf.data.Dataset.range(9).apply(wf.data.experimental.take_while(lambda n: n < 2))
+      >>> wf.Session().run(few.batch(9).make_one_shot_iterator().get_next())
+      array([0, 1])
+    """
+    return lambda dataset: dataset.take_while(predicate)
+
+
+def unbatch() -> Transformation:
+    """The rows of the elements, each as an element of its own.
+
+    Returns: a function for `Dataset.apply`.
+
+    Examples:
+      >>> rows = wf.data.Dataset.from_tensors([1, 2]).apply(wf.data.experimental.unbatch())
+      >>> wf.Session().run(rows.make_one_shot_iterator().get_next())
+      np.int32(1)
+    """
+    return lambda dataset: dataset.unbatch()
+
+
+def unique() -> Transformation:
+    """Each element once, where it came first.
+
+    Returns: a function for `Dataset.apply`.
+
+    Examples:
+      >>> numbers = wf.data.Dataset.from_tensor_slices([1, 37, 2, 37, 2, 1])
+      >>> each = numbers.apply(wf.data.experimental.unique()).batch(9)
+      >>> wf.Session().run(each.make_one_shot_iterator().get_next())
+      array([ 1, 37,  2], dtype=int32)
+    """
+    return lambda dataset: dataset._through("UniqueDataset")

@@ -1,0 +1,133 @@
+"""Elements of several datasets by a dataset of numbers, and random numbers."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_io.streams.shuffling import Draws
+from weft_io.streams.stream import (
+    INFINITE,
+    Element,
+    Root,
+    Source,
+    Stream,
+    fields,
+    resume,
+    saved,
+)
+from weft_tensor import errors
+
+
+class DirectedInterleaveSource(Source):
+    """The next element of the dataset whose number comes next.
+
+    Args:
+      selector: the numbers.
+      inner: the datasets.
+      stop: end with the first of them that is at its end, not with the last.
+    """
+
+    def __init__(self, selector: Source, inner: Sequence[Source], stop: bool) -> None:
+        self._selector = selector
+        self._inner = tuple(inner)
+        self._stop = stop
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the elements that are chosen."""
+        return _DirectedInterleaveStream(
+            self._selector.iterate(root), [each.iterate(root) for each in self._inner], self._stop
+        )
+
+
+class _DirectedInterleaveStream(Stream):
+    kind = "DirectedInterleave"
+
+    def __init__(self, selector: Stream, inner: Sequence[Stream], stop: bool) -> None:
+        self._selector = selector
+        self._inner = tuple(inner)
+        self._open = [True] * len(inner)
+        self._stop = stop
+        self._last: Stream = selector
+
+    def place(self) -> str:
+        return self._last.place()
+
+    def get(self) -> Element | None:
+        while any(self._open):
+            number = self._selector.get()
+            if number is None:
+                break
+            chosen = int(number[0])
+            if not 0 <= chosen < len(self._inner):
+                raise errors.InvalidArgumentError(
+                    f"Selector index out of range: {chosen} is not in [0, {len(self._inner)})"
+                )
+            if not self._open[chosen]:
+                continue
+            self._last = self._inner[chosen]
+            element = self._last.get()
+            if element is not None:
+                return element
+            self._open[chosen] = False
+            if self._stop:
+                break
+        self._open = [False] * len(self._inner)
+        return None
+
+    def save(self) -> Any:
+        inner = [saved(each) for each in self._inner]
+        return [list(self._open), inner, saved(self._selector)]
+
+    def restore(self, state: Any) -> None:
+        is_open, inner, selector = fields(state, list, list, None)
+        self._open = fields(is_open, *[bool] * len(self._inner))
+        for stream, each in zip(
+            self._inner, fields(inner, *[None] * len(self._inner)), strict=True
+        ):
+            resume(stream, each)
+        resume(self._selector, selector)
+
+    def close(self) -> None:
+        for stream in (self._selector, *self._inner):
+            stream.close()
+
+
+class RandomSource(Source):
+    """Random integers in [0, 2³²), without an end: int64.
+
+    Args:
+      seeds: two numbers; both 0 for numbers that differ each time.
+    """
+
+    def __init__(self, seeds: tuple[int, int]) -> None:
+        self._seeds = seeds
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the numbers: with seeds the same in each pass."""
+        seeds = self._seeds if any(self._seeds) else (secrets.randbits(63), secrets.randbits(63))
+        return _RandomStream(Draws(*seeds))
+
+    def cardinality(self) -> int:
+        """Without an end."""
+        return INFINITE
+
+
+class _RandomStream(Stream):
+    kind = "Random"
+
+    def __init__(self, draws: Draws) -> None:
+        self._draws = draws
+
+    def get(self) -> Element | None:
+        return (np.int64(self._draws.below(1 << 32)),)
+
+    def save(self) -> Any:
+        return [self._draws.state]
+
+    def restore(self, state: Any) -> None:
+        (draws,) = fields(state, int)
+        self._draws.state = draws & ((1 << 64) - 1)

@@ -1,0 +1,231 @@
+"""Transformations that know what came before: states, ends, what was seen."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+
+from weft_io.streams.stream import (
+    INFINITE,
+    UNKNOWN,
+    Call,
+    Element,
+    ForwardingStream,
+    Stream,
+    element_of,
+    fields,
+    placed,
+    resume,
+    saved,
+)
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+
+class ScanStream(ForwardingStream):
+    """A function of a state and each element gives the next state and a result.
+
+    Args:
+      state: the first one.
+    """
+
+    kind = "Scan"
+
+    def __init__(self, inner: Stream, state: Element, call: Call) -> None:
+        super().__init__(inner)
+        self._state = state
+        self._call = call
+
+    def get(self) -> Element | None:
+        """The next result."""
+        element = self._input.get()
+        if element is None:
+            return None
+        try:
+            found = self._call((*self._state, *element))
+        except errors.OpError as error:
+            placed(error, self._input.place())
+            raise
+        self._state = found[: len(self._state)]
+        return found[len(self._state) :]
+
+    def save(self) -> Any:
+        """The state, and that of what is behind."""
+        return [list(self._state), saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        """Go on from there."""
+        values, inner = fields(state, list, None)
+        resume(self._input, inner)
+        self._state = element_of(values)
+
+
+class TakeWhileStream(ForwardingStream):
+    """The elements before the first for which a function is false."""
+
+    kind = "TakeWhile"
+
+    def __init__(self, inner: Stream, predicate: Call) -> None:
+        super().__init__(inner)
+        self._predicate = predicate
+        self._ended = False
+
+    @staticmethod
+    def cardinality(count: int, *_: Any) -> int:
+        """Nobody knows."""
+        return UNKNOWN
+
+    def get(self) -> Element | None:
+        """The next of them."""
+        element = None if self._ended else self._input.get()
+        if element is None:
+            return None
+        try:
+            goes_on = self._predicate(element)[0]
+        except errors.OpError as error:
+            placed(error, self._input.place())
+            raise
+        if goes_on:
+            return element
+        self._ended = True
+        return None
+
+    def save(self) -> Any:
+        """Whether it has ended, and the state of what is behind."""
+        return [self._ended, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        """Go on from there."""
+        self._ended, inner = fields(state, bool, None)
+        resume(self._input, inner)
+
+
+class UniqueStream(ForwardingStream):
+    """Each element once, where it came first."""
+
+    kind = "Unique"
+
+    def __init__(self, inner: Stream) -> None:
+        super().__init__(inner)
+        self._seen: dict[Any, Element] = {}
+
+    @staticmethod
+    def cardinality(count: int, *_: Any) -> int:
+        """Nobody knows."""
+        return UNKNOWN
+
+    def get(self) -> Element | None:
+        """The next that was not there before."""
+        while (element := self._input.get()) is not None:
+            key = _key_of(element)
+            if key not in self._seen:
+                self._seen[key] = element
+                return element
+        return None
+
+    def save(self) -> Any:
+        """What was there, and the state of what is behind."""
+        return [[list(element) for element in self._seen.values()], saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        """Go on from there."""
+        seen, inner = fields(state, list, None)
+        resume(self._input, inner)
+        elements = [element_of(each) for each in seen]
+        self._seen = {_key_of(element): element for element in elements}
+
+
+def _key_of(element: Element) -> Any:
+    """Something that is equal for equal elements."""
+    return tuple(
+        [value if type(value) is bytes else _frozen(np.asarray(value)) for value in element]
+    )
+
+
+def _frozen(value: np.ndarray[Any, Any]) -> Any:
+    if value.dtype.hasobject:
+        return value.shape, tuple(value.reshape(-1).tolist())
+    if value.dtype.kind == "f":
+        value = value + value.dtype.type(0)  # -0.0 equals 0.0
+    return value.shape, value.tobytes()
+
+
+class IgnoreErrorsStream(ForwardingStream):
+    """Elements, without those that fail.
+
+    Args:
+      log: tell each failure.
+    """
+
+    kind = "IgnoreErrors"
+
+    def __init__(self, inner: Stream, log: bool) -> None:
+        super().__init__(inner)
+        self._log = log
+
+    @staticmethod
+    def cardinality(count: int, *_: Any) -> int:
+        """Nobody knows."""
+        return INFINITE if count == INFINITE else UNKNOWN
+
+    def get(self) -> Element | None:
+        """The next that does not fail."""
+        while True:
+            try:
+                return self._input.get()
+            except errors.CancelledError:
+                raise
+            except errors.OpError as error:
+                if self._log:
+                    _log.warning("Error raised with error message %s", error.message)
+
+
+class AssertCardinalityStream(ForwardingStream):
+    """Elements that are counted.
+
+    Args:
+      count: how many there must be, or INFINITE.
+    """
+
+    kind = "AssertCardinality"
+
+    def __init__(self, inner: Stream, count: int) -> None:
+        super().__init__(inner)
+        self._count = count
+        self._given = 0
+
+    @staticmethod
+    def cardinality(count: int, *arguments: Any) -> int:
+        """What is asserted."""
+        return int(arguments[0])
+
+    def get(self) -> Element | None:
+        """The next; FailedPreconditionError where there are others than so many."""
+        element = self._input.get()
+        if element is None:
+            if self._given != self._count:
+                wanted = "an infinite number of" if self._count == INFINITE else self._count
+                raise self._wrong(f"{wanted} elements but contained only {self._given} elements.")
+            return None
+        self._given += 1
+        if self._count not in (INFINITE, UNKNOWN) and self._given > self._count:
+            raise self._wrong(
+                f"{self._count} elements but contained at least {self._given} elements."
+            )
+        return element
+
+    @staticmethod
+    def _wrong(what: str) -> errors.FailedPreconditionError:
+        return errors.FailedPreconditionError(f"Input dataset was expected to contain {what}")
+
+    def save(self) -> Any:
+        """The count, and the state of what is behind."""
+        return [self._given, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        """Go on from there."""
+        self._given, inner = fields(state, int, None)
+        resume(self._input, inner)

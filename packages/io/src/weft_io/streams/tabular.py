@@ -1,0 +1,252 @@
+"""Datasets of tables: files of comma-separated values, and queries of databases."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from weft_io.records.csv import CsvDecoder
+from weft_io.records.lines import LineSource
+from weft_io.streams.files import RecordFile, RecordsSource
+from weft_io.streams.stream import (
+    Element,
+    ForwardingStream,
+    Root,
+    Source,
+    Stream,
+    count_in,
+    fields,
+    placed,
+)
+from weft_tensor import errors
+from weft_tensor.dtypes import DType
+
+# ---------------------------------------------------------------------------- CSV
+
+
+class _CsvRecords:
+    """The records of one file: lines, of which several are one where quotes hold their ends.
+
+    Args:
+      path, compression, offset: as of `LineSource`.
+      header: leave out the first record.
+      quotes: whether double quotes may hold ends of lines.
+    Attributes:
+      offset: of the first record that was not returned.
+    """
+
+    def __init__(
+        self, path: str, compression: str, offset: int, header: bool, quotes: bool
+    ) -> None:
+        self._lines = LineSource(path, compression, offset, returns=quotes)
+        self._quotes = quotes
+        self._skips = header and not offset
+        self.offset = offset
+
+    def read_chunk(self) -> list[bytes]:
+        """Some records; none at the end."""
+        records: list[bytes] = []
+        begun: list[bytes] = []  # lines of a record that goes on
+        while not records:
+            lines = self._lines.read_chunk()
+            records = _joined(lines, begun) if self._quotes else lines
+            if begun and lines:
+                records = self._whole(records, begun)
+            if begun:  # at the end of the file
+                records.append(b"\n".join(begun))
+            if records and self._skips:
+                self._skips = False
+                del records[0]
+            if not lines:
+                break
+        self.offset = self._lines.offset
+        return records
+
+    def _whole(self, records: list[bytes], begun: list[bytes]) -> list[bytes]:
+        """More records, up to a line that ends one; so `offset` is always at the start of one."""
+        while begun and (lines := self._lines.read_chunk()):
+            records += _joined(lines, begun)
+        return records
+
+    def close(self) -> None:
+        """Close the file."""
+        self._lines.close()
+
+
+def _joined(lines: Sequence[bytes], begun: list[bytes]) -> list[bytes]:
+    """Records of lines. One with an odd number of quotes goes on in the next line."""
+    records: list[bytes] = []
+    for line in lines:
+        odd = line.count(b'"') % 2 == 1
+        if begun:
+            begun.append(line)
+            if odd:
+                records.append(b"\n".join(begun).removesuffix(b"\r"))
+                begun.clear()
+        elif odd:
+            begun.append(line)
+        else:
+            records.append(line.removesuffix(b"\r"))
+    return records
+
+
+class CsvSource(Source):
+    """The records of files of comma-separated values, one file after another.
+
+    Args:
+      paths: of the files.
+      compression: "", "ZLIB" or "GZIP".
+      header: whether each file begins with a record that is none.
+      decoder: of the records.
+      defaults: per column what stands for a missing field, or None where it is required.
+    """
+
+    def __init__(
+        self,
+        paths: Sequence[str],
+        compression: str,
+        header: bool,
+        decoder: CsvDecoder,
+        defaults: Sequence[Any],
+    ) -> None:
+        self._decoder = decoder
+        self._defaults = tuple(defaults)
+
+        def open_file(path: str, offset: int) -> RecordFile:
+            return _CsvRecords(path, compression, offset, header, decoder.quotes)
+
+        self._records = RecordsSource("Csv", paths, open_file)
+
+    def iterate(self, root: Root) -> Stream:
+        """Over their fields."""
+        return _CsvStream(self._records.iterate(root), self._decoder, self._defaults)
+
+
+class _CsvStream(ForwardingStream):
+    kind = "CsvFields"
+
+    def __init__(self, inner: Stream, decoder: CsvDecoder, defaults: Sequence[Any]) -> None:
+        super().__init__(inner)
+        self._decoder = decoder
+        self._defaults = defaults
+
+    def get(self) -> Element | None:
+        record = self._input.get()
+        if record is None:
+            return None
+        try:
+            columns = self._decoder.decode(record, self._defaults)
+        except errors.OpError as error:
+            placed(error, self._input.place())
+            raise
+        return tuple([column[0] for column in columns])
+
+
+# ---------------------------------------------------------------------------- databases
+
+
+class SqlSource(Source):
+    """The rows that a query of an SQLite database gives.
+
+    Args:
+      path: the file of the database, which is only read.
+      query: in SQL.
+      types: element type of each column.
+    """
+
+    def __init__(self, path: str, query: str, types: Sequence[DType]) -> None:
+        self.path, self.query, self.types = path, query, tuple(types)
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the rows."""
+        return _SqlStream(self)
+
+
+class _SqlStream(Stream):
+    """Saved, it is how many rows it gave; restored, it asks again and leaves out as many."""
+
+    kind = "Sql"
+
+    def __init__(self, source: SqlSource) -> None:
+        self._source = source
+        self._connection: sqlite3.Connection | None = None
+        self._rows: sqlite3.Cursor | None = None
+        self._given = 0
+        self._ended = False
+
+    def get(self) -> Element | None:
+        row = self._row()
+        if row is None:
+            self.close()
+            return None
+        self._given += 1
+        types = self._source.types
+        if len(row) != len(types):
+            raise errors.InvalidArgumentError(
+                f"The number of columns in query result ({len(row)}) must match the number of "
+                f"output types ({len(types)})."
+            )
+        return tuple([_sql_value(v, t, i) for i, (v, t) in enumerate(zip(row, types, strict=True))])
+
+    def _row(self) -> Any:
+        if self._ended:
+            return None
+        try:
+            if self._rows is None:
+                self._rows = self._begin()
+            return self._rows.fetchone()
+        except sqlite3.Error as error:
+            self._ended = True
+            raise errors.InvalidArgumentError(
+                f"the query {self._source.query!r} of {self._source.path}: {error}"
+            ) from error
+
+    def _begin(self) -> sqlite3.Cursor:
+        path = Path(self._source.path)
+        if not path.is_file():
+            raise errors.NotFoundError(f"{self._source.path}; No such file or directory")
+        # A thread that reads ahead may begin what another one closes.
+        self._connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False
+        )
+        self._connection.text_factory = bytes
+        return self._connection.execute(self._source.query)
+
+    def save(self) -> Any:
+        return [self._given, self._ended]
+
+    def restore(self, state: Any) -> None:
+        given, ended = fields(state, int, bool)
+        for _ in range(count_in(given, 1 << 62, "the number of rows")):
+            if self._row() is None:
+                break
+            self._given += 1
+        self._ended = ended
+
+    def close(self) -> None:
+        connection, self._connection, self._rows = self._connection, None, None
+        self._ended = True
+        if connection is not None:
+            connection.close()
+
+
+def _sql_value(value: Any, dtype: DType, i: int) -> Any:
+    """A value of a database as a component; NULL is nothing: 0, or the empty string."""
+    if dtype.numpy.hasobject:
+        if isinstance(value, bytes):
+            return value
+        return b"" if value is None else str(value).encode()
+    try:
+        kind = dtype.numpy.type
+        if value is None:
+            return kind(0)
+        number: Any = float(value) if dtype.is_floating else int(value)
+        return kind(bool(number)) if kind is np.bool_ else kind(number)
+    except (ValueError, OverflowError) as cause:
+        raise errors.InvalidArgumentError(
+            f"column {i} of a row must be {dtype.name}, got {value!r}"
+        ) from cause

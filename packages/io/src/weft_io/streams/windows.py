@@ -1,0 +1,343 @@
+"""What makes datasets of elements: windows and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_io.streams.mapping import inner_stream
+from weft_io.streams.stream import (
+    UNKNOWN,
+    Call,
+    Element,
+    ElementsSource,
+    ForwardingStream,
+    Root,
+    Source,
+    Stream,
+    element_of,
+    fields,
+    graph_value,
+    placed,
+    resume,
+    saved,
+)
+from weft_tensor import errors
+
+
+def saved_elements(elements: Sequence[Element]) -> list[Any]:
+    """Elements as a part of a state."""
+    return [list(element) for element in elements]
+
+
+def elements_of(state: list[Any]) -> list[Element]:
+    """The elements that `saved_elements` gave."""
+    return [element_of(each) for each in state]
+
+
+class WindowStream(ForwardingStream):
+    """Windows: an element has, for each component, the dataset of some elements' components.
+
+    Args:
+      size: how many elements a window has.
+      shift: how far the next window begins behind the one before.
+      stride: how far the elements of a window are from each other.
+      drop: leave out windows that are smaller.
+    Raises: InvalidArgumentError: a number is below 1.
+    """
+
+    kind = "Window"
+
+    def __init__(self, inner: Stream, size: int, shift: int, stride: int, drop: bool) -> None:
+        for what, number in (("size", size), ("shift", shift), ("stride", stride)):
+            if number < 1:
+                raise errors.InvalidArgumentError(
+                    f"Window {what} must be greater than zero, got {number}"
+                )
+        super().__init__(inner)
+        self._size, self._shift, self._stride, self._drop = size, shift, stride, drop
+        self._span = (size - 1) * stride + 1
+        self._buffer: list[Element] = []
+        self._to_skip = 0
+
+    @staticmethod
+    def cardinality(count: int, *arguments: Any) -> int:
+        """How many windows there are."""
+        size, shift, stride, drop = arguments
+        if count < 0:
+            return count
+        starts = count - (size - 1) * stride if drop else count
+        return max(0, -(-int(starts) // int(shift)))
+
+    def place(self) -> str:
+        """Nowhere: a window has many elements."""
+        return ""
+
+    def get(self) -> Element | None:
+        """The next window."""
+        while self._to_skip:
+            if self._input.get() is None:
+                return None
+            self._to_skip -= 1
+        while len(self._buffer) < self._span:
+            more = self._input.pull(self._span - len(self._buffer))
+            if not more:
+                break
+            self._buffer += more
+        chosen = self._buffer[:: self._stride]
+        if not chosen or (self._drop and len(chosen) < self._size):
+            return None
+        self._to_skip = max(0, self._shift - len(self._buffer))
+        del self._buffer[: self._shift]
+        columns = zip(*chosen, strict=True)
+        return tuple([ElementsSource([(value,) for value in column]) for column in columns])
+
+    def save(self) -> Any:
+        """The elements of later windows, and the state of what is behind."""
+        return [self._to_skip, saved_elements(self._buffer), saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        """Go on from there."""
+        self._to_skip, elements, inner = fields(state, int, list, None)
+        resume(self._input, inner)
+        self._buffer = elements_of(elements)
+
+
+def _scalar(call: Call, element: Element, what: str, where: Stream) -> int:
+    """The integer that a function makes of an element."""
+    try:
+        (value,) = call(element)
+    except errors.OpError as error:
+        placed(error, where.place())
+        raise
+    if getattr(value, "shape", ()) != ():
+        raise errors.InvalidArgumentError(
+            f"the {what} must be a scalar, got shape {list(value.shape)}"
+        )
+    return int(value)
+
+
+class GroupByWindowSource(Source):
+    """The datasets that a function makes of groups of elements of one key.
+
+    Args:
+      key: from an element to an integer.
+      reduce: from a key and a dataset to a dataset.
+      size: from a key to how many elements make a group.
+    """
+
+    def __init__(self, inner: Source, key: Call, reduce: Call, size: Call) -> None:
+        self._inner = inner
+        self.key, self.reduce, self.size = key, reduce, size
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the elements of what it makes."""
+        return _GroupByWindowStream(self._inner.iterate(root), self, root)
+
+
+class _GroupByWindowStream(ForwardingStream):
+    kind = "GroupByWindow"
+
+    def __init__(self, inner: Stream, source: GroupByWindowSource, root: Root) -> None:
+        super().__init__(inner)
+        self._source = source
+        self._root = root
+        self._groups: dict[int, list[Element]] = {}
+        self._sizes: dict[int, int] = {}
+        self._ended = False
+        self._current: Stream | None = None
+        self._opened: tuple[int, list[Element]] = (0, [])
+
+    def place(self) -> str:
+        return ""
+
+    def get(self) -> Element | None:
+        while True:
+            if self._current is not None:
+                found = self._current.get()
+                if found is not None:
+                    return found
+                self._current.close()
+                self._current = None
+            key = self._full_group()
+            if key is None:
+                return None
+            self._open(key, self._groups.pop(key))
+
+    def _full_group(self) -> int | None:
+        """The key of a group that is full; at the end of the lowest one that is left."""
+        while not self._ended:
+            element = self._input.get()
+            if element is None:
+                self._ended = True
+                break
+            key = _scalar(self._source.key, element, "key", self._input)
+            group = self._groups.setdefault(key, [])
+            group.append(element)
+            if len(group) >= self._size(key):
+                return key
+        return min(self._groups, default=None)
+
+    def _size(self, key: int) -> int:
+        if key not in self._sizes:
+            size = _scalar(self._source.size, (np.int64(key),), "window size", self._input)
+            if size < 1:
+                del self._groups[key][-1:]
+                raise errors.InvalidArgumentError(
+                    f"Window size must be greater than zero, but got {size}."
+                )
+            self._sizes[key] = size
+        return self._sizes[key]
+
+    def _open(self, key: int, group: list[Element]) -> None:
+        arguments = (np.int64(key), ElementsSource(group))
+        self._current = inner_stream(self._source.reduce, arguments, self._root)
+        self._opened = key, group
+
+    def save(self) -> Any:
+        current = self._current
+        key, group = self._opened
+        opened = None if current is None else [key, saved_elements(group), saved(current)]
+        groups = [[key, saved_elements(group)] for key, group in self._groups.items()]
+        return [self._ended, groups, opened, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        self._ended, groups, opened, inner = fields(state, bool, list, None, None)
+        resume(self._input, inner)
+        self._groups = {}
+        for each in groups:
+            key, group = fields(each, int, list)
+            self._groups[key] = elements_of(group)
+        if opened is not None:
+            key, group, one = fields(opened, int, list, None)
+            self._open(key, elements_of(group))
+            assert self._current is not None
+            resume(self._current, one)
+
+    def close(self) -> None:
+        super().close()
+        if self._current is not None:
+            self._current.close()
+
+
+class GroupByReducerStream(ForwardingStream):
+    """One element for each key, in the order of the keys: what is left of all its elements.
+
+    Args:
+      key: from an element to an integer.
+      begin: from a key to a state.
+      reduce: from a state and an element to a state.
+      finish: from a state to an element.
+    """
+
+    kind = "GroupByReducer"
+
+    def __init__(self, inner: Stream, key: Call, begin: Call, reduce: Call, finish: Call) -> None:
+        super().__init__(inner)
+        self._key, self._begin, self._reduce, self._finish = key, begin, reduce, finish
+        self._states: dict[int, Element] = {}
+        self._ended = False
+
+    @staticmethod
+    def cardinality(count: int, *_: Any) -> int:
+        """Nobody knows."""
+        return UNKNOWN
+
+    def place(self) -> str:
+        """Nowhere: a result is of many elements."""
+        return ""
+
+    def get(self) -> Element | None:
+        """The result of the lowest key that is left; the first asks for all elements."""
+        while not self._ended:
+            element = self._input.get()
+            if element is None:
+                self._ended = True
+                break
+            key = _scalar(self._key, element, "key", self._input)
+            if key not in self._states:
+                self._states[key] = self._begin((np.int64(key),))
+            self._states[key] = self._reduce((*self._states[key], *element))
+        if not self._states:
+            return None
+        return self._finish(self._states.pop(min(self._states)))
+
+    def save(self) -> Any:
+        """The states, and that of what is behind."""
+        states = [[key, list(values)] for key, values in self._states.items()]
+        return [self._ended, states, saved(self._input)]
+
+    def restore(self, state: Any) -> None:
+        """Go on from there."""
+        self._ended, states, inner = fields(state, bool, list, None)
+        resume(self._input, inner)
+        self._states = {}
+        for each in states:
+            key, values = fields(each, int, list)
+            self._states[key] = element_of(values)
+
+
+class SparseBatchSource(Source):
+    """Elements of different sizes in batches that are sparse tensors.
+
+    Args:
+      size: of a batch.
+      row_shape: of the rows; -1 for the largest size in the batch.
+    Raises: InvalidArgumentError: the size is below 1.
+    """
+
+    def __init__(self, inner: Source, size: int, row_shape: tuple[int, ...]) -> None:
+        if size < 1:
+            raise errors.InvalidArgumentError(f"Batch size must be greater than zero, got {size}.")
+        self._inner = inner
+        self._size = size
+        self._row_shape = row_shape
+
+    def iterate(self, root: Root) -> Stream:
+        """Over the batches."""
+        return _SparseBatchStream(self._inner.iterate(root), self._size, self._row_shape)
+
+    def cardinality(self) -> int:
+        """How many batches there are."""
+        count = self._inner.cardinality()
+        return count if count < 0 else -(-count // self._size)
+
+
+class _SparseBatchStream(ForwardingStream):
+    kind = "DenseToSparseBatch"
+
+    def __init__(self, inner: Stream, size: int, row_shape: tuple[int, ...]) -> None:
+        super().__init__(inner)
+        self._size = size
+        self._row_shape = row_shape
+
+    def get(self) -> Element | None:
+        rows: list[Any] = []
+        while len(rows) < self._size:
+            more = self._input.pull(self._size - len(rows))
+            if not more:
+                break
+            rows += [np.asarray(graph_value(element[0])) for element in more]
+        return self._joined(rows) if rows else None
+
+    def _joined(self, rows: Sequence[Any]) -> Element:
+        wanted = self._row_shape
+        for row in rows:
+            if row.ndim != len(wanted) or any(
+                most >= 0 and n > most for n, most in zip(row.shape, wanted, strict=True)
+            ):
+                raise errors.InvalidArgumentError(
+                    f"the rows of a sparse batch must fit into {list(wanted)}, got a row of shape "
+                    f"{list(row.shape)}"
+                )
+        largest = np.max([row.shape for row in rows], axis=0)
+        sizes = [int(n) if most < 0 else most for n, most in zip(largest, wanted, strict=True)]
+        counts = [row.size for row in rows]
+        indices = np.empty((sum(counts), len(wanted) + 1), np.int64)
+        indices[:, 0] = np.repeat(np.arange(len(rows)), counts)
+        places = [np.indices(row.shape).reshape(row.ndim, -1).T for row in rows]
+        indices[:, 1:] = np.concatenate(places)
+        values = np.concatenate([row.reshape(-1) for row in rows])
+        return indices, values, np.array([len(rows), *sizes], np.int64)
