@@ -16,6 +16,7 @@ import numpy as np
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.messages.collection_items import one_by_one, register_collection
+from weft_io import progress
 from weft_io.arguments import listed
 from weft_io.checkpoint import held, state
 from weft_io.checkpoint.reader import CheckpointNotFoundError
@@ -24,7 +25,8 @@ from weft_io.files import paths
 from weft_io.files.message_files import message_bytes
 from weft_io.meta_graphs.export import export_meta_graph, renamed_saver
 from weft_io.saving import background, retention, saver_builder
-from weft_io.saving.saveables import all_saveable_objects
+from weft_io.saving.object_names import names_of_objects
+from weft_io.saving.saveables import all_saveable_objects, saveables_for
 from weft_tensor import errors
 from weft_tensor.arguments import INT32_MAX, integer, number, text
 from weft_tensor.os_errors import reported
@@ -154,6 +156,7 @@ class Saver:
         self._graph_cache: tuple[Any, bytes | None] = (None, None)
         self._turn = threading.Lock()  # of those who start an asynchronous save
         self._is_empty = False
+        self._by_name = False  # whether it stands for one whose names a checkpoint lacks
         self._lock = threading.Lock()  # of the list of checkpoints and its file
         self.saver_def: Any = saver_def
         if saver_def is not None:
@@ -511,7 +514,35 @@ class Saver:
         if not state.checkpoint_exists(prefix):
             raise CheckpointNotFoundError(f"there is no valid checkpoint at {prefix}")
         feeds = {self.saver_def.filename_tensor_name: os.fsencode(prefix)}
-        sess.run(self.saver_def.restore_op_name, feeds)
+        try:
+            sess.run(self.saver_def.restore_op_name, feeds)
+        except errors.NotFoundError:
+            renamed = self._by_objects(sess.graph, prefix)
+            if renamed is None:
+                raise
+            _log.warning("%s is of objects; variables are found there by their own names", prefix)
+            renamed.restore(sess, prefix)
+        else:
+            progress.log.info("Restored parameters from %s", prefix)
+
+    def _by_objects(self, graph: Any, prefix: str) -> Saver | None:
+        """A saver of the same variables by the names that a checkpoint of objects has for them.
+
+        None where it is no such checkpoint, or lacks one of them.
+        """
+        if graph.finalized or self._by_name:
+            return None
+        names = names_of_objects(prefix)
+        found = self._var_list
+        if found is None:
+            found = all_saveable_objects(graph)
+        own = {each.specs[0].name: each.op for each in saveables_for(found)}
+        if not own.keys() <= names.keys():
+            return None
+        with graph.as_default():
+            saver = Saver({names[name]: op for name, op in own.items()}, max_to_keep=0)
+        saver._by_name = True
+        return saver
 
 
 def _whole(step: Any) -> int:

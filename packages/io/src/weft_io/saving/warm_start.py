@@ -62,7 +62,7 @@ def init_from_checkpoint(ckpt_dir_or_file: Any, assignment_map: Any) -> None:
         _check(path, name, variable, shapes, reader.get_variable_to_dtype_map())
     for name, variable in wanted:
         for part in _parts(variable):
-            _replace(path, name, part)
+            read_initially(path, name, part)
         _log.info("Initialize variable %s from checkpoint %s with %s", variable, path, name)
 
 
@@ -143,7 +143,7 @@ def _check(
             )
 
 
-def _replace(path: str, name: str, variable: Variable) -> None:
+def read_initially(path: str, name: str, variable: Variable) -> None:
     """Make the variable's initializer read the checkpoint."""
     graph = variable.graph
     info = variable._get_save_slice_info()

@@ -11,6 +11,7 @@ from typing import Any
 
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
+from weft_io import progress
 from weft_io.arguments import listed
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.files.systems import PathLike, as_path
@@ -157,7 +158,7 @@ class CheckpointSaverHook(SessionRunHook):
         """Save; whether a listener asks for the end."""
         from weft_graph import proto
 
-        _log.info("Saving checkpoints for %d into %s.", step, self._path)
+        progress.log.info("Saving checkpoints for %d into %s.", step, self._path)
         for listener in self._listeners:
             listener.before_save(session, step)
         saver = self._saver()

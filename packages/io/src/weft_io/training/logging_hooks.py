@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from weft_graph.ir.default_graph import get_default_graph
+from weft_io import progress
 from weft_io.arguments import listed
 from weft_io.training.hook import (
     SessionRunArgs,
@@ -91,11 +92,11 @@ class LoggingTensorHook(SessionRunHook):
         seconds, _ = self._timer.update_last_triggered_step(self._count)
         with np.printoptions(suppress=True):
             if self._formatter is not None:
-                _log.info("%s", self._formatter(values))
+                progress.log.info("%s", self._formatter(values))
                 return
             line = ", ".join(f"{_tag_name(tag)} = {values[tag]}" for tag in self._tags)
         if seconds is None:
-            _log.info("%s", line)
+            progress.log.info("%s", line)
         else:
             _log.info("%s (%.3f sec)", line, seconds)
 

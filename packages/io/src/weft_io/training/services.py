@@ -7,6 +7,7 @@ import time
 from typing import Any, Protocol
 
 from weft_autodiff.optimizers.training_util import global_step as value_of_step
+from weft_io import progress
 from weft_io.coordination.coordinator import Coordinator, LooperThread
 
 _log = logging.getLogger("weft")
@@ -97,7 +98,7 @@ class StepCounterThread(LooperThread):
         value = proto.Summary.Value(tag=self._tag, simple_value=speed)
         if self._supervisor.summary_writer is not None:
             self._supervisor.summary_writer.add_summary(proto.Summary(value=[value]), step)
-        _log.info("%s: %g", self._tag, speed)
+        progress.log.info("%s: %g", self._tag, speed)
 
     def _step(self) -> int:
         return value_of_step(self._session, self._supervisor.global_step)
@@ -114,7 +115,7 @@ class CheckpointThread(LooperThread):
     def run_loop(self) -> None:
         """Save one."""
         supervisor = self._supervisor
-        _log.info("Saving checkpoint to path %s", supervisor.save_path)
+        progress.log.info("Saving checkpoint to path %s", supervisor.save_path)
         step = supervisor.global_step
         supervisor.saver.save(self._session, supervisor.save_path, global_step=step)
         if supervisor.summary_writer is not None and step is not None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from weft_io import progress
 from weft_io.coordination.coordinator import Coordinator
 from weft_io.training.hook import (
     SessionRunArgs,
@@ -68,7 +69,9 @@ class StopAtStepHook(SessionRunHook):
             assert self._num_steps is not None
             self._last_step = step + self._num_steps
         if step >= self._last_step:
-            _log.info("The global step is %d, and the last is %d: done.", step, self._last_step)
+            progress.log.info(
+                "The global step is %d, and the last is %d: done.", step, self._last_step
+            )
             coord.request_stop()
 
     def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:

@@ -7,6 +7,7 @@ __all__ = ["StepCounterHook", "SummarySaverHook"]
 import logging
 from typing import Any
 
+from weft_io import progress
 from weft_io.files.systems import PathLike
 from weft_io.summary.writer_cache import FileWriterCache
 from weft_io.training.hook import (
@@ -92,7 +93,7 @@ class StepCounterHook(SessionRunHook):
 
             value = proto.Summary.Value(tag=self._tag, simple_value=steps_per_sec)
             self._writer.add_summary(proto.Summary(value=[value]), step)
-        _log.info("%s: %g", self._tag, steps_per_sec)
+        progress.log.info("%s: %g", self._tag, steps_per_sec)
 
     def _watch(self, step: int) -> None:
         """Warn, once, when nobody counts the steps."""

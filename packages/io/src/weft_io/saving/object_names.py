@@ -1,0 +1,38 @@
+"""The names that a checkpoint of objects has for variables, by the variables' own names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from weft_graph import proto
+from weft_io.checkpoint.reader import CheckpointReader
+from weft_tensor import errors
+
+GRAPH_KEY: Final = "_CHECKPOINTABLE_OBJECT_GRAPH"
+"""The name of the tensor that describes the objects."""
+
+
+def described_objects(reader: CheckpointReader) -> proto.TrackableObjectGraph | None:
+    """The message that describes the objects of a checkpoint; None where it is not of objects.
+
+    Raises: DataLossError: it is damaged.
+    """
+    from google.protobuf.message import DecodeError
+
+    if not reader.has_tensor(GRAPH_KEY):
+        return None
+    try:
+        return proto.TrackableObjectGraph.FromString(bytes(reader.get_tensor(GRAPH_KEY)))
+    except (DecodeError, TypeError) as cause:
+        raise errors.DataLossError(
+            f"the objects of {reader.prefix} are damaged: {cause}"
+        ) from cause
+
+
+def names_of_objects(prefix: str) -> dict[str, str]:
+    """Names of variables to their names in a checkpoint of objects; nothing for any other one."""
+    message = described_objects(CheckpointReader(prefix))
+    if message is None:
+        return {}
+    attributes = [attribute for node in message.nodes for attribute in node.attributes]
+    return {each.full_name: each.checkpoint_key for each in attributes if each.full_name}

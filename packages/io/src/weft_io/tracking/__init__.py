@@ -1,0 +1,1 @@
+"""Checkpoints of objects: variables under the names of the attributes that they are found by."""

@@ -1,0 +1,206 @@
+"""`Checkpoint`: saves variables under the names of the attributes that lead to them."""
+
+from __future__ import annotations
+
+__all__ = ["Checkpoint"]
+
+from functools import partial
+from typing import Any
+
+from weft_graph import proto
+from weft_graph.ir.builder import constant
+from weft_graph.ir.constants import to_array
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.variables.base import Variable
+from weft_io.checkpoint.reader import CheckpointReader
+from weft_io.checkpoint.state import update_checkpoint_state
+from weft_io.files import paths
+from weft_io.saving.object_names import GRAPH_KEY, described_objects
+from weft_io.saving.saver import Saver
+from weft_io.saving.warm_start import read_initially
+from weft_io.tracking.load_status import (
+    CheckpointLoadStatus,
+    InitializationStatus,
+    LoadStatus,
+    NameBasedStatus,
+    session_of,
+)
+from weft_io.tracking.matching import Matches
+from weft_io.tracking.objects import (
+    Composite,
+    ObjectGraph,
+    StringSaveable,
+    check_trackable,
+)
+from weft_tensor import dtypes, errors
+
+
+class Checkpoint(Composite):
+    """Saves and restores what its attributes lead to: variables, optimizers, layers, other ones.
+
+    Variables are saved under the names of attributes, "encoder/kernel", and not under their own, so
+    that a program may be rearranged without losing its checkpoints. Lists and dicts are followed by
+    positions and keys. The files are those of a `Saver`; TensorFlow's checkpoints of objects are
+    read too.
+
+    Args:
+      **kwargs: become attributes; more may be set later.
+    Attributes:
+      save_counter: a variable, int64 (): how often `save` was called.
+    Raises: InvalidTypeError: an attribute is nothing that can be saved.
+
+    Examples:
+      >>> w = wf.get_variable("w", [], initializer=wf.ones_initializer())
+      >>> optimizer = wf.train.MomentumOptimizer(0.1, 0.9)
+      >>> step = optimizer.minimize(w * w, var_list=[w])
+      >>> checkpoint = wf.train.Checkpoint(model={"w": w}, optimizer=optimizer)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(step)
+      ...     prefix = checkpoint.save("./objects")
+      >>> wf.train.load_variable(prefix, "model/w/.ATTRIBUTES/VARIABLE_VALUE")
+      np.float32(0.8)
+      >>> with wf.Session() as session:
+      ...     checkpoint.restore(prefix).assert_consumed().run_restore_ops()
+      ...     session.run(w)
+      np.float32(0.8)
+    """
+
+    save_counter: Any
+
+    def __init__(self, **kwargs: Any) -> None:
+        object.__setattr__(self, "tracked", {})
+        self._saver: Saver | None = None
+        self._saved: Any = None
+        self._pending: tuple[str, proto.TrackableObjectGraph] | None = None
+        for name, value in sorted(kwargs.items()):
+            check_trackable(value, name)
+            setattr(self, name, value)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+        if name[0] == "_":
+            return
+        check_trackable(value, name)
+        self.tracked[name] = value
+        if self._pending is not None:
+            self._restore_at_first(value)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        self.tracked.pop(name, None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "save_counter":
+            raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}", name=name)
+        graph = ObjectGraph(self).graph or get_default_graph()
+        with graph.as_default(), graph.control_dependencies(None), graph.device("/cpu:0"):
+            make: Any = Variable  # its metaclass takes the arguments
+            counter = make(
+                to_array(0, dtypes.int64),
+                trainable=False,
+                name="save_counter",
+                collections=[],
+            )
+            self._counted = counter.assign_add(to_array(1, dtypes.int64))
+        self.save_counter = counter
+        return counter
+
+    # ---------------------------------------------------------------------------- saving
+
+    def write(self, file_prefix: str, session: Any = None) -> str:
+        """Save under a prefix, neither counted nor noted as the latest checkpoint.
+
+        Args:
+          file_prefix: of the checkpoint's files; its directory is made if it is missing.
+          session: the default session by default.
+        Returns: the prefix.
+        Raises: FailedPreconditionError: a variable has no value, or there is no session.
+        """
+        own = ObjectGraph(self)
+        chosen = session_of(own.graph, session, "Checkpoint.write()")
+        saver = self._saver_of(own, chosen.graph)
+        saver.save(chosen, paths.as_path(file_prefix), write_meta_graph=False, write_state=False)
+        return paths.as_path(file_prefix)
+
+    def save(self, file_prefix: str, session: Any = None) -> str:
+        """Count `save_counter` up, save under "<prefix>-<counter>", and note that as the latest.
+
+        Args:
+          file_prefix: of the checkpoint's files.
+          session: the default session by default.
+        Returns: the prefix with its number.
+        Raises: as `write`.
+        """
+        number = self.next_number(session)
+        prefix = self.write(f"{paths.as_path(file_prefix)}-{number}", session)
+        directory, _ = paths.split_prefix(prefix)
+        update_checkpoint_state(directory, prefix, [prefix], save_relative_paths=True)
+        return prefix
+
+    def next_number(self, session: Any = None) -> int:
+        """Count `save_counter` up in a session; returns what it is then."""
+        counter = self.save_counter
+        chosen = session_of(counter.graph, session, "Checkpoint.save()")
+        try:
+            return int(chosen.run(self._counted))
+        except errors.FailedPreconditionError:
+            chosen.run(counter.initializer)
+            return int(chosen.run(self._counted))
+
+    def _saver_of(self, own: ObjectGraph, graph: Any) -> Saver:
+        """The saver of the objects as they are; a new one where they have changed."""
+        message = own.message().SerializeToString(deterministic=True)
+        key = (message, graph, [id(found.value) for found in own.objects])
+        if self._saver is None or key != self._saved:
+            with graph.as_default():
+                saved = own.saved()
+                saved[GRAPH_KEY] = StringSaveable(partial(constant, message), GRAPH_KEY)
+                self._saver = Saver(saved, max_to_keep=0, name="save")
+            self._saved = key
+        return self._saver
+
+    # ------------------------------------------------------------------------- restoring
+
+    def restore(self, save_path: str | None) -> LoadStatus:
+        """Find the objects of a checkpoint; the status that it returns restores them.
+
+        What is not there yet is restored when it comes: a variable that is set as an attribute
+        later begins with the value in the checkpoint.
+
+        Args:
+          save_path: what `save` or `latest_checkpoint` returned, also of a `Saver`, whose variables
+            are found by their own names; None where there is none yet.
+        Returns: a status. `run_restore_ops(session)` restores; `initialize_or_restore(session)`
+          also initializes what the checkpoint lacks, or all where there is none;
+          `assert_consumed()` checks that program and checkpoint have the same objects,
+          `assert_existing_objects_matched()` that the checkpoint lacks none,
+          `assert_nontrivial_match()` that it has any. A failed check is an AssertionError.
+        Raises: NotFoundError, DataLossError: there is no such checkpoint, or it is damaged.
+        """
+        if save_path is None:
+            self.save_counter  # noqa: B018 - makes it, so that it is initialized with the others
+            return InitializationStatus(self)
+        prefix = paths.as_path(save_path)
+        reader = CheckpointReader(prefix)
+        message = described_objects(reader)
+        self.save_counter  # noqa: B018
+        if message is None:
+            return NameBasedStatus(prefix, self)
+        self._pending = (prefix, message)
+        for key, state in Matches(self, message).states.items():
+            state.deserialize(reader.get_tensor(key))
+        return CheckpointLoadStatus(prefix, lambda: Matches(self, message))
+
+    def _restore_at_first(self, value: Any) -> None:
+        """Let new variables begin with the values of the checkpoint that was restored."""
+        assert self._pending is not None
+        prefix, message = self._pending
+        new = {id(found.value) for found in ObjectGraph(value).objects}
+        matches = Matches(self, message)
+        for key, variable in matches.values.items():
+            if id(variable) in new and isinstance(variable, Variable):
+                read_initially(prefix, key, variable)
+        for key, state in matches.states.items():
+            if id(state) in new:
+                state.deserialize(CheckpointReader(prefix).get_tensor(key))

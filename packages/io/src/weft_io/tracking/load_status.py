@@ -1,0 +1,206 @@
+"""What came of `Checkpoint.restore`: checks of what was found, and the nodes that restore it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from weft_graph.ir import thread_stacks
+from weft_graph.variables.reference import variables_initializer
+from weft_io.checkpoint.reader import CheckpointReader
+from weft_io.saving.saver import Saver
+from weft_io.tracking.matching import Matches
+from weft_io.tracking.objects import COUNTER, ObjectGraph
+from weft_tensor import errors
+
+
+class CheckpointMatchError(errors.NotFoundError, AssertionError):
+    """A checkpoint and the objects of a program do not have the same variables.
+
+    It is an AssertionError too, since that is what TensorFlow raises.
+    """
+
+
+def session_of(graph: Any, session: Any, call: str) -> Any:
+    """A session that runs a graph: the given one or the default one."""
+    chosen = session or thread_stacks.get_default_session()
+    return thread_stacks.session_for(
+        chosen.graph if graph is None and chosen else graph, chosen, call
+    )
+
+
+class LoadStatus(Protocol):
+    """What every status can do."""
+
+    def assert_consumed(self) -> LoadStatus:
+        """Check that program and checkpoint have the same objects."""
+        ...
+
+    def assert_existing_objects_matched(self) -> LoadStatus:
+        """Check that the checkpoint has all variables of the program."""
+        ...
+
+    def assert_nontrivial_match(self) -> LoadStatus:
+        """Check that something of the program is in the checkpoint."""
+        ...
+
+    def expect_partial(self) -> LoadStatus:
+        """Accept that parts of the checkpoint are not used."""
+        ...
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        """Give the variables the values of the checkpoint."""
+        ...
+
+    def initialize_or_restore(self, session: Any = None) -> None:
+        """The same, and initialize all others."""
+        ...
+
+
+class CheckpointLoadStatus:
+    """The status of a checkpoint of objects.
+
+    Args:
+      match: finds which objects are which, as they are now.
+    """
+
+    def __init__(self, prefix: str, match: Callable[[], Matches]) -> None:
+        self._prefix = prefix
+        self._match = match
+        self._saver: Saver | None = None
+        self._restored: dict[str, int] = {}
+
+    def assert_consumed(self) -> CheckpointLoadStatus:
+        """Check that program and checkpoint have the same objects.
+
+        Raises: CheckpointMatchError: one has some that the other lacks.
+        """
+        found = self._match()
+        _check("the program does not use what the checkpoint has", self._prefix, found.unused)
+        return self.assert_existing_objects_matched()
+
+    def assert_existing_objects_matched(self) -> CheckpointLoadStatus:
+        """Check that the checkpoint has all variables of the program.
+
+        Raises: CheckpointMatchError: it lacks some.
+        """
+        missing = self._match().missing
+        _check("the checkpoint lacks variables of the program", self._prefix, missing)
+        return self
+
+    def assert_nontrivial_match(self) -> CheckpointLoadStatus:
+        """Check that something of the program is in the checkpoint.
+
+        Raises: CheckpointMatchError: nothing is.
+        """
+        if self._match().trivial:
+            raise CheckpointMatchError(f"nothing of the program is in {self._prefix}")
+        return self
+
+    def expect_partial(self) -> CheckpointLoadStatus:
+        """Accept that parts of the checkpoint are not used; nothing complains of that anyhow."""
+        return self
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        """Give the variables the values of the checkpoint.
+
+        Args:
+          session: the default session by default.
+        """
+        found = self._match()
+        if not found.values:
+            return
+        saver = self._saver_of(found.values)
+        saver.restore(session_of(_graph(found.values), session, "run_restore_ops()"), self._prefix)
+
+    def initialize_or_restore(self, session: Any = None) -> None:
+        """Give the variables the values of the checkpoint, and initialize those that it lacks.
+
+        Args:
+          session: the default session by default.
+        """
+        lacking = self._match().lacking
+        if lacking:
+            chosen = session_of(lacking[0].graph, session, "initialize_or_restore()")
+            chosen.run(variables_initializer(lacking))
+        self.run_restore_ops(session)
+
+    def _saver_of(self, values: Mapping[str, Any]) -> Saver:
+        key = {name: id(value) for name, value in values.items()}
+        if self._saver is None or key != self._restored:
+            with _graph(values).as_default():
+                self._saver = Saver(dict(values), max_to_keep=0, name="restore")
+            self._restored = key
+        return self._saver
+
+
+class NameBasedStatus(CheckpointLoadStatus):
+    """The status of a checkpoint that a `Saver` wrote: variables are found by their own names."""
+
+    def __init__(self, prefix: str, root: Any) -> None:
+        super().__init__(prefix, lambda: NameMatches(root, CheckpointReader(prefix)))  # type: ignore[arg-type,return-value] # has the same attributes
+
+
+class NameMatches:
+    """As `Matches`, by the names of variables."""
+
+    def __init__(self, root: Any, reader: CheckpointReader) -> None:
+        known = set(reader.get_variable_to_shape_map())
+        saved = ObjectGraph(root).saved()
+        counter = next((v for key, v in saved.items() if key.startswith(f"{COUNTER}/")), None)
+        own = {_own_name(value): value for value in saved.values()}
+        self.values = {name: value for name, value in own.items() if name in known}
+        missing = sorted(own.keys() - known)
+        self.lacking = [own[name] for name in missing]
+        self.missing = [name for name in missing if own[name] is not counter]
+        self.unused = sorted(known - own.keys())
+        self.trivial = not self.values
+
+
+class InitializationStatus:
+    """The status where there was nothing to restore: variables are initialized."""
+
+    def __init__(self, root: Any) -> None:
+        self._root = root
+
+    def assert_consumed(self) -> InitializationStatus:
+        """Raises: CheckpointMatchError: no checkpoint was given."""
+        raise CheckpointMatchError("restore() was given no checkpoint (save_path=None)")
+
+    assert_existing_objects_matched = assert_nontrivial_match = assert_consumed
+
+    def expect_partial(self) -> InitializationStatus:
+        """As nothing was given, nothing is left."""
+        return self
+
+    def run_restore_ops(self, session: Any = None) -> None:
+        """Raises: CheckpointMatchError: no checkpoint was given."""
+        self.assert_consumed()
+
+    def initialize_or_restore(self, session: Any = None) -> None:
+        """Initialize all variables.
+
+        Args:
+          session: the default session by default.
+        """
+        own = ObjectGraph(self._root)
+        variables = [v for v in own.saved().values() if hasattr(v, "initializer")]
+        if variables:
+            chosen = session_of(own.graph, session, "initialize_or_restore()")
+            chosen.run(variables_initializer(variables))
+
+
+def _own_name(value: Any) -> str:
+    name: str = value.op.name if hasattr(value, "initializer") else value.name
+    return name
+
+
+def _graph(values: Mapping[str, Any]) -> Any:
+    value = next(iter(values.values()))
+    return value.graph if hasattr(value, "graph") else value.op.graph
+
+
+def _check(what: str, prefix: str, names: Sequence[str]) -> None:
+    if names:
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        raise CheckpointMatchError(f"{prefix}: {what}: {', '.join(names[:10])}{more}")

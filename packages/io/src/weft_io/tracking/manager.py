@@ -1,0 +1,196 @@
+"""`CheckpointManager`: the last checkpoints of a directory; and waiting for new ones."""
+
+from __future__ import annotations
+
+__all__ = ["CheckpointManager", "checkpoints_iterator"]
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from weft_io.checkpoint import state
+from weft_io.files import paths
+from weft_io.saving.retention import Retention
+from weft_io.tracking.checkpoint import Checkpoint
+from weft_io.tracking.load_status import session_of
+from weft_tensor import errors
+from weft_tensor.arguments import integer, number
+
+_POLL_SECONDS = 1.0
+
+
+class CheckpointManager:
+    """Saves checkpoints into a directory and removes old ones.
+
+    Args:
+      checkpoint: a `Checkpoint`.
+      directory: where they go; it is made if it is missing. A manager of a directory that another
+        one has used goes on with its checkpoints; those of other names it leaves alone.
+      max_to_keep: how many of the latest are kept; None keeps all.
+      keep_checkpoint_every_n_hours: of those that would be removed, keep one per so many hours.
+      checkpoint_name: what their names begin with.
+    Raises: InvalidTypeError, InvalidArgumentError: an argument is not what it must be.
+
+    Examples:
+      >>> w = wf.Variable(1.0)
+      >>> checkpoint = wf.train.Checkpoint(w=w)
+      >>> manager = wf.train.CheckpointManager(checkpoint, "./kept", max_to_keep=2)
+      >>> with wf.Session() as session:
+      ...     session.run(w.initializer)
+      ...     paths = [manager.save() for _ in range(3)]
+      >>> manager.checkpoints, manager.latest_checkpoint
+      (['./kept/ckpt-2', './kept/ckpt-3'], './kept/ckpt-3')
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        directory: str,
+        max_to_keep: int | None,
+        keep_checkpoint_every_n_hours: float | None = None,
+        checkpoint_name: str = "ckpt",
+    ) -> None:
+        if not isinstance(checkpoint, Checkpoint):
+            raise errors.InvalidTypeError(f"checkpoint must be a Checkpoint, got {checkpoint!r}")
+        if max_to_keep is not None:
+            integer(max_to_keep, "max_to_keep", 1)
+        hours = keep_checkpoint_every_n_hours
+        if hours is not None:
+            number(hours, "keep_checkpoint_every_n_hours")
+        self._checkpoint = checkpoint
+        self._directory = paths.as_path(directory)
+        self._prefix = paths.join(self._directory, checkpoint_name)
+        self._keeps_all = max_to_keep is None
+        limit = 2**62 if max_to_keep is None else max_to_keep
+        self._retention = Retention(limit, float("inf") if hours is None else hours)
+        known = state.get_checkpoint_state(self._directory)
+        if known is not None:
+            own = f"{self._prefix}-"
+            found = [path for path in known.all_model_checkpoint_paths if path.startswith(own)]
+            self._retention.add_existing(found)
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """What is saved."""
+        return self._checkpoint
+
+    @property
+    def directory(self) -> str:
+        """Where the checkpoints are."""
+        return self._directory
+
+    @property
+    def checkpoints(self) -> list[str]:
+        """The prefixes of those that are kept, oldest first."""
+        return [prefix for prefix, _ in self._retention.last]
+
+    @property
+    def latest_checkpoint(self) -> str | None:
+        """The prefix of the last one, or None."""
+        return self.checkpoints[-1] if self._retention.last else None
+
+    def save(self, checkpoint_number: Any = None, session: Any = None) -> str:
+        """Save a checkpoint, and remove those beyond the limit.
+
+        Args:
+          checkpoint_number: at the end of its name: a number, or a variable; counted by default.
+          session: the default session by default.
+        Returns: its prefix.
+        Raises: as `Checkpoint.save`.
+        """
+        if checkpoint_number is None:
+            checkpoint_number = self._checkpoint.next_number(session)
+        elif hasattr(checkpoint_number, "graph"):
+            self._checkpoint.next_number(session)
+            chosen = session_of(checkpoint_number.graph, session, "CheckpointManager.save()")
+            checkpoint_number = int(chosen.run(checkpoint_number))
+        else:
+            self._checkpoint.next_number(session)
+        prefix = self._checkpoint.write(f"{self._prefix}-{checkpoint_number}", session)
+        before = self._retention.snapshot()
+        gone = self._retention.record(prefix)
+        try:
+            self._note()
+        except errors.OpError:
+            self._retention.rollback(before)
+            raise
+        for old in gone:
+            state.remove_checkpoint(old)
+        return prefix
+
+    def _note(self) -> None:
+        last = self._retention.last
+        state.update_checkpoint_state(
+            self._directory,
+            last[-1][0],
+            [prefix for prefix, _ in last],
+            all_model_checkpoint_timestamps=[written for _, written in last],
+            save_relative_paths=True,
+        )
+
+    def restore_or_initialize(self, session: Any = None) -> str | None:
+        """Restore the last checkpoint, or else initialize all variables.
+
+        Args:
+          session: the default session by default.
+        Returns: the prefix that was restored, or None.
+        """
+        latest = self.latest_checkpoint
+        self._checkpoint.restore(latest).initialize_or_restore(session)
+        return latest
+
+
+def checkpoints_iterator(
+    checkpoint_dir: str,
+    min_interval_secs: float = 0,
+    timeout: float | None = None,
+    timeout_fn: Callable[[], Any] | None = None,
+) -> Iterator[str]:
+    """The checkpoints of a directory, each as soon as it is there, as an evaluation wants them.
+
+    Where several come at once, the latest is given.
+
+    Args:
+      checkpoint_dir: the directory.
+      min_interval_secs: seconds from one to the next at least.
+      timeout: seconds that it waits for a new one; None waits for ever.
+      timeout_fn: called when that time is over; it ends where this gives something true, which it
+        does by default.
+    Yields: prefixes.
+
+    Examples:
+      >>> w = wf.Variable(1.0)
+      >>> with wf.Session() as session:
+      ...     session.run(w.initializer)
+      ...     prefix = wf.train.Saver().save(session, "./found/model")
+      >>> list(wf.train.checkpoints_iterator("./found", timeout=0.0))
+      ['./found/model']
+    """
+    seen: str | None = None
+    while True:
+        found = _next_checkpoint(checkpoint_dir, seen, timeout)
+        if found is None:
+            if timeout_fn is None or timeout_fn():
+                return
+            continue
+        began = time.monotonic()
+        seen = found
+        yield found
+        rest = began + min_interval_secs - time.monotonic()
+        if rest > 0:
+            time.sleep(rest)
+
+
+def _next_checkpoint(directory: str, seen: str | None, timeout: float | None) -> str | None:
+    """The latest checkpoint once it is another than `seen`; None when the time is over."""
+    until = None if timeout is None else time.monotonic() + timeout
+    while True:
+        found = state.latest_checkpoint(directory)
+        if found is not None and found != seen:
+            return found
+        pause = _POLL_SECONDS
+        if until is not None:
+            pause = min(pause, until - time.monotonic())
+            if pause <= 0:
+                return None
+        time.sleep(pause)

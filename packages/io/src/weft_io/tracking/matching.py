@@ -1,0 +1,112 @@
+"""Which objects of a program are which of a checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph import proto
+from weft_graph.variables.base import Variable
+from weft_graph.variables.partitioned import PartitionedVariable
+from weft_io.saving.saveables import SaveableObject
+from weft_io.tracking.objects import COUNTER, ObjectGraph, PythonState
+from weft_tensor import errors
+
+
+class Matches:
+    """Objects of a program beside those of a checkpoint, by local names from the root on.
+
+    Attributes:
+      values: what is restored, by names in the checkpoint.
+      states: the same of Python's part.
+      unused: paths of what the checkpoint has and the program lacks.
+      missing: names of the variables and states that the checkpoint lacks.
+      lacking: these variables.
+    """
+
+    def __init__(self, root: Any, message: proto.TrackableObjectGraph) -> None:
+        self._message = message
+        self._own = ObjectGraph(root)
+        self._numbers: dict[int, int] = {0: 0}  # ours to the checkpoint's
+        self.values: dict[str, Any] = {}
+        self.states: dict[str, PythonState] = {}
+        self._pair()
+        self._pair_slots()
+        for own, other in self._numbers.items():
+            self._take(own, message.nodes[other])
+        self.unused = self._unused()
+        self.lacking = [
+            found.value
+            for number, found in enumerate(self._own.objects)
+            if isinstance(found.value, Variable | PartitionedVariable)
+            and not self._has_values(number)
+        ]
+        self.missing = [
+            found.path or "(root)"
+            for number, found in enumerate(self._own.objects)
+            if isinstance(found.value, Variable | PartitionedVariable | PythonState)
+            and not self._has_values(number)
+            and found.path != COUNTER
+        ]
+
+    @property
+    def trivial(self) -> bool:
+        """Whether nothing but the root was found."""
+        return len(self._numbers) == 1
+
+    def _pair(self) -> None:
+        stack = [0]
+        while stack:
+            own = stack.pop()
+            names = {c.local_name: c.node_id for c in self._node(self._numbers[own]).children}
+            for name, child in self._own.objects[own].children:
+                if name in names and child not in self._numbers:
+                    self._numbers[child] = names[name]
+                    stack.append(child)
+
+    def _pair_slots(self) -> None:
+        for slot in self._own.slots:
+            optimizer, original = map(self._numbers.get, (slot.optimizer, slot.original))
+            if optimizer is None or original is None:
+                continue
+            for known in self._node(optimizer).slot_variables:
+                if (known.original_variable_node_id, known.slot_name) == (original, slot.name):
+                    self._numbers[slot.variable] = known.slot_variable_node_id
+
+    def _node(self, number: int) -> Any:
+        try:
+            return self._message.nodes[number]
+        except IndexError:
+            raise errors.DataLossError(
+                f"the checkpoint's objects are damaged: there is no object {number}"
+            ) from None
+
+    def _has_values(self, own: int) -> bool:
+        other = self._numbers.get(own)
+        return other is not None and bool(self._node(other).attributes)
+
+    def _take(self, own: int, node: Any) -> None:
+        value = self._own.objects[own].value
+        for attribute in node.attributes:
+            if isinstance(value, PythonState):
+                self.states[attribute.checkpoint_key] = value
+            elif isinstance(value, SaveableObject):
+                self.values[value.name] = value
+            elif isinstance(value, Variable | PartitionedVariable):
+                self.values[attribute.checkpoint_key] = value
+
+    def _unused(self) -> list[str]:
+        taken = set(self._numbers.values())
+        paths = {0: "(root)"}
+        stack = [0]
+        while stack:
+            at = stack.pop()
+            for child in self._node(at).children:
+                if child.node_id not in paths:
+                    paths[child.node_id] = f"{paths[at]}.{child.local_name}"
+                    stack.append(child.node_id)
+        for at in list(paths):
+            for slot in self._node(at).slot_variables:
+                original = paths.get(slot.original_variable_node_id, "?")
+                name = f"{paths[at]}'s slot {slot.slot_name} of {original}"
+                paths.setdefault(slot.slot_variable_node_id, name)
+        return [path for number, path in sorted(paths.items()) if number not in taken]

@@ -1,0 +1,286 @@
+"""What objects a checkpoint follows, and under which names it finds their variables.
+
+The names and the message that describes the objects are TensorFlow's, so that either reads what the
+other has written: "encoder/kernel/.ATTRIBUTES/VARIABLE_VALUE".
+"""
+
+from __future__ import annotations
+
+__all__ = ["PythonState"]
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from weft_autodiff.optimizers.optimizer import Optimizer
+from weft_graph import proto
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.layers.base import Layer
+from weft_graph.ops.control import no_op, py_func
+from weft_graph.variables.base import Variable
+from weft_graph.variables.partitioned import PartitionedVariable
+from weft_io.saving.saveables import SaveableObject, SaveSpec
+from weft_tensor import dtypes, errors
+from weft_tensor.nesting import shown
+
+COUNTER: Final = "save_counter"
+"""The one variable that a checkpoint may lack: `Checkpoint.write` and Savers do not count."""
+
+_VALUE: Final = "VARIABLE_VALUE"
+_STATE: Final = "py_state"
+
+
+class PythonState:
+    """Something of Python that checkpoints of objects keep, in a form of its own.
+
+    Subclasses say how it turns into a string and back.
+
+    Examples:
+      >>> class Epoch(wf.train.experimental.PythonState):
+      ...     number = 0
+      ...
+      ...     def serialize(self):
+      ...         return str(self.number)
+      ...
+      ...     def deserialize(self, string_value):
+      ...         self.number = int(string_value)
+      >>> epoch = Epoch()
+      >>> checkpoint = wf.train.Checkpoint(epoch=epoch)
+      >>> with wf.Session():
+      ...     epoch.number = 3
+      ...     prefix = checkpoint.save("./epoch")
+      ...     epoch.number = 0
+      ...     status = checkpoint.restore(prefix)
+      >>> epoch.number
+      3
+    """
+
+    def serialize(self) -> str | bytes:
+        """The state as a string."""
+        raise NotImplementedError
+
+    def deserialize(self, string_value: Any) -> None:
+        """Take the state from what `serialize` gave, as bytes."""
+        raise NotImplementedError
+
+
+class StringSaveable(SaveableObject):
+    """A string that is saved, and that Python reads when it restores.
+
+    Args:
+      make: makes the output that gives it, in the graph that is the default one now.
+    """
+
+    def __init__(self, make: Callable[[], Output], key: str) -> None:
+        self.graph = get_default_graph()
+        super().__init__(self, [SaveSpec(make, "", key, dtypes.string)], key)
+
+    def restore(self, restored_tensors: Any, restored_shapes: Any) -> Node:
+        """A node that does nothing."""
+        return no_op()
+
+
+class Composite:
+    """The base class of objects with attributes that are followed.
+
+    Attributes:
+      tracked: by the names of the attributes.
+    """
+
+    tracked: dict[str, Any]
+
+
+def check_trackable(value: Any, name: str) -> None:
+    """Refuse what no checkpoint can follow.
+
+    Raises: InvalidTypeError: it is no such object.
+    """
+    if not is_trackable(value) and not isinstance(value, list | tuple | Mapping):
+        raise errors.InvalidTypeError(
+            f"{name} must be a variable, a Checkpoint, an optimizer, a layer, a PythonState, a "
+            f"saveable object, or a list or dict of these, got {shown(value)}"
+        )
+
+
+def is_trackable(value: Any) -> bool:
+    """Whether a checkpoint can follow an object."""
+    if isinstance(value, list | tuple):
+        return any(is_trackable(item) for item in value)
+    if isinstance(value, Mapping):
+        return any(is_trackable(item) for item in value.values())
+    return isinstance(value, _KINDS)
+
+
+_LEAVES: Final = (Variable, PartitionedVariable, SaveableObject, PythonState)
+_KINDS: Final = (*_LEAVES, Composite, Optimizer, Layer)
+
+
+def children_of(value: Any, graph: Any) -> Iterator[tuple[str, Any]]:
+    """What an object leads to, by local names.
+
+    Args:
+      graph: the one whose variables of an optimizer are meant.
+    """
+    found: Any = ()
+    if isinstance(value, Composite):
+        found = value.tracked.items()
+    elif isinstance(value, list | tuple):
+        found = enumerate(value)
+    elif isinstance(value, Mapping):
+        found = value.items()
+    elif isinstance(value, Optimizer):
+        found = _non_slots(value, graph)
+    elif isinstance(value, Layer):
+        found = [(k, v) for k, v in sorted(vars(value).items()) if k[0] != "_"]
+    for name, child in found:
+        if is_trackable(child):
+            yield str(name), child
+
+
+def _non_slots(optimizer: Optimizer, graph: Any) -> list[tuple[str, Any]]:
+    own = optimizer._non_slot_dict
+    return [(name, v) for (name, of), v in sorted(own.items(), key=_first) if graph in (None, of)]
+
+
+def _first(item: Any) -> str:
+    name: str = item[0][0]
+    return name
+
+
+def _escaped(name: str) -> str:
+    return name.replace(".", "..").replace("/", ".S")
+
+
+class Found(NamedTuple):
+    """An object and where it was found.
+
+    Attributes:
+      value: the object.
+      path: local names from the root on, joined by "/"; "" for the root.
+      children: local name and number of each object that it leads to.
+    """
+
+    value: Any
+    path: str
+    children: list[tuple[str, int]]
+
+
+class Slot(NamedTuple):
+    """A variable that an optimizer keeps for another one; all but the name by number."""
+
+    optimizer: int
+    original: int
+    name: str
+    variable: int
+
+
+class ObjectGraph:
+    """The objects that a root leads to, in the order of their distance from it.
+
+    Attributes:
+      objects: by number; the root is 0, and variables in slots of optimizers are the last.
+      slots: these.
+    """
+
+    def __init__(self, root: Any) -> None:
+        self.graph = _graph_of(root)
+        self.objects: list[Found] = []
+        self._numbers: dict[int, int] = {}
+        self._add(root, "")
+        queue = deque([0])
+        while queue:
+            at = queue.popleft()
+            found = self.objects[at]
+            for name, child in children_of(found.value, self.graph):
+                number = self._numbers.get(id(child))
+                if number is None:
+                    prefix = f"{found.path}/" if found.path else ""
+                    number = self._add(child, prefix + _escaped(name))
+                    queue.append(number)
+                found.children.append((name, number))
+        self.slots = list(self._slots())
+
+    def _add(self, value: Any, path: str) -> int:
+        number = self._numbers[id(value)] = len(self.objects)
+        self.objects.append(Found(value, path, []))
+        return number
+
+    def _slots(self) -> Iterator[Slot]:
+        for at, (optimizer, path, _) in enumerate(list(self.objects)):
+            if not isinstance(optimizer, Optimizer):
+                continue
+            for name in optimizer.get_slot_names():
+                for original, (variable, own, _) in enumerate(list(self.objects)):
+                    if not isinstance(variable, Variable):
+                        continue
+                    slot = optimizer.get_slot(variable, name)
+                    if slot is None or id(slot) in self._numbers:
+                        continue
+                    where = f"{own}/.OPTIMIZER_SLOT/{path}/{_escaped(name)}"
+                    yield Slot(at, original, name, self._add(slot, where))
+
+    def saved(self) -> dict[str, Any]:
+        """What is saved, by names in the checkpoint."""
+        result: dict[str, Any] = {}
+        for value, path, _ in self.objects:
+            if isinstance(value, Variable | PartitionedVariable):
+                result[f"{path}/.ATTRIBUTES/{_VALUE}"] = value
+            elif isinstance(value, SaveableObject):
+                result[value.name] = value
+            elif isinstance(value, PythonState):
+                key = f"{path}/.ATTRIBUTES/{_STATE}"
+                result[key] = StringSaveable(partial(_serialized, value), key)
+        return result
+
+    def message(self) -> proto.TrackableObjectGraph:
+        """The message that describes the objects."""
+        message = proto.TrackableObjectGraph()
+        for value, path, children in self.objects:
+            node = message.nodes.add()
+            for name, number in children:
+                node.children.add(node_id=number, local_name=name)
+            for name, full_name, key in _attributes(value, path):
+                node.attributes.add(name=name, full_name=full_name, checkpoint_key=key)
+        for slot in self.slots:
+            message.nodes[slot.optimizer].slot_variables.add(
+                original_variable_node_id=slot.original,
+                slot_name=slot.name,
+                slot_variable_node_id=slot.variable,
+            )
+        return message
+
+
+def _serialized(state: PythonState) -> Output:
+    output: Output = py_func(state.serialize, [], dtypes.string)
+    output.set_shape([])
+    return output
+
+
+def _attributes(value: Any, path: str) -> list[tuple[str, str, str]]:
+    if isinstance(value, Variable | PartitionedVariable):
+        name = value.name if isinstance(value, PartitionedVariable) else value.op.name
+        return [(_VALUE, name, f"{path}/.ATTRIBUTES/{_VALUE}")]
+    if isinstance(value, PythonState):
+        return [(_STATE, "", f"{path}/.ATTRIBUTES/{_STATE}")]
+    if isinstance(value, SaveableObject):
+        return [(str(i), spec.name, spec.name) for i, spec in enumerate(value.specs)]
+    return []
+
+
+def _graph_of(root: Any) -> Any:
+    """The graph of the variables that a root leads to; None where there is none."""
+    seen = {id(root)}
+    queue = deque([root])
+    while queue:
+        value = queue.popleft()
+        if isinstance(value, Variable):
+            return value.graph
+        if isinstance(value, PartitionedVariable):
+            return value.as_tensor().graph
+        for _, child in children_of(value, None):
+            if id(child) not in seen:
+                seen.add(id(child))
+                queue.append(child)
+    return None

@@ -1,0 +1,6 @@
+"""`wf.train.experimental`: what checkpoints of objects keep of Python."""
+
+from weft import _lazy as _lazy
+from weft_io.tracking.objects import *
+
+_lazy.hint(__name__)

@@ -1,0 +1,6 @@
+"""`wf.train.queue_runner`: queue runners, as `wf.train` has them."""
+
+from weft import _lazy as _lazy
+from weft_io.coordination.queue_runner import *
+
+_lazy.hint(__name__)
