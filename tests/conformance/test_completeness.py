@@ -11,8 +11,14 @@ from weft_testing.cases import load_cases
 
 import weft_graph.ops
 from weft_autodiff.registry import registered_gradients
-from weft_exec.kernels.registry import ANY_DEVICE, registered_kernels
-from weft_graph.ir.op_def import OpDef, lookup_op, registered_ops
+from weft_exec.kernels.registry import (
+    _FAMILIES,
+    ANY_DEVICE,
+    _registered,
+    _tables,
+    registered_kernels,
+)
+from weft_graph.ir.op_def import OpDef, declared_in, lookup_op, registered_ops
 from weft_graph.ir.traits import Traits
 from weft_tensor import dtypes
 
@@ -83,6 +89,25 @@ def of_numbers(op_def: OpDef) -> bool:
 
 def traits(op: str) -> Traits:
     return lookup_op(op).traits
+
+
+def test_kernels_are_where_they_are_looked_for() -> None:
+    """An op that is run for the first time imports one module, called as that which declares it."""
+    astray = []
+    for key in _registered.keys():  # noqa: SIM118 (it imports)
+        op = key.partition(" on ")[0]
+        package, _, family = declared_in(op).rpartition(".ops.")
+        if not family or op.startswith(OF_OTHERS):
+            continue
+        home = "weft_exec" if package == "weft_graph" else package
+        module = f"{home}.kernels.{_FAMILIES.get(family, family)}"
+        definition = lookup_op(op).traits.scalar
+        if definition is not None and not definition.by_kernel:
+            for entry in _tables[key]:
+                made = getattr(entry.factory, "func", entry.factory)
+                if made.__module__ != module:
+                    astray.append(f"{op}: {made.__module__}, not {module}")
+    assert not astray
 
 
 def test_every_op_has_a_kernel() -> None:

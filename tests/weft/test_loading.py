@@ -177,3 +177,19 @@ def test_what_is_shown_whole_says_what_it_shows(module: str) -> None:
     assert loaded.__file__ is not None
     body = ast.parse(Path(loaded.__file__).read_text(encoding="utf-8")).body
     assert all(isinstance(statement, ast.ImportFrom) for statement in body[1:]), "imports alone"
+
+
+def test_a_run_loads_the_kernels_of_its_ops() -> None:
+    program = """
+import sys
+import weft as wf
+x = wf.placeholder(wf.float32, [2, 2])
+y = wf.reduce_sum(wf.tanh(wf.matmul(x, x)) + 1.0)
+slope = wf.gradients(y, x)[0]
+with wf.Session() as session:
+    session.run([y, slope], {x: [[1.0, 2.0], [3.0, 4.0]]})
+print(*(name for name in sys.modules if ".kernels." in name or ".grads." in name))
+"""
+    loaded = {name.rpartition(".")[2] for name in child(program).split()}
+    assert {"matmul", "elementwise", "reduction", "trigonometry"} <= loaded
+    assert not {"conv", "linalg", "training", "parsing", "dataset", "strings"} & loaded

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from weft_graph.ir.op_def import loaded_traits
+from weft_graph.ir.op_def import declared_in, loaded_traits
 from weft_graph.ir.registry import Registry
 from weft_tensor import errors
 
@@ -133,6 +133,10 @@ def gradient_of(node: Node) -> Gradient:
         name = node.type
         if not node.traits.differentiable:
             return _NONE
+        if _gradients.loaded(name) is None:
+            family = declared_in(name).rpartition(".ops.")[2]
+            family = _FAMILIES.get(family, family)
+            _gradients.load_near([f"weft_autodiff.grads.{family}"] if family else [])
     else:
         name = override.decode() if isinstance(override, bytes) else override
         local: Gradient | None = node.graph.gradient_functions.get(name)
@@ -149,6 +153,9 @@ def gradient_of(node: Node) -> Gradient:
         )
     return entry
 
+
+_FAMILIES = {"resource_state": "state"}
+"""Families of ops whose gradients are in a file of another family's name."""
 
 _NONE = Gradient(not_differentiable, accepts_none=True, accepts_sparse=True)
 """Of ops whose declaration says that they are not differentiable."""

@@ -1,1 +1,1 @@
-"""Kernels by op family; loaded when the first executable is derived."""
+"""Kernels by op family; a family is loaded when one of its ops is first run."""

@@ -39,7 +39,14 @@ from weft_exec.devices.device import (
     device_type_of,
     device_types,
 )
-from weft_graph.ir.op_def import OpDef, loaded_traits, lookup_op, registered_ops, traits_of
+from weft_graph.ir.op_def import (
+    OpDef,
+    declared_in,
+    loaded_traits,
+    lookup_op,
+    registered_ops,
+    traits_of,
+)
 from weft_graph.ir.registry import Registry, load_package
 from weft_graph.ir.scalar import Definition
 from weft_graph.ir.traits import State
@@ -262,8 +269,7 @@ def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
     known = device_type_of(device_type)
     origins = _origins(device_type, known)
     keys = [f"{op} on {origin}" for origin in origins]
-    for key in keys:
-        _registered.get(key)  # imports what may have it
+    _import_kernels(op, keys)
     with _lock:
         count, entries = _count, [entry for key in keys for entry in _tables.get(key, ())]
     if not entries:
@@ -276,6 +282,32 @@ def _put_together(op: str, device_type: str) -> tuple[Kernel, ...]:
         if count == _count:
             _found[op, device_type] = tuple(entries)
     return tuple(entries)
+
+
+_FAMILIES: Final = {"resource_state": "state", "step": "transfer"}
+"""Families of ops whose kernels are in a file of another family's name."""
+
+
+def _import_kernels(op: str, keys: Sequence[str]) -> None:
+    """Import what may have kernels of an op: the module of its family, or all where that has none.
+
+    Of an op that is derived there need not be any.
+    """
+    package, _, family = declared_in(op).rpartition(".ops.")
+    if not family:
+        return _import_all(keys)
+    home = "weft_exec" if package == "weft_graph" else package
+    name = f"{home}.kernels.{_FAMILIES.get(family, family)}"
+    _registered.load_near([name, "weft_exec.kernels.elementwise"])
+    definition = traits_of(op).scalar
+    derivable = definition is not None and not definition.by_kernel
+    if not derivable and not any(key in _tables for key in (*keys, f"{op} on {ANY_DEVICE}")):
+        _import_all(keys)
+
+
+def _import_all(keys: Sequence[str]) -> None:
+    for key in keys:
+        _registered.get(key)
 
 
 def _derived(op: str, origins: Sequence[str]) -> list[Kernel]:

@@ -17,7 +17,9 @@ from __future__ import annotations
 
 import operator
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -341,6 +343,7 @@ _RawOp = tuple[
 ]
 
 _raw: Registry[_RawOp] = Registry("op", "weft_graph.ops", "weft_graph.ops")
+_declared_in: dict[str, str] = {}
 parsed_ops: dict[str, OpDef] = {}
 """The declarations that were looked up, by op type: `lookup_op` without a call."""
 
@@ -372,7 +375,16 @@ def register_op(
       doc: what it computes.
     Raises: AlreadyExistsError: the op type is declared already.
     """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    _declared_in[name] = frame.f_globals["__name__"] if frame is not None else ""
     _raw.register(name, (name, inputs, outputs, attrs or {}, shape, value, traits, doc))
+
+
+def declared_in(name: str) -> str:
+    """The module that declares an op type, or ""."""
+    return _declared_in.get(name, "")
 
 
 def lookup_op(name: str) -> OpDef:

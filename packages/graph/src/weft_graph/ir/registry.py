@@ -9,10 +9,11 @@ and a package that only declares an entry point is found exactly when something 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Generic, TypeVar
@@ -45,6 +46,8 @@ class Registry(Generic[V]):
         self._entry_points_loaded = group is None
         self._loading = False
         self._broken: list[str] = []
+        self._asked: set[str] = set()
+        self._entries: list[Any] | None = None
         self._lock = threading.RLock()
 
     def register(self, key: str, value: V) -> None:
@@ -92,6 +95,30 @@ class Registry(Generic[V]):
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
+    def load_near(self, modules: Iterable[str]) -> None:
+        """Import single modules, and what packages outside register, but not all the rest.
+
+        For a key that one of these has; `get` looks everywhere.
+
+        Args:
+          modules: names; those that there are not are passed over.
+        """
+        with self._lock:
+            if self._loading or (self._builtin_loaded and self._entry_points_loaded):
+                return
+            self._loading = True
+            try:
+                with _uninterrupted():
+                    for name in modules:
+                        if name not in self._asked:
+                            self._asked.add(name)
+                            if importlib.util.find_spec(name) is not None:
+                                importlib.import_module(name)
+                    if not self._entry_points_loaded:
+                        self._load_entry_points(families=False)
+            finally:
+                self._loading = False
+
     def _load_until(self, key: str | None) -> V | None:
         with self._lock:
             # What is being loaded may look things up in this thread; other threads wait for the
@@ -116,14 +143,22 @@ class Registry(Generic[V]):
             finally:
                 self._entry_points_loaded = True
 
-    def _load_entry_points(self) -> None:
-        from importlib.metadata import entry_points
+    def _load_entry_points(self, families: bool = True) -> None:
+        """Import what entry points name.
 
-        assert self._group is not None
+        Args:
+          families: packages too that say, by `BY_FAMILY`, that their modules are called as those
+            that declare the ops: of these single modules can be imported.
+        """
         first: Exception | None = None
-        for entry in sorted(entry_points(group=self._group), key=lambda e: e.name):
+        waiting, self._entries = self._waiting_entries(), []
+        for entry in waiting:
             try:
-                _import_modules(entry.load())
+                module = entry.load()
+                if not families and getattr(module, "BY_FAMILY", False):
+                    self._entries.append(entry)
+                    continue
+                _import_modules(module)
             except Exception as cause:  # because one package's mistake must not hide the others
                 self._broken.append(f"{entry.name} = {entry.value} ({cause!r})")
                 first = first or cause
@@ -131,6 +166,15 @@ class Registry(Generic[V]):
             raise errors.InternalError(
                 f"entry points of group {self._group} cannot be imported: {'; '.join(self._broken)}"
             ) from first
+
+    def _waiting_entries(self) -> list[Any]:
+        """The entry points that were not imported yet."""
+        if self._entries is None:
+            from importlib.metadata import entry_points
+
+            assert self._group is not None
+            self._entries = sorted(entry_points(group=self._group), key=lambda e: e.name)
+        return self._entries
 
     @property
     def broken(self) -> str:

@@ -1,0 +1,104 @@
+"""Walks the op table: our time per node beside TensorFlow's and PyTorch's, worst first."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from op_table import entries
+from report import machine, markdown_table
+from rich.console import Console
+from rich.table import Table
+from subjects import PROGRAM_DIRECTORY, environment
+
+SIZES = {"small": (1_000, 100), "medium": (1_000_000, 100), "large": (8_000_000, 10)}
+"""Elements of the largest input, and nodes in the graph."""
+
+SUBJECTS = {
+    "weft": ["ops_v1.py", "--module", "weft"],
+    "tensorflow": ["ops_v1.py", "--module", "tensorflow.compat.v1"],
+    "torch": ["ops_torch.py"],
+}
+OUT = Path(__file__).parent / "out"
+WORST = 40  # rows on the terminal
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("ops", nargs="*", help="op types; all if none is given")
+    parser.add_argument("--sizes", nargs="*", choices=list(SIZES), default=list(SIZES))
+    parser.add_argument("--budget", type=float, default=0.1, help="seconds per op and subject")
+    parser.add_argument("--out", type=Path, default=OUT, help="where ops.json and ops.md go")
+    for name in ("tensorflow", "torch"):
+        variable = f"WEFT_BENCH_{name.upper()}"
+        parser.add_argument(
+            f"--{name}", default=os.environ.get(variable), metavar="PYTHON", help=f"or {variable}"
+        )
+    return parser.parse_args()
+
+
+def run(name: str, python: str, lines: str, nodes: int, budget: float) -> dict[str, float]:
+    """Op to seconds per node, of those that the subject has."""
+    script, *options = SUBJECTS[name]
+    command = [python, str(PROGRAM_DIRECTORY / script), *options, "--nodes", str(nodes)]
+    command += ["--budget", str(budget)]
+    done = subprocess.run(
+        command, input=lines, capture_output=True, text=True, env=environment(1), check=False
+    )
+    told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if not told:
+        raise SystemExit(done.stderr)
+    return {line["op"]: line["seconds"] for line in told if "seconds" in line}
+
+
+def rows(found: dict[str, dict[str, dict[str, float]]]) -> list[tuple[float, list[str]]]:
+    """Our time over that of the slower peer, and the cells of a row; worst first."""
+    made = []
+    for size, subjects in found.items():
+        for op, ours in subjects["weft"].items():
+            theirs = {n: t[op] for n, t in subjects.items() if n != "weft" and op in t}
+            ratio = ours / max(theirs.values()) if theirs else 0.0
+            cells = [
+                f"{theirs[n] * 1e6:.3g}" if n in theirs else "–" for n in subjects if n != "weft"
+            ]
+            made.append((ratio, [op, size, f"{ours * 1e6:.3g}", *cells, f"{ratio:.2f}"]))
+    return sorted(made, key=lambda row: -row[0])
+
+
+def main() -> int:
+    arguments = parse()
+    pythons = {"weft": sys.executable}
+    pythons |= {n: getattr(arguments, n) for n in ("tensorflow", "torch") if getattr(arguments, n)}
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for size in arguments.sizes:
+        elements, nodes = SIZES[size]
+        lines = "".join(json.dumps(e) + "\n" for e in entries(elements, arguments.ops))
+        found[size] = {
+            name: run(name, python, lines, nodes, arguments.budget)
+            for name, python in pythons.items()
+        }
+    header = ["op", "size", *(f"{name}, µs" for name in pythons), "ours over theirs"]
+    body = rows(found)
+    table = Table(*header, title="time of a node")
+    for _, cells in body[:WORST]:
+        table.add_row(*cells)
+    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    write(arguments.out, header, [cells for _, cells in body], found)
+    return 0
+
+
+def write(directory: Path, header: list[str], body: list[list[str]], found: Any) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    data = json.dumps(machine() | {"seconds": found}, indent=1)
+    (directory / "ops.json").write_text(data + "\n", encoding="utf-8")
+    text = f"# Ops, worst first\n\n{markdown_table(header, body)}\n"
+    (directory / "ops.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
