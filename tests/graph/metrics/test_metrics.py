@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import weft_graph.metrics.top_k as best_k
 from weft_exec.session.session import Session
 from weft_graph import metrics
 from weft_graph.ir.collections_keys import GraphKeys, get_collection
@@ -260,7 +261,7 @@ def test_the_best_k(class_id: int | None) -> None:
         right += len(wanted & found)
         extra += len(found - wanted)
         missed += len(wanted - found)
-    for metric, other in ((metrics.precision_at_k, extra), (metrics.recall_at_k, missed)):
+    for metric, other in ((best_k.precision_at_k, extra), (best_k.recall_at_k, missed)):
 
         def make(a: Any, b: Any, metric: Any = metric) -> Any:
             return metric(a, b, 3, class_id)

@@ -1,12 +1,10 @@
-"""Metrics over classes: confusion matrices, and the best k predictions."""
+"""Metrics over classes: confusion matrices and what follows from them."""
 
 from __future__ import annotations
 
-__all__ = ["mean_iou", "mean_per_class_accuracy", "precision_at_k", "recall_at_k"]
+__all__ = ["mean_iou", "mean_per_class_accuracy"]
 
 from typing import Any
-
-import numpy as np
 
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.default_graph import get_default_graph
@@ -17,15 +15,12 @@ from weft_graph.metrics.base import (
     collect,
     metric_variable,
     ratio,
-    weighted,
 )
-from weft_graph.metrics.counts import share
 from weft_graph.nn.weights import match_ranks
 from weft_graph.ops import array, casting, control, diagonals, shapes
-from weft_graph.ops.reduction import reduce_any, reduce_max, reduce_sum
-from weft_graph.ops.search import top_k
+from weft_graph.ops.reduction import reduce_max, reduce_sum
 from weft_graph.variables.scope import variable_scope
-from weft_tensor import dtypes, errors
+from weft_tensor import dtypes
 
 
 def confusion_matrix(
@@ -186,137 +181,3 @@ def mean_per_class_accuracy(
         value = out("Mean", [shares, [0]], name="mean_accuracy")
         update = ratio(new_total, new_count, "update_op")
         return collect(value, update, metrics_collections, updates_collections)
-
-
-# -------------------------------------------------------------------------- the best k
-
-
-def _hits(
-    labels: Any, predictions: Any, k: int, class_id: int | None
-) -> tuple[Output, Output, Output]:
-    """Per example: predicted labels, other predictions, other labels; counts in float32."""
-    labels = casting.cast(convert_to_tensor(labels), dtypes.int64)
-    best = casting.cast(top_k(predictions, k).indices, dtypes.int64)
-    if labels.dims is None or best.dims is None:
-        raise errors.InvalidArgumentError("labels and predictions must have known ranks")
-    if len(labels.dims) == len(best.dims) - 1:
-        labels = shapes.expand_dims(labels, -1)
-    size = labels.dims[-1] if labels.dims else None
-    if size is None:
-        raise errors.InvalidArgumentError("the number of labels per example must be known")
-    equal = out("Equal", [shapes.expand_dims(best, -1), shapes.expand_dims(labels, -2)])
-    found = reduce_any(equal, -1)
-    first = _first_of_equal(labels, size)
-    if class_id is not None:
-        found = out("LogicalAnd", [found, out("Equal", [best, class_id])])
-        first = out("LogicalAnd", [first, out("Equal", [labels, class_id])])
-        chosen = out("Equal", [best, class_id])
-    else:
-        chosen = out("GreaterEqual", [best, 0])
-    right, guesses, wanted = [
-        reduce_sum(casting.cast(each, dtypes.float32), -1) for each in (found, chosen, first)
-    ]
-    return right, guesses - right, wanted - right
-
-
-def _first_of_equal(labels: Output, size: int) -> Output:
-    """Which labels of an example occur for the first time in it."""
-    same = out("Equal", [shapes.expand_dims(labels, -1), shapes.expand_dims(labels, -2)])
-    earlier = np.tri(size, k=-1, dtype=np.bool_)
-    repeated = reduce_any(out("LogicalAnd", [same, earlier]), -1)
-    return out("LogicalNot", [repeated])
-
-
-def _at_k(
-    default: str,
-    other: str,
-    labels: Any,
-    predictions: Any,
-    k: int,
-    class_id: int | None,
-    weights: Any,
-    collections: tuple[Any, Any],
-    name: str | None,
-) -> Metric:
-    suffix = f"_at_{k}" if class_id is None else f"_at_{k}_class{class_id}"
-    with variable_scope(name, default + suffix, (predictions, labels, weights)):
-        right, extra, missed = _hits(labels, predictions, k, class_id)
-        wrong = extra if other == "false_positive" else missed
-        streams = []
-        for kind, values in (("true_positive", right), (other, wrong)):
-            variable = metric_variable([], dtypes.float64, name=f"{kind}{suffix}")
-            values, _ = weighted(values, weights)
-            total = reduce_sum(casting.cast(values, dtypes.float64))
-            streams.append((convert_to_tensor(variable), accumulate(variable, total)))
-        value = share(streams[0][0], streams[1][0])
-        update = share(streams[0][1], streams[1][1])
-        return collect(value, update, *collections)
-
-
-def recall_at_k(
-    labels: Any,
-    predictions: Any,
-    k: int,
-    class_id: int | None = None,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
-    """The fraction of labels that are among the k best predictions.
-
-    Args:
-      labels: integers, shape (N,) or (N, L): the classes of each example. What is no class of
-        `predictions` is one that is never predicted.
-      predictions: floating, shape (N, C): a score per class.
-      k: how many predictions count.
-      class_id: count this class only.
-      weights: rank 0 or shape (N,).
-      metrics_collections, updates_collections: where value and update are listed.
-      name: of the variable scope.
-    Returns: float64, rank 0; and the update.
-    Raises: InvalidArgumentError: the ranks or the number of labels are not known.
-
-    Examples:
-      >>> scores = [[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]]
-      >>> value, update = wf.metrics.recall_at_k(wf.constant([[1], [2]], wf.int64), scores, k=1)
-      >>> with wf.Session() as session:
-      ...     session.run(wf.local_variables_initializer())
-      ...     _ = session.run(update)
-      ...     session.run(value)
-      np.float64(0.5)
-    """
-    places = metrics_collections, updates_collections
-    other = "false_negative"
-    return _at_k("recall", other, labels, predictions, k, class_id, weights, places, name)
-
-
-def precision_at_k(
-    labels: Any,
-    predictions: Any,
-    k: int,
-    class_id: int | None = None,
-    weights: Any = None,
-    metrics_collections: Any = None,
-    updates_collections: Any = None,
-    name: str | None = None,
-) -> Metric:
-    """The fraction of the k best predictions that are labels.
-
-    Args:
-      labels, predictions, k, ...: as for `recall_at_k`.
-    Returns: float64, rank 0; and the update.
-    Raises: InvalidArgumentError: the ranks or the number of labels are not known.
-
-    Examples:
-      >>> scores = [[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]]
-      >>> value, update = wf.metrics.precision_at_k(wf.constant([[1], [2]], wf.int64), scores, k=2)
-      >>> with wf.Session() as session:
-      ...     session.run(wf.local_variables_initializer())
-      ...     _ = session.run(update)
-      ...     session.run(value)
-      np.float64(0.25)
-    """
-    places = metrics_collections, updates_collections
-    other = "false_positive"
-    return _at_k("precision", other, labels, predictions, k, class_id, weights, places, name)

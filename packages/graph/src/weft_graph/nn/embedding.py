@@ -19,7 +19,7 @@ from weft_tensor import dtypes, errors
 from weft_tensor.shape import merge_dims
 
 
-def _parts(params: Any) -> list[Any]:
+def parts_of(params: Any) -> list[Any]:
     """The parts of a table.
 
     Raises: InvalidArgumentError: there are none.
@@ -63,7 +63,7 @@ def embedding_lookup(
       >>> wf.Session().run(wf.nn.embedding_lookup([[0.0, 0.1], [1.0, 1.1]], [1, 0]))
       array([1., 0.], dtype=float32)
     """
-    parts = _parts(params)
+    parts = parts_of(params)
     with scope(name, "embedding_lookup") as full:
         ids = convert_to_tensor(ids)
         if len(parts) == 1:

@@ -4,6 +4,7 @@ import typing as _typing
 
 from weft.nn import rnn_cell as rnn_cell
 from weft_graph.nn.namespace import *
+from weft_graph.nn.safe_embedding import *
 from weft_graph.rnn.dynamic import *
 from weft_graph.rnn.static import *
 

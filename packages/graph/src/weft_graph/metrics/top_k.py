@@ -1,0 +1,385 @@
+"""Metrics of the best k predictions, against sets of labels."""
+
+from __future__ import annotations
+
+__all__ = [
+    "average_precision_at_k",
+    "precision_at_k",
+    "precision_at_top_k",
+    "recall_at_k",
+    "recall_at_top_k",
+    "sparse_average_precision_at_k",
+    "sparse_precision_at_k",
+]
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.indexed_slices import SparseTensor, is_sparse
+from weft_graph.ir.node import Output
+from weft_graph.metrics.base import (
+    Metric,
+    accumulate,
+    collect,
+    metric_variable,
+    ratio,
+    weighted,
+)
+from weft_graph.metrics.counts import share
+from weft_graph.ops import casting, shapes
+from weft_graph.ops.reduction import cumsum, reduce_any, reduce_sum
+from weft_graph.ops.search import top_k
+from weft_graph.ops.sets import set_difference, set_intersection, set_size, set_union
+from weft_graph.ops.sparse import sparse_tensor_to_dense
+from weft_graph.ops.sparse_shapes import expand_dims
+from weft_graph.variables.scope import variable_scope
+from weft_tensor import arguments, dtypes, errors
+
+Labels = Output | SparseTensor
+
+
+def _label_sets(labels: Any, predictions: Output) -> Labels:
+    """Labels of the rank of the predictions: with an axis for the labels of each example.
+
+    Raises: InvalidArgumentError: the ranks are not known, or do not fit.
+    """
+    found: Labels
+    if is_sparse(labels):
+        sparse = SparseTensor.from_value(labels)
+        found = sparse.with_values(casting.cast(sparse.values, dtypes.int64))
+        (rank,) = sparse.dense_shape.dims or (None,)
+    else:
+        found = casting.cast(convert_to_tensor(labels), dtypes.int64)
+        rank = None if found.dims is None else len(found.dims)
+    if rank is None or predictions.dims is None:
+        raise errors.InvalidArgumentError("labels and predictions must have known ranks")
+    missing = len(predictions.dims) - rank
+    if missing == 1:
+        return (
+            expand_dims(found) if isinstance(found, SparseTensor) else shapes.expand_dims(found, -1)
+        )
+    if missing:
+        raise errors.InvalidArgumentError(
+            f"labels must have the rank of predictions, {len(predictions.dims)}, or one less, got "
+            f"rank {rank}"
+        )
+    return found
+
+
+def _of_class(ids: Labels, class_id: int | None) -> Labels:
+    """Those ids that are of one class; all of them for None."""
+    if class_id is None:
+        return ids
+    if isinstance(ids, SparseTensor):
+        kept = out("Where", [out("Equal", [ids.values, class_id])])
+        rows = out("Squeeze", [kept], {"squeeze_dims": [1]})
+        places = out("GatherV2", [ids.indices, rows, 0])
+        return SparseTensor(places, out("GatherV2", [ids.values, rows, 0]), ids.dense_shape)
+    places = out("Where", [out("Equal", [ids, class_id])])
+    return SparseTensor(
+        places, out("GatherNd", [ids, places]), shapes.shape(ids, out_type=dtypes.int64)
+    )
+
+
+def _size(sets: SparseTensor) -> Output:
+    size: Output = casting.cast(set_size(sets), dtypes.float64)
+    return size
+
+
+def _suffix(k: int | None, class_id: int | None) -> str:
+    best = "_at_k" if k is None else f"_at_{k}"
+    return best if class_id is None else f"{best}_class{class_id}"
+
+
+def _at_top(
+    kind: str,
+    labels: Any,
+    predictions_idx: Any,
+    k: int | None,
+    class_id: int | None,
+    weights: Any,
+    collections: tuple[Any, Any],
+    name: str | None,
+) -> Metric:
+    """True positives among them and what was predicted wrongly, or what was missed."""
+    suffix = _suffix(k, class_id)
+    other = "false_positive" if kind == "precision" else "false_negative"
+    with variable_scope(name, kind + suffix, (predictions_idx, labels, weights)):
+        best = casting.cast(convert_to_tensor(predictions_idx), dtypes.int64)
+        wanted = _of_class(_label_sets(labels, best), class_id)
+        chosen = _of_class(best, class_id)
+        right = _size(set_intersection(chosen, wanted))
+        wrong = _size(set_difference(chosen, wanted, aminusb=kind == "precision"))
+        streams = []
+        for what, values in (("true_positive", right), (other, wrong)):
+            variable = metric_variable([], dtypes.float64, name=f"{what}{suffix}")
+            total = reduce_sum(weighted(values, weights)[0])
+            streams.append((convert_to_tensor(variable), accumulate(variable, total)))
+        value = share(streams[0][0], streams[1][0])
+        update = share(streams[0][1], streams[1][1])
+        return collect(value, update, *collections)
+
+
+def _best(predictions: Any, k: int) -> Output:
+    found: Output = top_k(predictions, arguments.integer(k, "k", 1)).indices
+    return found
+
+
+def recall_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The fraction of labels that are among the k best predictions.
+
+    Args:
+      labels: integers, Tensor or SparseTensor, shape (N...,) or (N..., L): the set of classes of
+        each example. What is no class of `predictions` is one that is never predicted.
+      predictions: floating, shape (N..., C): a score per class.
+      k: how many predictions count.
+      class_id: count this class only.
+      weights: rank 0 or shape (N...).
+      metrics_collections, updates_collections: where value and update are listed.
+      name: of the variable scope.
+    Returns: float64, rank 0; and the update.
+    Raises: InvalidArgumentError: the ranks are not known or do not fit.
+
+    Examples:
+      >>> scores = [[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]]
+      >>> value, update = wf.metrics.recall_at_k(wf.constant([[1], [2]], wf.int64), scores, k=1)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     session.run(value)
+      np.float64(0.5)
+    """
+    places = metrics_collections, updates_collections
+    best = _best(predictions, k)
+    return _at_top("recall", labels, best, k, class_id, weights, places, name)
+
+
+def recall_at_top_k(
+    labels: Any,
+    predictions_idx: Any,
+    k: int | None = None,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """`recall_at_k` of predictions that are given as the k best classes.
+
+    Args:
+      labels, class_id, weights, metrics_collections, updates_collections, name: as for
+        `recall_at_k`.
+      predictions_idx: integers, shape (N..., k): the predicted classes.
+      k: for names only.
+    Returns: float64, rank 0; and the update.
+    Raises: InvalidArgumentError: the ranks are not known or do not fit.
+
+    Examples:
+      >>> labels = wf.SparseTensor([[0, 0], [0, 1]], wf.constant([1, 2], wf.int64), [1, 2])
+      >>> value, update = wf.metrics.recall_at_top_k(labels, [[1, 5]], k=2)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     session.run(update)
+      np.float64(0.5)
+    """
+    places = metrics_collections, updates_collections
+    return _at_top("recall", labels, predictions_idx, k, class_id, weights, places, name)
+
+
+def precision_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The fraction of the k best predictions that are labels.
+
+    Args:
+      labels, predictions, k, ...: as for `recall_at_k`.
+    Returns: float64, rank 0; and the update.
+    Raises: InvalidArgumentError: the ranks are not known or do not fit.
+
+    Examples:
+      >>> scores = [[0.1, 0.6, 0.3], [0.5, 0.4, 0.1]]
+      >>> value, update = wf.metrics.precision_at_k(wf.constant([[1], [2]], wf.int64), scores, k=2)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     _ = session.run(update)
+      ...     session.run(value)
+      np.float64(0.25)
+    """
+    places = metrics_collections, updates_collections
+    best = _best(predictions, k)
+    return _at_top("precision", labels, best, k, class_id, weights, places, name)
+
+
+def precision_at_top_k(
+    labels: Any,
+    predictions_idx: Any,
+    k: int | None = None,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """`precision_at_k` of predictions that are given as the k best classes.
+
+    Args:
+      labels, predictions_idx, k, ...: as for `recall_at_top_k`.
+    Returns: float64, rank 0; and the update.
+    Raises: InvalidArgumentError: the ranks are not known or do not fit.
+
+    Examples:
+      >>> labels = wf.SparseTensor([[0, 0]], wf.constant([1], wf.int64), [1, 1])
+      >>> value, update = wf.metrics.precision_at_top_k(labels, [[1, 5]], k=2)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     session.run(update)
+      np.float64(0.5)
+    """
+    places = metrics_collections, updates_collections
+    return _at_top("precision", labels, predictions_idx, k, class_id, weights, places, name)
+
+
+def sparse_precision_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    class_id: int | None = None,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The former name of `precision_at_k`.
+
+    Args:
+      labels, predictions, k, ...: as for `recall_at_k`.
+    Returns: float64, rank 0; and the update.
+
+    Examples:
+      >>> labels = wf.SparseTensor([[0, 0]], wf.constant([1], wf.int64), [1, 1])
+      >>> value, update = wf.metrics.sparse_precision_at_k(labels, [[0.1, 0.6, 0.3]], k=2)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     session.run(update)
+      np.float64(0.5)
+    """
+    places = metrics_collections, updates_collections
+    best = _best(predictions, k)
+    return _at_top("precision", labels, best, k, class_id, weights, places, name)
+
+
+# ------------------------------------------------------------------------ average precision
+
+
+def _average_precision(labels: Labels, best: Output, classes: Output) -> Output:
+    """Of each example the mean, over its labels, of the precision where each is found.
+
+    Of dense labels those that are no class do not count, and repeated ones count each time.
+    """
+    known = set_union(labels, labels)  # without repetitions, next to each other
+    table = sparse_tensor_to_dense(known, np.int64(np.iinfo(np.int64).min))
+    pairs = out("Equal", [shapes.expand_dims(best, -1), shapes.expand_dims(table, -2)])
+    hits = casting.cast(reduce_any(pairs, -1), dtypes.float64)
+    k = shapes.shape(best)[-1]
+    places = casting.cast(out("Range", [1, k + 1, 1]), dtypes.float64)
+    precision = out("RealDiv", [cumsum(hits, -1), places])
+    total = reduce_sum(out("Mul", [precision, hits]), -1)
+    if isinstance(labels, SparseTensor):
+        count = set_size(known)
+    else:
+        is_class = out(
+            "LogicalAnd", [out("GreaterEqual", [labels, 0]), out("Less", [labels, classes])]
+        )
+        count = reduce_sum(casting.cast(is_class, dtypes.int32), -1)
+    relevant = out("Minimum", [count, k])
+    return out("DivNoNan", [total, casting.cast(relevant, dtypes.float64)])
+
+
+def average_precision_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The mean over examples of their average precision among the k best predictions.
+
+    Args:
+      labels: integers, Tensor or SparseTensor, shape (N...,) or (N..., L), as for `recall_at_k`.
+      predictions: floating, shape (N..., C): a score per class.
+      k: how many predictions count.
+      weights: rank 0 or shape (N...).
+      metrics_collections, updates_collections: where value and update are listed.
+      name: of the variable scope.
+    Returns: float64, rank 0; and the update.
+    Raises: InvalidArgumentError: the ranks are not known or do not fit.
+
+    Examples:
+      >>> scores = [[0.1, 0.6, 0.3]]
+      >>> value, update = wf.metrics.average_precision_at_k(wf.constant([[2]], wf.int64), scores, 2)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     session.run(update)
+      np.float64(0.5)
+    """
+    suffix = _suffix(k, None)
+    with variable_scope(name, f"average_precision{suffix}", (predictions, labels, weights)):
+        best = casting.cast(_best(predictions, k), dtypes.int64)
+        classes = shapes.shape(predictions, out_type=dtypes.int64)[-1]
+        averages = _average_precision(_label_sets(labels, best), best, classes)
+        products, full = weighted(averages, weights)
+        count = shapes.size(averages) if full is None else reduce_sum(full)
+        streams = []
+        for what, total in (("max", casting.cast(count, dtypes.float64)), ("total", products)):
+            variable = metric_variable([], dtypes.float64, name=what)
+            streams.append((convert_to_tensor(variable), accumulate(variable, reduce_sum(total))))
+        value = ratio(streams[1][0], streams[0][0], "mean")
+        update = ratio(streams[1][1], streams[0][1], "update")
+        return collect(value, update, metrics_collections, updates_collections)
+
+
+def sparse_average_precision_at_k(
+    labels: Any,
+    predictions: Any,
+    k: int,
+    weights: Any = None,
+    metrics_collections: Any = None,
+    updates_collections: Any = None,
+    name: str | None = None,
+) -> Metric:
+    """The former name of `average_precision_at_k`.
+
+    Args:
+      labels, predictions, k, ...: as for `average_precision_at_k`.
+    Returns: float64, rank 0; and the update.
+
+    Examples:
+      >>> labels = wf.SparseTensor([[0, 0]], wf.constant([2], wf.int64), [1, 1])
+      >>> value, update = wf.metrics.sparse_average_precision_at_k(labels, [[0.1, 0.6, 0.3]], 2)
+      >>> with wf.Session() as session:
+      ...     session.run(wf.local_variables_initializer())
+      ...     session.run(update)
+      np.float64(0.5)
+    """
+    places = metrics_collections, updates_collections
+    return average_precision_at_k(labels, predictions, k, weights, *places, name)
