@@ -134,9 +134,9 @@ def gradient_of(node: Node) -> Gradient:
         if not node.traits.differentiable:
             return _NONE
         if _gradients.loaded(name) is None:
-            family = declared_in(name).rpartition(".ops.")[2]
+            package, _, family = declared_in(name).rpartition(".ops.")
             family = _FAMILIES.get(family, family)
-            _gradients.load_near([f"weft_autodiff.grads.{family}"] if family else [])
+            _gradients.load_near([f"weft_autodiff.grads.{family}"] if package else [])
     else:
         name = override.decode() if isinstance(override, bytes) else override
         local: Gradient | None = node.graph.gradient_functions.get(name)

@@ -294,7 +294,7 @@ def _import_kernels(op: str, keys: Sequence[str]) -> None:
     Of an op that is derived there need not be any.
     """
     package, _, family = declared_in(op).rpartition(".ops.")
-    if not family:
+    if not package:  # of somebody else, or of nobody
         return _import_all(keys)
     home = "weft_exec" if package == "weft_graph" else package
     name = f"{home}.kernels.{_FAMILIES.get(family, family)}"
