@@ -28,6 +28,7 @@ PAGES = [
     "docs/strangers.md",
     "docs/summaries.md",
     "docs/devices.md",
+    "docs/cluster.md",
     "docs/training.md",
 ]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS

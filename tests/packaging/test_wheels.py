@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from weft_testing.parts import Parts
 from weft_testing.workspace import ROOT, distribution, module
 
-PACKAGES = ["tensor", "graph", "autodiff", "exec", "io", "weft"]
+PACKAGES = ["tensor", "graph", "autodiff", "exec", "io", "distrib", "weft"]
 
 # What comes along with each package, and nothing else does.
 TENSOR = {"weftml-tensor", "numpy", "ml-dtypes"}
@@ -26,8 +26,9 @@ GRAPH = TENSOR | {"weftml-graph", "flatbuffers", "protobuf"}
 AUTODIFF = GRAPH | {"weftml-autodiff"}
 EXEC = GRAPH | {"weftml-exec", "threadpoolctl", "google-re2"}
 IO = AUTODIFF | EXEC | {"weftml-io", "pillow", "xxhash", "fsspec", "google-crc32c"}
-WEFT = IO | {"weftml", "absl-py"}
-BRINGS = dict(zip(PACKAGES, [TENSOR, GRAPH, AUTODIFF, EXEC, IO, WEFT], strict=True))
+DISTRIB = IO | {"weftml-distrib", "grpcio", "typing-extensions"}
+WEFT = DISTRIB | {"weftml", "absl-py"}
+BRINGS = dict(zip(PACKAGES, [TENSOR, GRAPH, AUTODIFF, EXEC, IO, DISTRIB, WEFT], strict=True))
 
 WHEEL_LIMIT = 1_000_000  # bytes
 

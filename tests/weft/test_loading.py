@@ -21,9 +21,11 @@ HEAVY = (
     "flatbuffers",
     "fsspec",
     "google.protobuf",
+    "grpc",
     "importlib.metadata",
     "safetensors",
     "unittest",
+    "weft_distrib",
     "weft_io",
 )
 

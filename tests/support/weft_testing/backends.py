@@ -19,11 +19,13 @@ import weft_accelerator
 from cupy_standin.rawkernel import compiler
 
 import weft as wf
+from weft_distrib import Server
 from weft_exec.gpu import residency
 from weft_testing.case_graph import CaseGraph, pin, unfolded
 from weft_testing.cases import Case
 from weft_testing.evaluate import evaluate
 from weft_testing.gpus import missing_gpu
+from weft_testing.tasks import free_ports
 
 Tolerance = Mapping[str, tuple[float, float]]
 
@@ -157,6 +159,39 @@ class Accelerator(Devices):
         return values
 
 
+class Cluster(Backend):
+    """Two tasks of a cluster, in this process but joined by sockets, with nodes in turn on each."""
+
+    name = "cluster"
+    tolerance: ClassVar[Tolerance] = Sessions.tolerance
+
+    def takes(self, made: CaseGraph) -> bool:
+        return True
+
+    def run(self, made: CaseGraph) -> list[Any]:
+        for i, node in enumerate(made.graph.nodes):
+            node.device = "" if _stays(node) else f"/job:worker/task:{i % 2}"
+        first, _ = two_servers()
+        with wf.Session(first.target, graph=made.graph, config=unfolded()) as session:
+            results = list(session.run(made.fetches, made.feeds))
+        wf.Session.reset(first.target)
+        return results
+
+
+def _stays(node: wf.Operation) -> bool:
+    """Whether a node gives or takes what cannot leave its task."""
+    kept = (wf.resource, wf.variant)
+    return any(v.dtype in kept or v.dtype._is_ref_dtype for v in (*node.inputs, *node.outputs))
+
+
+@lru_cache
+def two_servers() -> tuple[Server, Server]:
+    """Two tasks of one cluster; they last as long as the process."""
+    cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
+    first, second = [Server(cluster, "worker", i) for i in range(2)]
+    return first, second
+
+
 class Gpu(Devices):
     """A real GPU."""
 
@@ -192,6 +227,7 @@ BACKENDS: tuple[Backend, ...] = (
     StandIn(all_there=False),
     StandIn(all_there=True),
     Accelerator(),
+    Cluster(),
     Gpu(),
 )
 """Every backend that the table runs on; a new one is one more entry."""

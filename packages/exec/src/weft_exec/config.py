@@ -45,6 +45,7 @@ class SessionConfig:
       gpu: what it asks of GPUs.
       executor_type: "" to choose for each step, "READY_QUEUE" to schedule all of it node by node,
         "SINGLE_THREADED_EXECUTOR" to run kernels one after the other.
+      proto: the ConfigProto that it was read from, for targets in other processes; or None.
     """
 
     __slots__ = (
@@ -62,6 +63,7 @@ class SessionConfig:
         "measure_every",
         "memory_optimization",
         "optimize",
+        "proto",
         "timeout_ms",
     )
 
@@ -117,6 +119,7 @@ class SessionConfig:
         self.memory_optimization = memory_optimization
         self.gradient_scope = gradient_scope or "gradients/"
         self.executor_type = "" if executor_type == "DEFAULT" else executor_type
+        self.proto: Any = None
 
     @staticmethod
     def from_proto(proto: Any) -> SessionConfig:
@@ -132,7 +135,7 @@ class SessionConfig:
             raise errors.InvalidTypeError(f"config must be a ConfigProto, got {proto!r}")
         level = proto.graph_options.optimizer_options.opt_level
         rewrites = proto.graph_options.rewrite_options
-        return SessionConfig(
+        made = SessionConfig(
             proto.inter_op_parallelism_threads,
             proto.intra_op_parallelism_threads,
             proto.device_count,
@@ -149,6 +152,8 @@ class SessionConfig:
             rewrites.MemOptType.Name(rewrites.memory_optimization),
             rewrites.memory_optimizer_target_node_name_scope,
         )
+        made.proto = proto
+        return made
 
 
 def _gpu_options(proto: Any) -> GpuOptions:

@@ -51,11 +51,14 @@ class Group:
 class Groups:
     """The groups of a session's nodes, found by union-find over the whole graph.
 
-    Nodes are together by colocation, or because one takes the other's reference or handle.
+    Nodes are together by colocation, or because one takes the other's reference or handle. State
+    for which no task is asked stays in the first device's: another client's may have the same name,
+    and whether it is the same must not depend on what is faster.
     """
 
     def __init__(self, devices: Sequence[DeviceDescription], config: SessionConfig) -> None:
         self._devices = devices
+        self._far = len({device.task for device in devices}) > 1
         self._soft = config.allow_soft_placement
         self._kinds = _first_alike(devices)
         self._parents: dict[str, str] = {}
@@ -66,7 +69,7 @@ class Groups:
     def extend(self, nodes: Iterable[Node]) -> None:
         """Take note of new nodes."""
         several = len(self._devices) > 1
-        far = len({device.task for device in self._devices}) > 1 if several else False
+        far = self._far
         for node in nodes:
             if "_class" in node.attrs:
                 for name in node.colocation:
@@ -133,6 +136,8 @@ class Groups:
         for request in group.requests:
             matching = self._matches(request)
             found = [i for i in found if i in matching]
+        if self._far and _has_state(node, group) and not _asks_for_a_task(group):
+            found = [i for i in found if self._devices[i].task == self._devices[0].task]
         if len(group.members) > 1:
             members = group.members.values()
             kinds = {self._kinds[i] for i in found}
@@ -250,6 +255,17 @@ def _is_handle(output: Output) -> bool:
 def _holds(node: Node) -> bool:
     """Whether others get a reference or a handle of what a node has."""
     return any(map(_is_handle, node.outputs)) and not any(map(_is_handle, node.inputs))
+
+
+def _has_state(node: Node, group: Group) -> bool:
+    """Whether a group keeps something, and does not only use what another one keeps."""
+    return group.holds or (group.stateful and not any(map(_is_handle, node.inputs)))
+
+
+def _asks_for_a_task(group: Group) -> bool:
+    """Whether a group may be said to be in a task, or some, by a request."""
+    parts = [DeviceSpec.from_string(request).parts for request in group.requests]
+    return any(job is not None or task is not None for job, _, task, *_ in parts)
 
 
 def _described(group: Group) -> str:

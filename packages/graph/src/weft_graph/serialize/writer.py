@@ -42,8 +42,10 @@ _UNIQUE_TYPES = frozenset(
 """Attribute types whose values are equal only if they are the same, unlike 0.0 and -0.0."""
 
 
-def write_graph(graph: Graph, file: BinaryIO, from_node: int = 0) -> int:
-    """Write the nodes from `from_node` on as one segment; returns the number of bytes.
+def write_graph(
+    graph: Graph, file: BinaryIO, from_node: int = 0, to_node: int | None = None
+) -> int:
+    """Write the nodes from `from_node` up to `to_node` as one segment; returns the number of bytes.
 
     The constants are written from where they are, so no copy of the graph is made. Segments written
     one after another to one file make one graph. The library of functions is in every segment;
@@ -52,7 +54,7 @@ def write_graph(graph: Graph, file: BinaryIO, from_node: int = 0) -> int:
     Raises:
       InvalidArgumentError: an attribute has no durable form, or the columns take over 2 GiB.
     """
-    writer = _Writer(graph, from_node)
+    writer = _Writer(graph, from_node, to_node)
     metadata = columns.build(writer.columns())
     size = aligned(len(metadata))
     blobs = sum(aligned(blob.nbytes) for blob in writer.blobs)
@@ -65,19 +67,20 @@ def write_graph(graph: Graph, file: BinaryIO, from_node: int = 0) -> int:
     return HEADER_SIZE + size + blobs
 
 
-def graph_to_bytes(graph: Graph, from_node: int = 0) -> bytes:
+def graph_to_bytes(graph: Graph, from_node: int = 0, to_node: int | None = None) -> bytes:
     """As `write_graph`, into bytes."""
     file = io.BytesIO()
-    write_graph(graph, file, from_node)
+    write_graph(graph, file, from_node, to_node)
     return file.getvalue()
 
 
 class _Writer:
     """The columns of one segment while they are filled; ids are given at the first use."""
 
-    def __init__(self, graph: Graph, from_node: int) -> None:
+    def __init__(self, graph: Graph, from_node: int, to_node: int | None) -> None:
         self._graph = graph
         self._first = from_node
+        self._nodes = graph.nodes[from_node:to_node]
         self._strings: dict[str, int] = {}
         self._shapes: dict[tuple[int | None, ...], int] = {}
         self._sources: dict[tuple[str, str, int], int] = {}
@@ -134,7 +137,7 @@ class _Writer:
         types: list[int] = []
         shapes: list[int] = []
         input_ends, control_ends, output_ends = [0], [0], [0]
-        nodes = self._graph.nodes[self._first :]
+        nodes = self._nodes
         string, shape_id = self._string, self._shape
         for node in nodes:
             names.append(string(node.name))
@@ -175,7 +178,7 @@ class _Writer:
         _add_rows(result, ("source_file", "source_function", "source_line"), rows)
 
     def _add_contexts(self, result: dict[str, Any]) -> None:
-        records = records_of(self._graph, self._graph.nodes[self._first :])
+        records = records_of(self._graph, self._nodes)
         if not records:
             return
         result["min_reader"] = 2

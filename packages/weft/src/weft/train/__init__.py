@@ -32,9 +32,12 @@ from weft_io.training.timers import *
 NewCheckpointReader = _reader.CheckpointReader
 
 if _typing.TYPE_CHECKING:
+    from weft._train_cluster import *
     from weft._train_late import *
     from weft._train_messages import *
 else:
     from weft import _lazy
 
-    __getattr__, __dir__ = _lazy.attach(__name__, "weft._train_messages", "weft._train_late")
+    __getattr__, __dir__ = _lazy.attach(
+        __name__, "weft._train_messages", "weft._train_late", "weft._train_cluster"
+    )

@@ -1,0 +1,1 @@
+"""Sessions of programs on servers of a cluster."""

@@ -1,0 +1,142 @@
+"""How a session reaches its master: in the same process, or by a server's two ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from weft_distrib.cluster.connections import dialled
+from weft_distrib.master.master import Master
+from weft_distrib.protocol import messages, service
+from weft_distrib.protocol.tables import encode
+from weft_distrib.wire import methods
+from weft_distrib.wire.channel import Answer, Channel
+from weft_distrib.wire.listener import ask
+from weft_distrib.wire.methods import RunStep
+from weft_tensor import errors
+
+_CONNECT_SECONDS: Final = 30.0
+_CALL_SECONDS: Final = 600.0
+
+Cancel = Callable[[errors.OpError], None]
+
+
+class MasterLink(Protocol):
+    """A master, as sessions call it. All of it raises what the master raises."""
+
+    def create_session(self, request: messages.CreateSession) -> messages.Session:
+        """Open a session."""
+        ...
+
+    def extend(self, session: int, segment: np.ndarray) -> None:
+        """Add a segment of nodes to its graph."""
+        ...
+
+    def plan(self, request: messages.Signature) -> int:
+        """Plan a signature; returns its number."""
+        ...
+
+    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Cancel:
+        """Run a step; returns what cancels it."""
+        ...
+
+    def close_session(self, session: int) -> None:
+        """Close a session."""
+        ...
+
+    def reset(self, request: messages.Reset) -> None:
+        """Drop the state of all tasks."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        ...
+
+
+class LocalLink:
+    """A master of this process."""
+
+    def __init__(self, master: Master) -> None:
+        self._master = master
+
+    def create_session(self, request: messages.CreateSession) -> messages.Session:
+        """As of `MasterLink`."""
+        return self._master.create_session(request)
+
+    def extend(self, session: int, segment: np.ndarray) -> None:
+        """As of `MasterLink`."""
+        self._master.session(session).extend(segment)
+
+    def plan(self, request: messages.Signature) -> int:
+        """As of `MasterLink`."""
+        return self._master.plan(request).signature
+
+    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Cancel:
+        """As of `MasterLink`."""
+        return self._master.run(request, values, lambda found: answer(found, b""), answer.fail)
+
+    def close_session(self, session: int) -> None:
+        """As of `MasterLink`."""
+        self._master.close_session(messages.SessionRequest(session))
+
+    def reset(self, request: messages.Reset) -> None:
+        """As of `MasterLink`."""
+        self._master.reset(request)
+
+    def close(self) -> None:
+        """As of `MasterLink`."""
+
+
+class RemoteLink:
+    """A master of another process.
+
+    Args:
+      address: "host:port" of its server.
+    Raises: UnavailableError: nobody answers there.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._control = service.ControlClient(address, "the server")
+        status = self._control.call(service.STATUS, messages.Empty(), _CONNECT_SECONDS, wait=True)
+        host = address.rpartition(":")[0].strip("[]")
+        self._channel: Channel = dialled(host, f"{status.task} at {address}", status)
+
+    def create_session(self, request: messages.CreateSession) -> messages.Session:
+        """As of `MasterLink`."""
+        made: messages.Session = self._control.call(service.CREATE_SESSION, request, _CALL_SECONDS)
+        return made
+
+    def extend(self, session: int, segment: np.ndarray) -> None:
+        """As of `MasterLink`."""
+        meta = encode(messages.SessionRequest(session))
+        ask(self._channel, methods.EXTEND, meta, [segment], _CALL_SECONDS)
+
+    def plan(self, request: messages.Signature) -> int:
+        """As of `MasterLink`."""
+        return int(self._control.call(service.PLAN, request, _CALL_SECONDS).signature)
+
+    def run(self, request: RunStep, values: Sequence[Any], answer: Answer) -> Cancel:
+        """As of `MasterLink`."""
+        channel = self._channel
+        number = channel.call(methods.RUN_STEP, request.pack(), values, answer)
+
+        def cancel(error: errors.OpError) -> None:
+            if channel.cancel(number):
+                answer.fail(error)
+
+        return cancel
+
+    def close_session(self, session: int) -> None:
+        """As of `MasterLink`."""
+        self._control.call(service.CLOSE_SESSION, messages.SessionRequest(session), _CALL_SECONDS)
+
+    def reset(self, request: messages.Reset) -> None:
+        """As of `MasterLink`."""
+        self._control.call(service.RESET, request, _CALL_SECONDS)
+
+    def close(self) -> None:
+        """As of `MasterLink`."""
+        self._channel.close()
+        self._control.close()

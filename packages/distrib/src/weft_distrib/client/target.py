@@ -1,0 +1,204 @@
+"""The target `grpc://host:port`: sessions whose steps a server's master plans and runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_distrib.client.link import LocalLink, MasterLink, RemoteLink
+from weft_distrib.protocol import messages
+from weft_distrib.server import server_at
+from weft_distrib.wire.listener import Reply
+from weft_distrib.wire.methods import RunStep
+from weft_exec.config import SessionConfig
+from weft_exec.costs import CostModel
+from weft_exec.devices.description import DeviceDescription
+from weft_exec.devices.device import DeviceAttributes, make_devices
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.runner import closed_error
+from weft_exec.resources.resources import ResourceManager
+from weft_exec.session.planning import PartPlanner
+from weft_exec.session.target import Backend, register_target
+from weft_graph.ir.node import Node, Output
+from weft_graph.serialize import graph_to_bytes
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.session.explain import StepReport
+    from weft_exec.tracing import StepTrace
+
+SCHEME: Final = "grpc"
+
+_GRACE_SECONDS = 5.0
+"""How long after a step's deadline the master may take to say that it has passed."""
+
+
+class Planned(Executable):
+    """A signature that a master has planned.
+
+    Attributes:
+      number: of the signature in its session.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int, feeds: int) -> None:
+        super().__init__([None] * feeds, range(feeds), (), None, None)
+        self.number = number
+
+
+class ClusterBackend(Backend):
+    """The backend of one session on a server.
+
+    Args:
+      link: to the master.
+      config: of the session.
+    """
+
+    def __init__(self, link: MasterLink, config: SessionConfig) -> None:
+        self._link = link
+        self._config = config
+        told = b"" if config.proto is None else config.proto.SerializeToString()
+        made = link.create_session(messages.CreateSession(config=told))
+        self._session = made.session
+        self._described = [DeviceDescription.from_dict(json.loads(t)) for t in made.devices]
+        self._incarnations = made.incarnations
+        self._timeout = config.timeout_ms
+        self._extended = 0
+        self._nodes: list[Node] = []
+        self._closed = False
+        self.resources = ResourceManager()
+        self.runner = self
+        self.limited = False
+        self._costs = CostModel()
+
+    @property
+    def devices(self) -> list[DeviceAttributes]:
+        """As the base's."""
+        pairs = zip(self._described, self._incarnations, strict=True)
+        return [DeviceAttributes(device, incarnation) for device, incarnation in pairs]
+
+    @property
+    def costs(self) -> CostModel:
+        """What this end would simulate with; the master has its own."""
+        return self._costs
+
+    def extend(self, nodes: Sequence[Node]) -> None:
+        """As the base's."""
+        if not nodes:
+            return
+        end = self._extended + len(nodes)
+        segment = graph_to_bytes(nodes[0].graph, self._extended, end)
+        self._link.extend(self._session, np.frombuffer(segment, np.uint8))
+        self._extended = end
+        self._nodes.extend(nodes)
+
+    def plan(
+        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
+    ) -> Executable:
+        """As the base's."""
+        request = messages.Signature(
+            self._session,
+            [feed.name for feed in feeds],
+            [output.name for output in outputs],
+            [target.name for target in targets],
+            size,
+        )
+        return Planned(self._link.plan(request), len(feeds))
+
+    def explain(
+        self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
+    ) -> StepReport:
+        """As the base's, as a new session with this graph would plan it."""
+        host = make_devices(ResourceManager(), SessionConfig(device_count={"CPU": 1, "GPU": 0}))[0]
+        overlap = Overlap.of(self._config.executor_type, self._config.inter_op_threads)
+        planner = PartPlanner(self._described, host, self._config, overlap)
+        planner.extend(self._nodes)
+        return planner.explain(feeds, outputs, targets, size)
+
+    def observe(self, trace: StepTrace, run_metadata: Any) -> None:
+        """As the base's."""
+
+    def run(self, executable: Executable, slots: list[Any]) -> list[Any]:
+        """Run a step; returns what it fetches."""
+        return self.run_watched(executable, slots)
+
+    def run_watched(
+        self,
+        executable: Executable,
+        slots: list[Any],
+        deadline: float | None = None,
+        trace: StepTrace | None = None,
+    ) -> list[Any]:
+        """Run a step with a deadline; returns what it fetches.
+
+        Raises:
+          OpError: as `Session.run`.
+          UnavailableError: a task was lost; the message names it.
+          AbortedError: the master has dropped the session, or a task was started again.
+        """
+        assert isinstance(executable, Planned)
+        if self._closed:
+            raise closed_error()
+        left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
+        milliseconds = 0 if left is None else int(left * 1000) + 1
+        request = RunStep(self._session, executable.number, milliseconds)
+        reply = Reply()
+        cancel = self._link.run(request, slots, reply)
+        self._wait(reply, cancel, left)
+        values, _ = reply.result()
+        return list(values)
+
+    def _wait(
+        self, reply: Reply, cancel: Callable[[errors.OpError], None], left: float | None
+    ) -> None:
+        try:
+            if not reply.wait(None if left is None else left + _GRACE_SECONDS):
+                cancel(errors.DeadlineExceededError("the master did not answer in time"))
+                reply.wait()
+        except BaseException:  # because Ctrl-C must end the step as well
+            cancel(errors.CancelledError("the step was interrupted"))
+            raise
+
+    def close(self) -> None:
+        """As the base's."""
+        self._closed = True
+        with suppress(errors.UnavailableError):  # the master is gone, and the session with it
+            self._link.close_session(self._session)
+        self._link.close()
+
+
+class GrpcTarget:
+    """What `grpc://` stands for."""
+
+    def connect(self, target: str, config: SessionConfig) -> Backend:
+        """As of `Target`."""
+        return ClusterBackend(_link(target), config)
+
+    def reset(self, target: str, containers: Sequence[str] | None, config: Any) -> None:
+        """As of `Target`."""
+        link = _link(target)
+        try:
+            link.reset(messages.Reset(not containers, list(containers or ())))
+        finally:
+            link.close()
+
+
+def _link(target: str) -> MasterLink:
+    server = server_at(target)
+    if server is not None:
+        return LocalLink(server.master)
+    address = target.removeprefix(f"{SCHEME}://")
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal():
+        raise errors.InvalidArgumentError(f"a target must be like grpc://host:2222, got {target!r}")
+    return RemoteLink(address)
+
+
+register_target(SCHEME, GrpcTarget())

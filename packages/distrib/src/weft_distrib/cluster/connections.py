@@ -1,0 +1,174 @@
+"""The tasks of a cluster as one of them sees the others: who is there, and connections to them."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from typing import Final
+
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.liveness.watch import Watched, shared_watch
+from weft_distrib.protocol import messages
+from weft_distrib.protocol.service import STATUS, ControlClient
+from weft_distrib.wire.channel import Channel
+from weft_distrib.wire.listener import dial
+from weft_graph.ir.device_spec import DeviceParts
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+CONNECT_SECONDS: Final = 30.0
+"""How long it may take to reach a task that should be there."""
+
+_ASK_SECONDS = 5.0
+_TELL_SECONDS = 10.0
+
+
+class Connections:
+    """Control and value connections to the tasks of a cluster, made when first wanted.
+
+    Args:
+      cluster: where the tasks are.
+    """
+
+    def __init__(self, cluster: ClusterSpec) -> None:
+        self._cluster = cluster
+        self._lock = threading.Lock()
+        self._tasks: dict[DeviceParts, _Task] = {}
+
+    def _task(self, task: DeviceParts) -> _Task:
+        with self._lock:
+            found = self._tasks.get(task)
+            if found is None:
+                assert task.job is not None and task.task is not None
+                address = self._cluster.task_address(task.job, task.task)
+                found = self._tasks[task] = _Task(task, address)
+            return found
+
+    def control(self, task: DeviceParts) -> ControlClient:
+        """What makes control calls of a task.
+
+        Raises: InvalidArgumentError: the cluster has no such task.
+        """
+        return self._task(task).control
+
+    def status(self, task: DeviceParts, deadline: float) -> messages.Status:
+        """Ask what a task is, waiting for one that is not there yet.
+
+        Args:
+          deadline: in `time.monotonic()`.
+        Raises: UnavailableError: it did not answer; or what it answered.
+        """
+        return self._task(task).ask(deadline)
+
+    def connect(self, task: DeviceParts) -> Channel:
+        """The value connection to a task, made if there is none.
+
+        Raises:
+          UnavailableError: it does not answer.
+          InvalidArgumentError: the cluster has no such task.
+        """
+        return self._task(task).connect()
+
+    def channel(self, task: DeviceParts) -> Channel:
+        """The value connection that `connect` has made, which may be lost by now.
+
+        Raises: UnavailableError: there never was one.
+        """
+        channel = self._task(task).channel
+        if channel is None:
+            raise errors.UnavailableError(f"there is no connection to {task.to_string()}")
+        return channel
+
+    def close(self) -> None:
+        """End all connections."""
+        with self._lock:
+            tasks = list(self._tasks.values())
+        for task in tasks:
+            task.close()
+
+
+class _Task:
+    """One other task."""
+
+    def __init__(self, task: DeviceParts, address: str) -> None:
+        self._name = task.to_string()
+        self._address = address
+        self._lock = threading.Lock()
+        self.control = ControlClient(address, self._name)
+        self.channel: Channel | None = None
+
+    def ask(self, deadline: float) -> messages.Status:
+        began = told = time.monotonic()
+        while True:
+            now = time.monotonic()
+            left = deadline - now
+            if left <= 0:
+                raise errors.UnavailableError(
+                    f"{self._name} at {self._address} did not answer within {now - began:.0f} s: "
+                    "is its server running, and reachable from here?"
+                )
+            try:
+                found: messages.Status = self.control.call(
+                    STATUS, messages.Empty(), min(left, _ASK_SECONDS), wait=True
+                )
+            except (errors.UnavailableError, errors.DeadlineExceededError):
+                if now - told > _TELL_SECONDS:
+                    told = now
+                    _log.warning("still waiting for %s at %s", self._name, self._address)
+                continue
+            self._check(found)
+            return found
+
+    def _check(self, status: messages.Status) -> None:
+        if status.version != messages.VERSION:
+            raise errors.FailedPreconditionError(
+                f"{self._name} speaks version {status.version} of the protocol, and this task "
+                f"version {messages.VERSION}: install the same release of weftml-distrib on both"
+            )
+        if status.task != self._name:
+            raise errors.FailedPreconditionError(
+                f"{self._address} should be {self._name}, but the server there is {status.task}: "
+                "do all tasks have the same cluster specification?"
+            )
+
+    def connect(self) -> Channel:
+        with self._lock:
+            channel = self.channel
+            if channel is not None and channel.lost is None:
+                return channel
+            status = self.ask(time.monotonic() + CONNECT_SECONDS)
+            host = self._address.rpartition(":")[0].strip("[]")
+            self.channel = dialled(host, self._name, status)
+            return self.channel
+
+    def close(self) -> None:
+        self.control.close()
+        if self.channel is not None:
+            self.channel.close()
+
+
+def dialled(host: str, peer: str, status: messages.Status) -> Channel:
+    """A value connection to a task that has said what it is; it ends if the task is lost.
+
+    Raises: UnavailableError: the task does not answer.
+    """
+    watched: list[Watched] = []
+
+    def stop(error: errors.OpError) -> None:
+        for each in watched:
+            each.stop()
+
+    channel = dial(
+        (host, status.wire_port),
+        peer,
+        messages.VERSION,
+        status.incarnation,
+        CONNECT_SECONDS,
+        stop,
+    )
+    address = (socket.gethostbyname(host), status.heart_port)
+    watched.append(shared_watch().add(address, peer, channel.close))
+    return channel

@@ -1,0 +1,65 @@
+"""A server's own side: it counts, and keeps the process running that tells others."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Final
+
+BEAT_SECONDS: Final = 0.1
+
+_PROGRAM = Path(__file__).with_name("answerer.py")
+
+
+class Heart:
+    """Counts for as long as the interpreter can, and answers in a process of its own.
+
+    Args:
+      host: to answer on.
+    Attributes:
+      port: where to ask.
+    """
+
+    def __init__(self, host: str) -> None:
+        self._listener = socket.create_server((host, 0), backlog=512)
+        self.port: int = self._listener.getsockname()[1]
+        self._memory = os.memfd_create("weft-heart")
+        os.ftruncate(self._memory, mmap.PAGESIZE)
+        self._count = mmap.mmap(self._memory, mmap.PAGESIZE)
+        self._stop = threading.Event()
+        self._process = self._started()
+        self._thread = threading.Thread(target=self._beat, name="weft-heart", daemon=True)
+        self._thread.start()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        handed = (self._listener.fileno(), self._memory)
+        arguments = [*map(str, handed), str(os.getpid())]
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_PROGRAM), *arguments],
+            pass_fds=handed,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _beat(self) -> None:
+        beats = 0
+        while not self._stop.wait(BEAT_SECONDS):
+            beats += 1
+            self._count[:8] = beats.to_bytes(8, "little")
+            if self._process.poll() is not None:
+                self._process = self._started()
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._stop.set()
+        self._thread.join()
+        self._process.kill()
+        self._process.wait()
+        self._listener.close()
+        self._count.close()
+        os.close(self._memory)

@@ -1,0 +1,153 @@
+"""Asks peers how they are, all from one thread, and ends the connections to those that are lost."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Final
+
+from weft_distrib.liveness.answerer import ANSWER
+from weft_distrib.liveness.pulse import LIMIT_SECONDS, Pulse, Verdict
+from weft_tensor import errors
+
+ASK_SECONDS: Final = 0.5
+
+
+class Watched:
+    """One peer that is watched, until `stop`."""
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        peer: str,
+        on_lost: Callable[[errors.OpError], None],
+        limit: float,
+    ) -> None:
+        self.peer = peer
+        self.on_lost = on_lost
+        self.limit = limit
+        self.pulse = Pulse(time.monotonic(), limit)
+        self.received = b""
+        self.address = address
+        self.socket: socket.socket | None = None
+        self.stopped = False
+
+    def stop(self) -> None:
+        """Watch it no more."""
+        self.stopped = True
+
+
+class Watch:
+    """Watches peers."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._new: list[Watched] = []
+        self._selector = selectors.DefaultSelector()
+        self._known: set[Watched] = set()
+        threading.Thread(target=self._loop, name="weft-watch", daemon=True).start()
+
+    def add(
+        self,
+        address: tuple[str, int],
+        peer: str,
+        on_lost: Callable[[errors.OpError], None],
+        limit: float = LIMIT_SECONDS,
+    ) -> Watched:
+        """Watch a peer.
+
+        Args:
+          address: of its `Heart`.
+          peer: its name, for messages.
+          on_lost: told once if it is lost, in the thread of the watch.
+          limit: seconds without a sign of life after which it is.
+        """
+        watched = Watched(address, peer, on_lost, limit)
+        with self._lock:
+            self._new.append(watched)
+        return watched
+
+    def _loop(self) -> None:
+        while True:
+            end = time.monotonic() + ASK_SECONDS
+            self._begin()
+            self._ask()
+            while (left := end - time.monotonic()) > 0:
+                if not self._known:
+                    time.sleep(left)
+                    break
+                for key, _ in self._selector.select(left):
+                    self._hear(key.data)
+            self._judge()
+
+    def _begin(self) -> None:
+        with self._lock:
+            new, self._new = self._new, []
+        for watched in new:
+            sock = socket.socket(socket.AF_INET6 if ":" in watched.address[0] else socket.AF_INET)
+            sock.setblocking(False)
+            sock.connect_ex(watched.address)
+            watched.socket = sock
+            self._selector.register(sock, selectors.EVENT_READ, watched)
+            self._known.add(watched)
+
+    def _ask(self) -> None:
+        for watched in self._known:
+            assert watched.socket is not None
+            with suppress(OSError):  # not connected yet, or no more: its silence will tell
+                watched.socket.send(b"?")
+
+    def _hear(self, watched: Watched) -> None:
+        assert watched.socket is not None
+        try:
+            data = watched.socket.recv(4096)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._forget(watched)
+            with self._lock:
+                self._new.append(watched)  # connect again; only silence is held against it
+            return
+        watched.received += data
+        while len(watched.received) >= ANSWER.size:
+            answer = ANSWER.unpack_from(watched.received)
+            watched.received = watched.received[ANSWER.size :]
+            watched.pulse.answered(time.monotonic(), *answer)
+
+    def _judge(self) -> None:
+        now = time.monotonic()
+        for watched in [*self._known, *self._new]:
+            verdict = watched.pulse.verdict(now)
+            if watched.stopped:
+                self._forget(watched)
+            elif verdict is not Verdict.ALIVE:
+                self._forget(watched)
+                watched.stopped = True
+                watched.on_lost(
+                    errors.UnavailableError(
+                        f"{watched.peer} is lost: for {watched.limit:g} s {verdict.value}"
+                    )
+                )
+
+    def _forget(self, watched: Watched) -> None:
+        with self._lock:
+            if watched in self._new:
+                self._new.remove(watched)
+        if watched in self._known:
+            self._known.remove(watched)
+            assert watched.socket is not None
+            self._selector.unregister(watched.socket)
+            watched.socket.close()
+
+
+@cache
+def shared_watch() -> Watch:
+    """The process's watch."""
+    return Watch()

@@ -1,0 +1,233 @@
+"""The master of a task: it opens sessions for clients, and plans and runs their steps."""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from weft_distrib.cluster.connections import Connections
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.master.sessions import MasterSession, OwnWorker, RemoteWorker, WorkerLink
+from weft_distrib.protocol import messages
+from weft_distrib.protocol.service import CLEAR, KERNELS
+from weft_distrib.protocol.tables import decode
+from weft_distrib.wire import methods
+from weft_distrib.wire.channel import Call
+from weft_distrib.wire.methods import RunStep
+from weft_distrib.worker.worker import Worker
+from weft_exec.config import SessionConfig
+from weft_exec.devices.description import DeviceDescription
+from weft_graph import proto
+from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+START_SECONDS: Final = 600.0
+"""How long a new session waits for tasks that are not there yet, unless its config says."""
+
+_CLEAR_SECONDS = 60.0
+
+
+class Master:
+    """Sessions on the tasks of a cluster.
+
+    Args:
+      cluster: the tasks.
+      worker: of the master's own task.
+      connections: to the other tasks.
+      packages: as of `messages.Status`: those of this process.
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterSpec,
+        worker: Worker,
+        connections: Connections,
+        packages: Sequence[str],
+    ) -> None:
+        self._cluster = cluster
+        self._worker = worker
+        self._connections = connections
+        self._packages = list(packages)
+        self._sessions: dict[int, MasterSession] = {}
+        self._lock = threading.Lock()
+
+    # ----------------------------------------------------------------------- sessions
+
+    def create_session(self, request: messages.CreateSession) -> messages.Session:
+        """Open a session, once all tasks that it may use have answered.
+
+        Raises: UnavailableError: a task did not answer in time; the message names all such tasks.
+        """
+        config = proto.ConfigProto.FromString(request.config)
+        seconds = config.operation_timeout_in_ms / 1000 or START_SECONDS
+        tasks = self._visible(config.device_filters)
+        answers = self._ask(tasks, time.monotonic() + seconds)
+        own = self._worker
+        devices = self._describe(own.task, own.describe(), self._packages)
+        links: dict[DeviceParts, WorkerLink] = {own.task: OwnWorker(own)}
+        incarnations = [own.incarnation] * len(devices)
+        for task, status in answers.items():
+            described = self._describe(task, status.devices, status.packages)
+            devices += described
+            incarnations += [status.incarnation] * len(described)
+            links[task] = RemoteWorker(self._connections.connect(task))
+        number = secrets.randbits(63) | 1
+        session = MasterSession(
+            number,
+            devices,
+            links,
+            next(iter(own.devices.values())),
+            SessionConfig.from_proto(config),
+        )
+        with self._lock:
+            self._sessions[number] = session
+        told = [json.dumps({**device.to_dict(), "kernels": None}) for device in devices]
+        return messages.Session(number, told, incarnations)
+
+    def _visible(self, filters: Sequence[str]) -> list[DeviceParts]:
+        """The other tasks that a session may use: all, or those that a device filter matches."""
+        wanted = [DeviceSpec.from_string(text) for text in filters]
+        return [
+            task
+            for task in self._cluster.tasks()
+            if task != self._worker.task
+            and (not wanted or any(_matches(spec, task) for spec in wanted))
+        ]
+
+    def _ask(
+        self, tasks: Sequence[DeviceParts], deadline: float
+    ) -> dict[DeviceParts, messages.Status]:
+        if not tasks:
+            return {}
+        absent: list[str] = []
+        found: dict[DeviceParts, messages.Status] = {}
+
+        def ask(task: DeviceParts) -> None:
+            try:
+                found[task] = self._connections.status(task, deadline)
+            except errors.UnavailableError as error:
+                absent.append(error.message)
+
+        with ThreadPoolExecutor(len(tasks), "weft-greet") as pool:
+            list(pool.map(ask, tasks))
+        if absent:
+            raise errors.UnavailableError("; ".join(sorted(absent)))
+        return {task: found[task] for task in tasks}
+
+    def _describe(
+        self, task: DeviceParts, devices: Sequence[str], packages: Sequence[str]
+    ) -> list[DeviceDescription]:
+        """What placement has to know of the devices of a task."""
+        found = []
+        for text in devices:
+            data = json.loads(text)
+            if list(packages) != self._packages:
+                request = messages.KernelsOf(data["type"])
+                reply = self._connections.control(task).call(KERNELS, request, _CLEAR_SECONDS)
+                data["kernels"] = json.loads(reply.kernels)
+            found.append(DeviceDescription.from_dict(data))
+        return found
+
+    def session(self, number: int) -> MasterSession:
+        """An open session.
+
+        Raises: AbortedError: there is none of that number, or none any more.
+        """
+        found = self._sessions.get(number)
+        if found is None:
+            raise errors.AbortedError(
+                f"the master has no session {number:x}: it was closed, or the master was started "
+                "again since"
+            )
+        return found
+
+    def plan(self, request: messages.Signature) -> messages.Planned:
+        """Plan a signature of a session."""
+        return messages.Planned(self.session(request.session).plan(request))
+
+    def close_session(self, request: messages.SessionRequest) -> messages.Empty:
+        """Close a session; nothing where there is none."""
+        with self._lock:
+            session = self._sessions.pop(request.session, None)
+        if session is not None:
+            session.close()
+        return messages.Empty()
+
+    def reset(self, request: messages.Reset) -> messages.Empty:
+        """Close all sessions, and drop the state of all tasks, in some containers or all.
+
+        Raises: UnavailableError: a task cannot be reached.
+        """
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            session.close(errors.AbortedError("the target was reset"))
+        self.clear(request)
+        for task in self._visible(()):
+            self._connections.control(task).call(CLEAR, request, _CLEAR_SECONDS)
+        return messages.Empty()
+
+    def clear(self, request: messages.Reset) -> messages.Empty:
+        """Drop the state of this task, in some containers or all."""
+        self._worker.resources.clear(None if request.every else request.containers)
+        return messages.Empty()
+
+    # ------------------------------------------------------------------------ service
+
+    def run(
+        self,
+        request: RunStep,
+        values: Sequence[Any],
+        done: Callable[[list[Any]], None],
+        fail: Callable[[errors.OpError], None],
+    ) -> Callable[[errors.OpError], None]:
+        """Run a step; as of `MasterSession.run`."""
+        return self.session(request.session).run(request, values, done, fail)
+
+    def serve(self, call: Call) -> bool:
+        """Carry out a client's call; False where it is none of a master's."""
+        if call.method == methods.RUN_STEP:
+            request = RunStep.unpack(call.meta)
+            cancel = self.run(request, call.values, call.reply, call.fail)
+            error = errors.CancelledError("the client does not want the step any more")
+            call.on_cancel = lambda: cancel(error)
+        elif call.method == methods.EXTEND:
+            session = self.session(decode(messages.SessionRequest, call.meta).session)
+            threading.Thread(target=_extend, args=(session, call), daemon=True).start()
+        else:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close all sessions."""
+        with self._lock:
+            sessions, self._sessions = list(self._sessions.values()), {}
+        for session in sessions:
+            session.close()
+
+
+def _extend(session: MasterSession, call: Call) -> None:
+    try:
+        (segment,) = call.values
+        session.extend(segment)
+    except errors.OpError as error:
+        call.fail(error)
+    except Exception as error:  # because a bug here must not leave the client waiting
+        call.fail(errors.InternalError(f"the graph could not be extended: {error!r}"))
+    else:
+        call.reply()
+
+
+def _matches(spec: DeviceSpec, task: DeviceParts) -> bool:
+    """Whether a device filter lets a task be seen."""
+    return all(
+        want is None or want == have for want, have in zip(spec.parts[:3], task[:3], strict=True)
+    )

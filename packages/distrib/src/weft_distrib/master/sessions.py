@@ -1,0 +1,370 @@
+"""One session on a master: its graph, the signatures that it planned, and the steps that run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from weft_distrib.master.step import Abort, Finish, Instruction, StepCoordinator
+from weft_distrib.protocol import messages
+from weft_distrib.protocol.tables import encode
+from weft_distrib.wire import methods
+from weft_distrib.wire.channel import Channel
+from weft_distrib.wire.listener import ask
+from weft_distrib.wire.methods import RunParts, RunStep, StepKey
+from weft_distrib.worker.rendezvous import task_of
+from weft_distrib.worker.worker import Worker
+from weft_exec.config import SessionConfig
+from weft_exec.devices.description import DeviceDescription
+from weft_exec.executor.overlap import Overlap
+from weft_exec.resources.cancellation import Timer, call_at
+from weft_exec.session.planning import PartPlanner
+from weft_graph.ir.device_spec import DeviceParts
+from weft_graph.ir.graph import Graph
+from weft_graph.ir.node import Node, Output
+from weft_graph.ir.step_graph import Part
+from weft_graph.serialize import part_to_bytes, read_graph
+from weft_tensor import errors
+
+ABORT_SECONDS: Final = 2.0
+"""How long an aborted step waits for the tasks that still run parts of it."""
+
+_REGISTER_SECONDS = 300.0
+
+Done = Callable[[list[Any]], None]
+Fail = Callable[[errors.OpError], None]
+
+
+class WorkerLink(Protocol):
+    """A worker as a master calls it: its own, or one of another task."""
+
+    def register(self, session: int, signature: int, parts: dict[str, np.ndarray]) -> None:
+        """Let it keep the parts of a signature, by device."""
+        ...
+
+    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
+        """Let it run its parts; one of `done` and `fail` is called once."""
+        ...
+
+    def abort(self, key: StepKey, error: errors.OpError) -> None:
+        """Let it end a step."""
+        ...
+
+    def forget(self, session: int) -> None:
+        """Let it drop a session."""
+        ...
+
+
+class OwnWorker:
+    """The worker of the master's own task."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self.abort = worker.abort
+
+    def register(self, session: int, signature: int, parts: dict[str, np.ndarray]) -> None:
+        """As of `WorkerLink`."""
+        told = [messages.Part(device) for device in parts]
+        self._worker.register(messages.Register(session, signature, told), list(parts.values()))
+
+    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
+        """As of `WorkerLink`."""
+        self._worker.run(request, values, done, fail)
+
+    def forget(self, session: int) -> None:
+        """As of `WorkerLink`."""
+        self._worker.forget(session)
+
+
+class RemoteWorker:
+    """The worker of another task.
+
+    Args:
+      channel: to it.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def register(self, session: int, signature: int, parts: dict[str, np.ndarray]) -> None:
+        """As of `WorkerLink`."""
+        told = [messages.Part(device) for device in parts]
+        meta = encode(messages.Register(session, signature, told))
+        ask(self._channel, methods.REGISTER, meta, list(parts.values()), _REGISTER_SECONDS)
+
+    def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
+        """As of `WorkerLink`."""
+        self._channel.call(methods.RUN_PARTS, request.pack(), values, _Answer(done, fail))
+
+    def abort(self, key: StepKey, error: errors.OpError) -> None:
+        """As of `WorkerLink`."""
+        meta = key.pack(json.dumps(error.to_dict(), default=str).encode())
+        self._channel.call(methods.ABORT, meta, (), _NOBODY)
+
+    def forget(self, session: int) -> None:
+        """As of `WorkerLink`."""
+        meta = encode(messages.SessionRequest(session))
+        self._channel.call(methods.FORGET, meta, (), _NOBODY)
+
+
+class _Answer:
+    def __init__(self, done: Done, fail: Fail) -> None:
+        self._done = done
+        self.fail = fail
+
+    def __call__(self, values: Sequence[Any], meta: bytes) -> None:
+        self._done(list(values))
+
+
+class _Nobody:
+    """Does not care for the reply."""
+
+    def __call__(self, values: Sequence[Any], meta: bytes) -> None:
+        pass
+
+    def fail(self, error: errors.OpError) -> None:
+        pass
+
+
+_NOBODY: Final = _Nobody()
+
+
+class _Share(NamedTuple):
+    """What one task has of a signature: which feeds and fetches of the whole."""
+
+    task: DeviceParts
+    link: WorkerLink
+    feeds: tuple[int, ...]
+    fetches: tuple[int, ...]
+
+
+class _Planned(NamedTuple):
+    shares: tuple[_Share, ...]
+    fetches: int
+
+
+class MasterSession:
+    """One session's graph over the devices of a cluster.
+
+    Args:
+      number: of the session, unique in the cluster.
+      devices: of all tasks, the master's own first.
+      links: to the workers of the tasks.
+      host: a device of this process, which folds constants.
+      config: of the session.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        devices: Sequence[DeviceDescription],
+        links: dict[DeviceParts, WorkerLink],
+        host: Any,
+        config: SessionConfig,
+    ) -> None:
+        self.number = number
+        self._graph = Graph()
+        self._links = links
+        overlap = Overlap.of(config.executor_type, config.inter_op_threads)
+        self._planner = PartPlanner(devices, host, config, overlap)
+        self._extended = 0
+        self._numbers = itertools.count(1)
+        self._steps = itertools.count(1)
+        self._planned: dict[int, _Planned] = {}
+        self._running: dict[int, _Step] = {}
+        self._lock = threading.Lock()
+        self._planning = threading.RLock()
+        self._closed = False
+
+    # ----------------------------------------------------------------------- planning
+
+    def extend(self, segment: Any) -> None:
+        """Add nodes to the graph.
+
+        Raises: OpError: as `read_graph`; the graph is as before.
+        """
+        with self._planning:
+            read_graph(memoryview(segment), into=self._graph)
+            nodes = self._graph.nodes
+            self._planner.extend(nodes[self._extended :])
+            self._extended = len(nodes)
+
+    def plan(self, request: messages.Signature) -> int:
+        """Plan a signature, and register its parts with their tasks; returns its number.
+
+        Raises: OpError: a name is unknown, a node has no place, or a task refuses its part.
+        """
+        with self._planning:
+            self._check_open()
+            feeds = [self._output(name) for name in request.feeds]
+            outputs = [self._output(name) for name in request.fetches]
+            targets = [self._node(name) for name in request.targets]
+            parts = self._planner.parts(feeds, outputs, targets, request.size)
+            signature = next(self._numbers)
+            shares = self._register(signature, parts)
+        self._planned[signature] = _Planned(tuple(shares), len(outputs))
+        return signature
+
+    def _register(self, signature: int, parts: dict[str, Part]) -> list[_Share]:
+        by_task: dict[DeviceParts, dict[str, Part]] = {}
+        for device, part in parts.items():
+            by_task.setdefault(task_of(device), {})[device] = part
+        shares = []
+        for task, own in by_task.items():
+            link = self._links[task]
+            told = {d: np.frombuffer(part_to_bytes(part), np.uint8) for d, part in own.items()}
+            link.register(self.number, signature, told)
+            feeds = sorted({place for part in own.values() for place in part.feeds})
+            fetches = sorted({place for part in own.values() for place in part.fetches})
+            shares.append(_Share(task, link, tuple(feeds), tuple(fetches)))
+        return shares
+
+    def _output(self, name: str) -> Output:
+        found = self._graph.as_graph_element(name, allow_operation=False)
+        assert isinstance(found, Output)
+        return found
+
+    def _node(self, name: str) -> Node:
+        found = self._graph.as_graph_element(name, allow_tensor=False)
+        assert isinstance(found, Node)
+        return found
+
+    # -------------------------------------------------------------------------- steps
+
+    def run(
+        self, request: RunStep, values: Sequence[Any], done: Done, fail: Fail
+    ) -> Callable[[errors.OpError], None]:
+        """Run a step of a signature; one of `done` and `fail` is called once, by any thread.
+
+        Returns: what cancels the step.
+        Raises: OpError: there is no such signature.
+        """
+        planned = self._planned.get(request.signature)
+        if planned is None:
+            raise errors.NotFoundError(f"the session has no signature {request.signature}")
+        with self._lock:
+            self._check_open()
+            number = next(self._steps)
+            step = _Step(StepKey(self.number, number), planned, done, fail, self._forget_step)
+            self._running[number] = step
+            ended = min(self._running)
+        step.begin(request, values, ended)
+        return step.cancel
+
+    def _forget_step(self, number: int) -> None:
+        with self._lock:
+            self._running.pop(number, None)
+
+    def close(self, error: errors.OpError | None = None) -> None:
+        """Abort the steps that run, and let the tasks forget the session."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            running = list(self._running.values())
+        for step in running:
+            step.cancel(error or errors.CancelledError("the session was closed"))
+        for link in self._links.values():
+            link.forget(self.number)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.FailedPreconditionError("the session has been closed")
+
+
+class _Step:
+    """One step that runs: carries out what its coordinator says."""
+
+    def __init__(
+        self,
+        key: StepKey,
+        planned: _Planned,
+        done: Done,
+        fail: Fail,
+        forget: Callable[[int], None],
+    ) -> None:
+        self._key = key
+        self._planned = planned
+        self._links = {share.task: share.link for share in planned.shares}
+        self._results: list[Any] = [None] * planned.fetches
+        self._done, self._fail, self._forget = done, fail, forget
+        self._coordinator = StepCoordinator([share.task for share in planned.shares])
+        self._lock = threading.Lock()
+        self._timer: Timer | None = None
+
+    def begin(self, request: RunStep, values: Sequence[Any], ended: int) -> None:
+        if request.timeout:
+            error = errors.DeadlineExceededError(f"the step ran past {request.timeout} ms")
+            deadline = time.monotonic() + request.timeout / 1000
+            self._timer = call_at(deadline, lambda: self.cancel(error))
+        key = self._key
+        told = RunParts(*key, request.signature, ended, request.timeout, request.traced)
+        if not self._planned.shares:
+            self._carry_out([Finish(None)])
+        # Others first: this task's own worker may keep this thread.
+        for share in self._planned.shares:
+            fed = [values[place] for place in share.feeds]
+            replied, failed = self._listeners(share)
+            try:
+                share.link.run(told, fed, replied, failed)
+            except errors.OpError as error:
+                failed(error)
+
+    def _listeners(self, share: _Share) -> tuple[Done, Fail]:
+        def replied(results: list[Any]) -> None:
+            if len(results) != len(share.fetches):
+                failed(
+                    errors.InternalError(f"{share.task.to_string()} gave {len(results)} results")
+                )
+                return
+            for place, value in zip(share.fetches, results, strict=True):
+                self._results[place] = value
+            with self._lock:
+                told = self._coordinator.replied(share.task)
+            self._carry_out(told)
+
+        def failed(error: errors.OpError) -> None:
+            error.details.setdefault("task", share.task.to_string())
+            with self._lock:
+                told = self._coordinator.failed(share.task, error)
+            self._carry_out(told)
+
+        return replied, failed
+
+    def cancel(self, error: errors.OpError) -> None:
+        """End the step with an error, unless it is over."""
+        with self._lock:
+            told = self._coordinator.cancel(error)
+        self._carry_out(told)
+
+    def _give_up(self) -> None:
+        with self._lock:
+            told = self._coordinator.give_up()
+        self._carry_out(told)
+
+    def _carry_out(self, instructions: Sequence[Instruction[DeviceParts]]) -> None:
+        aborted = False
+        for instruction in instructions:
+            if isinstance(instruction, Abort):
+                aborted = True
+                self._links[instruction.task].abort(self._key, instruction.error)
+            else:
+                self._finish(instruction)
+                return
+        if aborted:
+            call_at(time.monotonic() + ABORT_SECONDS, self._give_up)
+
+    def _finish(self, how: Finish) -> None:
+        self._forget(self._key.step)
+        if self._timer is not None:
+            self._timer.cancel()
+        if how.error is None:
+            self._done(self._results)
+        else:
+            self._fail(how.error)

@@ -1,0 +1,147 @@
+"""The messages of the control services; `distrib.fbs` shows them in flatbuffers' language.
+
+Fields are appended only, never removed, moved or given another meaning. Every integer is a ulong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+VERSION: Final = 1
+"""Of the protocol. Both ends must have the same one; each says its own."""
+
+
+@dataclass
+class Reply:
+    """What every call is answered with: a message, or JSON of the error's `to_dict`."""
+
+    body: bytes = b""
+    error: str = ""
+
+
+@dataclass
+class Empty:
+    """A request or a reply that says nothing more."""
+
+    version: int = VERSION
+
+
+@dataclass
+class Status:
+    """What a task is: asked for before anything else.
+
+    `incarnation` is another number for each life of the task. `devices` are JSON of
+    DeviceDescription.to_dict. Values travel over the port `wire_port`. `packages` are those that
+    may add kernels, with their versions; who has the same ones has the same kernels. Who wants to
+    know how the task is asks at `heart_port`.
+    """
+
+    version: int = VERSION
+    incarnation: int = 0
+    task: str = ""
+    devices: list[str] = field(default_factory=list)
+    wire_port: int = 0
+    packages: list[str] = field(default_factory=list)
+    heart_port: int = 0
+
+
+@dataclass
+class KernelsOf:
+    """Ask for the kernels of a type of devices; or, in the reply, JSON of them."""
+
+    device_type: str = ""
+    kernels: str = ""
+
+
+@dataclass
+class CreateSession:
+    """Open a session: `config` is a ConfigProto."""
+
+    version: int = VERSION
+    config: bytes = b""
+
+
+@dataclass
+class Session:
+    """A session of a master: its number, the devices of the cluster, and their incarnations."""
+
+    session: int = 0
+    devices: list[str] = field(default_factory=list)
+    incarnations: list[int] = field(default_factory=list)
+    epoch: int = 0
+
+
+@dataclass
+class Extend:
+    """Add nodes to a session's graph: one segment of graph.fbs."""
+
+    session: int = 0
+    segment: bytes = b""
+
+
+@dataclass
+class Signature:
+    """Plan a step: names of outputs and nodes; `size` stands for sizes left open."""
+
+    session: int = 0
+    feeds: list[str] = field(default_factory=list)
+    fetches: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    size: int = 0
+
+
+@dataclass
+class Planned:
+    """The number of a planned signature within its session."""
+
+    signature: int = 0
+
+
+@dataclass
+class SessionRequest:
+    """Something about one session, such as to close it."""
+
+    session: int = 0
+
+
+@dataclass
+class Reset:
+    """Drop state: of the named containers, or of all."""
+
+    every: bool = False
+    containers: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Part:
+    """What one device does of a step, as `part_to_bytes` writes it."""
+
+    device: str = ""
+    graph: bytes = b""
+
+
+@dataclass
+class Register:
+    """Keep the parts that a task has of one signature of a session."""
+
+    session: int = 0
+    signature: int = 0
+    parts: list[Part] = field(default_factory=list)
+
+
+MESSAGES: Final = (
+    Reply,
+    Empty,
+    Status,
+    KernelsOf,
+    CreateSession,
+    Session,
+    Extend,
+    Signature,
+    Planned,
+    SessionRequest,
+    Reset,
+    Part,
+    Register,
+)

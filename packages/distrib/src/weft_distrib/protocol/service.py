@@ -1,0 +1,149 @@
+"""Control calls over gRPC: flatbuffers in, flatbuffers out, errors whole in the body."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
+
+import grpc
+
+from weft_distrib.protocol import messages
+from weft_distrib.protocol.tables import decode, encode
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+SERVICE: Final = "weft.Task"
+_THREADS = 16
+_OPTIONS = [
+    ("grpc.max_receive_message_length", 1 << 28),
+    ("grpc.max_send_message_length", 1 << 28),
+    ("grpc.so_reuseport", 0),
+]
+
+
+class Method(NamedTuple):
+    """One control call."""
+
+    name: str
+    request: type
+    reply: type
+
+
+STATUS: Final = Method("Status", messages.Empty, messages.Status)
+KERNELS: Final = Method("Kernels", messages.KernelsOf, messages.KernelsOf)
+CREATE_SESSION: Final = Method("CreateSession", messages.CreateSession, messages.Session)
+PLAN: Final = Method("Plan", messages.Signature, messages.Planned)
+CLOSE_SESSION: Final = Method("CloseSession", messages.SessionRequest, messages.Empty)
+RESET: Final = Method("Reset", messages.Reset, messages.Empty)
+CLEAR: Final = Method("Clear", messages.Reset, messages.Empty)
+
+Handler = Callable[[Any], Any]
+
+
+class ControlServer:
+    """Answers control calls.
+
+    Args:
+      address: "host:port" to listen on; port 0 for a free one.
+      handlers: what carries out each call; it may raise any OpError.
+    Attributes:
+      port: the one it listens on.
+    Raises: UnavailableError: the port is taken, or the address is not this machine's.
+    """
+
+    def __init__(self, address: str, handlers: Mapping[Method, Handler]) -> None:
+        self._server = grpc.server(ThreadPoolExecutor(_THREADS, "weft-control"), options=_OPTIONS)
+        table = {
+            method.name: grpc.unary_unary_rpc_method_handler(_answering(method, handler))
+            for method, handler in handlers.items()
+        }
+        self._server.add_generic_rpc_handlers(
+            (grpc.method_handlers_generic_handler(SERVICE, table),)
+        )
+        try:
+            self.port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise errors.UnavailableError(
+                f"cannot listen on {address}: is the port in use? ({error})"
+            ) from error
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._server.start()
+
+    def stop(self, grace: float | None = None) -> None:
+        """Answer no more; calls that run have `grace` seconds to end."""
+        self._server.stop(grace)
+
+
+def _answering(method: Method, handler: Handler) -> Callable[[bytes, Any], bytes]:
+    def answer(request: bytes, context: Any) -> bytes:
+        try:
+            reply = handler(decode(method.request, request))
+        except errors.OpError as error:
+            return encode(messages.Reply(error=json.dumps(error.to_dict(), default=str)))
+        except Exception as error:  # because a bug must reach the caller by name
+            _log.exception("the call %s failed", method.name)
+            failure = errors.InternalError(f"{method.name}: {error!r}")
+            return encode(messages.Reply(error=json.dumps(failure.to_dict())))
+        return encode(messages.Reply(body=encode(reply)))
+
+    return answer
+
+
+class ControlClient:
+    """Makes control calls of one server.
+
+    Args:
+      address: "host:port".
+      peer: what is there, for messages.
+    """
+
+    def __init__(self, address: str, peer: str) -> None:
+        self._peer = peer
+        self._address = address
+        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
+        self._calls: dict[str, Any] = {}
+
+    def call(self, method: Method, request: Any, timeout: float, wait: bool = False) -> Any:
+        """Call, and return the reply.
+
+        Args:
+          timeout: seconds.
+          wait: wait as long for a server that is not there yet.
+        Raises:
+          UnavailableError: nobody answers there.
+          DeadlineExceededError: the reply did not come in time.
+          OpError: what the server raised.
+        """
+        call = self._calls.get(method.name)
+        if call is None:
+            call = self._calls[method.name] = self._channel.unary_unary(f"/{SERVICE}/{method.name}")
+        try:
+            data = call(encode(request), timeout=timeout, wait_for_ready=wait)
+        except grpc.RpcError as error:
+            raise self._translated(error, method, timeout) from error
+        reply = decode(messages.Reply, data)
+        if reply.error:
+            raise errors.OpError.from_dict(json.loads(reply.error))
+        return decode(method.reply, reply.body)
+
+    def _translated(self, error: Any, method: Method, timeout: float) -> errors.OpError:
+        code, where = error.code(), f"{self._peer} at {self._address}"
+        if code is grpc.StatusCode.DEADLINE_EXCEEDED:
+            return errors.DeadlineExceededError(
+                f"{where} did not answer {method.name} within {timeout:g} s"
+            )
+        if code is grpc.StatusCode.UNIMPLEMENTED:
+            return errors.UnimplementedError(
+                f"{where} is no server of weft, or of another version: it has no {method.name}"
+            )
+        return errors.UnavailableError(f"{where} cannot be reached: {error.details()}")
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._channel.close()

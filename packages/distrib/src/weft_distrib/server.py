@@ -1,0 +1,244 @@
+"""A task of a cluster: one process with a worker, a master, and what answers for them."""
+
+from __future__ import annotations
+
+__all__ = ["Server"]
+
+import json
+import logging
+import threading
+from importlib.metadata import entry_points
+from typing import Any
+
+from weft_distrib.cluster.connections import Connections
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.liveness.heart import Heart
+from weft_distrib.master.master import Master
+from weft_distrib.protocol import messages, service
+from weft_distrib.wire.channel import Call
+from weft_distrib.wire.listener import Listener
+from weft_distrib.worker.worker import Worker
+from weft_exec.config import SessionConfig
+from weft_exec.kernels.description import describe_kernels
+from weft_graph.ir.device_spec import DeviceParts
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+_servers: dict[str, Server] = {}
+_lock = threading.Lock()
+
+
+def server_at(target: str) -> Server | None:
+    """The server of this process that has a target; None where it is another process's."""
+    return _servers.get(target)
+
+
+class Server:
+    """A task of a cluster.
+
+    Sessions whose target it is are planned by its master, over the devices of all tasks.
+
+    Args:
+      server_or_cluster_def: the cluster: what `ClusterSpec` takes, or a ServerDef.
+      job_name: the job that this task belongs to; may be left out where the cluster has one.
+      task_index: its number in the job; may be left out where the job has one task.
+      protocol: "grpc".
+      config: a ConfigProto, for the devices and threads of this task.
+      start: whether to start at once.
+    Raises:
+      InvalidArgumentError: the cluster has no such job or task, or the protocol is unknown.
+      UnavailableError: the port is taken.
+
+    Examples:
+      >>> server = wf.train.Server.create_local_server()
+      >>> with wf.Session(server.target) as session:
+      ...     session.run(wf.constant(2.0) * 3.0)
+      np.float32(6.0)
+      >>> server.close()
+    """
+
+    def __init__(
+        self,
+        server_or_cluster_def: Any,
+        job_name: str | None = None,
+        task_index: int | None = None,
+        protocol: str | None = None,
+        config: Any = None,
+        start: bool = True,
+    ) -> None:
+        found = _parsed(server_or_cluster_def, job_name, task_index, protocol, config)
+        self._cluster, self._task, self._protocol, self._config = found
+        assert self._task.job is not None and self._task.task is not None
+        self._address = self._cluster.task_address(self._task.job, self._task.task)
+        host = self._address.rpartition(":")[0].strip("[]")
+        if host not in LOOPBACK:
+            raise errors.PermissionDeniedError(
+                f"{self._address} can be reached from other machines, and this server has no "
+                f"credentials: it may listen on {', '.join(LOOPBACK)} only"
+            )
+        self._connections = Connections(self._cluster)
+        self._worker = Worker(self._task, SessionConfig.from_proto(self._config), self._connections)
+        self._packages = _packages()
+        self._master = Master(self._cluster, self._worker, self._connections, self._packages)
+        host = "127.0.0.1" if host == "localhost" else host  # not on one of two that it stands for
+        self._control = service.ControlServer(
+            f"{f'[{host}]' if ':' in host else host}:{self._address.rpartition(':')[2]}",
+            {
+                service.STATUS: self._status,
+                service.KERNELS: _kernels,
+                service.CREATE_SESSION: self._master.create_session,
+                service.PLAN: self._master.plan,
+                service.CLOSE_SESSION: self._master.close_session,
+                service.RESET: self._master.reset,
+                service.CLEAR: self._master.clear,
+            },
+        )
+        self._listener = Listener(host, messages.VERSION, self._worker.incarnation, self._serve)
+        self._heart = Heart(host)
+        self._stopped = threading.Event()
+        self._started = False
+        if start:
+            self.start()
+
+    @property
+    def server_def(self) -> Any:
+        """What the server is, as a ServerDef."""
+        from weft_graph import proto
+
+        return proto.ServerDef(
+            cluster=self._cluster.as_cluster_def(),
+            job_name=self._task.job,
+            task_index=self._task.task,
+            protocol=self._protocol,
+            default_session_config=self._config,
+        )
+
+    @property
+    def target(self) -> str:
+        """The target of sessions on it: "grpc://localhost:2222"."""
+        return f"grpc://{self._address.rpartition(':')[0]}:{self._control.port}"
+
+    @property
+    def master(self) -> Master:
+        """What opens sessions, for those of this process."""
+        return self._master
+
+    @property
+    def resources(self) -> Any:
+        """The state of this task."""
+        return self._worker.resources
+
+    def start(self) -> None:
+        """Begin to answer; starting twice is fine."""
+        if self._stopped.is_set():
+            raise errors.FailedPreconditionError("the server was closed; make a new one")
+        if not self._started:
+            self._started = True
+            self._control.start()
+            with _lock:
+                _servers[self.target] = self
+            _log.info("%s listens on %s", self._task.to_string(), self.target)
+
+    def join(self) -> None:
+        """Wait until the server is closed, which may be for ever."""
+        self._stopped.wait()
+
+    def close(self) -> None:
+        """End all sessions and steps, and answer no more."""
+        if self._stopped.is_set():
+            return
+        self._stopped.set()
+        with _lock:
+            _servers.pop(self.target, None)
+        self._master.close()
+        self._control.stop()
+        self._listener.close()
+        self._connections.close()
+        self._worker.close()
+        self._heart.close()
+
+    @staticmethod
+    def create_local_server(config: Any = None, start: bool = True) -> Server:
+        """A cluster of one task in this process, on a free port.
+
+        Args:
+          config: as of `Server`.
+          start: as of `Server`.
+
+        Examples:
+          >>> server = wf.train.Server.create_local_server()
+          >>> server.target.startswith("grpc://localhost:")
+          True
+          >>> server.close()
+        """
+        return Server({"localhost": ["localhost:0"]}, protocol="grpc", config=config, start=start)
+
+    def _status(self, request: messages.Empty) -> messages.Status:
+        worker = self._worker
+        return messages.Status(
+            messages.VERSION,
+            worker.incarnation,
+            self._task.to_string(),
+            worker.describe(),
+            self._listener.port,
+            self._packages,
+            self._heart.port,
+        )
+
+    def _serve(self, call: Call) -> None:
+        if not (self._worker.serve(call) or self._master.serve(call)):
+            raise errors.UnimplementedError(f"there is no method {call.method}")
+
+
+def _kernels(request: messages.KernelsOf) -> messages.KernelsOf:
+    known = {
+        op: [
+            {"dtypes": dict(kernel.dtypes), "asynchronous": kernel.asynchronous}
+            for kernel in kernels
+        ]
+        for op, kernels in describe_kernels(request.device_type).items()
+    }
+    return messages.KernelsOf(request.device_type, json.dumps(known, default=list))
+
+
+def _packages() -> list[str]:
+    """The packages that may add kernels or devices, with their versions."""
+    found = {
+        f"{entry.dist.name} {entry.dist.version}"
+        for group in ("weft_exec.kernels", "weft_exec.devices")
+        for entry in entry_points(group=group)
+        if entry.dist is not None
+    }
+    return sorted(found)
+
+
+def _parsed(
+    told: Any, job: str | None, task: int | None, protocol: str | None, config: Any
+) -> tuple[ClusterSpec, DeviceParts, str, Any]:
+    """The cluster, task, protocol and options that a server's arguments say."""
+    if getattr(getattr(told, "DESCRIPTOR", None), "name", "") == "ServerDef":
+        cluster = ClusterSpec(told.cluster)
+        job, task = job or told.job_name or None, told.task_index if task is None else task
+        protocol = protocol or told.protocol or None
+        config = told.default_session_config if config is None else config
+    else:
+        cluster = ClusterSpec(told)
+    if not cluster:
+        raise errors.InvalidArgumentError("a server needs a cluster with at least one task")
+    if job is None:
+        if len(cluster.jobs) > 1:
+            raise errors.InvalidArgumentError(f"job_name must be one of {cluster.jobs}")
+        (job,) = cluster.jobs
+    if task is None:
+        if cluster.num_tasks(job) > 1:
+            raise errors.InvalidArgumentError(
+                f"task_index must be one of {cluster.task_indices(job)}"
+            )
+        (task,) = cluster.task_indices(job)
+    cluster.task_address(job, task)
+    if protocol not in (None, "grpc"):
+        raise errors.InvalidArgumentError(f"protocol must be 'grpc', got {protocol!r}")
+    return cluster, DeviceParts(job, 0, task), protocol or "grpc", config

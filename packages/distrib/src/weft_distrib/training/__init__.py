@@ -1,0 +1,1 @@
+"""Training over several tasks: where variables go, and steps in step."""

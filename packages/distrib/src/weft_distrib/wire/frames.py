@@ -1,0 +1,253 @@
+"""Messages to frames and back, without a socket: `Outbox` and `Inbox`. See `weft_distrib.wire`."""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from weft_distrib.wire.values import Slot, describe, pack
+from weft_tensor import errors
+
+HEAD, DATA, CANCEL, PING, PONG = 1, 2, 3, 4, 5
+
+CHUNK_BYTES: Final = 1 << 20
+"""The most bytes of one value before another message has its turn."""
+
+MAX_HEAD_BYTES: Final = 1 << 24
+_BUFFER_BYTES = 1 << 16
+_FRAME = struct.Struct("<BBHIQ")
+_HEAD = struct.Struct("<HHI")
+
+
+class Message(NamedTuple):
+    """A whole message, or a frame without content.
+
+    Attributes:
+      kind: HEAD for a message; CANCEL, PING or PONG for such a frame.
+      reply: whether it answers a call.
+      call: the number of the call.
+      code: the method called, or how the call went.
+    """
+
+    kind: int
+    reply: bool
+    call: int
+    code: int = 0
+    meta: bytes = b""
+    values: Sequence[Any] = ()
+
+
+class Outbox:
+    """What is still to be sent, as frames: heads first, then chunks of large values in turn."""
+
+    def __init__(self) -> None:
+        self._heads: deque[bytes] = deque()
+        self._bulk: deque[_Outgoing] = deque()
+        self._frame: list[memoryview] = []
+
+    def add(self, message: Message) -> None:
+        """Send a message, once those heads are sent that came before.
+
+        Raises: InvalidArgumentError: a value cannot leave its process, or the head is too long.
+        """
+        if message.kind != HEAD:
+            self._heads.append(_FRAME.pack(message.kind, message.reply, 0, 0, message.call))
+            return
+        packed = pack(message.values)
+        head = _HEAD.pack(message.code, len(message.values), len(message.meta))
+        size = len(head) + len(message.meta) + len(packed.head)
+        if size > MAX_HEAD_BYTES:
+            raise errors.InvalidArgumentError(
+                f"a message's head may have {MAX_HEAD_BYTES} bytes, got {size}"
+            )
+        frame = _FRAME.pack(HEAD, message.reply, 0, size, message.call)
+        self._heads.append(b"".join((frame, head, message.meta, packed.head)))
+        if packed.bulk:
+            self._bulk.append(_Outgoing(message.reply, message.call, packed.bulk))
+
+    def next(self) -> list[memoryview]:
+        """The buffers to send next, whole frames; empty where all is sent."""
+        if self._frame:
+            return self._frame
+        if self._heads:
+            self._frame = [memoryview(b"".join(self._heads))]
+            self._heads.clear()
+        elif self._bulk:
+            outgoing = self._bulk[0]
+            self._frame = outgoing.chunk()
+            self._bulk.rotate(-1)
+            if outgoing.done:
+                self._bulk.pop()
+        return self._frame
+
+    def sent(self, count: int) -> None:
+        """Note that the first `count` bytes of `next` were sent."""
+        while count:
+            first = self._frame[0]
+            if count < len(first):
+                self._frame[0] = first[count:]
+                return
+            count -= len(first)
+            self._frame.pop(0)
+
+
+class _Outgoing:
+    """The large values of one message."""
+
+    def __init__(self, reply: bool, call: int, buffers: list[memoryview]) -> None:
+        self._reply, self._call = reply, call
+        self._buffers = deque(buffers)
+
+    @property
+    def done(self) -> bool:
+        return not self._buffers
+
+    def chunk(self) -> list[memoryview]:
+        first = self._buffers.popleft()
+        if len(first) > CHUNK_BYTES:
+            self._buffers.appendleft(first[CHUNK_BYTES:])
+            first = first[:CHUNK_BYTES]
+        return [memoryview(_FRAME.pack(DATA, self._reply, 0, len(first), self._call)), first]
+
+
+class Inbox:
+    """Puts what comes in together again. Large values go straight to where they will stay.
+
+    The socket writes into `space()` and says by `received` how much.
+
+    Args:
+      limit: the most bytes that the values of a message may have.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._start = self._end = 0
+        self._frame: tuple[int, bool, int] | None = None  # kind, reply, call
+        self._left = 0  # bytes of the frame that are still to come
+        self._head: _Incoming | None = None
+        self._partial: dict[tuple[bool, int], _Incoming] = {}
+
+    def space(self) -> memoryview:
+        """Where the next bytes may be written; never empty."""
+        if self._left and self._start == self._end:
+            target = self._target()
+            if len(target) >= _BUFFER_BYTES:
+                return target
+        if self._start == self._end:
+            self._start = self._end = 0
+        elif self._end == len(self._buffer):
+            rest = bytes(self._buffer[self._start : self._end])
+            self._buffer[: len(rest)] = rest
+            self._start, self._end = 0, len(rest)
+        return self._buffer[self._end :]
+
+    def received(self, count: int) -> list[Message]:
+        """Note that `count` bytes were written into `space()`; returns what is whole by now.
+
+        Raises: OpError: what came breaks the protocol or a limit; the connection is of no use.
+        """
+        found: list[Message] = []
+        if self._left and self._start == self._end and len(self._target()) >= _BUFFER_BYTES:
+            self._advance(count, found)
+            return found
+        self._end += count
+        while self._end > self._start:
+            if self._left:
+                target = self._target()
+                size = min(len(target), self._end - self._start)
+                target[:size] = self._buffer[self._start : self._start + size]
+                self._start += size
+                self._advance(size, found)
+            elif self._end - self._start >= _FRAME.size:
+                self._begin(found)
+            else:
+                break
+        return found
+
+    def _begin(self, found: list[Message]) -> None:
+        kind, reply, _, size, call = _FRAME.unpack_from(self._buffer, self._start)
+        self._start += _FRAME.size
+        frame = self._frame = (kind, bool(reply), call)
+        if kind in (CANCEL, PING, PONG) and not size:
+            found.append(Message(kind, frame[1], call))
+            return
+        if kind == HEAD and _HEAD.size <= size <= MAX_HEAD_BYTES and frame[1:] not in self._partial:
+            self._head = _Incoming(bytearray(size))
+        elif kind == DATA and frame[1:] in self._partial and 0 < size <= CHUNK_BYTES:
+            pass
+        else:
+            raise errors.DataLossError(f"a frame of kind {kind} and {size} bytes is out of place")
+        self._left = size
+
+    def _target(self) -> memoryview:
+        """Where the next bytes of the frame's payload go."""
+        assert self._frame is not None
+        incoming = self._head or self._partial[self._frame[1:]]
+        return incoming.target()[: self._left]
+
+    def _advance(self, count: int, found: list[Message]) -> None:
+        assert self._frame is not None
+        kind, reply, call = self._frame
+        incoming = self._head or self._partial[reply, call]
+        incoming.advance(count)
+        self._left -= count
+        if self._left:
+            if not incoming.target():
+                raise errors.DataLossError("more data came than the message has")
+            return
+        if kind == HEAD:
+            self._head = None
+            incoming.read_head(self._limit)
+            self._partial[reply, call] = incoming
+        if not incoming.target():
+            del self._partial[reply, call]
+            found.append(incoming.message(reply, call))
+
+
+class _Incoming:
+    """A message that is on its way in."""
+
+    def __init__(self, head: bytearray) -> None:
+        self._whole = memoryview(head)
+        self._targets = deque([self._whole])
+        self._slots: list[Slot] = []
+        self._code = 0
+        self._meta = b""
+
+    def target(self) -> memoryview:
+        return self._targets[0] if self._targets else memoryview(b"")
+
+    def advance(self, count: int) -> None:
+        rest = self._targets.popleft()[count:]
+        if rest:
+            self._targets.appendleft(rest)
+
+    def read_head(self, limit: int) -> None:
+        head = self._whole
+        self._code, count, length = _HEAD.unpack_from(head)
+        start = _HEAD.size + length
+        if start > len(head):
+            raise errors.DataLossError(f"a head of {len(head)} bytes with {length} of meta")
+        self._meta = bytes(head[_HEAD.size : start])
+        self._slots, size = describe(head[start:], count, limit)
+        start += size
+        for slot in self._slots:
+            buffer = slot.buffer
+            if not buffer:
+                continue
+            if not slot.inline:
+                self._targets.append(buffer)
+                continue
+            if len(buffer) > len(head) - start:
+                raise errors.DataLossError("the bytes of a value in the head are cut")
+            buffer[:] = head[start : start + len(buffer)]
+            start += len(buffer)
+        if start != len(head):
+            raise errors.DataLossError(f"{len(head) - start} bytes of a head belong to nothing")
+
+    def message(self, reply: bool, call: int) -> Message:
+        values = [slot.take() for slot in self._slots]
+        return Message(HEAD, reply, call, self._code, self._meta, values)

@@ -1,0 +1,106 @@
+"""What tasks and clients call of each other by the wire, and the numbers that go with it."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final, NamedTuple
+
+from weft_tensor import errors
+
+PULL: Final = 1
+"""Of a worker: the value of a key, as soon as it is there. Meta: a `StepKey`, then the key."""
+RUN_PARTS: Final = 2
+"""Of a worker: run a signature's parts. Meta: `RunParts`; values: what is fed and fetched."""
+ABORT: Final = 3
+"""Of a worker: end a step. Meta: a `StepKey`, then the error as JSON."""
+REGISTER: Final = 4
+"""Of a worker: keep parts. Meta: `messages.Register`; values: the graph of each part."""
+FORGET: Final = 5
+"""Of a worker: forget a session and its parts. Meta: `messages.SessionRequest`."""
+EXTEND: Final = 6
+"""Of a master: add nodes to a graph. Meta: `messages.SessionRequest`; value: a segment of it."""
+RUN_STEP: Final = 7
+"""Of a master: run a signature. Meta: `RunStep`; values: what is fed and fetched."""
+
+_STEP_KEY = struct.Struct("<QQ")
+
+
+class StepKey(NamedTuple):
+    """One step of one session; numbers of steps grow."""
+
+    session: int
+    step: int
+
+    def pack(self, rest: bytes = b"") -> bytes:
+        """The bytes of it, and what follows."""
+        return _STEP_KEY.pack(*self) + rest
+
+    @classmethod
+    def unpack(cls, meta: bytes) -> tuple[StepKey, bytes]:
+        """What `pack` was given.
+
+        Raises: DataLossError: it is too short.
+        """
+        return cls(*_unpack(_STEP_KEY, meta)), meta[_STEP_KEY.size :]
+
+
+class RunParts(NamedTuple):
+    """How a worker runs its parts of a step.
+
+    Attributes:
+      ended: all steps of the session with smaller numbers are over.
+      timeout: in milliseconds; 0 for none.
+      traced: whether the reply's meta holds a `messages.Trace`.
+    """
+
+    session: int
+    step: int
+    signature: int
+    ended: int
+    timeout: int = 0
+    traced: bool = False
+
+    def pack(self) -> bytes:
+        """The bytes of it."""
+        return _RUN_PARTS.pack(*self)
+
+    @classmethod
+    def unpack(cls, meta: bytes) -> RunParts:
+        """What `pack` gave.
+
+        Raises: DataLossError: it is too short.
+        """
+        return cls(*_unpack(_RUN_PARTS, meta))
+
+
+_RUN_PARTS = struct.Struct("<QQQQQ?")
+
+
+class RunStep(NamedTuple):
+    """How a master runs a step; as of `RunParts`."""
+
+    session: int
+    signature: int
+    timeout: int = 0
+    traced: bool = False
+
+    def pack(self) -> bytes:
+        """The bytes of it."""
+        return _RUN_STEP.pack(*self)
+
+    @classmethod
+    def unpack(cls, meta: bytes) -> RunStep:
+        """What `pack` gave.
+
+        Raises: DataLossError: it is too short.
+        """
+        return cls(*_unpack(_RUN_STEP, meta))
+
+
+_RUN_STEP = struct.Struct("<QQQ?")
+
+
+def _unpack(form: struct.Struct, meta: bytes) -> tuple[Any, ...]:
+    if len(meta) < form.size:
+        raise errors.DataLossError(f"a call with {len(meta)} bytes of meta needs {form.size}")
+    return form.unpack_from(meta)

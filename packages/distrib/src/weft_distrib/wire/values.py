@@ -1,0 +1,187 @@
+"""How values are described and laid out in messages; see `weft_distrib.wire`."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from weft_exec.resources.rendezvous import DEAD
+from weft_tensor import dtypes, errors
+
+INLINE_BYTES: Final = 1 << 14
+"""Values of more bytes than this follow the head of their message."""
+
+_DEAD_FLAG, _INLINE_FLAG = 1, 2
+_DESCRIPTION = struct.Struct("<BBBxxxxxQ")
+_MAX_RANK = 32
+
+_codes: dict[np.dtype[Any], int] = {}
+
+
+class Packed(NamedTuple):
+    """Values, laid out.
+
+    Attributes:
+      head: their descriptions and the bytes of small ones.
+      bulk: the bytes of large ones, in order; each keeps its array alive.
+    """
+
+    head: bytes
+    bulk: list[memoryview]
+
+
+def pack(values: Sequence[Any]) -> Packed:
+    """Lay values out, without a copy of large ones.
+
+    Args:
+      values: arrays, NumPy scalars, bytes, or `DEAD`.
+    Raises: InvalidArgumentError: one is a handle or the like, which stays in its process.
+    """
+    descriptions: list[bytes] = []
+    inline: list[Any] = []
+    bulk: list[memoryview] = []
+    for value in values:
+        if value is DEAD:
+            descriptions.append(_DESCRIPTION.pack(0, 0, _DEAD_FLAG, 0))
+            continue
+        array = _as_array(value)
+        code, data = _contents(array)
+        small = data.nbytes <= INLINE_BYTES
+        flags = _INLINE_FLAG if small else 0
+        descriptions.append(_DESCRIPTION.pack(code, array.ndim, flags, data.nbytes))
+        if array.ndim:
+            descriptions.append(struct.pack(f"<{array.ndim}q", *array.shape))
+        (inline if small else bulk).append(data)
+    return Packed(b"".join([*descriptions, *inline]), bulk)
+
+
+def _as_array(value: Any) -> np.ndarray:
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value)
+    if isinstance(value, bytes):
+        return np.array(value, object)
+    raise errors.InvalidArgumentError(f"{value!r} cannot leave its process")
+
+
+def _contents(array: np.ndarray) -> tuple[int, memoryview]:
+    if array.dtype.kind == "O":
+        return dtypes.string.as_datatype_enum, memoryview(_pack_strings(array))
+    code = _codes.get(array.dtype)
+    if code is None:
+        code = _codes[array.dtype] = dtypes.as_dtype(array.dtype).as_datatype_enum
+    return code, _bytes_of(np.ascontiguousarray(array))
+
+
+def _bytes_of(array: np.ndarray) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data.cast("B")
+
+
+def _pack_strings(array: np.ndarray) -> bytes:
+    items = array.ravel().tolist()
+    for item in items:
+        if not isinstance(item, bytes):
+            raise errors.InvalidArgumentError(f"{item!r} cannot leave its process")
+    offsets = np.cumsum([0, *map(len, items)], dtype="<u8")
+    return offsets.tobytes() + b"".join(items)
+
+
+class Slot:
+    """A value that is on its way in.
+
+    Attributes:
+      buffer: where its bytes go; empty where there are none to come.
+      inline: whether they are in the head.
+    """
+
+    __slots__ = ("_array", "_shape", "_text", "buffer", "inline")
+
+    def __init__(self, code: int, shape: tuple[int, ...], flags: int, nbytes: int) -> None:
+        self.inline = bool(flags & _INLINE_FLAG)
+        self._array: np.ndarray | None = None
+        self._shape = shape
+        self._text = False
+        self.buffer = memoryview(b"")
+        if flags & _DEAD_FLAG:
+            return
+        self._text = code == dtypes.string.as_datatype_enum
+        if self._text:
+            self._array = np.empty(nbytes, np.uint8)
+        else:
+            dtype = _dtype(code)
+            if math.prod(shape) * dtype.itemsize != nbytes:
+                raise errors.DataLossError(
+                    f"a value of {nbytes} bytes cannot have the type {dtype} and the shape {shape}"
+                )
+            self._array = np.empty(shape, dtype)
+        if nbytes:
+            self.buffer = _bytes_of(self._array)
+
+    def take(self) -> Any:
+        """The value, as kernels take it; all of its bytes are there."""
+        array = self._array
+        if array is None:
+            return DEAD
+        if self._text:
+            return _strings(array, self._shape)
+        return array if array.ndim else array[()]
+
+
+def _dtype(code: int) -> np.dtype[Any]:
+    try:
+        found = dtypes.as_dtype(code)
+    except (TypeError, errors.OpError) as error:
+        raise errors.DataLossError(f"there is no element type {code}") from error
+    if found is not found.base_dtype or found in (dtypes.resource, dtypes.variant):
+        raise errors.DataLossError(f"values of type {found.name} stay in their process")
+    return np.dtype(found.as_numpy_dtype)
+
+
+def _strings(data: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    count = math.prod(shape)
+    start = 8 * (count + 1)
+    if start > data.size:
+        raise errors.DataLossError(f"{data.size} bytes cannot hold {count} strings")
+    offsets = data[:start].view("<u8")
+    whole = data[start:].tobytes()
+    if offsets[0] != 0 or offsets[-1] != len(whole) or np.any(offsets[1:] < offsets[:-1]):
+        raise errors.DataLossError(f"the offsets of {count} strings do not fit {len(whole)} bytes")
+    ends = offsets.tolist()
+    made = np.empty(count, object)
+    made[:] = [whole[a:b] for a, b in itertools.pairwise(ends)]
+    return made.reshape(shape)
+
+
+def describe(head: memoryview, count: int, limit: int) -> tuple[list[Slot], int]:
+    """The values that a head describes, and how many of its bytes the descriptions take.
+
+    Args:
+      limit: the most bytes that they may have together.
+    Raises:
+      DataLossError: a description is cut, or its numbers do not fit together.
+      ResourceExhaustedError: the values are larger than `limit`.
+    """
+    slots: list[Slot] = []
+    position = total = 0
+    for _ in range(count):
+        if len(head) - position < _DESCRIPTION.size:
+            raise errors.DataLossError("the description of a value is cut")
+        code, rank, flags, nbytes = _DESCRIPTION.unpack_from(head, position)
+        position += _DESCRIPTION.size
+        if rank > _MAX_RANK or len(head) - position < 8 * rank:
+            raise errors.DataLossError(f"a value of rank {rank}, of which the sizes are cut")
+        shape = struct.unpack_from(f"<{rank}q", head, position)
+        position += 8 * rank
+        total += nbytes
+        if total > limit:
+            raise errors.ResourceExhaustedError(
+                f"values of {total} bytes and more are larger than the limit of {limit} bytes"
+            )
+        if any(size < 0 for size in shape):
+            raise errors.DataLossError(f"a value of the shape {shape}")
+        slots.append(Slot(code, shape, flags, nbytes))
+    return slots, position

@@ -1,0 +1,149 @@
+"""Where the parts of a step meet that are in several tasks: values are pulled from who has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+from weft_distrib.wire.channel import Call, Channel
+from weft_distrib.wire.methods import PULL, StepKey
+from weft_exec.devices.description import HOST
+from weft_exec.devices.device import Device
+from weft_exec.resources.rendezvous import DEAD, Rendezvous, ends_of
+from weft_exec.resources.resources import Done
+from weft_graph.ir.device_spec import DeviceParts, parse
+from weft_tensor import errors
+
+ChannelTo = Callable[[DeviceParts], Channel]
+
+
+@lru_cache(4096)
+def task_of(device: str) -> DeviceParts:
+    """The task of a device, from its full name."""
+    return DeviceParts(*parse(device)[:3])
+
+
+class StepRendezvous(Rendezvous):
+    """One task's side of the rendezvous of a step.
+
+    What is sent stays here until who receives it asks: a part of this task, or another task by
+    `serve`. What other tasks send is asked for as soon as it is wanted.
+
+    Args:
+      key: the step.
+      task: the one this is in.
+      devices: of this task, by name.
+      channel_to: the connection to another task.
+    """
+
+    def __init__(
+        self,
+        key: StepKey,
+        task: DeviceParts,
+        devices: Mapping[str, Device],
+        channel_to: ChannelTo,
+    ) -> None:
+        super().__init__()
+        self._key, self._task, self._devices = key, task, devices
+        self._channel_to = channel_to
+        self._pulls: dict[str, _Pull] = {}
+
+    def send(self, key: str, value: Any) -> None:
+        """As the base's; what leaves the task is taken out to the host's memory first."""
+        sender, receiver = ends_of(key)
+        device = self._devices[sender]
+        if device.memory_space != HOST and value is not DEAD and task_of(receiver) != self._task:
+            device.send(value, _Outbound(self, key))
+        else:
+            super().send(key, value)
+
+    def receive(self, key: str, done: Done) -> None:
+        """As the base's; what another task sends is pulled from there."""
+        sender = task_of(ends_of(key)[0])
+        if sender == self._task:
+            super().receive(key, done)
+            return
+        pull = _Pull(self, key, done)
+        with self._lock:
+            error = self._error
+            if error is None:
+                self._pulls[key] = pull
+        if error is not None:
+            done.fail(error.copy())
+            return
+        try:
+            pull.begin(self._channel_to(sender), self._key.pack(key.encode()))
+        except errors.OpError as raised:
+            pull.fail(raised)
+
+    def serve(self, key: str, call: Call) -> None:
+        """Answer another task's pull as soon as the value is there."""
+        super().receive(key, _Served(call))
+
+    def abort(self, error: errors.OpError) -> None:
+        """As the base's; pulls are taken back."""
+        super().abort(error)
+        with self._lock:
+            pulls = list(self._pulls.values())
+        for pull in pulls:
+            pull.cancel(error.copy())
+
+    def take(self, key: str) -> bool:
+        """Forget a pull; true for whoever asks first, who then tells the receiver."""
+        with self._lock:
+            return self._pulls.pop(key, None) is not None
+
+
+class _Outbound:
+    """Takes a value that a device has taken out to the host's memory."""
+
+    def __init__(self, rendezvous: StepRendezvous, key: str) -> None:
+        self._rendezvous, self._key = rendezvous, key
+
+    def __call__(self, value: Any = None) -> None:
+        Rendezvous.send(self._rendezvous, self._key, value)
+
+    def fail(self, error: BaseException) -> None:
+        if not isinstance(error, errors.OpError):
+            error = errors.InternalError(f"a value could not be taken out: {error!r}")
+        self._rendezvous.abort(error)
+
+
+class _Served:
+    """Takes the value that another task has pulled."""
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+
+    def __call__(self, value: Any = None) -> None:
+        self._call.reply([value])
+
+    def fail(self, error: BaseException) -> None:
+        assert isinstance(error, errors.OpError)
+        self._call.fail(error)
+
+
+class _Pull:
+    """A value that was asked for; tells the receiver once."""
+
+    def __init__(self, rendezvous: StepRendezvous, key: str, done: Done) -> None:
+        self._rendezvous, self._key, self._done = rendezvous, key, done
+        self._call: tuple[Channel, int] | None = None
+
+    def begin(self, channel: Channel, meta: bytes) -> None:
+        self._call = (channel, channel.call(PULL, meta, (), self))
+
+    def __call__(self, values: Sequence[Any], meta: bytes) -> None:
+        if self._rendezvous.take(self._key):
+            self._done(values[0])
+
+    def fail(self, error: errors.OpError) -> None:
+        if self._rendezvous.take(self._key):
+            self._done.fail(error)
+
+    def cancel(self, error: errors.OpError) -> None:
+        self.fail(error)
+        if self._call is not None:
+            channel, number = self._call
+            channel.cancel(number)

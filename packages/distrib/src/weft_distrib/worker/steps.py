@@ -1,0 +1,99 @@
+"""Which steps a task takes part in: a plain object, told of what arrives in any order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+
+from weft_distrib.wire.methods import StepKey
+from weft_tensor import errors
+
+
+class Abortable(Protocol):
+    """A step, as far as this module cares."""
+
+    def abort(self, error: errors.OpError) -> None:
+        """End it, unless it has ended."""
+        ...
+
+
+S = TypeVar("S", bound=Abortable)
+
+
+class Steps(Generic[S]):
+    """The steps of all sessions that have parts here.
+
+    A step begins with whatever comes first of it: the order to run, a pull of another task, or the
+    order to abort. What comes after its end is refused, so no step is ever begun again.
+
+    Args:
+      make: makes what stands for a step.
+    """
+
+    def __init__(self, make: Callable[[StepKey], S]) -> None:
+        self._make = make
+        self._lock = threading.Lock()
+        self._sessions: dict[int, _Session[S]] = {}
+
+    def add_session(self, session: int) -> None:
+        """Let a session have steps; doing so twice is fine."""
+        with self._lock:
+            self._sessions.setdefault(session, _Session())
+
+    def open(self, key: StepKey) -> S:
+        """The step of a key, begun if it is new.
+
+        Raises: AbortedError: the session has no parts here, or the step is over.
+        """
+        with self._lock:
+            session = self._sessions.get(key.session)
+            if session is None:
+                raise errors.AbortedError(
+                    f"session {key.session:x} has no parts here: they were dropped, or the task "
+                    "was started again since"
+                )
+            if key.step < session.ended:
+                raise errors.AbortedError(f"step {key.step} of session {key.session:x} is over")
+            step = session.steps.get(key.step)
+            if step is None:
+                step = session.steps[key.step] = self._make(key)
+            return step
+
+    def abort(self, key: StepKey, error: errors.OpError) -> None:
+        """End a step, which may not have begun; nothing where it is over."""
+        try:
+            step = self.open(key)
+        except errors.AbortedError:
+            return
+        step.abort(error)
+
+    def end_before(self, session: int, number: int) -> None:
+        """Forget the steps of a session with smaller numbers: they are over everywhere."""
+        with self._lock:
+            found = self._sessions.get(session)
+            if found is None or number <= found.ended:
+                return
+            found.ended = number
+            over = [found.steps.pop(step) for step in list(found.steps) if step < number]
+        for step in over:
+            step.abort(errors.CancelledError("the step has ended"))
+
+    def remove_session(self, session: int, error: errors.OpError) -> None:
+        """Abort the steps of a session, and forget it; nothing where it is unknown."""
+        with self._lock:
+            found = self._sessions.pop(session, None)
+        for step in found.steps.values() if found is not None else ():
+            step.abort(error.copy())
+
+    @property
+    def count(self) -> int:
+        """How many steps are known."""
+        with self._lock:
+            return sum(len(session.steps) for session in self._sessions.values())
+
+
+class _Session(Generic[S]):
+    def __init__(self) -> None:
+        self.ended = 0
+        self.steps: dict[int, S] = {}

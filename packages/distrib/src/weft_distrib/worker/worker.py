@@ -1,0 +1,301 @@
+"""The worker of a task: it keeps parts of its devices, and runs them when a master says so."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from weft_distrib.protocol import messages
+from weft_distrib.protocol.tables import decode
+from weft_distrib.wire import methods
+from weft_distrib.wire.channel import Call, Channel
+from weft_distrib.wire.methods import RunParts, StepKey
+from weft_distrib.worker.rendezvous import StepRendezvous, task_of
+from weft_distrib.worker.steps import Steps
+from weft_distrib.worker.threads import WaitingThreads
+from weft_exec.config import SessionConfig
+from weft_exec.devices.device import make_devices
+from weft_exec.executor.executable import Executable
+from weft_exec.executor.overlap import Overlap
+from weft_exec.executor.parts import derive_part, derive_parts
+from weft_exec.executor.runner import Runner
+from weft_exec.resources.cancellation import Cancellation
+from weft_exec.resources.resources import ResourceManager
+from weft_exec.resources.threads import shared_pool
+from weft_exec.session import blas
+from weft_graph.ir.device_spec import DeviceParts
+from weft_graph.ir.step_graph import Part
+from weft_graph.ir.traits import Role
+from weft_graph.serialize import part_from_bytes
+from weft_tensor import errors
+
+
+class Peers(Protocol):
+    """Connections to the workers of other tasks. `connect` may wait, `channel` does not."""
+
+    def connect(self, task: DeviceParts) -> Channel:
+        """The connection to a task, made if there is none.
+
+        Raises: UnavailableError: it does not answer.
+        """
+        ...
+
+    def channel(self, task: DeviceParts) -> Channel:
+        """The connection that `connect` has made.
+
+        Raises: UnavailableError: it is lost.
+        """
+        ...
+
+
+class WorkerStep:
+    """A step as one task sees it."""
+
+    def __init__(self, rendezvous: StepRendezvous) -> None:
+        self.rendezvous = rendezvous
+        self.cancellation = Cancellation()
+        self.cancellation.register(rendezvous.abort)
+
+    def abort(self, error: errors.OpError) -> None:
+        """As of `Abortable`."""
+        self.cancellation.cancel(error)
+
+
+class _Signature:
+    """The parts that a task has of a signature.
+
+    Attributes:
+      graphs: their durable form, by device.
+      executable: what runs them.
+      epoch: of the state when they were derived.
+    """
+
+    __slots__ = ("epoch", "executable", "graphs")
+
+    def __init__(self, graphs: dict[str, Any], executable: Executable, epoch: int) -> None:
+        self.graphs, self.executable, self.epoch = graphs, executable, epoch
+
+
+class Worker:
+    """One task's devices, state and parts.
+
+    Args:
+      task: the one that it is.
+      config: of the server, whose devices and threads all sessions share.
+      peers: the other tasks.
+    Attributes:
+      incarnation: another number for each life of the task.
+    """
+
+    def __init__(self, task: DeviceParts, config: SessionConfig, peers: Peers) -> None:
+        blas.limit_once(config.intra_op_threads)
+        self.task = task
+        self.incarnation = secrets.randbits(63) | 1
+        self.resources = ResourceManager()
+        self.devices = {d.name: d for d in make_devices(self.resources, config, task)}
+        self._peers = peers
+        pool = shared_pool(config.inter_op_threads) if config.inter_op_threads > 1 else None
+        self._runner = Runner(self.resources.default_container, pool)
+        self._overlap = Overlap.of(config.executor_type, config.inter_op_threads)
+        self._signatures: dict[tuple[int, int], _Signature] = {}
+        self._steps = Steps(self._make_step)
+        self._threads = WaitingThreads(f"weft-step-{task.to_string()}")
+
+    def _make_step(self, key: StepKey) -> WorkerStep:
+        return WorkerStep(StepRendezvous(key, self.task, self.devices, self._peers.channel))
+
+    def describe(self) -> list[str]:
+        """The devices, as JSON of their descriptions; of the kernels see `fingerprint`."""
+        devices = list(self.devices.values())
+        return [json.dumps(device.describe(devices).to_dict()) for device in devices]
+
+    # -------------------------------------------------------------------------- parts
+
+    def register(self, request: messages.Register, graphs: Sequence[Any]) -> None:
+        """Keep the parts of a signature.
+
+        Raises: OpError: a part is none, its device is not here, or a kernel refuses its attributes.
+        """
+        self._steps.add_session(request.session)
+        parts: dict[str, Part] = {}
+        for told in request.parts:
+            if told.device not in self.devices:
+                raise errors.NotFoundError(
+                    f"{self.task.to_string()} has no {told.device}; it has {list(self.devices)}"
+                )
+        named = {told.device: graph for told, graph in zip(request.parts, graphs, strict=True)}
+        parts = {device: part_from_bytes(graph) for device, graph in named.items()}
+        for task in self._senders(parts.values()):
+            self._peers.connect(task)
+        made = _Signature(named, self._derive(parts), self.resources.epoch)
+        self._signatures[request.session, request.signature] = made
+
+    def _senders(self, parts: Any) -> set[DeviceParts]:
+        """The other tasks whose values some parts receive."""
+        found = {
+            task_of(node.attrs["send_device"])
+            for part in parts
+            for node in part.nodes
+            if node.role is Role.RECEIVE
+        }
+        return found - {self.task}
+
+    def _derive(self, parts: dict[str, Part]) -> Executable:
+        name, part = next(iter(parts.items()))
+        if len(parts) == 1 and _ascending(part.feeds) and _ascending(part.fetches):
+            return derive_part(part, self.devices[name], self._overlap, self.devices)
+        feeds = _renumber(parts.values(), "feeds")
+        fetches = _renumber(parts.values(), "fetches")
+        return derive_parts(parts, self.devices, self._overlap, feeds, fetches)
+
+    def forget(self, session: int, error: errors.OpError | None = None) -> None:
+        """Drop the parts of a session, and end its steps."""
+        error = error or errors.CancelledError("the session was closed")
+        self._steps.remove_session(session, error)
+        for key in [key for key in self._signatures if key[0] == session]:
+            self._signatures.pop(key, None)
+
+    # -------------------------------------------------------------------------- steps
+
+    def run(
+        self,
+        request: RunParts,
+        values: Sequence[Any],
+        done: Callable[[list[Any]], None],
+        fail: Callable[[errors.OpError], None],
+    ) -> None:
+        """Run the parts of a step on a thread that may wait, and tell one of `done` and `fail`."""
+        self._threads.submit(lambda: self._run(request, values, done, fail))
+
+    def _run(
+        self,
+        request: RunParts,
+        values: Sequence[Any],
+        done: Callable[[list[Any]], None],
+        fail: Callable[[errors.OpError], None],
+    ) -> None:
+        try:
+            results = self.run_here(request, values)
+        except errors.OpError as error:
+            fail(error)
+        except Exception as error:  # because a bug here must not leave the master waiting
+            fail(errors.InternalError(f"{self.task.to_string()}: {error!r}"))
+        else:
+            done(results)
+
+    def run_here(self, request: RunParts, values: Sequence[Any]) -> list[Any]:
+        """Run the parts of a step in this thread; returns what they fetch.
+
+        Raises: OpError: a kernel failed, the step was aborted, or its time is over.
+        """
+        self._steps.end_before(request.session, request.ended)
+        step = self._steps.open(StepKey(request.session, request.step))
+        executable = self._executable(request.session, request.signature)
+        deadline = time.monotonic() + request.timeout / 1000 if request.timeout else None
+        return self._runner.run_watched(
+            executable,
+            executable.slots(values),
+            deadline,
+            None,
+            step.rendezvous,
+            step.cancellation,
+        )
+
+    def _executable(self, session: int, signature: int) -> Executable:
+        """What runs a signature here, derived anew where state was dropped since."""
+        found = self._signatures.get((session, signature))
+        if found is None:
+            raise errors.AbortedError(
+                f"{self.task.to_string()} has no parts of signature {signature} of session "
+                f"{session:x}"
+            )
+        epoch = self.resources.epoch
+        if found.epoch != epoch:
+            parts = {device: part_from_bytes(graph) for device, graph in found.graphs.items()}
+            found.executable, found.epoch = self._derive(parts), epoch
+        return found.executable
+
+    def abort(self, key: StepKey, error: errors.OpError) -> None:
+        """End a step here."""
+        self._steps.abort(key, error)
+
+    # ------------------------------------------------------------------------ service
+
+    def serve(self, call: Call) -> bool:
+        """Carry out a call of another task; False where it is none of a worker's."""
+        found = _METHODS.get(call.method)
+        if found is not None:
+            found(self, call)
+        return found is not None
+
+    def _serve_pull(self, call: Call) -> None:
+        key, rest = StepKey.unpack(call.meta)
+        self._steps.open(key).rendezvous.serve(rest.decode(errors="replace"), call)
+
+    def _serve_run(self, call: Call) -> None:
+        self.run(RunParts.unpack(call.meta), call.values, call.reply, call.fail)
+
+    def _serve_abort(self, call: Call) -> None:
+        key, rest = StepKey.unpack(call.meta)
+        try:
+            error = errors.OpError.from_dict(json.loads(rest))
+        except ValueError as bad:
+            raise errors.DataLossError("the error of an aborted step cannot be read") from bad
+        self.abort(key, error)
+        call.reply()
+
+    def _serve_register(self, call: Call) -> None:
+        request = decode(messages.Register, call.meta)
+        if len(request.parts) != len(call.values):
+            raise errors.DataLossError(
+                f"{len(request.parts)} parts were announced and {len(call.values)} came"
+            )
+        self._threads.submit(lambda: self._register(call, request))
+
+    def _register(self, call: Call, request: messages.Register) -> None:
+        try:
+            self.register(request, call.values)
+        except errors.OpError as error:
+            call.fail(error)
+        except Exception as error:  # because a bug here must not leave the master waiting
+            call.fail(errors.InternalError(f"{self.task.to_string()}: {error!r}"))
+        else:
+            call.reply()
+
+    def _serve_forget(self, call: Call) -> None:
+        self.forget(decode(messages.SessionRequest, call.meta).session)
+        call.reply()
+
+    def close(self) -> None:
+        """End all steps, and let go of all state."""
+        self._runner.close()
+        self.resources.clear()
+
+
+_METHODS: dict[int, Callable[[Worker, Call], None]] = {
+    methods.PULL: Worker._serve_pull,
+    methods.RUN_PARTS: Worker._serve_run,
+    methods.ABORT: Worker._serve_abort,
+    methods.REGISTER: Worker._serve_register,
+    methods.FORGET: Worker._serve_forget,
+}
+
+
+def _ascending(places: Sequence[int]) -> bool:
+    return all(a < b for a, b in itertools.pairwise(places))
+
+
+def _renumber(parts: Any, attribute: str) -> int:
+    """Let parts count their feeds or fetches among those of this task; returns how many there are.
+
+    The master sends and expects them in the order of their places in the whole.
+    """
+    places = sorted({place for part in parts for place in getattr(part, attribute)})
+    at = {place: i for i, place in enumerate(places)}
+    for part in parts:
+        setattr(part, attribute, tuple(at[place] for place in getattr(part, attribute)))
+    return len(places)

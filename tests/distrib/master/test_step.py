@@ -1,0 +1,68 @@
+"""How a step over several tasks goes: each order of replies, failures, cancellation and loss."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from weft_distrib.master.step import Abort, Finish, StepCoordinator
+from weft_tensor import errors
+
+
+def test_all_reply() -> None:
+    step = StepCoordinator("ab")
+    assert step.replied("a") == []
+    assert step.replied("b") == [Finish(None)]
+    assert step.replied("b") == [] and step.cancel(errors.CancelledError("x")) == []
+
+
+def test_the_first_failure_aborts_the_others_and_is_what_the_client_is_told() -> None:
+    step = StepCoordinator("abc")
+    first, second = errors.InternalError("1"), errors.CancelledError("2")
+    assert step.failed("b", first) == [Abort("a", first), Abort("c", first)]
+    assert step.failed("a", second) == []
+    assert step.replied("c") == [Finish(first)]
+
+
+def test_who_does_not_answer_an_abort_is_given_up() -> None:
+    step = StepCoordinator("ab")
+    error = errors.DeadlineExceededError("late")
+    assert step.give_up() == []
+    assert step.cancel(error) == [Abort("a", error), Abort("b", error)]
+    assert step.give_up() == [Finish(error)]
+    assert step.give_up() == [] and step.replied("a") == [] and step.failed("b", error) == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order_of_events(seed: int) -> None:
+    """Ten thousand orders: the client is told once, and last; each task is aborted at most once."""
+    rng = random.Random(seed)
+    for _ in range(3_000):
+        tasks = range(rng.randint(1, 4))
+        step = StepCoordinator(tasks)
+        finished, aborted, raised = [], [], []
+        for _ in range(12):
+            task = rng.choice(tasks)
+            error = errors.OpError(str(rng.random()))
+            event = rng.choice(["replied", "replied", "failed", "cancel", "give_up"])
+            waiting = set(step.waiting)
+            if event == "replied":
+                told = step.replied(task)
+            elif event == "failed":
+                told = step.failed(task, error)
+            else:
+                told = step.cancel(error) if event == "cancel" else step.give_up()
+            if (event == "cancel" and not finished) or (event == "failed" and task in waiting):
+                raised.append(error)
+            assert not (told and finished), "told after the end"
+            for each in told:
+                if isinstance(each, Abort):
+                    assert each.error is raised[0] and each.task in waiting
+                    aborted.append(each.task)
+                else:
+                    finished.append(each)
+                    assert each is told[-1] and not step.waiting
+                    assert each.error is (raised[0] if raised else None)
+        assert len(finished) <= 1 and len(set(aborted)) == len(aborted)
+        assert bool(finished) == (not step.waiting)

@@ -1,0 +1,96 @@
+"""Tasks that are processes: they are killed, frozen and started again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from weft_testing.tasks import Process, jobs, processes
+
+import weft as wf
+from weft import errors
+from weft_distrib.client import target as client_target
+
+PS = "/job:ps/task:0"
+
+
+class Program:
+    """A variable and a queue on a parameter server, and a worker here that waits for the queue."""
+
+    def __init__(self, target: str, ps: Process) -> None:
+        self.target, self.ps = target, ps
+        with wf.device(PS):
+            self.v = wf.Variable(1.0, name="v")
+            self.taken = wf.FIFOQueue(1, [wf.float32], [[]], shared_name="q").dequeue()
+        with wf.device("/job:worker/task:0"):
+            self.y = self.v * 2.0
+            self.late = self.taken + 1.0
+        self.session = wf.Session(target)
+        self.session.run(self.v.initializer)
+
+    def lose(self, how: Any) -> tuple[errors.OpError, float]:
+        """What a step that waits is told when the server is lost, and after how long."""
+        began: list[float] = []
+        with wf.Session(self.target) as other:
+            assert other.run(self.y) == 2.0
+
+        def strike() -> None:
+            time.sleep(0.3)  # so that the step has begun; if not, it fails all the same
+            began.append(time.monotonic())
+            how()
+
+        threading.Thread(target=strike).start()
+        with pytest.raises(errors.UnavailableError) as caught:
+            self.session.run(self.late)
+        return caught.value, time.monotonic() - began[0]
+
+    def recover(self) -> None:
+        """A new session finds the new life of the server, without the state of the old one."""
+        self.session.close()
+        with wf.Session(self.target) as session:
+            with pytest.raises(errors.FailedPreconditionError, match="v"):
+                session.run(self.y)
+            session.run(self.v.initializer)
+            assert session.run(self.y) == 2.0
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    cluster = jobs(ps=1, worker=1)
+    with (
+        wf.Graph().as_default(),
+        processes(cluster, "ps") as (ps,),
+        closing(wf.train.Server(cluster, "worker", 0)) as worker,
+    ):
+        yield Program(worker.target, ps)
+
+
+def test_a_killed_server_is_an_error_at_once_and_its_next_life_another(program: Program) -> None:
+    error, seconds = program.lose(program.ps.kill)
+    assert "/job:ps/replica:0/task:0 is lost" in error.message
+    assert seconds < 10  # 1 is wanted
+    with pytest.raises(errors.UnavailableError):
+        program.session.run(program.y)
+    program.ps.restart()
+    program.recover()
+
+
+def test_a_frozen_server_is_an_error_though_it_holds_its_connections(program: Program) -> None:
+    error, seconds = program.lose(program.ps.stop)
+    assert "/job:ps/replica:0/task:0 is lost: for 4 s it is stopped" in error.message
+    assert seconds < 50  # 5 are wanted
+    program.ps.kill()
+    program.ps.restart()
+    program.recover()
+
+
+def test_clients_in_other_processes_share_the_state(program: Program) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client_target, "server_at", lambda target: None)
+        with wf.Session(program.target) as session:
+            session.run(program.v.assign(4.0))
+    assert program.session.run(program.y) == 8.0

@@ -1,0 +1,284 @@
+"""Sessions on clusters whose tasks are in this process, joined by sockets."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.tasks import free_ports, jobs, servers
+from weft_testing.waiting import wait_until
+
+import weft as wf
+from weft import errors
+from weft_distrib.client import link, target as client_target
+from weft_distrib.server import Server
+
+PS, W0, W1 = "/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[list[Server]]:
+    with servers(jobs(ps=1, worker=2)) as made:
+        yield made
+
+
+@pytest.fixture(params=["in process", "by sockets"])
+def target(
+    cluster: list[Server], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The target of the first worker, whose master is called directly, or over its two ports."""
+    if request.param == "by sockets":
+        monkeypatch.setattr(client_target, "server_at", lambda target: None)
+    with wf.Graph().as_default():
+        yield cluster[1].target
+    wf.Session.reset(cluster[1].target)
+
+
+def test_devices_of_all_tasks_the_masters_own_first(target: str) -> None:
+    with wf.Session(target) as session:
+        names = [device.name for device in session.list_devices()]
+        lives = {device.incarnation for device in session.list_devices()}
+    tails = ["/replica:0/task:0/device:CPU:0", "/replica:0/task:1/device:CPU:0"]
+    assert names == ["/job:worker" + tails[0], "/job:ps" + tails[0], "/job:worker" + tails[1]]
+    assert len(lives) == 3
+
+
+def test_feeds_fetches_and_state_over_tasks(target: str) -> None:
+    x = wf.placeholder(wf.float32, [None])
+    with wf.device(PS):
+        v = wf.Variable([1.0, 2.0], name="v")
+        w = wf.get_variable("w", initializer=[5.0, 6.0], use_resource=True)
+    with wf.device(W0):
+        a = x * v
+    with wf.device(W1):
+        b = a + w
+        text = wf.string_join([wf.as_string(b), "é\0"])
+    update = v.assign_add(b)
+    with wf.Session(target) as session:
+        session.run(wf.global_variables_initializer())
+        got = session.run({"a": a, "b": [b, text], "none": update.op}, {x: [2.0, 3.0]})
+        np.testing.assert_equal(got["a"], [2, 6])
+        np.testing.assert_equal(got["b"][0], [7, 12])
+        assert [t.endswith("é\0".encode()) for t in got["b"][1]] == [True, True]
+        assert got["none"] is None
+        np.testing.assert_equal(session.run(v), [8, 14])
+        call = session.make_callable(a, [x])
+        np.testing.assert_equal(call([1.0, 1.0]), [8, 14])
+
+
+def test_loops_conditionals_and_gradients_over_tasks(target: str) -> None:
+    x = wf.placeholder(wf.float32, [2])
+
+    def body(i: Any, a: Any) -> Any:
+        with wf.device(W1):
+            b = wf.sin(a)
+        with wf.device(PS):
+            return i + 1, b * 1.5
+
+    last = wf.while_loop(lambda i, _: i < 5, body, [0, x])[1]
+    p = wf.placeholder(wf.bool, [])
+    with wf.device(W1):
+        either = wf.cond(p, lambda: last * 2.0, lambda: wf.zeros_like(last))
+    (slope,) = wf.gradients(either, [x])
+    with (
+        wf.Session(config=wf.ConfigProto(allow_soft_placement=True)) as here,
+        wf.Session(target) as session,
+    ):
+        for taken in (True, False):
+            fed = {x: [0.3, 0.7], p: taken}
+            got, want = session.run([either, slope], fed), here.run([either, slope], fed)
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_state_is_the_clusters_and_the_graph_may_grow(target: str, cluster: list[Server]) -> None:
+    with wf.device(PS):
+        v = wf.Variable(2.0, name="v")
+    with wf.Session(target) as first, wf.Session(cluster[2].target) as second:
+        first.run(v.initializer)
+        for i in range(3):
+            with wf.device((W0, W1)[i % 2]):
+                more = v * float(i)
+            assert second.run(more) == 2.0 * i
+        second.run(v.assign(5.0))
+        assert first.run(v) == 5.0
+    with wf.Session(target) as third:
+        assert third.run(v) == 5.0
+
+
+def test_reset_ends_sessions_and_drops_state(target: str) -> None:
+    with wf.device(PS):
+        v = wf.Variable(2.0, name="v")
+        with wf.container("kept"):
+            k = wf.Variable(3.0, name="k")
+    session = wf.Session(target)
+    session.run(wf.global_variables_initializer())
+    wf.Session.reset(target, ["kept"])
+    with pytest.raises(errors.AbortedError, match=r"no session|was reset"):
+        session.run(v)
+    with wf.Session(target) as other:
+        assert other.run(v) == 2.0
+        with pytest.raises(errors.FailedPreconditionError, match="k"):
+            other.run(k)
+        other.run(k.initializer)
+        assert other.run(k) == 3.0
+    wf.Session.reset(target)
+    with wf.Session(target) as other, pytest.raises(errors.FailedPreconditionError):
+        other.run(v)
+
+
+def test_errors_come_from_where_they_happen_and_end_what_waits(target: str) -> None:
+    x = wf.placeholder(wf.int32, [])
+    with wf.device(PS):
+        never = wf.FIFOQueue(1, [wf.float32], [[]], shared_name="never").dequeue()
+    with wf.device(W1):
+        bad = wf.gather([1.0, 2.0], x, name="bad")
+    with wf.device(W0):
+        total = bad + 1.0
+    with wf.Session(target) as session:
+        with pytest.raises(errors.InvalidArgumentError) as caught:
+            session.run([never, total], {x: 7})
+        assert caught.value.node == "bad"
+        assert caught.value.device == f"{W1.replace('/task', '/replica:0/task')}/device:CPU:0"
+        assert "test_server.py" in str(caught.value.line)
+        assert session.run(total, {x: 1}) == 3.0
+
+
+def test_time_limits_and_closing_end_steps(target: str, cluster: list[Server]) -> None:
+    with wf.device(PS):
+        queue = wf.FIFOQueue(1, [wf.float32], [[]], shared_name="slow")
+        taken = queue.dequeue()
+    with wf.device(W1):
+        late = taken + 1.0
+    put = queue.enqueue(1.0)
+    session = wf.Session(target)
+    with pytest.raises(errors.DeadlineExceededError):
+        session.run(late, options=wf.RunOptions(timeout_in_ms=100))
+    session.run(put)
+    assert session.run(late) == 2.0
+    raised: list[Any] = []
+
+    def wait() -> None:
+        try:
+            session.run(late)
+        except errors.OpError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    wait_until(lambda: all(server._worker._steps.count for server in cluster[::2]))
+    session.close()
+    thread.join(30)
+    assert isinstance(raised[0], errors.CancelledError)
+    with pytest.raises(errors.FailedPreconditionError, match="closed"):
+        session.run(late)
+
+
+def test_many_clients_at_once(target: str) -> None:
+    with wf.device(PS):
+        v = wf.get_variable("v", initializer=0.0, use_resource=True)
+    with wf.device(W0):
+        one = wf.constant(0.5) * 2.0
+    update = v.assign_add(one).op
+    with wf.Session(target) as session:
+        session.run(v.initializer)
+
+    def train() -> None:
+        with wf.Session(target, graph=v.graph) as mine:
+            for _ in range(20):
+                mine.run(update)
+
+    threads = [threading.Thread(target=train) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    with wf.Session(target) as session:
+        assert session.run(v) == 80.0
+
+
+def test_where_it_would_run_is_explained(target: str) -> None:
+    with wf.device(PS):
+        v = wf.Variable(1.0, name="v")
+    with wf.device(W1):
+        y = v * 2.0
+    with wf.Session(target) as session:
+        report = session.explain(y)
+    places = {each.name: each.device for each in report.placement.nodes}
+    assert "ps" in places["v"] and "worker/replica:0/task:1" in places[y.op.name]
+
+
+def test_device_filters_hide_tasks(cluster: list[Server]) -> None:
+    config = wf.ConfigProto(device_filters=["/job:ps", "/job:worker/task:0"])
+    with wf.Graph().as_default(), wf.Session(cluster[1].target, config=config) as session:
+        assert [d.name.split("/")[1] for d in session.list_devices()] == ["job:worker", "job:ps"]
+        with wf.device(W1):
+            hidden = wf.constant(1.0) * 2.0
+        with pytest.raises(errors.InvalidArgumentError, match="task:1"):
+            session.run(hidden)
+
+
+def test_a_task_that_is_not_there_is_named_in_time() -> None:
+    spec = jobs(worker=2)
+    with servers({"worker": spec["worker"]}) as made:
+        made[1].close()
+        config = wf.ConfigProto(operation_timeout_in_ms=300)
+        with pytest.raises(errors.UnavailableError, match=r"worker/replica:0/task:1 at localhost"):
+            wf.Session(made[0].target, config=config)
+
+
+def test_targets_and_servers_that_are_wrong() -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(errors.InvalidArgumentError, match="like grpc://host:2222"):
+        wf.Session("grpc://nowhere")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(link, "_CONNECT_SECONDS", 0.3)
+        with pytest.raises((errors.UnavailableError, errors.DeadlineExceededError), match="server"):
+            wf.Session(f"grpc://localhost:{port}")
+    taken = socket.create_server(("localhost", port))
+    with taken, pytest.raises(errors.UnavailableError, match="port in use"):
+        Server({"worker": [f"localhost:{port}"]})
+    with pytest.raises(errors.PermissionDeniedError, match="no credentials"):
+        Server({"worker": [f"0.0.0.0:{port}"]})
+    two = {"a": ["localhost:1"], "b": ["localhost:2", "localhost:3"]}
+    for arguments, message in [
+        ((two,), "job_name must be one of"),
+        ((two, "b"), "task_index must be one of"),
+        ((two, "c", 0), "no job 'c'"),
+        ((two, "b", 7), "no task 7"),
+        ((two, "a", 0, "http"), "protocol must be 'grpc'"),
+        (({},), "at least one task"),
+    ]:
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            Server(*arguments)
+
+
+def test_a_server_of_its_message_and_its_end() -> None:
+    server = wf.train.Server.create_local_server(start=False)
+    again = server.server_def
+    assert (again.job_name, again.task_index, again.protocol) == ("localhost", 0, "grpc")
+    server.start()
+    server.start()
+    session = wf.Session(server.target)
+    assert session.run(wf.constant(2.0) * 3.0) == 6.0
+    server.close()
+    server.close()
+    server.join()
+    with pytest.raises(errors.OpError):
+        session.run(wf.constant(1.0) + 1.0)
+    with pytest.raises(errors.FailedPreconditionError, match="was closed"):
+        server.start()
+
+
+def test_tasks_with_other_clusters_are_told_apart() -> None:
+    (a, b) = free_ports(2)
+    right = {"worker": [f"localhost:{a}", f"localhost:{b}"]}
+    wrong = {"worker": [f"localhost:{b}"]}
+    first, second = Server(right, "worker", 0), Server(wrong, "worker", 0)
+    with pytest.raises(errors.FailedPreconditionError, match="same cluster specification"):
+        wf.Session(first.target)
+    first.close()
+    second.close()

@@ -1,0 +1,168 @@
+"""Channels over real sockets: calls, cancellation, loss, and large values both ways at once."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from weft_testing.waiting import wait_until
+
+from weft_distrib.wire.channel import Call, Channel
+from weft_distrib.wire.listener import Listener, Reply, ask, dial
+from weft_exec.resources.resources import ResourceHandle
+from weft_tensor import errors
+
+Pair = Callable[..., tuple[Channel, Channel]]
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    made: list[Channel] = []
+
+    def connect(serve: Any = None, other: Any = None, **options: Any) -> tuple[Channel, Channel]:
+        a, b = socket.socketpair()
+        made.extend((Channel(a, "b", other), Channel(b, "a", serve, **options)))
+        return made[-2], made[-1]
+
+    yield connect
+    for channel in made:
+        channel.close()
+
+
+def echo(call: Call) -> None:
+    call.reply(call.values, call.meta)
+
+
+def test_calls_and_replies(pair: Pair) -> None:
+    a, _ = pair(echo)
+    values, meta = ask(a, 1, b"meta", [np.float32(2), np.arange(3)], 30)
+    assert meta == b"meta" and values[0] == 2 and values[1].tolist() == [0, 1, 2]
+
+
+def test_errors_come_whole(pair: Pair) -> None:
+    def fail(call: Call) -> None:
+        raise errors.OutOfRangeError("the end", op="Read", node="n", line="x.py:1", inputs=["i"])
+
+    a, _ = pair(fail)
+    with pytest.raises(errors.OutOfRangeError) as caught:
+        ask(a, 1, b"", (), 30)
+    error = caught.value
+    assert (error.op, error.node, error.line, error.inputs) == ("Read", "n", "x.py:1", ("i",))
+
+
+def test_large_values_both_ways_at_once(pair: Pair) -> None:
+    a, b = pair(echo, echo)
+    big = np.random.default_rng(0).integers(0, 255, 30_000_000, np.uint8)
+    replies = [Reply() for _ in range(6)]
+    for i, reply in enumerate(replies):
+        (a, b)[i % 2].call(1, b"", [big, np.int64(i)], reply)
+    for i, reply in enumerate(replies):
+        assert reply.wait(60)
+        (found, number), _ = reply.result()
+        assert number == i and np.array_equal(found, big)
+
+
+def test_a_cancelled_call_is_not_answered_and_the_other_end_is_told(pair: Pair) -> None:
+    told, calls = threading.Event(), []
+
+    def keep(call: Call) -> None:
+        call.on_cancel = told.set
+        calls.append(call)
+
+    a, _ = pair(keep)
+    reply = Reply()
+    number = a.call(1, b"", (), reply)
+    wait_until(lambda: bool(calls))
+    assert a.cancel(number) and not a.cancel(number)
+    assert told.wait(30)
+    calls[0].reply([np.int64(1)])
+    calls[0].reply([np.int64(2)])
+    assert ask_fails(a)  # the channel still works; the late reply is dropped
+    assert not reply.wait(0)
+
+
+def ask_fails(channel: Channel) -> bool:
+    try:
+        ask(channel, 2, b"", (), 0.05)
+    except errors.DeadlineExceededError:
+        return True
+    return False
+
+
+def test_a_lost_connection_fails_calls_and_cancels_those_of_the_other_end(pair: Pair) -> None:
+    calls: list[Call] = []
+    cancelled, lost = threading.Event(), []
+
+    def keep(call: Call) -> None:
+        call.on_cancel = cancelled.set
+        calls.append(call)
+
+    a, b = pair(keep, on_lost=lost.append)
+    reply = Reply()
+    a.call(1, b"", (), reply)
+    wait_until(lambda: bool(calls))
+    a.close()
+    with pytest.raises(errors.CancelledError, match="closed"):
+        reply.result()
+    assert cancelled.wait(30)
+    wait_until(lambda: b.lost is not None)
+    assert isinstance(lost[0], errors.UnavailableError) and "a is lost" in lost[0].message
+    calls[0].reply()
+    with pytest.raises(errors.CancelledError):
+        ask(a, 1, b"", (), 30)
+
+
+def test_an_answer_that_cannot_leave_is_an_error(pair: Pair) -> None:
+    def serve(call: Call) -> None:
+        if call.method == 1:
+            call.reply([ResourceHandle("/cpu:0", "", "v")])
+        else:
+            echo(call)
+
+    a, _ = pair(serve)
+    with pytest.raises(errors.InvalidArgumentError, match="cannot leave"):
+        ask(a, 1, b"", (), 30)
+    assert ask(a, 2, b"m", (), 30)[1] == b"m"
+
+
+def test_who_breaks_the_protocol_is_dropped() -> None:
+    a, b = socket.socketpair()
+    channel = Channel(b, "a", echo)
+    a.sendall(b"GET / HTTP/1.1\r\n\r\n")
+    wait_until(lambda: channel.lost is not None)
+    assert a.recv(1) == b""
+    a.close()
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    made = Listener("127.0.0.1", 3, 77, echo)
+    yield made
+    made.close()
+
+
+def test_who_calls_says_who_is_expected(listener: Listener) -> None:
+    address = ("127.0.0.1", listener.port)
+    channel = dial(address, "task", 3, 77, 30)
+    assert ask(channel, 1, b"m", (), 30)[1] == b"m"
+    channel.close()
+    with pytest.raises(errors.AbortedError, match="started again"):
+        dial(address, "task", 3, 78, 30)
+    with pytest.raises(errors.FailedPreconditionError, match=r"version 3 .* version 4"):
+        dial(address, "task", 4, 77, 30)
+    sock = socket.create_connection(address)
+    stranger = Channel(sock, "task")
+    with pytest.raises(errors.PermissionDeniedError, match="begins by saying"):
+        ask(stranger, 1, b"m", (), 30)
+    stranger.close()
+
+
+def test_nobody_listens() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        port = sock.getsockname()[1]
+    with pytest.raises(errors.UnavailableError, match="task cannot be reached"):
+        dial(("127.0.0.1", port), "task", 3, 77, 30)

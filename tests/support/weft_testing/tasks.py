@@ -1,0 +1,94 @@
+"""Tasks of clusters for tests: in this process, or as processes that can be killed and stopped."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from weft_distrib import Server
+
+Jobs = Mapping[str, Sequence[str]]
+
+_SERVE = """
+import sys
+from weft_distrib import Server
+server = Server(eval(sys.argv[1], {}), sys.argv[2], int(sys.argv[3]))
+print("ready", flush=True)
+server.join()
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nobody listens on, each another one."""
+    with ExitStack() as stack:
+        made = [stack.enter_context(socket.create_server(("localhost", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in made]
+
+
+def jobs(**counts: int) -> dict[str, list[str]]:
+    """A cluster on free ports of this machine: so many tasks of each job."""
+    ports = iter(free_ports(sum(counts.values())))
+    return {
+        job: [f"localhost:{next(ports)}" for _ in range(count)] for job, count in counts.items()
+    }
+
+
+@contextmanager
+def servers(cluster: Jobs, config: Any = None) -> Iterator[list[Server]]:
+    """All tasks of a cluster in this process, joined by sockets."""
+    with ExitStack() as stack:
+        made = []
+        for job, addresses in cluster.items():
+            for i in range(len(addresses)):
+                server = Server(cluster, job, i, config=config)
+                stack.callback(server.close)
+                made.append(server)
+        yield made
+
+
+class Process:
+    """A task in a process of its own."""
+
+    def __init__(self, cluster: Jobs, job: str, task: int) -> None:
+        self._arguments = [sys.executable, "-c", _SERVE, repr(dict(cluster)), job, str(task)]
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(self._arguments, stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    def kill(self) -> None:
+        """End it at once."""
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> None:
+        """Another life, after `kill`."""
+        self._process = self._started()
+
+    def stop(self) -> None:
+        """Freeze it."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Thaw it."""
+        self._process.send_signal(signal.SIGCONT)
+
+
+@contextmanager
+def processes(cluster: Jobs, job: str) -> Iterator[list[Process]]:
+    """All tasks of a job as processes."""
+    with ExitStack() as stack:
+        made = []
+        for i in range(len(cluster[job])):
+            process = Process(cluster, job, i)
+            stack.callback(process.kill)
+            made.append(process)
+        yield made
