@@ -10,7 +10,8 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 from PIL import Image
 
-from weft_io.summary.images import encode_png, scale_to_bytes
+from weft_io.codecs.png import encode_png
+from weft_io.summary.images import scale_to_bytes
 from weft_tensor import errors
 
 RED = np.array([255, 0, 0, 255], np.uint8)

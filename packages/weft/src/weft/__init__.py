@@ -163,6 +163,7 @@ newaxis = None
 if _typing.TYPE_CHECKING:
     from weft import (
         app as app,
+        audio as audio,
         bitwise as bitwise,
         compat as compat,
         config as config,
@@ -173,6 +174,7 @@ if _typing.TYPE_CHECKING:
         flags as flags,
         gfile as gfile,
         graph_util as graph_util,
+        image as image,
         initializers as initializers,
         io as io,
         layers as layers,

@@ -13,10 +13,11 @@ from weft_exec.kernels.common import constant_input
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_graph import proto
 from weft_graph.messages.tensor_proto import MAX_BYTES, array_to_proto, little_endian
+from weft_io.codecs.png import encode_png
+from weft_io.codecs.wav import encode_wav
 from weft_io.summary.buckets import histogram_of
-from weft_io.summary.images import encode_png, scale_to_bytes
+from weft_io.summary.images import scale_to_bytes
 from weft_io.summary.messages import decode_error
-from weft_io.summary.wave import encode_wav
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
 from weft_tensor.shape import format_dims

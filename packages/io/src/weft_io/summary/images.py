@@ -1,8 +1,7 @@
-"""Images as PNG, and floating-point images as bytes."""
+"""Floating-point images as bytes."""
 
 from __future__ import annotations
 
-import io
 from typing import Any, Final
 
 import numpy as np
@@ -11,28 +10,9 @@ from weft_tensor import errors
 
 Array = np.ndarray[Any, Any]
 
-_MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
 _FLOAT32: Final = float(np.finfo(np.float32).max)
 _DARK: Final = 1e-6
 """Images of no larger magnitude are all 0: what would be left of them is noise."""
-
-
-def encode_png(image: Array) -> bytes:
-    """A PNG file.
-
-    Args:
-      image: uint8, shape (height, width, 1, 3 or 4), with pixels.
-    """
-    from PIL import Image
-
-    channels = image.shape[2]
-    pixels = np.ascontiguousarray(image[:, :, 0] if channels == 1 else image)
-    file = io.BytesIO()
-    size = (image.shape[1], image.shape[0])
-    Image.frombuffer(_MODES[channels], size, pixels, "raw", _MODES[channels], 0, 1).save(
-        file, "PNG"
-    )
-    return file.getvalue()
 
 
 def scale_to_bytes(image: Array, bad_color: Array) -> Array:

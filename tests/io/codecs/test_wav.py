@@ -8,7 +8,7 @@ import wave
 import numpy as np
 import pytest
 
-from weft_io.summary.wave import encode_wav
+from weft_io.codecs.wav import encode_wav
 from weft_tensor import errors
 
 

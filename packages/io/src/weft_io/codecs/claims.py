@@ -1,0 +1,51 @@
+"""Checks of what the bytes of an image claim, and what decoders raise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from weft_tensor import errors
+
+MOST_BYTES: Final = 1 << 29
+"""An image may decode to fewer bytes than this."""
+
+
+def check_size(kind: str, width: int, height: int, depth: int, available: int | None) -> None:
+    """Check a size before anything is decoded.
+
+    Args:
+      kind: the name of the format.
+      depth: bytes for a pixel, frames included.
+      available: the most pixels that as many bytes as there are can make; None where nothing is
+        known of that.
+    Raises: InvalidArgumentError: there are no pixels, or more than may be or can be there.
+    """
+    if width < 1 or height < 1:
+        raise errors.InvalidArgumentError(
+            f"a {kind} image must have pixels, the header claims {height} by {width}"
+        )
+    if width * height * depth >= MOST_BYTES:
+        raise errors.InvalidArgumentError(
+            f"a {kind} image must take less than {MOST_BYTES} bytes, the header claims {height} by "
+            f"{width} pixels of {depth}"
+        )
+    if available is not None and width * height > available:
+        raise errors.InvalidArgumentError(
+            f"the {kind} image is not complete: the header claims {height} by {width} pixels, "
+            "which do not fit into so few bytes"
+        )
+
+
+@contextmanager
+def decoding(kind: str, size: int) -> Iterator[None]:
+    """Whatever a decoder raises inside is an error of the bytes."""
+    try:
+        yield
+    except (errors.OpError, MemoryError):
+        raise
+    except Exception as cause:  # because decoders raise what they like for bytes of any kind
+        raise errors.InvalidArgumentError(
+            f"{size} bytes are no {kind} image that can be decoded: {cause}"
+        ) from cause

@@ -1,0 +1,138 @@
+"""GIF: the blocks are read here, what is compressed is left to Pillow's decoder."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from weft_io.codecs.claims import check_size, decoding
+from weft_tensor import errors
+
+Array = np.ndarray[Any, Any]
+
+SIGNATURE: Final = b"GIF8"
+_INFLATED: Final = 4096
+"""No more pixels come out of a byte: a code of at least nine bits names at most 4096."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    left: int
+    top: int
+    width: int
+    height: int
+    interlaced: bool
+    colors: Array | None
+    clear: int | None
+    code_bits: int
+    data: bytes
+
+
+def decode_gif(data: bytes, only_first: bool = False) -> Array:
+    """The frames of a GIF file, each drawn over the one before it; what is in none is black.
+
+    A frame that is not complete ends the file, unless it is the first.
+
+    Args:
+      only_first: draw no other frames.
+    Returns: uint8, shape (frames, height, width, 3).
+    Raises: InvalidArgumentError: these bytes do not decode.
+    """
+    with decoding("GIF", len(data)):
+        frames = list(_complete(data))
+        width = max(frame.width for frame in frames)
+        height = max(frame.height for frame in frames)
+        frames = frames[:1] if only_first else frames
+        check_size("GIF", width, height, 3 * len(frames), None)
+        result = np.zeros((len(frames), height, width, 3), np.uint8)
+        for i, frame in enumerate(frames):
+            if i:
+                result[i] = result[i - 1]
+            _draw(frame, result[i])
+    return result
+
+
+def _complete(data: bytes) -> Iterator[_Frame]:
+    """The frames up to the first that is not complete."""
+    seen = 0
+    try:
+        for frame in _frames(data):
+            yield frame
+            seen += 1
+    except (ValueError, IndexError, struct.error):
+        if not seen:
+            raise
+    if not seen:
+        raise ValueError("it has no frames")
+
+
+def _frames(data: bytes) -> Iterator[_Frame]:
+    if data[:6] not in (b"GIF87a", b"GIF89a"):
+        raise ValueError("the signature is another one")
+    flags = data[10]
+    at = 13
+    shared, at = _colors(data, at, flags)
+    clear: int | None = None
+    while True:
+        kind = data[at : at + 1]
+        if kind == b"!":
+            block, label = data[at + 2 : at + 7], data[at + 1]
+            if label == 0xF9 and len(block) == 5:
+                clear = block[4] if block[1] & 1 else None
+            at = _skip(data, at + 2)
+        elif kind == b",":
+            left, top, width, height, flags = struct.unpack_from("<HHHHB", data, at + 1)
+            check_size("GIF", width, height, 3, len(data) * _INFLATED)
+            own, at = _colors(data, at + 10, flags)
+            end = _skip(data, at + 1)
+            colors = shared if own is None else own
+            inner = data[at + 1 : end]
+            yield _Frame(
+                *(left, top, width, height, bool(flags & 0x40), colors, clear, data[at], inner)
+            )
+            at, clear = end, None
+        elif kind == b";":
+            return
+        else:
+            raise ValueError(f"there is no block at byte {at}")
+
+
+def _colors(data: bytes, at: int, flags: int) -> tuple[Array | None, int]:
+    """The table of colours at a place, if the flags say that there is one, and where it ends."""
+    if not flags & 0x80:
+        return None, at
+    end = at + (6 << (flags & 7))
+    if end > len(data):
+        raise ValueError("a table of colours is not complete")
+    return np.frombuffer(data[at:end], np.uint8).reshape(-1, 3), end
+
+
+def _skip(data: bytes, at: int) -> int:
+    """Where a chain of blocks ends."""
+    while data[at]:
+        at += data[at] + 1
+    return at + 1
+
+
+def _draw(frame: _Frame, canvas: Array) -> None:
+    from PIL import Image
+
+    if frame.colors is None:
+        raise errors.InvalidArgumentError("a frame of the GIF image has no table of colours")
+    args = (frame.code_bits, int(frame.interlaced))
+    image = Image.frombytes("L", (frame.width, frame.height), frame.data, "gif", args)
+    index = np.asarray(image)
+    rows = slice(frame.top, min(frame.top + frame.height, canvas.shape[0]))
+    columns = slice(frame.left, min(frame.left + frame.width, canvas.shape[1]))
+    inside = canvas[rows, columns]
+    index = index[: inside.shape[0], : inside.shape[1]]
+    shown = np.ones(index.shape, bool) if frame.clear is None else index != frame.clear
+    if (index[shown] >= len(frame.colors)).any():
+        raise errors.InvalidArgumentError(
+            f"a pixel of the GIF image has colour {int(index[shown].max())} of {len(frame.colors)}"
+        )
+    inside[shown] = frame.colors[index[shown]]

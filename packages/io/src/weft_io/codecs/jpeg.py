@@ -1,0 +1,147 @@
+"""JPEG, by the libjpeg that Pillow comes with."""
+
+from __future__ import annotations
+
+import io
+import struct
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from weft_io.codecs.claims import check_size, decoding
+from weft_tensor import errors
+
+Array = np.ndarray[Any, Any]
+
+SIGNATURE: Final = b"\xff\xd8\xff"
+_END: Final = b"\xff\xd9"
+_XMP: Final = b"http://ns.adobe.com/xap/1.0/\0"
+_INFLATED: Final = 1 << 13
+"""No more pixels come out of a byte."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JpegOptions:
+    """How a JPEG file is written; the attributes of `EncodeJpeg`."""
+
+    quality: int = 95
+    progressive: bool = False
+    optimize_size: bool = False
+    chroma_downsampling: bool = True
+    density_unit: str = "in"
+    x_density: int = 300
+    y_density: int = 300
+    xmp_metadata: bytes = b""
+
+
+def decode_jpeg(data: bytes, channels: int, ratio: int = 1, recover: bool = False) -> Array:
+    """The pixels of a JPEG file.
+
+    Args:
+      channels: 1, 3, or 0 for those of the file, where four count as three.
+      ratio: 1, 2, 4 or 8: by how much both sizes are divided, rounded up.
+      recover: what is missing at the end of the bytes is filled in.
+    Returns: uint8, shape (height, width, channels).
+    Raises: InvalidArgumentError: these bytes do not decode.
+    """
+    with decoding("JPEG", len(data)):
+        if recover:
+            data += _END * 2  # or the decoder waits for more bytes
+        image = _opened(data, None if recover else len(data) * _INFLATED)
+        wanted = channels or (1 if image.mode == "L" else 3)
+        if wanted == 1 and image.mode == "RGB":
+            image.draft("L", None)
+        if ratio > 1:
+            _scale(image, ratio)
+        pixels = np.asarray(image)
+    return _as_channels(pixels, wanted)
+
+
+def _opened(data: bytes, available: int | None) -> Any:
+    from PIL import JpegImagePlugin
+
+    image = JpegImagePlugin.JpegImageFile(io.BytesIO(data))
+    check_size("JPEG", *image.size, len(image.getbands()), available)
+    return image
+
+
+def _scale(image: Any, ratio: int) -> None:
+    """Let the decoder leave out frequencies; `draft` does it, but chooses the ratio itself."""
+    (name, _, offset, args), *_ = image.tile
+    width, height = image.size
+    size = -(-width // ratio), -(-height // ratio)
+    image._size = size
+    image.tile = [type(image.tile[0])(name, (0, 0, *size), offset, args)]
+    image.decoderconfig = (ratio, 0)
+
+
+def _as_channels(pixels: Array, channels: int) -> Array:
+    if pixels.ndim == 2:
+        grey = pixels[:, :, np.newaxis]
+        return np.repeat(grey, 3, axis=2) if channels == 3 else grey
+    if pixels.shape[2] == 4:
+        if channels == 1:
+            raise errors.InvalidArgumentError("a JPEG image of four inks has no grey values")
+        # Pillow gives the inks; light is what they leave over.
+        light = 255 - pixels.astype(np.int32)
+        return (light[:, :, :3] * light[:, :, 3:] // 255).astype(np.uint8)
+    return pixels
+
+
+def jpeg_shape(data: bytes) -> tuple[int, int, int]:
+    """Height, width and channels that a JPEG file claims.
+
+    Raises: InvalidArgumentError: this is no JPEG file.
+    """
+    with decoding("JPEG", len(data)):
+        from PIL import JpegImagePlugin
+
+        image = JpegImagePlugin.JpegImageFile(io.BytesIO(data))
+        return image.size[1], image.size[0], len(image.getbands())
+
+
+def encode_jpeg(image: Array, options: JpegOptions) -> bytes:
+    """A JPEG file.
+
+    Args:
+      image: uint8, shape (height, width, 1 or 3), with pixels.
+    Raises: InvalidArgumentError: it is too large for the format.
+    """
+    from PIL import Image
+
+    height, width, channels = image.shape
+    if max(height, width) > 65500:
+        raise errors.InvalidArgumentError(
+            f"a JPEG image must have at most 65500 pixels along a side, got {height} by {width}"
+        )
+    made = Image.fromarray(image[:, :, 0] if channels == 1 else image)
+    file = io.BytesIO()
+    made.save(
+        file,
+        "JPEG",
+        quality=options.quality,
+        progressive=options.progressive,
+        optimize=options.optimize_size,
+        subsampling=2 if options.chroma_downsampling else 0,
+        dpi=(options.x_density, options.y_density),
+    )
+    return _with_header(file.getvalue(), options)
+
+
+def _with_header(data: bytes, options: JpegOptions) -> bytes:
+    """The density in its own unit, and the metadata behind it; Pillow knows inches only."""
+    end = 20  # of the start marker and the JFIF segment
+    density = struct.pack(
+        ">BHH", 1 if options.density_unit == "in" else 2, options.x_density, options.y_density
+    )
+    parts = [data[:13], density, data[18:end]]
+    if options.xmp_metadata:
+        body = _XMP + options.xmp_metadata
+        if len(body) + 2 > 0xFFFF:
+            raise errors.InvalidArgumentError(
+                f"xmp_metadata must have at most {0xFFFF - 2 - len(_XMP)} bytes, got "
+                f"{len(options.xmp_metadata)}"
+            )
+        parts.append(struct.pack(">HH", 0xFFE1, len(body) + 2) + body)
+    return b"".join([*parts, data[end:]])

@@ -1,0 +1,112 @@
+"""Sound as WAV files: 16-bit integers, little-endian, uncompressed."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, Final
+
+import numpy as np
+
+from weft_tensor import errors
+
+Array = np.ndarray[Any, Any]
+
+_HEADER: Final = struct.Struct("<4sI4s4sIHHIIHH4sI")
+_MOST: Final = (1 << 32) - 1
+
+
+def encode_wav(samples: Array, rate: int) -> bytes:
+    """A WAV file.
+
+    Args:
+      samples: float32 from -1 to 1, shape (frames, channels); more is clipped, NaN is silence.
+      rate: frames per second.
+    Raises: InvalidArgumentError: a number is zero, or does not fit into the fields of the format.
+    """
+    frames, channels = samples.shape
+    data, frame = frames * channels * 2, channels * 2
+    if not 0 < channels < 1 << 15:
+        raise errors.InvalidArgumentError(f"channels must be from 1 to 32767, got {channels}")
+    if not 0 < rate * frame <= _MOST:
+        raise errors.InvalidArgumentError(
+            f"{channels} channels at a rate of {rate} do not fit into a WAV file"
+        )
+    if data + _HEADER.size - 8 > _MOST:
+        raise errors.InvalidArgumentError(
+            f"{frames} frames of {channels} channels do not fit into a WAV file (4 GiB at most)"
+        )
+    header = _HEADER.pack(
+        *(b"RIFF", data + _HEADER.size - 8, b"WAVE"),
+        *(b"fmt ", 16, 1, channels, rate, rate * frame, frame, 16),
+        *(b"data", data),
+    )
+    return header + _integers(samples).tobytes()
+
+
+def decode_wav(data: bytes, channels: int = -1, frames: int = -1) -> tuple[Array, int]:
+    """The samples of a WAV file of 16-bit integers, and its rate.
+
+    Args:
+      channels, frames: how many are wanted; those that are not there repeat the last channel, or
+        are silent. Negative for those of the file.
+    Returns: float32 from -1 to 1, shape (frames, channels); and frames per second.
+    Raises: InvalidArgumentError: these bytes do not decode.
+    """
+    samples, rate = _read(data)
+    have, there = samples.shape
+    count = have if frames < 0 else frames
+    width = there if channels < 0 else channels
+    result = np.zeros((count, width), np.float32)
+    part = samples[:count, np.minimum(np.arange(width), there - 1)]
+    np.divide(part, np.float32(1 << 15), out=result[: len(part)], dtype=np.float32)
+    return result, rate
+
+
+def _read(data: bytes) -> tuple[Array, int]:
+    """The integers, shape (frames, channels), and the rate."""
+    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+        raise _bad(f"it starts with {data[:12]!r}")
+    described: tuple[int, ...] | None = None
+    at = 12
+    while at + 8 <= len(data):
+        kind, size = struct.unpack_from("<4sI", data, at)
+        body = data[at + 8 : at + 8 + size]
+        if kind == b"fmt ":
+            if len(body) < 16:
+                raise _bad(f"its format has {len(body)} bytes")
+            described = struct.unpack_from("<HHIIHH", body)
+            _check_format(*described)
+        elif kind == b"data":
+            if described is None:
+                raise _bad("its samples come before their format")
+            if len(body) < size:
+                raise _bad(f"{size} bytes of samples are promised, {len(body)} are there")
+            frame = 2 * described[1]
+            whole = body[: len(body) // frame * frame]
+            return np.frombuffer(whole, "<i2").reshape(-1, described[1]), described[2]
+        at += 8 + size + size % 2
+    raise _bad("it has no samples")
+
+
+def _check_format(
+    coding: int, channels: int, rate: int, byte_rate: int, frame: int, bits: int
+) -> None:
+    if coding not in (1, 0xFFFE) or bits != 16:
+        raise _bad(f"only 16-bit integers are known, this is coding {coding} of {bits} bits")
+    if not channels or not rate or frame != 2 * channels or byte_rate != rate * frame:
+        raise _bad(
+            f"{channels} channels at {rate} do not fit {frame} bytes a frame, {byte_rate} a second"
+        )
+
+
+def _bad(why: str) -> errors.InvalidArgumentError:
+    return errors.InvalidArgumentError(f"this is no WAV file that can be decoded: {why}")
+
+
+def _integers(samples: Array) -> Array:
+    """Rounded to the nearest, halves away from zero; exact, as float64 holds the half."""
+    scaled = samples.astype(np.float64) * (1 << 15)
+    scaled = np.trunc(scaled + np.copysign(0.5, scaled))
+    scaled[np.isnan(scaled)] = 0
+    integers: Array = np.clip(scaled, -(1 << 15), (1 << 15) - 1).astype("<i2")
+    return integers

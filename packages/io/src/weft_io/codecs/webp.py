@@ -1,0 +1,39 @@
+"""WebP, by the library that Pillow comes with."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+
+import numpy as np
+
+from weft_io.codecs.claims import check_size, decoding
+
+Array = np.ndarray[Any, Any]
+
+SIGNATURE: Final = (b"RIFF", b"WEBP")
+"""At the start, and eight bytes later."""
+
+
+def decode_webp(data: bytes, channels: int, only_first: bool = False) -> Array:
+    """The frames of a WebP file.
+
+    Args:
+      channels: 3, 4, or 0 for those of the file.
+      only_first: leave the other frames out.
+    Returns: uint8, shape (frames, height, width, channels).
+    Raises: InvalidArgumentError: these bytes do not decode.
+    """
+    with decoding("WebP", len(data)):
+        from PIL import WebPImagePlugin
+
+        image = WebPImagePlugin.WebPImageFile(io.BytesIO(data))
+        wanted = channels or len(image.getbands())
+        frames = 1 if only_first else image.n_frames
+        check_size("WebP", *image.size, 4 * frames, None)
+        mode = "RGB" if wanted == 3 else "RGBA"
+        made = []
+        for i in range(frames):
+            image.seek(i)
+            made.append(np.asarray(image.convert(mode)))
+        return np.stack(made)

@@ -1,0 +1,1 @@
+"""Functions of images that are made of other ops."""

@@ -1,0 +1,229 @@
+"""Parts of images, and images with margins."""
+
+from __future__ import annotations
+
+__all__ = [
+    "central_crop",
+    "crop_to_bounding_box",
+    "pad_to_bounding_box",
+    "resize_image_with_crop_or_pad",
+    "resize_with_crop_or_pad",
+]
+
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import maximum, minimum
+from weft_graph.ops.casting import cast
+from weft_graph.ops.checks import assert_greater_equal
+from weft_graph.ops.control import with_dependencies
+from weft_graph.ops.identity import identity
+from weft_graph.ops.join import stack
+from weft_io.image.shapes import Size, images_of, known_rank, size_of
+from weft_tensor import dtypes, errors
+
+
+def crop_to_bounding_box(
+    image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
+) -> Output:
+    """A part of images.
+
+    Args:
+      image: any type, shape (height, width, channels) or (batch, height, width, channels).
+      offset_height, offset_width: what is left out at the top and on the left.
+      target_height, target_width: how much is kept.
+    Returns: dtype of `image`.
+    Raises: InvalidArgumentError: the part is not inside, or has no pixels.
+
+    Examples:
+      >>> wf.image.crop_to_bounding_box(wf.zeros([8, 9, 3]), 1, 2, 4, 5).shape.as_list()
+      [4, 5, 3]
+    """
+    with name_scope(None, "crop_to_bounding_box", [image]) as scope:
+        value = images_of(image, "image")
+        count = known_rank(value)
+        offsets, targets = [offset_height, offset_width], [target_height, target_width]
+        for axis in (0, 1):
+            have = size_of(value, axis - 3)
+            offsets[axis] = _at_least(offsets[axis], 0, "an offset of a crop")
+            targets[axis] = _at_least(targets[axis], 1, "a size of a crop")
+            room = _difference(have, offsets[axis])
+            targets[axis] = _at_most(targets[axis], room, "a size of a crop")
+        lead = [0] * (count - 3)
+        begin = _vector([*lead, *offsets, 0])
+        size = _vector([*[-1] * len(lead), *targets, -1])
+        return out("Slice", [value, begin, size], name=scope)
+
+
+def pad_to_bounding_box(
+    image: Any, offset_height: Any, offset_width: Any, target_height: Any, target_width: Any
+) -> Output:
+    """Images with zeros around them.
+
+    Args:
+      image: numbers, shape (height, width, channels) or (batch, height, width, channels).
+      offset_height, offset_width: how many zeros are at the top and on the left.
+      target_height, target_width: sizes of the result.
+    Returns: dtype of `image`.
+    Raises: InvalidArgumentError: the images do not fit.
+
+    Examples:
+      >>> wf.image.pad_to_bounding_box(wf.zeros([4, 5, 3]), 1, 2, 8, 9).shape.as_list()
+      [8, 9, 3]
+    """
+    with name_scope(None, "pad_to_bounding_box", [image]) as scope:
+        value = images_of(image, "image")
+        count = known_rank(value)
+        rows: list[Any] = [[0, 0] for _ in range(count)]
+        offsets, targets = [offset_height, offset_width], [target_height, target_width]
+        for axis in (0, 1):
+            before = _at_least(offsets[axis], 0, "an offset of an image")
+            taken = _sum(before, size_of(value, axis - 3))
+            after = _at_least(_difference(targets[axis], taken), 0, "what follows an image")
+            rows[count - 3 + axis] = [before, after]
+        paddings = stack([_vector(row) for row in rows])
+        if all(_is_number(n) for row in rows for n in row):
+            paddings = convert_to_tensor(np.array(rows, np.int32))
+        padded = out("Pad", [value, paddings], name=scope)
+        _set_size(padded, *targets)
+        return padded
+
+
+def resize_image_with_crop_or_pad(image: Any, target_height: Any, target_width: Any) -> Output:
+    """Images of another size: their middle, or with zeros around them.
+
+    Args:
+      image: numbers, shape (height, width, channels) or (batch, height, width, channels).
+      target_height, target_width: sizes of the result, at least 1.
+    Returns: dtype of `image`.
+    Raises: InvalidArgumentError: a size is below 1, or the rank is another one.
+
+    Examples:
+      >>> wf.image.resize_image_with_crop_or_pad(wf.zeros([8, 5, 3]), 4, 7).shape.as_list()
+      [4, 7, 3]
+    """
+    with name_scope(None, "resize_image_with_crop_or_pad", [image]) as scope:
+        value = images_of(image, "image")
+        known_rank(value)
+        targets = [_at_least(n, 1, "a target size") for n in (target_height, target_width)]
+        kept, cut, margin = [], [], []
+        for axis, target in enumerate(targets):
+            have = size_of(value, axis - 3)
+            excess = _difference(have, target)
+            kept.append(_smaller(have, target))
+            cut.append(_larger(_half(excess), 0))
+            margin.append(_larger(_half(_difference(target, have)), 0))
+        inner = crop_to_bounding_box(value, *cut, *kept)
+        padded = pad_to_bounding_box(inner, *margin, *targets)
+        return identity(padded, name=scope)
+
+
+resize_with_crop_or_pad = resize_image_with_crop_or_pad
+
+
+def central_crop(image: Any, central_fraction: Any) -> Output:
+    """The middle of images.
+
+    Args:
+      image: any type, shape (height, width, channels) or (batch, height, width, channels).
+      central_fraction: how much of each size is kept: above 0 and at most 1, shape ().
+    Returns: dtype of `image`.
+    Raises: InvalidArgumentError: the fraction is another number, or the rank another one.
+
+    Examples:
+      >>> wf.image.central_crop(wf.zeros([8, 6, 3]), 0.5).shape.as_list()
+      [4, 4, 3]
+    """
+    with name_scope(None, "central_crop", [image]) as scope:
+        value = images_of(image, "image")
+        known = isinstance(central_fraction, int | float | np.number)
+        if known and not 0 < central_fraction <= 1:
+            raise errors.InvalidArgumentError(
+                f"central_fraction must be above 0 and at most 1, got {central_fraction}"
+            )
+        if known and central_fraction == 1:
+            return value
+        starts, sizes = [], []
+        for axis in (-3, -2):
+            have = size_of(value, axis)
+            if known and _is_number(have):
+                start: Any = int((have - have * float(central_fraction)) / 2)
+            else:
+                wide = cast(have, dtypes.float64)
+                part = cast(central_fraction, dtypes.float64)
+                start = cast((wide - wide * part) / 2, dtypes.int32)
+            starts.append(start)
+            sizes.append(have - 2 * start)
+        lead = known_rank(value) - 3
+        begin, size = _vector([*[0] * lead, *starts, 0]), _vector([*[-1] * lead, *sizes, -1])
+        return out("Slice", [value, begin, size], name=scope)
+
+
+# --------------------------------------------------------------- numbers that may be tensors
+
+
+def _is_number(value: Size) -> bool:
+    return isinstance(value, int | np.integer)
+
+
+def _as_size(value: Any) -> Size:
+    """A number, or an int32 tensor of rank 0."""
+    return int(value) if _is_number(value) else cast(value, dtypes.int32)
+
+
+def _difference(a: Any, b: Any) -> Size:
+    return _as_size(a) - _as_size(b)
+
+
+def _sum(a: Any, b: Any) -> Size:
+    return _as_size(a) + _as_size(b)
+
+
+def _half(value: Size) -> Size:
+    return value // 2
+
+
+def _smaller(a: Any, b: Any) -> Size:
+    a, b = _as_size(a), _as_size(b)
+    return min(a, b) if _is_number(a) and _is_number(b) else minimum(a, b)
+
+
+def _larger(a: Any, b: Any) -> Size:
+    a, b = _as_size(a), _as_size(b)
+    return max(a, b) if _is_number(a) and _is_number(b) else maximum(a, b)
+
+
+def _at_least(value: Any, least: int, what: str) -> Size:
+    value = _as_size(value)
+    if not _is_number(value):
+        check = assert_greater_equal(value, least, message=f"{what} must be at least {least}")
+        return with_dependencies([check], value)
+    if value < least:
+        raise errors.InvalidArgumentError(f"{what} must be at least {least}, got {value}")
+    return value
+
+
+def _at_most(value: Size, most: Size, what: str) -> Size:
+    if not (_is_number(value) and _is_number(most)):
+        check = assert_greater_equal(most, value, message=f"{what} must fit into the image")
+        return with_dependencies([check], convert_to_tensor(value))
+    if value > most:
+        raise errors.InvalidArgumentError(f"{what} must be at most {most}, got {value}")
+    return value
+
+
+def _vector(values: list[Size]) -> Output:
+    if all(_is_number(value) for value in values):
+        return convert_to_tensor(np.array(values, np.int32))
+    return stack([convert_to_tensor(value, dtypes.int32) for value in values])
+
+
+def _set_size(images: Output, height: Any, width: Any) -> None:
+    """Tell the static shape what is known of the sizes."""
+    sizes = [int(size) if _is_number(size) else None for size in (height, width)]
+    lead = [None] * (known_rank(images) - 3)
+    images.set_shape([*lead, *sizes, None])

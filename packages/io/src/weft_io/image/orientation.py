@@ -1,0 +1,163 @@
+"""Images flipped and turned."""
+
+from __future__ import annotations
+
+__all__ = [
+    "flip_left_right",
+    "flip_up_down",
+    "random_flip_left_right",
+    "random_flip_up_down",
+    "rot90",
+    "transpose",
+]
+
+from typing import Any
+
+from weft_graph.control_flow.conditional import case
+from weft_graph.ir.builder import out
+from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.ops import permutation
+from weft_graph.ops.comparison import equal
+from weft_graph.ops.identity import identity
+from weft_graph.ops.join import concat
+from weft_graph.ops.random import random_uniform
+from weft_graph.ops.sequence import range as number_range
+from weft_graph.ops.shapes import rank, shape
+from weft_io.image.shapes import images_of
+
+
+def flip_left_right(image: Any) -> Output:
+    """Images with left and right exchanged.
+
+    Args:
+      image: any type, shape (height, width, channels) or (batch, height, width, channels).
+    Returns: dtype and shape of `image`.
+    Raises: InvalidArgumentError: the rank is another one.
+
+    Examples:
+      >>> wf.Session().run(wf.image.flip_left_right([[[1], [2]]]))[0, :, 0]
+      array([2, 1], dtype=int32)
+    """
+    return permutation.reverse(images_of(image), [-2])
+
+
+def flip_up_down(image: Any) -> Output:
+    """Images with top and bottom exchanged.
+
+    Args:
+      image: any type, shape (height, width, channels) or (batch, height, width, channels).
+    Returns: dtype and shape of `image`.
+    Raises: InvalidArgumentError: the rank is another one.
+
+    Examples:
+      >>> wf.Session().run(wf.image.flip_up_down([[[1]], [[2]]]))[:, 0, 0]
+      array([2, 1], dtype=int32)
+    """
+    return permutation.reverse(images_of(image), [-3])
+
+
+def random_flip_left_right(image: Any, seed: int | None = None) -> Output:
+    """`flip_left_right` of each image with a probability of one half.
+
+    Args:
+      image: any type, shape (height, width, channels) or (batch, height, width, channels).
+      seed: of the random numbers.
+    Returns: dtype and shape of `image`.
+    Raises: InvalidArgumentError: the rank is another one.
+
+    Examples:
+      >>> wf.image.random_flip_left_right(wf.zeros([4, 5, 3]), seed=1).shape.as_list()
+      [4, 5, 3]
+    """
+    return _flipped_by_chance(image, -2, seed, "random_flip_left_right")
+
+
+def random_flip_up_down(image: Any, seed: int | None = None) -> Output:
+    """`flip_up_down` of each image with a probability of one half.
+
+    Args:
+      image: any type, shape (height, width, channels) or (batch, height, width, channels).
+      seed: of the random numbers.
+    Returns: dtype and shape of `image`.
+    Raises: InvalidArgumentError: the rank is another one.
+
+    Examples:
+      >>> wf.image.random_flip_up_down(wf.zeros([4, 5, 3]), seed=1).shape.as_list()
+      [4, 5, 3]
+    """
+    return _flipped_by_chance(image, -3, seed, "random_flip_up_down")
+
+
+def _flipped_by_chance(image: Any, axis: int, seed: int | None, name: str) -> Output:
+    with name_scope(None, name, [image]) as scope:
+        value = images_of(image)
+        draws = concat([shape(value)[:-3], [1, 1, 1]], 0)
+        flips = random_uniform(draws, 0, 1.0, seed=seed) < 0.5
+        result = out("SelectV2", [flips, permutation.reverse(value, [axis]), value], name=scope)
+        result.set_shape(value.shape)
+        return result
+
+
+def rot90(image: Any, k: Any = 1, name: str | None = None) -> Output:
+    """Images turned by quarters, counter-clockwise.
+
+    Args:
+      image: any type, shape (height, width, channels) or (batch, height, width, channels).
+      k: how many quarters: a number, or integer of shape ().
+    Returns: dtype of `image`.
+    Raises: InvalidArgumentError: the rank is another one.
+
+    Examples:
+      >>> wf.Session().run(wf.image.rot90([[[1], [2]]]))[:, 0, 0]
+      array([2, 1], dtype=int32)
+    """
+    with name_scope(name, "rot90", [image, k]) as scope:
+        value = images_of(image)
+        if isinstance(k, int):
+            return identity(_turned(value, k % 4), name=scope)
+        quarters = out("FloorMod", [k, 4])
+        turns = [(equal(quarters, i), lambda i=i: _turned(value, i)) for i in (1, 2, 3)]
+        result = case(turns, default=lambda: value, exclusive=True, name=scope)
+        if value.dims is not None:
+            result.set_shape([*value.dims[:-3], None, None, value.dims[-1]])
+        made: Output = result
+        return made
+
+
+def _turned(value: Output, quarters: int) -> Output:
+    match quarters:
+        case 1:
+            return _swapped(permutation.reverse(value, [-2]))
+        case 2:
+            return permutation.reverse(value, [-3, -2])
+        case 3:
+            return permutation.reverse(_swapped(value), [-2])
+    return value
+
+
+def _swapped(value: Output, name: str = "transpose") -> Output:
+    """Height and width exchanged."""
+    if value.dims is not None:
+        lead = list(range(len(value.dims) - 3))
+        count = len(lead)
+        order: Any = [*lead, count + 1, count, count + 2]
+    else:
+        last = rank(value)
+        order = concat([number_range(last - 3), [last - 2, last - 3, last - 1]], 0)
+    return permutation.transpose(value, order, name=name)
+
+
+def transpose(image: Any, name: str | None = None) -> Output:
+    """Images with height and width exchanged.
+
+    Args:
+      image: any type, shape (height, width, channels) or (batch, height, width, channels).
+    Returns: dtype of `image`, shape (width, height, channels), with the batch in front.
+    Raises: InvalidArgumentError: the rank is another one.
+
+    Examples:
+      >>> wf.image.transpose(wf.zeros([2, 4, 5, 3])).shape.as_list()
+      [2, 5, 4, 3]
+    """
+    return _swapped(images_of(image), name or "transpose_image")

@@ -1,0 +1,286 @@
+"""How alike images are, and how much happens in them."""
+
+from __future__ import annotations
+
+__all__ = [
+    "image_gradients",
+    "psnr",
+    "sobel_edges",
+    "ssim",
+    "ssim_multiscale",
+    "total_variation",
+]
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.nn.convolution import depthwise_conv2d
+from weft_graph.ops.arithmetic import squared_difference
+from weft_graph.ops.elementary import log
+from weft_graph.ops.identity import identity
+from weft_graph.ops.join import concat, stack
+from weft_graph.ops.nn import relu
+from weft_graph.ops.padding import pad
+from weft_graph.ops.pool import avg_pool
+from weft_graph.ops.reduction import reduce_mean, reduce_prod, reduce_sum
+from weft_graph.ops.shapes import reshape, shape
+from weft_io.image.color import convert_image_dtype
+from weft_io.image.shapes import at_least_3d, images_of
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import compatible_dims, format_dims
+
+POWERS: Final = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
+"""How much each scale matters, from fine to coarse, by trials with people."""
+
+Reduce = Callable[[Output], Output]
+
+
+def _pair(a: Any, b: Any, max_val: Any) -> tuple[Output, Output, Output]:
+    """Two images and the range of their values, as float32 from 0 to 1 where they are integers."""
+    first, second = at_least_3d(a, "the first image"), at_least_3d(b, "the second image")
+    if first.dtype.base_dtype != second.dtype.base_dtype:
+        raise errors.InvalidTypeError(
+            f"images must be of one type, got {first.dtype.name} and {second.dtype.name}"
+        )
+    have, other = first.dims, second.dims
+    if have is not None and other is not None and not compatible_dims(have[-3:], other[-3:]):
+        raise errors.InvalidArgumentError(
+            "images must agree in height, width and channels, got shapes "
+            f"{format_dims(have)} and {format_dims(other)}"
+        )
+    largest = convert_to_tensor(max_val, first.dtype.base_dtype, name="max_val")
+    low, high, most = [
+        convert_image_dtype(value, dtypes.float32) for value in (first, second, largest)
+    ]
+    return low, high, most
+
+
+def psnr(a: Any, b: Any, max_val: Any, name: str | None = None) -> Output:
+    """The ratio of the largest value to the noise between two images, in decibels.
+
+    Args:
+      a, b: real numbers, shape (..., height, width, channels).
+      max_val: the difference of the largest and the least value that there may be.
+    Returns: float32, shape (...); infinite where the images are equal.
+    Raises: InvalidArgumentError: the shapes do not fit.
+
+    Examples:
+      >>> wf.Session().run(wf.image.psnr(wf.zeros([2, 2, 1]), wf.ones([2, 2, 1]), 10.0))
+      np.float32(20.0)
+    """
+    with name_scope(name, "PSNR", [a, b]) as scope:
+        first, second, most = _pair(a, b, max_val)
+        noise = reduce_mean(squared_difference(first, second), [-3, -2, -1])
+        ten = 10 / math.log(10)
+        return out("Sub", [2 * ten * log(most), ten * log(noise)], name=scope)
+
+
+# --------------------------------------------------------------------------- structural similarity
+
+
+def ssim(
+    img1: Any,
+    img2: Any,
+    max_val: Any,
+    filter_size: int = 11,
+    filter_sigma: float = 1.5,
+    k1: float = 0.01,
+    k2: float = 0.03,
+) -> Output:
+    """The structural similarity of two images (Wang and others, 2004), the mean of all channels.
+
+    Args:
+      img1, img2: real numbers, shape (..., height, width, channels), at least `filter_size` high
+        and wide.
+      max_val: the difference of the largest and the least value that there may be.
+      filter_size, filter_sigma: of the Gaussian windows that are compared.
+      k1, k2: keep divisors from 0; small numbers.
+    Returns: float32, shape (...); 1 where the images are equal.
+    Raises: InvalidArgumentError: the shapes do not fit.
+
+    Examples:
+      >>> image = wf.random_uniform([16, 16, 3], seed=1)
+      >>> wf.Session().run(wf.image.ssim(image, image, 1.0))
+      np.float32(1.0)
+    """
+    with name_scope(None, "SSIM", [img1, img2]) as scope:
+        first, second, most = _pair(img1, img2, max_val)
+        window = _windows(first, filter_size, filter_sigma)
+        similarity, _ = _per_channel(first, second, most, window, k1, k2)
+        return reduce_mean(similarity, [-1], name=scope)
+
+
+def ssim_multiscale(
+    img1: Any,
+    img2: Any,
+    max_val: Any,
+    power_factors: Sequence[float] = POWERS,
+    filter_size: int = 11,
+    filter_sigma: float = 1.5,
+    k1: float = 0.01,
+    k2: float = 0.03,
+) -> Output:
+    """The structural similarity of two images at several scales (Wang and others, 2003).
+
+    Args:
+      img1, img2: real numbers, shape (..., height, width, channels), large enough that the
+        coarsest scale is `filter_size` high and wide.
+      max_val: the difference of the largest and the least value that there may be.
+      power_factors: the exponent of each scale; each has half the resolution of the one before.
+      filter_size, filter_sigma, k1, k2: as for `ssim`.
+    Returns: float32, shape (...), from 0 to 1.
+    Raises: InvalidArgumentError: the shapes do not fit.
+
+    Examples:
+      >>> image = wf.random_uniform([32, 32, 1], seed=1)
+      >>> wf.Session().run(wf.image.ssim_multiscale(image, image, 1.0, [0.5, 0.5]))
+      np.float32(1.0)
+    """
+    with name_scope(None, "MS-SSIM", [img1, img2]) as scope:
+        first, second, most = _pair(img1, img2, max_val)
+        parts: list[Output] = []
+        for scale in range(len(power_factors)):
+            if scale:
+                first, second = _halved(first), _halved(second)
+            window = _windows(first, filter_size, filter_sigma)
+            similarity, contrast = _per_channel(first, second, most, window, k1, k2)
+            parts.append(relu(contrast))
+        parts[-1] = relu(similarity)
+        powers = convert_to_tensor(np.array(power_factors, np.float32))
+        whole = reduce_prod(stack(parts, -1) ** powers, [-1])
+        return reduce_mean(whole, [-1], name=scope)
+
+
+def _windows(images: Output, size: int, sigma: float) -> Reduce:
+    """What gives the weighted means of all windows of images, by channel."""
+    dims = images.dims
+    if dims is not None:
+        small = [n for n in dims[-3:-1] if n is not None and n < size]
+        if small:
+            raise errors.InvalidArgumentError(
+                f"images must be at least {size} high and wide, got shape {format_dims(dims)}"
+            )
+    places = np.arange(size, dtype=np.float64) - (size - 1) / 2
+    bell = np.exp(-0.5 * (places / sigma) ** 2)
+    bell = (bell / bell.sum()).astype(np.float32)
+    channels = shape(images)[-1] if dims is None or dims[-1] is None else dims[-1]
+
+    def reduce(x: Output) -> Output:
+        sizes = shape(x)
+        flat = reshape(x, concat([[-1], sizes[-3:]], 0))
+        for kernel in (bell.reshape(-1, 1, 1, 1), bell.reshape(1, -1, 1, 1)):
+            spread = out("Tile", [kernel, stack([1, 1, channels, 1])])
+            flat = depthwise_conv2d(flat, spread, [1, 1, 1, 1], "VALID")
+        return reshape(flat, concat([sizes[:-3], shape(flat)[1:]], 0))
+
+    return reduce
+
+
+def _per_channel(
+    x: Output, y: Output, most: Output, window: Reduce, k1: float, k2: float
+) -> tuple[Output, Output]:
+    """Similarity, and the part of it that is contrast and structure; shape (..., channels)."""
+    low, high = (k1 * most) ** 2, (k2 * most) ** 2
+    mean_x, mean_y = window(x), window(y)
+    product, squares = mean_x * mean_y * 2, mean_x * mean_x + mean_y * mean_y
+    luminance = (product + low) / (squares + low)
+    together, apart = window(x * y) * 2, window(x * x + y * y)
+    contrast = (together - product + high) / (apart - squares + high)
+    return reduce_mean(luminance * contrast, [-3, -2]), reduce_mean(contrast, [-3, -2])
+
+
+def _halved(images: Output) -> Output:
+    """Means of two by two pixels; an odd row or column at the end counts twice."""
+    sizes = shape(images)
+    flat = reshape(images, concat([[-1], sizes[-3:]], 0))
+    odd = out("FloorMod", [sizes[-3:-1], 2])
+    after = concat([[0], odd, [0]], 0)
+    even = pad(flat, stack([out("ZerosLike", [after]), after], 1), "SYMMETRIC")
+    made = avg_pool(even, [1, 2, 2, 1], [1, 2, 2, 1], "VALID")
+    result = reshape(made, concat([sizes[:-3], shape(made)[1:]], 0))
+    dims = images.dims
+    if dims is not None:
+        half = [None if n is None else (n + 1) // 2 for n in dims[-3:-1]]
+        result.set_shape([*dims[:-3], *half, dims[-1]])
+    return result
+
+
+# ------------------------------------------------------------------------------------- differences
+
+
+def total_variation(images: Any, name: str | None = None) -> Output:
+    """The sum of the differences between neighbours: how noisy images are.
+
+    Args:
+      images: real numbers, shape (height, width, channels) or (batch, height, width, channels).
+    Returns: dtype of `images`, shape () or (batch,).
+    Raises: InvalidArgumentError: the rank is another one.
+
+    Examples:
+      >>> wf.Session().run(wf.image.total_variation([[[1.0], [3.0]], [[1.0], [2.0]]]))
+      np.float32(4.0)
+    """
+    with name_scope(name, "total_variation", [images]) as scope:
+        value = images_of(images)
+        down = value[..., 1:, :, :] - value[..., :-1, :, :]
+        across = value[..., 1:, :] - value[..., :-1, :]
+        axes = [-3, -2, -1]
+        parts = [reduce_sum(abs(down), axes), reduce_sum(abs(across), axes)]
+        return out("AddV2", parts, name=scope)
+
+
+def image_gradients(image: Any) -> tuple[Output, Output]:
+    """The differences of each pixel to the one below it, and to the one on its right.
+
+    Args:
+      image: real numbers, shape (batch, height, width, channels).
+    Returns: dy and dx, dtype and shape of `image`; 0 in the last row and the last column.
+    Raises: InvalidArgumentError: the rank is another one.
+
+    Examples:
+      >>> dy, dx = wf.image.image_gradients(wf.reshape([1.0, 2.0, 4.0, 8.0], [1, 2, 2, 1]))
+      >>> wf.Session().run(dx)[0, :, :, 0]
+      array([[1., 0.],
+             [4., 0.]], dtype=float32)
+    """
+    value = images_of(image, "image")
+    if value.dims is not None and len(value.dims) != 4:
+        raise errors.InvalidArgumentError(
+            f"image must have shape [batch, height, width, channels], got {format_dims(value.dims)}"
+        )
+    dy = pad(value[:, 1:] - value[:, :-1], [[0, 0], [0, 1], [0, 0], [0, 0]])
+    dx = pad(value[:, :, 1:] - value[:, :, :-1], [[0, 0], [0, 0], [0, 1], [0, 0]])
+    return identity(dy), identity(dx)
+
+
+def sobel_edges(image: Any) -> Output:
+    """Smooth differences in both directions, which are large at edges.
+
+    Args:
+      image: floating, shape (batch, height, width, channels), at least 2 high and wide.
+    Returns: dtype of `image`, shape (batch, height, width, channels, 2): [dy, dx].
+    Raises: InvalidArgumentError: the rank is another one.
+
+    Examples:
+      >>> wf.image.sobel_edges(wf.zeros([2, 4, 5, 3])).shape.as_list()
+      [2, 4, 5, 3, 2]
+    """
+    value = images_of(image, "image")
+    down = np.outer([-1, 0, 1], [1, 2, 1])
+    kernels = np.stack([down, down.T], -1)[:, :, np.newaxis]
+    dims = value.dims
+    channels = shape(value)[-1] if dims is None or dims[-1] is None else dims[-1]
+    kernel = convert_to_tensor(kernels.astype(value.dtype.base_dtype.numpy))
+    spread = out("Tile", [kernel, stack([1, 1, channels, 1])])
+    framed = pad(value, [[0, 0], [1, 1], [1, 1], [0, 0]], "REFLECT")
+    edges = depthwise_conv2d(framed, spread, [1, 1, 1, 1], "VALID")
+    result = reshape(edges, concat([shape(value), [2]], 0))
+    if dims is not None:
+        result.set_shape([*dims, 2])
+    return result

@@ -1,0 +1,183 @@
+"""Images in another size, by any method and with their proportions kept."""
+
+from __future__ import annotations
+
+__all__ = ["ResizeMethod", "resize", "resize_image_with_pad", "resize_images"]
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.constant_value import constant_value
+from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.ops.arithmetic import maximum, minimum
+from weft_graph.ops.casting import cast
+from weft_graph.ops.identity import identity
+from weft_graph.ops.join import stack
+from weft_graph.ops.rounding import floor, round as rounded
+from weft_graph.ops.shapes import expand_dims, shape, squeeze
+from weft_io.image.cropping import pad_to_bounding_box
+from weft_io.image.shapes import images_of, known_rank
+from weft_io.ops.image_resizing import (
+    resize_area,
+    resize_bicubic,
+    resize_bilinear,
+    resize_nearest_neighbor,
+)
+from weft_tensor import dtypes, errors
+
+
+class ResizeMethod:
+    """How `resize_images` makes pixels.
+
+    Attributes:
+      BILINEAR: of the nearest four.
+      NEAREST_NEIGHBOR: of the nearest one.
+      BICUBIC: of the nearest sixteen.
+      AREA: of all that they cover.
+
+    Examples:
+      >>> wf.image.ResizeMethod.BICUBIC
+      2
+    """
+
+    BILINEAR = 0
+    NEAREST_NEIGHBOR = 1
+    BICUBIC = 2
+    AREA = 3
+
+
+_METHODS: dict[Any, Callable[..., Output]] = {
+    ResizeMethod.BILINEAR: resize_bilinear,
+    ResizeMethod.NEAREST_NEIGHBOR: resize_nearest_neighbor,
+    ResizeMethod.BICUBIC: resize_bicubic,
+    ResizeMethod.AREA: resize_area,
+}
+_METHODS |= dict(zip(("bilinear", "nearest", "bicubic", "area"), _METHODS.values(), strict=True))
+
+
+def resize_images(
+    images: Any,
+    size: Any,
+    method: Any = ResizeMethod.BILINEAR,
+    align_corners: bool = False,
+    preserve_aspect_ratio: bool = False,
+    name: str | None = None,
+) -> Output:
+    """Images in another size.
+
+    Args:
+      images: real numbers, shape (height, width, channels) or (batch, height, width, channels).
+      size: int32, shape (2,): the new height and width.
+      method: one of `ResizeMethod`, or "bilinear", "nearest", "bicubic" or "area".
+      align_corners: let the centres of the corner pixels stay corners.
+      preserve_aspect_ratio: make the largest image inside `size` that has the old proportions.
+    Returns: float32, or the dtype of `images` by the nearest neighbour, and where the size is
+      known to stay as it is.
+    Raises: InvalidArgumentError: there is no such method, or a rank or a size is another one.
+
+    Examples:
+      >>> image = wf.constant([[[0.0], [2.0]]])
+      >>> wf.Session().run(wf.image.resize_images(image, [1, 4]))[0, :, 0]
+      array([0., 1., 2., 2.], dtype=float32)
+    """
+    if method not in _METHODS:
+        raise errors.InvalidArgumentError(f"method must be one of {list(_METHODS)}, got {method!r}")
+    with name_scope(name, "resize", [images, size]) as scope:
+        value = images_of(images)
+        single = known_rank(value) == 3
+        batch = expand_dims(value, 0) if single else value
+        wanted = _size(size)
+        if preserve_aspect_ratio:
+            wanted = _inside(batch, wanted)
+        known = constant_value(wanted)
+        assert batch.dims is not None
+        if known is not None and batch.dims[1:3] == tuple(known.tolist()):
+            return identity(value, name=scope)
+        made = _METHODS[method](batch, wanted, align_corners=align_corners)
+        return squeeze(made, [0], name=scope) if single else identity(made, name=scope)
+
+
+resize = resize_images
+
+
+def _size(size: Any) -> Output:
+    """Height and width as an int32 vector."""
+    wanted = convert_to_tensor(size, name="size")
+    if wanted.dtype.base_dtype != dtypes.int32:
+        if not wanted.dtype.is_integer:
+            raise errors.InvalidTypeError(f"a size must be integers, got {size!r}")
+        wanted = cast(wanted, dtypes.int32)
+    if wanted.dims is not None and wanted.dims != (2,) and wanted.dims != (None,):
+        raise errors.InvalidArgumentError(
+            f"a size must be [height, width], got shape {list(wanted.dims)}"
+        )
+    return wanted
+
+
+def _inside(images: Output, size: Output) -> Output:
+    """The largest size inside one that has the proportions of images."""
+    dims, known = images.dims, constant_value(size)
+    if known is not None and dims is not None and dims[1] and dims[2]:
+        have = np.array(dims[1:3], np.float32)
+        scale = (known.astype(np.float32) / have).min()
+        return convert_to_tensor(np.maximum(np.rint(have * scale), 1).astype(np.int32))
+    have = cast(shape(images)[1:3], dtypes.float32)
+    ratios = cast(size, dtypes.float32) / have
+    made = cast(rounded(have * minimum(ratios[0], ratios[1])), dtypes.int32)
+    return maximum(made, 1)
+
+
+def resize_image_with_pad(
+    image: Any,
+    target_height: Any,
+    target_width: Any,
+    method: Any = ResizeMethod.BILINEAR,
+    align_corners: bool = False,
+) -> Output:
+    """Images in another size with their proportions kept, and zeros where something is left over.
+
+    Args:
+      image: real numbers, shape (height, width, channels) or (batch, height, width, channels).
+      target_height, target_width: sizes of the result, at least 1.
+      method, align_corners: as for `resize_images`.
+    Returns: float32, or the dtype of `image` by the nearest neighbour.
+    Raises: InvalidArgumentError: a size is below 1, or the rank is another one.
+
+    Examples:
+      >>> image = wf.ones([1, 2, 1])
+      >>> wf.Session().run(wf.image.resize_image_with_pad(image, 3, 2))[:, 0, 0]
+      array([0., 1., 0.], dtype=float32)
+    """
+    for target in (target_height, target_width):
+        if isinstance(target, int) and target < 1:
+            raise errors.InvalidArgumentError(f"a target size must be at least 1, got {target}")
+    with name_scope(None, "resize_image_with_pad", [image]) as scope:
+        value = images_of(image, "image")
+        single = known_rank(value) == 3
+        batch = expand_dims(value, 0) if single else value
+        sizes, margins = _fitted(batch, target_height, target_width)
+        resized = resize_images(batch, sizes, method, align_corners)
+        top, left = margins
+        padded = pad_to_bounding_box(resized, top, left, target_height, target_width)
+        return squeeze(padded, [0], name=scope) if single else identity(padded, name=scope)
+
+
+def _fitted(images: Output, height: Any, width: Any) -> tuple[Any, list[Any]]:
+    """The size that images have inside a target, and the margins above and on the left."""
+    dims = images.dims
+    known = isinstance(height, int) and isinstance(width, int)
+    if known and dims is not None and dims[1] and dims[2]:
+        have, target = np.array(dims[1:3], np.float32), np.array([height, width], np.float32)
+        exact = have / (have / target).max()
+        margins = np.maximum(np.floor((target - exact) / 2), 0).astype(int).tolist()
+        return np.maximum(np.floor(exact), 1).astype(np.int32), margins
+    targets = stack([cast(height, dtypes.float32), cast(width, dtypes.float32)])
+    sizes = cast(shape(images)[1:3], dtypes.float32)
+    ratios = sizes / targets
+    inner = out("RealDiv", [sizes, maximum(ratios[0], ratios[1])])
+    free = maximum(cast(floor((targets - inner) / 2.0), dtypes.int32), 0)
+    return maximum(cast(floor(inner), dtypes.int32), 1), [free[0], free[1]]

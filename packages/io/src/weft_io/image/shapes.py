@@ -1,0 +1,60 @@
+"""What the functions of images ask of shapes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.node import Output
+from weft_graph.ops.shapes import shape
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+Size = Any
+"""A number where it is known, else an int32 tensor of rank 0."""
+
+
+def images_of(value: Any, what: str = "images") -> Output:
+    """A tensor of images, one of rank 3 or a batch of rank 4, or of unknown rank.
+
+    Raises: InvalidArgumentError: it has another rank.
+    """
+    tensor = convert_to_tensor(value, name="images")
+    if tensor.dims is not None and len(tensor.dims) not in (3, 4):
+        raise errors.InvalidArgumentError(
+            f"{what} must have shape [height, width, channels] or [batch, height, width, "
+            f"channels], got {format_dims(tensor.dims)}"
+        )
+    return tensor
+
+
+def at_least_3d(value: Any, what: str = "image") -> Output:
+    """A tensor whose last three axes are height, width and channels.
+
+    Raises: InvalidArgumentError: it has fewer.
+    """
+    tensor = convert_to_tensor(value, name="image")
+    if tensor.dims is not None and len(tensor.dims) < 3:
+        raise errors.InvalidArgumentError(
+            f"{what} must have shape [..., height, width, channels], got {format_dims(tensor.dims)}"
+        )
+    return tensor
+
+
+def known_rank(tensor: Output) -> int:
+    """The rank of images.
+
+    Raises: InvalidArgumentError: it is unknown.
+    """
+    if tensor.dims is None:
+        raise errors.InvalidArgumentError(
+            f"the rank of the images must be known, that of {tensor!r} is not; use set_shape"
+        )
+    return len(tensor.dims)
+
+
+def size_of(tensor: Output, axis: int) -> Size:
+    """The size along an axis, counted from the end."""
+    dims = tensor.dims
+    known = None if dims is None else dims[axis]
+    return shape(tensor)[axis] if known is None else known
