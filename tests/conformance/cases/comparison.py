@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from weft_testing.cases import (
+    ANY,
     INEXACT,
     INTEGERS,
     NUMBERS,
@@ -45,6 +46,9 @@ def _count(x: Array) -> Array:
 def _rows(c: Array, t: Array, e: Array) -> Array:
     return np.where(c[:, None], t, e)
 
+
+MANY = [normal(70, 61, seed=seed) * 9 for seed in (5, 6)]
+MANY_FLAGS = Raw(normal(70, 61, seed=7) > 0, constant=False)
 
 CASES = [
     *(
@@ -179,5 +183,16 @@ CASES = [
         expected=np.where,
         dtypes=STRING,
         label="string",
+    ),
+    *[
+        Case(op, [MANY_FLAGS, *MANY], expected=np.where, dtypes=ANY, grad=False, label="many")
+        for op in ("Select", "SelectV2")
+    ],
+    Case(
+        "SelectV2",
+        [MANY_FLAGS, MANY[0], np.array(-0.0)],
+        expected=np.where,
+        grad=False,
+        label="many-scalar",
     ),
 ]

@@ -147,6 +147,8 @@ ONE = [1, 1, 1, 1]
 FIRST = {"data_format": "NCHW"}
 ROWS: tuple[tuple[tuple[int, ...], tuple[int, ...], str, dict[str, Any]], ...] = (
     ((2, 5, 6, 3), (3, 3, 3, 4), "same", {"strides": ONE, "padding": "SAME"}),
+    ((1, 4, 3, 16), (3, 3, 16, 16), "deep", {"strides": ONE, "padding": "SAME"}),
+    ((1, 5, 4, 17), (3, 2, 17, 2), "deep-stride", {"strides": [1, 2, 1, 1], "padding": "SAME"}),
     ((2, 5, 6, 3), (3, 2, 3, 4), "valid", {"strides": ONE, "padding": "VALID"}),
     ((2, 6, 7, 2), (3, 3, 2, 3), "stride", {"strides": [1, 2, 3, 1], "padding": "SAME"}),
     ((1, 7, 6, 2), (2, 3, 2, 3), "gaps", {"strides": [1, 3, 2, 1], "padding": "VALID"}),

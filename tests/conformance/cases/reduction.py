@@ -11,6 +11,7 @@ from weft_testing.cases import (
     INTEGERS,
     REALS,
     UNTYPED,
+    WIDE_FLOATS,
     Array,
     Case,
     Raw,
@@ -281,4 +282,19 @@ CASES = [
         dtypes=("float32", "float64"),
         grad=False,
     ),
+    *[
+        Case(
+            op,
+            [integers(-3, 4, 4200, 3, seed=7), Raw([1])],
+            {"keep_dims": op == "Min"},
+            lambda x, axes, f=function, k=op == "Min": np.asarray(f(x, 1, keepdims=k)).astype(
+                x.dtype
+            ),
+            dtypes=INTEGERS + WIDE_FLOATS,
+            grad=False,
+            label="short-rows",
+            knowledge=("static", "unknown"),
+        )
+        for op, function in (("Sum", np.sum), ("Prod", np.prod), ("Max", np.max), ("Min", np.min))
+    ],
 ]

@@ -142,6 +142,39 @@ def exact(function: Function) -> KernelFactory:
     return make
 
 
+_WORDS: Final = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
+_FEW: Final = 4096
+
+
+def choose_into(condition: Array, t: Any, e: Any, out: Array) -> None:
+    """`np.where(condition, t, e)` into an array, which may be one of the three.
+
+    Elements are chosen by masks of bits: branches take ten times as long where the condition cannot
+    be predicted.
+    """
+    word = _WORDS.get(out.dtype.itemsize)
+    plain = out.dtype.kind != "O" and t.dtype == e.dtype == out.dtype
+    if word is None or not plain or out.size < _FEW or not condition.ndim:
+        _copy_chosen(condition, t, e, out)
+        return
+    mask = condition.view(np.int8).astype(word)
+    np.negative(mask, out=mask)
+    target, ones, others = out.view(word), t.view(word), e.view(word)
+    shared = out is t or out is e or out is condition
+    differing = np.bitwise_xor(ones, others, out=np.empty_like(target) if shared else target)
+    np.bitwise_and(differing, mask, out=differing)
+    np.bitwise_xor(differing, others, out=target)
+
+
+def _copy_chosen(condition: Any, t: Any, e: Any, out: Array) -> None:
+    if out is condition or out is t:
+        t = t.copy() if out is t else t
+        condition = condition.copy() if out is condition else condition
+    if out is not e:
+        np.copyto(out, e)
+    np.copyto(out, t, where=condition)
+
+
 def as_exact(value: Any, dtype: np.dtype[Any], device: Device) -> Any:
     """`value` in `dtype`, in the pool when it is large."""
     if isinstance(value, np.ndarray | np.generic) and value.nbytes <= LARGE:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft_exec.kernels.common import broadcast_shape, new_array
+from weft_exec.kernels.common import broadcast_shape, choose_into, new_array
 from weft_exec.kernels.registry import ARRAY_DEVICE, KernelFunction, kernel
 from weft_tensor import errors
 
@@ -48,8 +48,7 @@ def _choose(
     device: Device, condition: Any, t: Any, e: Any, shape: tuple[int, ...], strings: bool
 ) -> Any:
     result = np.empty(shape, object) if strings else new_array(device, shape, t.dtype)
-    np.copyto(result, e)
-    np.copyto(result, t, where=condition)
+    choose_into(condition, t, e, result)
     return result
 
 

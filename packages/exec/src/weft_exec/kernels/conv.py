@@ -2,9 +2,9 @@
 
 A convolution is a matrix product between windows and filters.  Windows are copied out block by
 block into a scratch matrix that stays in the cache, so that nearly all time is spent in BLAS: on
-one core the whole is within a tenth of the bare product.  The gradient by the input is the
-convolution of the output's gradient with the rotated filter where the stride is 1, and a product
-scattered back over the windows otherwise; the gradient by the filter is the sum over blocks of
+one core the whole is within a tenth of the bare product.  The gradient by the input is a product
+scattered back over the windows, or where the stride is 1 and it costs less the convolution of the
+output's gradient with the rotated filter; the gradient by the filter is the sum over blocks of
 windows' transpose times the output's gradient.
 
 All are over the array module. On a GPU blocks are larger, and most convolutions are left to a
@@ -40,6 +40,13 @@ from weft_tensor import errors
 if TYPE_CHECKING:
     from weft_exec.devices.device import Device
     from weft_graph.ir.node import Node
+
+
+FEW_CHANNELS: Final = 16
+COPY_COST: Final = 22
+SHARE_COST: Final = 100
+"""What it takes to copy an element of a window, or to add one to the image, as against a
+multiplication inside of a product; both measured on CPUs."""
 
 
 class Convolution:
@@ -191,7 +198,8 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
         extents = [window_extent(k, d) for k, d in zip(taps, conv.dilations, strict=True)]
         low = tuple(e - 1 - b for e, b in zip(extents, before, strict=True))
         high = tuple(e - 1 - a for e, a in zip(extents, after, strict=True))
-        if all(s == 1 for s in conv.strides) and min((*low, *high)) >= 0 and 0 not in shape:
+        possible = all(s == 1 for s in conv.strides) and min((*low, *high)) >= 0
+        if possible and 0 not in shape and _rotating_is_cheaper(shape, counts, filters.shape):
             rotated = filters[(slice(None, None, -1),) * len(taps)].swapaxes(-1, -2)
             rotated = contiguous(rotated, conv.wide, device)
             grad = padded(grad, low, high, conv.wide, device)
@@ -204,24 +212,44 @@ def make_by_input(node: Node, device: Device) -> KernelFunction:
     return run
 
 
+def _rotating_is_cheaper(shape: Sizes, counts: Sizes, filters: Sizes) -> bool:
+    """Whether a convolution of the gradient costs less than to scatter it.
+
+    It does not where windows are few beside the places that they cover, such as those of a text as
+    wide as its embeddings, or where the image has few channels.
+    """
+    channels, depth = filters[-2:]
+    rotated = prod(shape[1:-1]) * depth * (channels + COPY_COST)
+    return rotated <= prod(counts) * channels * (depth + SHARE_COST)
+
+
 def _scatter(
     conv: Convolution, grad: Array, filters: Array, shape: Sizes, before: Sizes, after: Sizes
 ) -> Any:
-    """The gradient by the input of any convolution: each window gets its share added."""
+    """The gradient by the input of any convolution: each window gets its share added.
+
+    Few channels come first while it is added up: the sums run along the axes of windows then.
+    """
     xp, batch, counts, depth = conv.device.xp, grad.shape[0], grad.shape[1:-1], grad.shape[-1]
     taps, channels = filters.shape[:-2], filters.shape[-2]
+    first = channels < FEW_CHANNELS
     sizes = [b + n + a for b, n, a in zip(before, shape[1:-1], after, strict=True)]
-    whole = new_array(conv.device, (batch, *sizes, channels), conv.wide)
+    full = (channels, batch, *sizes) if first else (batch, *sizes, channels)
+    whole = new_array(conv.device, full, conv.wide)
     whole.fill(0)
-    matrix = filters.reshape(prod(filters.shape[:-1]), depth).T
+    last = xp.moveaxis(whole, 0, -1) if first else whole
+    matrix = filters.reshape(prod(filters.shape[:-1]), depth)
     row_bytes = prod(counts[1:]) * prod(taps) * channels * conv.wide.itemsize
     for images, rows in (
         blocks(xp, batch, counts[0], row_bytes) if grad.size and filters.size else ()
     ):
         block = grad[images, rows]
-        shares = xp.matmul(block.reshape(-1, depth), matrix)
-        shares = shares.reshape(*block.shape[:-1], *taps, channels)
-        target = whole[images, rows.start * conv.strides[0] :]
+        flat = block.reshape(-1, depth)
+        if first:
+            shares = xp.matmul(matrix, flat.T).reshape(*taps, channels, *block.shape[:-1])
+        else:
+            shares = xp.matmul(flat, matrix.T).reshape(*block.shape[:-1], *taps, channels)
+        target = last[images, rows.start * conv.strides[0] :]
         for tap in product(*map(range, taps)):
             inner = [
                 slice(t * d, t * d + (n - 1) * s + 1, s)
@@ -231,11 +259,12 @@ def _scatter(
             ]
             view = target[(slice(None), *inner)]
             every = (slice(None),) * (1 + len(counts))
-            xp.add(view, shares[(*every, *tap)], out=view)
-    if not any(before) and not any(after):
+            share = xp.moveaxis(shares[tap], 0, -1) if first else shares[(*every, *tap)]
+            xp.add(view, share, out=view)
+    if not first and not any(before) and not any(after):
         return whole
     inside = tuple(slice(b, b + n) for b, n in zip(before, shape[1:-1], strict=True))
-    return contiguous(whole[(slice(None), *inside)], conv.wide, conv.device)
+    return contiguous(last[(slice(None), *inside)], conv.wide, conv.device)
 
 
 # ----------------------------------------------------------------------------- depthwise

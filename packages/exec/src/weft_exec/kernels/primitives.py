@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from weft_exec.kernels import bessel, probability, special
-from weft_exec.kernels.common import Array, Function, broadcast_shape
+from weft_exec.kernels.common import Array, Function, broadcast_shape, choose_into
 from weft_graph.ir.scalar import Scalar
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -68,12 +68,7 @@ def _choice(condition: Any, t: Any, e: Any) -> Any:
 def _choose_into(condition: Array, t: Array, e: Array, out: Array) -> None:
     if out is e and not condition.any():  # as of exceptions such as a divisor of 0
         return
-    if out is condition or out is t:
-        t = t.copy() if out is t else t
-        condition = condition.copy() if out is condition else condition
-    if out is not e:
-        np.copyto(out, e)
-    np.copyto(out, t, where=condition)
+    choose_into(condition, t, e, out)
 
 
 def _clamp(x: Any, low: Any, high: Any) -> Any:
