@@ -192,6 +192,7 @@ if _typing.TYPE_CHECKING:
         queue as queue,
         random as random,
         raw_ops as raw_ops,
+        resource_loader as resource_loader,
         saved_model as saved_model,
         sets as sets,
         signal as signal,

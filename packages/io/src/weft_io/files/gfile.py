@@ -10,8 +10,10 @@ __all__ = [
     "GFile",
     "copy",
     "exists",
+    "get_registered_schemes",
     "glob",
     "isdir",
+    "join",
     "listdir",
     "makedirs",
     "mkdir",
@@ -186,7 +188,16 @@ def walk(
 
 
 def join(path: PathLike, *paths: PathLike) -> str:
-    """Parts of a path joined, of a URL too; an absolute part starts anew."""
+    """Parts of a path joined, of a URL too; an absolute part starts anew.
+
+    Args:
+      path: the first part.
+      paths: further ones.
+
+    Examples:
+      >>> wf.io.gfile.join("memory://bucket", "data", "part-0")
+      'memory://bucket/data/part-0'
+    """
     result = as_path(path)
     for part in map(as_path, paths):
         result = part if part.startswith("/") or "://" in part else _join(result, part)
@@ -550,3 +561,17 @@ def _missing_bytes(data: bytes) -> int:
             length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
             return max(0, length - back)
     return 0
+
+
+def get_registered_schemes() -> list[str]:
+    """The schemes of URLs that files can have; "" is for local paths.
+
+    Some want a package of their own when they are used.
+
+    Examples:
+      >>> {"", "file", "memory"} <= set(wf.io.gfile.get_registered_schemes())
+      True
+    """
+    from fsspec import available_protocols
+
+    return sorted({"", "file", *available_protocols()})

@@ -1,0 +1,254 @@
+"""Kernels between strings and code points."""
+
+from __future__ import annotations
+
+import codecs
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.string_rows import check_splits
+from weft_exec.kernels.strings import items_of, strings_of
+from weft_exec.kernels.unicode_scripts import CODES, STARTS
+from weft_graph.ops.unicode import LARGEST
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+Array = np.ndarray[Any, Any]
+_OUTPUT: Final = {"UTF-8": "utf-8", "UTF-16-BE": "utf-16-be", "UTF-32-BE": "utf-32-be"}
+_MARKED: Final = {
+    "utf-16": (b"\xff\xfe", b"\xfe\xff"),
+    "utf-32": (b"\xff\xfe\0\0", b"\0\0\xfe\xff"),
+}
+"""Encodings whose bytes say their order, which is big-endian where they do not."""
+_CONTROL: Final = 0x20
+
+
+def _replaced(code: int) -> int:
+    """What is written for a replacement, which may be half of a pair."""
+    return 0xFFFD if 0xD800 <= code <= 0xDFFF else code
+
+
+# ------------------------------------------------------------------------------ decoding
+
+Piece = tuple[str, int, int]
+"""Text, and where the bytes that it is of begin and end."""
+
+
+class _Decoder:
+    """Strings to text, by the attributes of a node.
+
+    Raises: InvalidArgumentError: nobody knows the encoding.
+    """
+
+    def __init__(self, node: Node) -> None:
+        name = node.attrs["input_encoding"]
+        try:
+            info = codecs.lookup(name)
+            info.decode(b"")
+        except (LookupError, TypeError, AttributeError, UnicodeError) as cause:
+            raise errors.InvalidArgumentError(
+                f"Could not create converter for input encoding: {name!r}"
+            ) from cause
+        if not getattr(info, "_is_text_encoding", True):
+            raise errors.InvalidArgumentError(f"{name!r} is no encoding of text")
+        self._codec = info.name
+        self._errors: str = node.attrs["errors"]
+        self._replacement = chr(_replaced(node.attrs["replacement_char"]))
+        self._controls: bool = node.attrs["replace_control_characters"]
+
+    def text(self, item: bytes) -> str:
+        """A string as text."""
+        try:
+            found = self._strict(item)
+        except UnicodeDecodeError:
+            found = "".join([text for text, _, _ in self._mended(item)])
+        return self._without_controls(found) if self._controls else found
+
+    def pieces(self, item: bytes) -> list[Piece]:
+        """A string as pieces of text, which lie in it where they say."""
+        try:
+            found = [(self._strict(item), 0, len(item))]
+        except UnicodeDecodeError:
+            found = self._mended(item)
+        return found
+
+    def _strict(self, item: bytes) -> str:
+        codec, item = self._order_of(item)
+        return item.decode(codec)
+
+    def _order_of(self, item: bytes) -> tuple[str, bytes]:
+        marks = _MARKED.get(self._codec)
+        if marks is None:
+            return self._codec, item
+        little, big = marks
+        if item.startswith(little):
+            return self._codec + "-le", item[len(little) :]
+        return self._codec + "-be", item.removeprefix(big)
+
+    def _mended(self, item: bytes) -> list[Piece]:
+        """Text without what is malformed, or with something else for it."""
+        codec, rest = self._order_of(item)
+        skipped = len(item) - len(rest)
+        pieces: list[Piece] = []
+        at = 0
+        while at < len(rest):
+            try:
+                pieces.append((rest[at:].decode(codec), skipped + at, skipped + len(rest)))
+                break
+            except UnicodeDecodeError as error:
+                self._refuse()
+                bad, end = at + error.start, at + max(error.end, error.start + 1)
+                if bad > at:
+                    text = rest[at:bad].decode(codec)
+                    pieces.append((text, skipped + at, skipped + bad))
+                if self._errors == "replace":
+                    pieces.append((self._replacement, skipped + bad, skipped + end))
+                at = end
+        return pieces
+
+    def _refuse(self) -> None:
+        if self._errors == "strict":
+            raise errors.InvalidArgumentError("Invalid formatting on input string")
+
+    def is_control(self, codes: Array) -> Array:
+        """Which code points are to be treated as malformed."""
+        found: Array = codes < (_CONTROL if self._controls else 0)
+        if found.any():
+            self._refuse()
+        return found
+
+    def mended_codes(self, codes: Array) -> tuple[Array, Array | None]:
+        """Code points without those controls, and which were kept, unless all were."""
+        control = self.is_control(codes)
+        if not control.any():
+            return codes, None
+        if self._errors == "ignore":
+            return codes[~control], ~control
+        return np.where(control, ord(self._replacement), codes).astype(codes.dtype), None
+
+    def _without_controls(self, text: str) -> str:
+        return _text_of(self.mended_codes(_codes_of(text))[0])
+
+
+def _codes_of(text: str) -> Array:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def _text_of(codes: Array) -> str:
+    return codes.astype("<u4").tobytes().decode("utf-32-le")
+
+
+@kernel("UnicodeTranscode")
+def _transcode(node: Node, device: Device) -> KernelFunction:
+    decoder = _Decoder(node)
+    codec = _OUTPUT[node.attrs["output_encoding"]]
+
+    def run(x: Any) -> Any:
+        found = [decoder.text(item).encode(codec) for item in items_of(x)]
+        return strings_of(found, np.shape(x))
+
+    return run
+
+
+@kernel("UnicodeDecode", "UnicodeDecodeWithOffsets")
+def _decode(node: Node, device: Device) -> KernelFunction:
+    decoder = _Decoder(node)
+    splits_type = node.attrs["Tsplits"].numpy
+    width = _widths_in(decoder._codec)
+    wants_offsets = node.type == "UnicodeDecodeWithOffsets"
+
+    def of_item(item: bytes) -> tuple[Array, Array]:
+        pieces = decoder.pieces(item)
+        codes = [_codes_of(text) for text, _, _ in pieces]
+        joined = np.concatenate([np.zeros(0, "<u4"), *codes])
+        if not wants_offsets:
+            return decoder.mended_codes(joined)[0], joined
+        starts = [
+            _starts(found, text, begin, end, width)
+            for found, (text, begin, end) in zip(codes, pieces, strict=True)
+        ]
+        offsets = np.concatenate([np.zeros(0, np.int64), *starts])
+        mended, kept = decoder.mended_codes(joined)
+        return mended, offsets if kept is None else offsets[kept]
+
+    def run(x: Any) -> Any:
+        rows = [of_item(item) for item in items_of(x)]
+        splits = np.cumsum([0, *[len(codes) for codes, _ in rows]]).astype(splits_type)
+        empty = np.zeros(0, np.int32)
+        codes = np.concatenate([empty, *[found.astype(np.int32) for found, _ in rows]])
+        if not wants_offsets:
+            return splits, codes
+        offsets = np.concatenate([np.zeros(0, np.int64), *[found for _, found in rows]])
+        return splits, codes, offsets
+
+    return run
+
+
+Widths = Callable[[Array, str], Array]
+
+
+def _widths_in(codec: str) -> Widths:
+    """What tells how many bytes each code point has in an encoding."""
+    if codec == "utf-8":
+        return lambda codes, text: 1 + np.searchsorted([0x80, 0x800, 0x10000], codes, side="right")
+    if codec.startswith("utf-16"):
+        return lambda codes, text: 2 * np.searchsorted([0, 0x10000], codes, side="right")
+    if codec.startswith("utf-32"):
+        return lambda codes, text: np.full(len(codes), 4, np.int64)
+    return lambda codes, text: np.array([len(char.encode(codec)) for char in text], np.int64)
+
+
+def _starts(codes: Array, text: str, begin: int, end: int, width: Widths) -> Array:
+    """Where each code point of a piece begins."""
+    if len(codes) == 1:
+        return np.array([begin], np.int64)
+    sizes = width(codes, text)
+    starts: Array = np.cumsum(sizes) - sizes
+    return starts + (end - int(sizes.sum()) if len(codes) else begin)
+
+
+# ------------------------------------------------------------------------------ encoding
+
+
+@kernel("UnicodeEncode")
+def _encode(node: Node, device: Device) -> KernelFunction:
+    codec = _OUTPUT[node.attrs["output_encoding"]]
+    policy: str = node.attrs["errors"]
+    replacement = _replaced(node.attrs["replacement_char"])
+
+    def run(values: Any, splits: Any) -> Any:
+        check_splits(splits, values.size)
+        bad = (values < 0) | (values > LARGEST) | ((values >= 0xD800) & (values <= 0xDFFF))
+        bounds = splits
+        if bad.any():
+            if policy == "strict":
+                raise errors.InvalidArgumentError(
+                    f"Code point is out of range for Unicode, or a surrogate: {values[bad][0]}"
+                )
+            if policy == "replace":
+                values = np.where(bad, replacement, values)
+            else:
+                kept = np.concatenate([[0], np.cumsum(~bad)])
+                values, bounds = values[~bad], kept[splits]
+        text, ends = _text_of(values), bounds.tolist()
+        rows = [text[i:j].encode(codec) for i, j in itertools.pairwise(ends)]
+        return strings_of(rows, (len(rows),))
+
+    return run
+
+
+@kernel("UnicodeScript")
+def _script(node: Node, device: Device) -> KernelFunction:
+    def run(x: Any) -> Any:
+        codes = np.asarray(x)
+        found = CODES[np.searchsorted(STARTS, codes, side="right") - 1]
+        return np.where((codes < 0) | (codes > LARGEST), -1, found).astype(np.int32)[()]
+
+    return run

@@ -1,0 +1,223 @@
+"""Unicode: strings to code points and back, between encodings, and scripts."""
+
+from __future__ import annotations
+
+__all__ = ["unicode_encode", "unicode_script", "unicode_transcode"]
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.node import Output
+from weft_graph.ir.op_def import NodeSpec, register_op
+from weft_graph.ir.traits import NOT_DIFFERENTIABLE
+from weft_graph.ops.reduction import reduce_prod
+from weft_graph.ops.sequence import range as numbers
+from weft_graph.ops.shape_rules import unchanged, with_rank
+from weft_graph.ops.shapes import reshape, shape
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, num_elements
+
+LARGEST = 0x10FFFF
+"""The last code point."""
+
+# ------------------------------------------------------------------------------ shape rules
+
+
+def _check_replacement(node: NodeSpec) -> None:
+    char = node.attrs["replacement_char"]
+    if not 0 <= char <= LARGEST:
+        raise errors.InvalidArgumentError(
+            f"replacement_char out of unicode codepoint range: it must be in [0, {LARGEST}], got "
+            f"{char}"
+        )
+
+
+def _transcode_shape(node: NodeSpec) -> Sequence[Dims]:
+    _check_replacement(node)
+    return unchanged(node)
+
+
+def _encode_shape(node: NodeSpec) -> Sequence[Dims]:
+    _check_replacement(node)
+    with_rank(node.inputs[0].dims, 1, "input_values")
+    (splits,) = with_rank(node.inputs[1].dims, 1, "input_splits")
+    if splits == 0:
+        raise errors.InvalidArgumentError("input_splits must have one element at least, got none")
+    return ((None if splits is None else splits - 1,),)
+
+
+def _decode_shape(node: NodeSpec) -> Sequence[Dims]:
+    _check_replacement(node)
+    count = num_elements(node.inputs[0].dims)
+    splits = None if count is None else count + 1
+    return (splits,), (None,)
+
+
+def _offsets_shape(node: NodeSpec) -> Sequence[Dims]:
+    return (*_decode_shape(node), (None,))
+
+
+# ------------------------------------------------------------------------------ declarations
+
+_ERRORS = {
+    "errors": "{'strict', 'replace', 'ignore'} = 'replace'",
+    "replacement_char": "int = 65533",
+}
+_OUTPUT = "{'UTF-8', 'UTF-16-BE', 'UTF-32-BE'}"
+_SPLITS = "{int32, int64} = int64"
+
+register_op(
+    "UnicodeScript",
+    ("input: int32",),
+    ("output: int32",),
+    {},
+    unchanged,
+    traits=NOT_DIFFERENTIABLE,
+    doc="The script of each code point, as ICU numbers them.",
+)
+register_op(
+    "UnicodeTranscode",
+    ("input: string",),
+    ("output: string",),
+    {
+        "input_encoding": "string",
+        "output_encoding": _OUTPUT,
+        **_ERRORS,
+        "replace_control_characters": "bool = false",
+    },
+    _transcode_shape,
+    traits=NOT_DIFFERENTIABLE,
+    doc="Strings in another encoding.",
+)
+register_op(
+    "UnicodeEncode",
+    ("input_values: int32", "input_splits: Tsplits"),
+    ("output: string",),
+    {**_ERRORS, "output_encoding": _OUTPUT, "Tsplits": _SPLITS},
+    _encode_shape,
+    traits=NOT_DIFFERENTIABLE,
+    doc="Rows of code points as strings.",
+)
+for _op, _more, _rule in (
+    ("UnicodeDecode", (), _decode_shape),
+    ("UnicodeDecodeWithOffsets", ("char_to_byte_starts: int64",), _offsets_shape),
+):
+    register_op(
+        _op,
+        ("input: string",),
+        ("row_splits: Tsplits", "char_values: int32", *_more),
+        {
+            "input_encoding": "string",
+            **_ERRORS,
+            "replace_control_characters": "bool = false",
+            "Tsplits": _SPLITS,
+        },
+        _rule,
+        traits=NOT_DIFFERENTIABLE,
+        doc="Strings as rows of code points.",
+    )
+
+
+# ------------------------------------------------------------------------------ functions
+
+
+def unicode_script(input: Any, name: str | None = None) -> Output:
+    """The script that each code point belongs to, by ICU's numbers: Latin is 25, Greek 14.
+
+    Args:
+      input: int32, any shape.
+      name: of the node.
+    Returns: int32, shape of `input`; 0 for what many scripts have in common, -1 for what is no code
+      point.
+
+    Examples:
+      >>> wf.Session().run(wf.strings.unicode_script([ord("a"), ord("α"), ord("!")]))
+      array([25, 14,  0], dtype=int32)
+    """
+    return out("UnicodeScript", [input], name=name)
+
+
+def unicode_transcode(
+    input: Any,
+    input_encoding: str,
+    output_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    replace_control_characters: bool = False,
+    name: str | None = None,
+) -> Output:
+    r"""Strings in another encoding.
+
+    Args:
+      input: string, any shape.
+      input_encoding: its encoding, any that Python knows, such as "UTF-8" or "latin1".
+      output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
+      errors: what to do with malformed input: "replace" or "ignore" it, or fail ("strict").
+      replacement_char: the code point that takes its place.
+      replace_control_characters: treat U+0000 to U+001F as malformed.
+      name: of the node.
+    Returns: string, shape of `input`.
+    Raises: InvalidArgumentError: nobody knows the encoding; when it runs, with "strict": the input
+      is malformed.
+
+    Examples:
+      >>> wf.Session().run(wf.strings.unicode_transcode([b"\xe4"], "latin1", "UTF-8"))
+      array([b'\xc3\xa4'], dtype=object)
+    """
+    attrs = {
+        "input_encoding": input_encoding,
+        "output_encoding": output_encoding,
+        "errors": errors,
+        "replacement_char": replacement_char,
+        "replace_control_characters": replace_control_characters,
+    }
+    return out("UnicodeTranscode", [input], attrs, name)
+
+
+def unicode_encode(
+    input: Any,
+    output_encoding: str,
+    errors: str = "replace",
+    replacement_char: int = 65533,
+    name: str | None = None,
+) -> Output:
+    r"""Rows of code points as strings.
+
+    Args:
+      input: int32, shape (..., n).
+      output_encoding: "UTF-8", "UTF-16-BE" or "UTF-32-BE".
+      errors: what to do with what is no code point: "replace" or "ignore" it, or fail ("strict").
+      replacement_char: the code point that takes its place.
+      name: of the node.
+    Returns: string, shape (...).
+    Raises: InvalidArgumentError: `input` has rank 0, or the rank is not known; when it runs, with
+      "strict": something is no code point.
+
+    Examples:
+      >>> wf.Session().run(wf.strings.unicode_encode([[72, 105], [960, 33]], "UTF-8"))
+      array([b'Hi', b'\xcf\x80!'], dtype=object)
+    """
+    codes = convert_to_tensor(input, dtypes.int32)
+    _check_rank(codes)
+    sizes = shape(codes, out_type=dtypes.int64)
+    rows = reduce_prod(sizes[:-1])
+    splits = numbers(rows + 1) * sizes[-1]
+    attrs = {
+        "output_encoding": output_encoding,
+        "errors": errors,
+        "replacement_char": replacement_char,
+    }
+    flat = out("UnicodeEncode", [reshape(codes, [-1]), splits], attrs, name)
+    found = reshape(flat, sizes[:-1])
+    assert codes.dims is not None
+    found.set_shape(codes.dims[:-1])
+    return found
+
+
+def _check_rank(codes: Output) -> None:
+    if not codes.dims:
+        raise errors.InvalidArgumentError(
+            "unicode_encode requires code points of a known rank, 1 at least, got "
+            + ("rank 0" if codes.dims == () else "an unknown one")
+        )

@@ -1,0 +1,106 @@
+"""Files beside a program: `tf.resource_loader`."""
+
+from __future__ import annotations
+
+__all__ = [
+    "get_data_files_path",
+    "get_path_to_datafile",
+    "get_root_dir_with_all_resources",
+    "load_resource",
+    "readahead_file_path",
+]
+
+import os
+import sys
+from types import FrameType
+
+from weft_io.files import gfile
+from weft_tensor import errors
+
+
+def _caller(depth: int) -> str:
+    """The directory of the module that called a function here."""
+    frame: FrameType | None = sys._getframe(depth)
+    name = frame.f_globals.get("__file__") if frame is not None else None
+    if not name:
+        raise errors.FailedPreconditionError(
+            "the caller is in no file, as in an interactive session, so nothing lies beside it"
+        )
+    return os.path.dirname(os.path.abspath(str(name)))
+
+
+def get_data_files_path() -> str:
+    """The directory of the module that calls this.
+
+    Raises: FailedPreconditionError: it is in no file.
+
+    Examples:
+      >>> import os
+      >>> __file__ = "program.py"
+      >>> wf.resource_loader.get_data_files_path() == os.getcwd()
+      True
+    """
+    return _caller(2)
+
+
+def get_root_dir_with_all_resources() -> str:
+    """The directory that data files are found under: that of the module that calls this.
+
+    Raises: FailedPreconditionError: it is in no file.
+
+    Examples:
+      >>> import os
+      >>> __file__ = "program.py"
+      >>> wf.resource_loader.get_root_dir_with_all_resources() == os.getcwd()
+      True
+    """
+    return _caller(2)
+
+
+def get_path_to_datafile(path: str) -> str:
+    """The path of a file beside the module that calls this.
+
+    Args:
+      path: relative to that module's directory.
+    Raises: FailedPreconditionError: it is in no file.
+
+    Examples:
+      >>> import os
+      >>> __file__ = "program.py"
+      >>> path = wf.resource_loader.get_path_to_datafile("words.txt")
+      >>> path == os.path.abspath("words.txt")
+      True
+    """
+    return os.path.join(_caller(2), path)
+
+
+def load_resource(path: str) -> bytes:
+    """What is in a file beside the module that calls this.
+
+    Args:
+      path: relative to that module's directory.
+    Raises: FailedPreconditionError: it is in no file; NotFoundError: there is no such file.
+
+    Examples:
+      >>> wf.Session().run(wf.write_file("data.txt", "hello"))
+      >>> __file__ = "program.py"
+      >>> wf.resource_loader.load_resource("data.txt")
+      b'hello'
+    """
+    with gfile.GFile(os.path.join(_caller(2), path), "rb") as file:
+        found: bytes = file.read()
+    return found
+
+
+def readahead_file_path(path: str, readahead: str = "128M") -> str:
+    """The path itself: files are read ahead by the system.
+
+    Args:
+      path: of a file.
+      readahead: accepted.
+
+    Examples:
+      >>> wf.resource_loader.readahead_file_path("data.txt")
+      'data.txt'
+    """
+    return path
