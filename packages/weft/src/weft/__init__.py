@@ -169,6 +169,7 @@ if _typing.TYPE_CHECKING:
         config as config,
         data as data,
         debugging as debugging,
+        distributions as distributions,
         dtypes as dtypes,
         errors as errors,
         flags as flags,

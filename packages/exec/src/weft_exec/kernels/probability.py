@@ -98,7 +98,7 @@ def _fraction(a: Array, b: Array, x: Array) -> Any:
         d, c = 1 / safe(1 + odd * d), safe(1 + odd / c)
         change = d * c
         total = total * change
-        if not (np.abs(change - 1) > 2e-16).any():
+        if not (np.abs(change - 1) > 5e-16).any():  # two units in the last place
             break
     return total
 

@@ -370,6 +370,8 @@ def polygamma(a: Array, x: Array) -> Any:
 # ----------------------------------------------------------------------- incomplete gamma
 
 
+_SETTLED = 5e-16
+"""A continued fraction is left when its factors are so near to 1; rounding keeps them from it."""
 LARGE = 1e5
 """From this a on the incomplete functions are Temme's uniform expansion."""
 
@@ -453,7 +455,7 @@ def _upper_fraction(a: Array, x: Array) -> Any:
         c = np.where(np.abs(c) < tiny, tiny, c)
         change = d * c
         result *= change
-        if not (np.abs(change - 1) > 1e-16).any() or k > 100_000:
+        if not (np.abs(change - 1) > _SETTLED).any() or k > 100_000:
             break
     return result * np.exp(a * np.log(x) - x - lgamma(a))
 

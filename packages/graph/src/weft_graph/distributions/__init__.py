@@ -1,0 +1,1 @@
+"""Probability distributions: draws, densities and statistics, made of other ops."""

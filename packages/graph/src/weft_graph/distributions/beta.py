@@ -1,0 +1,129 @@
+"""The beta distribution."""
+
+from __future__ import annotations
+
+__all__ = ["Beta"]
+
+from typing import Any
+
+from weft_graph.distributions.distribution import (
+    FULLY_REPARAMETERIZED,
+    Distribution,
+    checked,
+    floating,
+    positive,
+    second_seed,
+)
+from weft_graph.distributions.kullback_leibler import RegisterKL
+from weft_graph.ir.builder import out
+from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.ops import checks, random
+from weft_graph.ops.elementary import xlog1py, xlogy
+from weft_graph.ops.special import betainc, digamma, lgamma
+
+
+class Beta(Distribution):
+    """Beta distributions on (0, 1), of a density like x ** (a - 1) * (1 - x) ** (b - 1).
+
+    Args:
+      concentration1: floating, a, positive; 1 by default.
+      concentration0: same dtype, b, positive; 1 by default. The shapes broadcast.
+      validate_args: check the parameters, and that values are in (0, 1).
+      allow_nan_stats: as of `Distribution`; the mode is NaN where a or b is at most 1.
+      name: of the name scope.
+
+    Examples:
+      >>> beta = wf.distributions.Beta(2.0, 3.0)
+      >>> np.round(wf.Session().run([beta.mean(), beta.prob(0.5), beta.cdf(0.5)]), 4)
+      array([0.4   , 1.5   , 0.6875], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        concentration1: Any = None,
+        concentration0: Any = None,
+        validate_args: bool = False,
+        allow_nan_stats: bool = True,
+        name: str = "Beta",
+    ) -> None:
+        given = dict(locals())
+        with name_scope(name):
+            both = [1.0 if x is None else x for x in (concentration1, concentration0)]
+            self._one, self._zero = positive(floating(*both), validate_args)
+            self._total = self._one + self._zero
+        super().__init__(
+            self._one.dtype.base_dtype,
+            FULLY_REPARAMETERIZED,
+            validate_args,
+            allow_nan_stats,
+            given,
+            [self._one, self._zero],
+            name,
+        )
+
+    @property
+    def concentration1(self) -> Output:
+        """The parameters a, of values near 1."""
+        return self._one
+
+    @property
+    def concentration0(self) -> Output:
+        """The parameters b, of values near 0."""
+        return self._zero
+
+    @property
+    def total_concentration(self) -> Output:
+        """a + b."""
+        return self._total
+
+    def _sample_n(self, n: Any, seed: int | None) -> Output:
+        ones = out("OnesLike", [self._total])
+        size = out("Pack", [[n]])
+        first = random.random_gamma(size, self._one * ones, dtype=self.dtype, seed=seed)
+        again = second_seed(seed, 1)
+        second = random.random_gamma(size, self._zero * ones, dtype=self.dtype, seed=again)
+        return first / (first + second)
+
+    def _inside(self, x: Output) -> Output:
+        if not self.validate_args:
+            return x
+        below = checks.assert_less(x, out("OnesLike", [x]))
+        return checked(x, [checks.assert_positive(x), below])
+
+    def _log_norm(self) -> Output:
+        return lgamma(self._one) + lgamma(self._zero) - lgamma(self._total)
+
+    def _log_prob(self, x: Output) -> Output:
+        x = self._inside(x)
+        return xlogy(self._one - 1.0, x) + xlog1py(self._zero - 1.0, -x) - self._log_norm()
+
+    def _cdf(self, x: Output) -> Output:
+        return betainc(self._one, self._zero, self._inside(x))
+
+    def _entropy(self) -> Output:
+        a, b, total = self._one, self._zero, self._total
+        of_parts = (a - 1.0) * digamma(a) + (b - 1.0) * digamma(b)
+        return self._log_norm() - of_parts + (total - 2.0) * digamma(total)
+
+    def _mean(self) -> Output:
+        return self._one / self._total
+
+    def _variance(self) -> Output:
+        mean = self._mean()
+        return mean * (1.0 - mean) / (1.0 + self._total)
+
+    def _mode(self) -> Output:
+        above = [out("Greater", [x, 1.0]) for x in (self._one, self._zero)]
+        mode = (self._one - 1.0) / (self._total - 2.0)
+        return self._defined(out("LogicalAnd", above), mode, "mode")
+
+
+@RegisterKL(Beta, Beta)
+def _divergence(a: Beta, b: Beta, name: str | None = None) -> Output:
+    def part(x: Output, y: Output) -> Output:
+        return lgamma(y) - lgamma(x) + (x - y) * digamma(x)
+
+    ones = part(a.concentration1, b.concentration1)
+    zeros = part(a.concentration0, b.concentration0)
+    return ones + zeros - part(a.total_concentration, b.total_concentration)

@@ -1,0 +1,57 @@
+"""Probabilities and their logits, of which a distribution is given one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from weft_graph.distributions.distribution import checked, floating
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Output
+from weft_graph.ops import checks
+from weft_graph.ops.elementary import log, log1p, sigmoid
+from weft_graph.ops.nn import softmax
+from weft_graph.ops.reduction import reduce_sum
+from weft_graph.ops.shape_rules import with_rank_at_least
+from weft_graph.ops.special import lgamma
+from weft_tensor import errors
+
+
+def both(
+    logits: Any, probs: Any, validate_args: bool, over_classes: bool = False
+) -> tuple[Output, Output]:
+    """The logits and the probabilities, for one of them.
+
+    Args:
+      over_classes: the last axis is one of classes, whose probabilities sum to 1; else each number
+        is by itself.
+    Raises: InvalidArgumentError: both are given, or neither.
+    """
+    if (logits is None) == (probs is None):
+        raise errors.InvalidArgumentError("requires either logits or probs, and not both")
+    (value,) = floating(probs if logits is None else logits)
+    if over_classes:
+        with_rank_at_least(value.dims, 1, "probs" if logits is None else "logits")
+    if logits is not None:
+        return value, softmax(value) if over_classes else sigmoid(value)
+    if validate_args:
+        low = checks.assert_non_negative(value)
+        if over_classes:
+            total = reduce_sum(value, -1)
+            value = checked(value, [low, checks.assert_near(total, out("OnesLike", [total]))])
+        else:
+            one = out("OnesLike", [value])
+            value = checked(value, [low, checks.assert_less_equal(value, one)])
+    return (log(value) if over_classes else log(value) - log1p(-value)), value
+
+
+def log_combinations(total: Output, counts: Output) -> Output:
+    """The logarithm of how many ways there are to draw these counts of classes."""
+    return lgamma(total + 1.0) - reduce_sum(lgamma(counts + 1.0), -1)
+
+
+def counted(value: Output, total: Output, validate_args: bool) -> Output:
+    """The counts; with `validate_args` they are checked to sum to `total`."""
+    if not validate_args:
+        return value
+    sums = checks.assert_equal(reduce_sum(value, -1), total)
+    return checked(value, [checks.assert_non_negative(value), sums])

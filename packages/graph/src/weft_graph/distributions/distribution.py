@@ -1,0 +1,425 @@
+"""What all distributions have in common."""
+
+from __future__ import annotations
+
+__all__ = [
+    "FULLY_REPARAMETERIZED",
+    "NOT_REPARAMETERIZED",
+    "Distribution",
+    "ReparameterizationType",
+]
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.default_graph import control_dependencies, name_scope
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops import checks, control
+from weft_graph.ops.random import shape_tensor
+from weft_graph.ops.shape_rules import constant_array
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import Dims, TensorShape, broadcast_dims
+
+
+class ReparameterizationType:
+    """Whether gradients flow from draws to the parameters.
+
+    Args:
+      rep_type: a name.
+
+    Examples:
+      >>> wf.distributions.Normal(0.0, 1.0).reparameterization_type
+      <Reparameterization Type: FULLY_REPARAMETERIZED>
+    """
+
+    def __init__(self, rep_type: str) -> None:
+        self._rep_type = rep_type
+
+    def __repr__(self) -> str:
+        return f"<Reparameterization Type: {self._rep_type}>"
+
+
+FULLY_REPARAMETERIZED = ReparameterizationType("FULLY_REPARAMETERIZED")
+"""Gradients flow from draws to all parameters."""
+NOT_REPARAMETERIZED = ReparameterizationType("NOT_REPARAMETERIZED")
+"""None do, or not to all parameters."""
+
+_OTHER_WAYS: Mapping[str, tuple[str, Callable[[Output], Output]]] = {
+    "prob": ("log_prob", lambda x: out("Exp", [x])),
+    "log_prob": ("prob", lambda x: out("Log", [x])),
+    "cdf": ("log_cdf", lambda x: out("Exp", [x])),
+    "log_cdf": ("cdf", lambda x: out("Log", [x])),
+    "survival_function": ("cdf", lambda x: 1.0 - x),
+    "log_survival_function": ("cdf", lambda x: out("Log1p", [-x])),
+    "variance": ("stddev", lambda x: out("Square", [x])),
+    "stddev": ("variance", lambda x: out("Sqrt", [x])),
+}
+"""What a method that a distribution lacks can be computed from."""
+
+
+class Distribution:
+    """A batch of distributions of one kind.
+
+    One draw has the shape of an event, and each distribution of the batch gives one:
+    `sample(shape)` has shape `shape + batch_shape + event_shape`, and `log_prob(value)` of such a
+    value has shape `shape + batch_shape`.
+
+    A kind of one's own is a subclass with some of `_sample_n(n, seed)`, which puts an axis of `n`
+    draws in front, `_log_prob`, `_prob`, `_cdf`, `_log_cdf`, `_quantile`, `_entropy`, `_mean`,
+    `_variance`, `_stddev`, `_covariance`, `_mode`, and `_batch_shape`, `_batch_shape_tensor`,
+    `_event_shape`, `_event_shape_tensor` where its parameters do not tell these.
+
+    Args:
+      dtype: of draws.
+      reparameterization_type: whether gradients flow from draws to the parameters.
+      validate_args: check the parameters when they are used.
+      allow_nan_stats: statistics that are not defined for some parameters are NaN there; else it is
+        an error when they are computed.
+      parameters: the arguments of the constructor by name, for `copy`.
+      graph_parents: tensors that the distribution is made of.
+      name: of its name scope.
+
+    Examples:
+      >>> class Point(wf.distributions.Distribution):
+      ...     def _log_prob(self, value):
+      ...         return wf.log(wf.cast(wf.equal(value, 1.0), wf.float32))
+      >>> fixed = wf.distributions.NOT_REPARAMETERIZED
+      >>> point = Point(wf.float32, fixed, validate_args=False, allow_nan_stats=True)
+      >>> wf.Session().run(point.prob([0.0, 1.0]))
+      array([0., 1.], dtype=float32)
+    """
+
+    _event_rank = 0
+
+    def __init__(
+        self,
+        dtype: Any,
+        reparameterization_type: ReparameterizationType,
+        validate_args: bool,
+        allow_nan_stats: bool,
+        parameters: Mapping[str, Any] | None = None,
+        graph_parents: Sequence[Output] | None = None,
+        name: str | None = None,
+    ) -> None:
+        self._dtype = dtypes.as_dtype(dtype)
+        self._reparameterization_type = reparameterization_type
+        self._validate_args = validate_args
+        self._allow_nan_stats = allow_nan_stats
+        self._parameters = {
+            key: value
+            for key, value in (parameters or {}).items()
+            if key != "self" and not key.startswith("_")
+        }
+        self._graph_parents = list(graph_parents or ())
+        self._name = name or type(self).__name__
+
+    def __repr__(self) -> str:
+        return (
+            f"<tf.distributions.{type(self).__name__} {self._name!r} "
+            f"batch_shape={self.batch_shape} event_shape={self.event_shape} "
+            f"dtype={self._dtype.name}>"
+        )
+
+    # --------------------------------------------------------------------- properties
+
+    @property
+    def name(self) -> str:
+        """The name of its name scope."""
+        return self._name
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        """The element type of draws."""
+        return self._dtype
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The arguments of the constructor by name."""
+        return dict(self._parameters)
+
+    @property
+    def reparameterization_type(self) -> ReparameterizationType:
+        """Whether gradients flow from draws to the parameters."""
+        return self._reparameterization_type
+
+    @property
+    def allow_nan_stats(self) -> bool:
+        """Whether statistics may be NaN."""
+        return self._allow_nan_stats
+
+    @property
+    def validate_args(self) -> bool:
+        """Whether the parameters are checked."""
+        return self._validate_args
+
+    def copy(self, **override_parameters_kwargs: Any) -> Distribution:
+        """A distribution of the same kind with some arguments of the constructor replaced."""
+        return type(self)(**(self._parameters | override_parameters_kwargs))
+
+    # ------------------------------------------------------------------------- shapes
+
+    def _shaped(self) -> list[tuple[Output, int]]:
+        """The parameters, each with how many of its last axes are not the batch's."""
+        return [(value, self._event_rank) for value in self._graph_parents]
+
+    def _batch_shape(self) -> TensorShape:
+        each = [
+            None if value.dims is None else value.dims[: len(value.dims) - rank]
+            for value, rank in self._shaped()
+        ]
+        lead: Dims = ()
+        return TensorShape(reduce(broadcast_dims, each, lead))
+
+    def _batch_shape_tensor(self) -> Output:
+        shapes = [
+            out("Shape", [value])[: -rank if rank else None] for value, rank in self._shaped()
+        ]
+        return reduce(lambda a, b: out("BroadcastArgs", [a, b]), shapes)
+
+    def _event_shape(self) -> TensorShape:
+        if not self._event_rank:
+            return TensorShape([])
+        value = next(value for value, rank in self._shaped() if rank)
+        return TensorShape([None] if value.dims is None else value.dims[-self._event_rank :])
+
+    def _event_shape_tensor(self) -> Output:
+        if not self._event_rank:
+            return convert_to_tensor(np.zeros(0, np.int32))
+        value = next(value for value, rank in self._shaped() if rank)
+        return out("Shape", [value])[-self._event_rank :]
+
+    @property
+    def batch_shape(self) -> TensorShape:
+        """The shape of the batch, as far as it is known."""
+        return TensorShape(self._batch_shape())
+
+    @property
+    def event_shape(self) -> TensorShape:
+        """The shape of one draw of one distribution, as far as it is known."""
+        return TensorShape(self._event_shape())
+
+    def batch_shape_tensor(self, name: str = "batch_shape_tensor") -> Output:
+        """The shape of the batch, an int32 vector."""
+        return self._shape_tensor(self.batch_shape, self._batch_shape_tensor, name)
+
+    def event_shape_tensor(self, name: str = "event_shape_tensor") -> Output:
+        """The shape of one draw of one distribution, an int32 vector."""
+        return self._shape_tensor(self.event_shape, self._event_shape_tensor, name)
+
+    def _shape_tensor(self, known: TensorShape, compute: Callable[[], Any], name: str) -> Output:
+        with self._scope(name):
+            if known.is_fully_defined():
+                return convert_to_tensor(np.array(known.as_list(), np.int32))
+            return convert_to_tensor(compute())
+
+    def is_scalar_event(self, name: str = "is_scalar_event") -> Output:
+        """Whether one draw of one distribution is a single element, a bool."""
+        return self._is_scalar(self.event_shape_tensor(), name)
+
+    def is_scalar_batch(self, name: str = "is_scalar_batch") -> Output:
+        """Whether there is one distribution, without an axis, a bool."""
+        return self._is_scalar(self.batch_shape_tensor(), name)
+
+    def _is_scalar(self, shape: Output, name: str) -> Output:
+        with self._scope(name):
+            return out("Equal", [out("Size", [shape]), 0])
+
+    # -------------------------------------------------------------------------- draws
+
+    def sample(
+        self, sample_shape: Any = (), seed: int | None = None, name: str = "sample"
+    ) -> Output:
+        """Draws of shape `sample_shape + batch_shape + event_shape`.
+
+        Args:
+          sample_shape: an integer, several, or an int32 tensor.
+          seed: of the draws.
+        """
+        with self._scope(name):
+            size = shape_tensor(sample_shape)
+            if size.dims == ():
+                size = out("ExpandDims", [size, 0])
+            count = out("Prod", [size, [0]])
+            known = constant_array(size)
+            if known is not None:
+                count = convert_to_tensor(np.array(np.prod(known, dtype=np.int64), np.int32))
+            draws = convert_to_tensor(self._method("sample_n")(count, seed))
+            rest = out("Shape", [draws])[1:]
+            if draws.dims is not None and None not in draws.dims[1:]:
+                rest = convert_to_tensor(np.array(draws.dims[1:], np.int32))
+            shape = out("ConcatV2", [[out("Cast", [size], {"DstT": dtypes.int32}), rest], 0])
+            if known is not None and draws.dims is not None and None not in draws.dims[1:]:
+                shape = convert_to_tensor(np.array([*known.tolist(), *draws.dims[1:]], np.int32))
+            return out("Reshape", [draws, shape])
+
+    def _full_shape(self, n: Any) -> Output:
+        """The shape of `n` draws."""
+        parts = [out("Pack", [[n]]), self.batch_shape_tensor(), self.event_shape_tensor()]
+        known = [constant_array(part) for part in parts]
+        if all(part is not None for part in known):
+            return convert_to_tensor(np.concatenate(known).astype(np.int32))  # type: ignore[arg-type]  # none is None
+        return out("ConcatV2", [parts, 0])
+
+    # ------------------------------------------------------------ densities, statistics
+
+    def log_prob(self, value: Any, name: str = "log_prob") -> Output:
+        """The logarithm of the density, or of the probability, at `value`."""
+        return self._of_value("log_prob", value, name)
+
+    def prob(self, value: Any, name: str = "prob") -> Output:
+        """The density, or the probability, at `value`."""
+        return self._of_value("prob", value, name)
+
+    def cdf(self, value: Any, name: str = "cdf") -> Output:
+        """The probability of draws up to `value`, and of it itself."""
+        return self._of_value("cdf", value, name)
+
+    def log_cdf(self, value: Any, name: str = "log_cdf") -> Output:
+        """The logarithm of `cdf`."""
+        return self._of_value("log_cdf", value, name)
+
+    def survival_function(self, value: Any, name: str = "survival_function") -> Output:
+        """The probability of draws beyond `value`."""
+        return self._of_value("survival_function", value, name)
+
+    def log_survival_function(self, value: Any, name: str = "log_survival_function") -> Output:
+        """The logarithm of `survival_function`."""
+        return self._of_value("log_survival_function", value, name)
+
+    def quantile(self, value: Any, name: str = "quantile") -> Output:
+        """Where `cdf` reaches the probability `value`."""
+        return self._of_value("quantile", value, name)
+
+    def entropy(self, name: str = "entropy") -> Output:
+        """The entropy in nats."""
+        return self._statistic("entropy", name)
+
+    def mean(self, name: str = "mean") -> Output:
+        """The mean."""
+        return self._statistic("mean", name)
+
+    def variance(self, name: str = "variance") -> Output:
+        """The variance of each element of a draw."""
+        return self._statistic("variance", name)
+
+    def stddev(self, name: str = "stddev") -> Output:
+        """The standard deviation of each element of a draw."""
+        return self._statistic("stddev", name)
+
+    def covariance(self, name: str = "covariance") -> Output:
+        """The covariance of the elements of a draw, shape (..., K, K)."""
+        return self._statistic("covariance", name)
+
+    def mode(self, name: str = "mode") -> Output:
+        """The most likely draw."""
+        return self._statistic("mode", name)
+
+    def cross_entropy(self, other: Distribution, name: str = "cross_entropy") -> Output:
+        """The entropy of this distribution, plus its divergence from the other one."""
+        with self._scope(name):
+            return self.entropy() + self.kl_divergence(other)
+
+    def kl_divergence(self, other: Distribution, name: str = "kl_divergence") -> Output:
+        """The Kullback-Leibler divergence of this distribution from the other one."""
+        from weft_graph.distributions.kullback_leibler import kl_divergence
+
+        return kl_divergence(self, other, allow_nan_stats=self._allow_nan_stats, name=name)
+
+    def _scope(self, name: str) -> AbstractContextManager[Any]:
+        return name_scope(f"{self._name}/{name}")
+
+    def _method(self, what: str) -> Callable[..., Any]:
+        """The subclass's method for something, or one that computes it from another.
+
+        Raises: UnimplementedError: there is none.
+        """
+        own: Callable[..., Any] | None = getattr(self, f"_{what}", None)
+        if own is not None:
+            return own
+        other, turn = _OTHER_WAYS.get(what, ("", None))
+        known: Callable[..., Any] | None = getattr(self, f"_{other}", None)
+        if known is not None and turn is not None:
+            from_other, through = known, turn
+            return lambda *args: through(convert_to_tensor(from_other(*args)))
+        if what.endswith("survival_function") and hasattr(self, "_log_cdf"):
+            log_cdf = self._method("cdf")
+            return lambda value: _OTHER_WAYS[what][1](log_cdf(value))
+        raise errors.UnimplementedError(f"{what} is not defined for {type(self).__name__}")
+
+    def _of_value(self, what: str, value: Any, name: str) -> Output:
+        with self._scope(name):
+            wanted = self._dtype if what != "quantile" or self._dtype.is_floating else None
+            return convert_to_tensor(
+                self._method(what)(convert_to_tensor(value, preferred_dtype=wanted))
+            )
+
+    def _statistic(self, what: str, name: str) -> Output:
+        with self._scope(name):
+            return convert_to_tensor(self._method(what)())
+
+    # ------------------------------------------------------------------ for subclasses
+
+    def _defined(self, valid: Output, value: Output, what: str) -> Output:
+        """`value` where it is defined; NaN elsewhere, or an error, as `allow_nan_stats` says."""
+        if self._allow_nan_stats:
+            nan = np.array(np.nan, value.dtype.base_dtype.numpy)
+            return out("SelectV2", [valid, value, nan])
+        message = f"the {what} of {type(self).__name__} is not defined for these parameters"
+        return checked(value, [control.Assert(out("All", [valid, _every(valid)]), [message])])
+
+
+def _every(value: Output) -> Output:
+    return out("Range", [0, out("Rank", [value]), 1])
+
+
+def checked(value: Output, assertions: Sequence[Node | Output]) -> Output:
+    """The value, once the assertions hold."""
+    if not assertions:
+        return value
+    with control_dependencies([each for each in assertions if each is not None]):
+        return out("Identity", [value])
+
+
+def floating(*values: Any) -> list[Output]:
+    """Parameters as tensors of one floating type: that of those that have one, or float32.
+
+    Raises: InvalidTypeError: they are of several types, or not floating.
+    """
+    given = [value for value in values if hasattr(value, "dtype") and hasattr(value, "shape")]
+    wanted = convert_to_tensor(given[0]).dtype.base_dtype if given else dtypes.float32
+    found = [convert_to_tensor(value, wanted) for value in values]
+    if not wanted.is_floating:
+        raise errors.InvalidTypeError(f"parameters must be floating, got {found[0]!r}")
+    return found
+
+
+def positive(values: Sequence[Output], validate_args: bool) -> list[Output]:
+    """The values; with `validate_args` they are checked to be above 0 when they are used."""
+    if not validate_args:
+        return list(values)
+    return [checked(value, [checks.assert_positive(value)]) for value in values]
+
+
+def second_seed(seed: int | None, salt: int) -> int | None:
+    """Another seed, for a distribution that draws more than once."""
+    return None if seed is None else (seed * 1_000_003 + salt) & 0x7FFF_FFFF
+
+
+def square(x: Output) -> Output:
+    """x * x."""
+    return out("Square", [x])
+
+
+def magnitude(x: Output) -> Output:
+    """|x|."""
+    return out("Abs", [x])
+
+
+def sign(x: Output) -> Output:
+    """1 above 0, -1 below, else x itself."""
+    return out("Sign", [x])

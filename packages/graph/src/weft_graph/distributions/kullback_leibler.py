@@ -1,0 +1,99 @@
+"""Divergences between distributions, by pairs of kinds."""
+
+from __future__ import annotations
+
+__all__ = ["RegisterKL", "kl_divergence"]
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph.distributions.distribution import Distribution, checked
+from weft_graph.ir.builder import out
+from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.ops import control
+from weft_tensor import errors
+
+Divergence = Callable[..., Output]
+
+_table: dict[tuple[type, type], Divergence] = {}
+
+
+class RegisterKL:
+    """Register the divergence of one kind of distributions from another one; a decorator.
+
+    Args:
+      dist_cls_a, dist_cls_b: classes of distributions; their subclasses are meant, too.
+    Raises: AlreadyExistsError: there is one.
+
+    Examples:
+      >>> class Mine(wf.distributions.Normal):
+      ...     pass
+      >>> @wf.distributions.RegisterKL(Mine, Mine)
+      ... def nothing(a, b, name=None):
+      ...     return wf.zeros([])
+      >>> mine = Mine(0.0, 1.0)
+      >>> wf.Session().run(wf.distributions.kl_divergence(mine, mine))
+      np.float32(0.0)
+    """
+
+    def __init__(self, dist_cls_a: type, dist_cls_b: type) -> None:
+        self._key = (dist_cls_a, dist_cls_b)
+
+    def __call__(self, kl_fn: Divergence) -> Divergence:
+        """Register `kl_fn(a, b, name=None)`, which gives the divergence."""
+        if not callable(kl_fn):
+            raise errors.InvalidTypeError(f"a divergence must be callable, got {kl_fn!r}")
+        if self._key in _table:
+            a, b = (each.__name__ for each in self._key)
+            raise errors.AlreadyExistsError(f"the divergence of {a} from {b} is registered already")
+        _table[self._key] = kl_fn
+        return kl_fn
+
+
+def _lookup(a: type, b: type) -> Divergence:
+    """The divergence of the nearest classes above.
+
+    Raises: UnimplementedError: there is none.
+    """
+    near = [
+        (i + j, _table[above_a, above_b])
+        for i, above_a in enumerate(a.__mro__)
+        for j, above_b in enumerate(b.__mro__)
+        if (above_a, above_b) in _table
+    ]
+    if not near:
+        raise errors.UnimplementedError(
+            f"no divergence of {a.__name__} from {b.__name__} is registered; see RegisterKL"
+        )
+    return min(near, key=lambda pair: pair[0])[1]
+
+
+def kl_divergence(
+    distribution_a: Distribution,
+    distribution_b: Distribution,
+    allow_nan_stats: bool = True,
+    name: str | None = None,
+) -> Output:
+    """The Kullback-Leibler divergence: the mean under `a` of log(a.prob(x) / b.prob(x)).
+
+    Args:
+      distribution_a, distribution_b: of kinds for which it is registered.
+      allow_nan_stats: it may be NaN; else that is an error when it is computed.
+    Returns: the shape that those of the batches broadcast to.
+    Raises: UnimplementedError: no divergence is registered for these kinds.
+
+    Examples:
+      >>> a, b = (wf.distributions.Normal(loc, 1.0) for loc in (0.0, 2.0))
+      >>> wf.Session().run(wf.distributions.kl_divergence(a, b))
+      np.float32(2.0)
+    """
+    compute = _lookup(type(distribution_a), type(distribution_b))
+    with name_scope(name, "KullbackLeibler"):
+        value: Any = compute(distribution_a, distribution_b, name=name)
+        if allow_nan_stats:
+            return out("Identity", [value])
+        rank = out("Range", [0, out("Rank", [value]), 1])
+        is_nan = out("Any", [out("IsNan", [value]), rank])
+        says = "the divergence is NaN, which allow_nan_stats=False forbids"
+        return checked(value, [control.Assert(out("LogicalNot", [is_nan]), [says])])
