@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from weft_exec.settings import settings
 from weft_tensor import errors
 
 _EXECUTORS = ("", "DEFAULT", "READY_QUEUE", "SINGLE_THREADED_EXECUTOR")
@@ -128,7 +129,12 @@ class SessionConfig:
         Raises: InvalidTypeError: not a ConfigProto.
         """
         if proto is None:
-            return SessionConfig()
+            return SessionConfig(
+                settings.inter_op_threads,
+                settings.intra_op_threads,
+                allow_soft_placement=settings.soft_placement,
+                optimize=_optimized(),
+            )
         if isinstance(proto, SessionConfig):
             return proto
         if getattr(getattr(proto, "DESCRIPTOR", None), "name", "") != "ConfigProto":
@@ -136,14 +142,14 @@ class SessionConfig:
         level = proto.graph_options.optimizer_options.opt_level
         rewrites = proto.graph_options.rewrite_options
         made = SessionConfig(
-            proto.inter_op_parallelism_threads,
-            proto.intra_op_parallelism_threads,
+            proto.inter_op_parallelism_threads or settings.inter_op_threads,
+            proto.intra_op_parallelism_threads or settings.intra_op_threads,
             proto.device_count,
             proto.allow_soft_placement,
             proto.log_device_placement,
             proto.operation_timeout_in_ms,
             _deterministic(proto),
-            level >= 0,
+            level >= 0 and _optimized(),
             proto.experimental.executor_type,
             proto.graph_options.enable_bfloat16_sendrecv,
             proto.graph_options.build_cost_model,
@@ -154,6 +160,10 @@ class SessionConfig:
         )
         made.proto = proto
         return made
+
+
+def _optimized() -> bool:
+    return not settings.optimizer.get("disable_meta_optimizer", False)
 
 
 def _gpu_options(proto: Any) -> GpuOptions:

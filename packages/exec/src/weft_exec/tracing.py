@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_graph.ir.device_spec import parse
-from weft_graph.ir.node import Node
+from weft_graph.ir.node import Node, Output
 from weft_graph.ir.traits import Role
 
 
@@ -80,6 +80,15 @@ class StepTrace:
         self.records.append(
             NodeRecord(node, device, start, end, thread, sum(sizes), sizes, not computed)
         )
+
+    def fetched(self, outputs: Sequence[Output], values: Sequence[Any], device: str) -> None:
+        """Note fetches of a step that runs nothing, as of a variable: they are read at its end."""
+        now, thread = time.time_ns(), threading.get_ident()
+        for output, value in zip(outputs, values, strict=True):
+            sizes = _sizes(value)
+            node = output.node
+            where = node.device or device
+            self.records.append(NodeRecord(node, where, now, now, thread, sum(sizes), sizes))
 
     def fill(self, metadata: Any, default_device: str) -> None:
         """Write the records into a RunMetadata message as step statistics."""

@@ -188,6 +188,7 @@ if _typing.TYPE_CHECKING:
         metrics as metrics,
         nest as nest,
         nn as nn,
+        profiler as profiler,
         python_io as python_io,
         quantization as quantization,
         queue as queue,
@@ -202,6 +203,7 @@ if _typing.TYPE_CHECKING:
         strings as strings,
         summary as summary,
         test as test,
+        timeline as timeline,
         train as train,
         version as version,
     )

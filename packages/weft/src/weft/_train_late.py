@@ -7,6 +7,7 @@ from weft_io.training.hook import *
 from weft_io.training.logging_hooks import *
 from weft_io.training.monitored_session import *
 from weft_io.training.monitored_training import *
+from weft_io.training.profiler_hook import *
 from weft_io.training.scaffold import *
 from weft_io.training.session_creators import *
 from weft_io.training.session_manager import *

@@ -48,6 +48,18 @@ class VirtualDeviceConfiguration(NamedTuple):
     memory_limit: int | None = None
 
 
+class LogicalDevice(NamedTuple):
+    """A device that sessions have.
+
+    Attributes:
+      name: "/device:CPU:0".
+      device_type: "CPU".
+    """
+
+    name: str
+    device_type: str
+
+
 _CPU: Final = PhysicalDevice("/physical_device:CPU:0", "CPU")
 _configured: list[tuple[VirtualDeviceConfiguration, CpuAllocator]] = []
 
@@ -117,6 +129,34 @@ def get_virtual_device_configuration(
     """
     _check(device)
     return [each for each, _ in _configured] or None
+
+
+def list_logical_devices(device_type: str | None = None) -> list[LogicalDevice]:
+    """The CPU devices of sessions that are made from now on; a ConfigProto may ask for more.
+
+    Args:
+      device_type: "CPU"; None for all types.
+
+    Examples:
+      >>> wf.config.list_logical_devices("CPU")
+      [LogicalDevice(name='/device:CPU:0', device_type='CPU')]
+    """
+    if device_type not in (None, "CPU"):
+        return []
+    return [LogicalDevice(f"/device:CPU:{i}", "CPU") for i in range(max(1, len(_configured)))]
+
+
+def get_visible_devices(device_type: str | None = None) -> list[PhysicalDevice]:
+    """The devices that sessions use: all.
+
+    Args:
+      device_type: "CPU"; None for all types.
+
+    Examples:
+      >>> [device.name for device in wf.config.get_visible_devices()]
+      ['/physical_device:CPU:0']
+    """
+    return list_physical_devices(device_type)
 
 
 def cpu_allocators(count: int | None) -> list[Any]:

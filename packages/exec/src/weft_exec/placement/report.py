@@ -75,18 +75,36 @@ class PlacementReport:
         return max([node.finish for node in self.nodes], default=0.0)
 
     def __str__(self) -> str:
-        rows = [("node", "op", "device", "finish, µs", "decided by", "candidates, µs")]
-        for node in self.nodes:
-            others = ", ".join(
-                f"{_short(device)} {_micros(finish)}" for device, finish in node.candidates.items()
-            )
-            finish = _micros(node.finish)
-            rows.append((node.name, node.op, _short(node.device), finish, node.reason, others))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-            for row in rows
+        return self.table()
+
+    def table(self, most: int | None = None) -> str:
+        """The nodes in a table.
+
+        Args:
+          most: only those that take the longest, longest first; all in the order of the run by
+            default.
+        """
+        nodes: Sequence[NodePlacement] = self.nodes
+        if most is not None and len(nodes) > most:
+            nodes = sorted(nodes, key=lambda node: node.start - node.finish)[:most]
+        left = len(self.nodes) - len(nodes)
+        more = f"\nand {left} nodes that take no longer" if left else ""
+        return _table(nodes) + more
+
+
+def _table(nodes: Sequence[NodePlacement]) -> str:
+    rows = [("node", "op", "device", "finish, µs", "decided by", "candidates, µs")]
+    for node in nodes:
+        others = ", ".join(
+            f"{_short(device)} {_micros(finish)}" for device, finish in node.candidates.items()
         )
+        finish = _micros(node.finish)
+        rows.append((node.name, node.op, _short(node.device), finish, node.reason, others))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
 
 
 def _short(device: str) -> str:

@@ -12,6 +12,9 @@ from weft_exec.placement.picture import timeline
 from weft_graph.ir.node import Node
 from weft_graph.ir.step_graph import Part, StepGraph
 
+_MOST = 20
+"""Nodes that are shown of a long step; `save` writes all."""
+
 
 class StepReport:
     """The stages of a step's plan.
@@ -45,11 +48,14 @@ class StepReport:
         self.stages[device] = _graph_def(part.step, part.nodes)
 
     def __str__(self) -> str:
+        return self._text(_MOST)
+
+    def _text(self, most: int | None) -> str:
         lines = [f"{name}: {len(stage.node)} nodes" for name, stage in self.stages.items()]
         lines += [f"{reason}: {count}" for reason, count in self.changes.most_common()]
         micros, crossings = self.placement.seconds * 1e6, len(self.placement.transfers)
         lines.append(f"simulated: {micros:.1f} µs, {crossings} transfers")
-        return "\n".join([*lines, "", str(self.placement)])
+        return "\n".join([*lines, "", self.placement.table(most)])
 
     def svg(self) -> str:
         """The simulated run as a picture: what each device does when, and what it waits for."""
@@ -71,7 +77,7 @@ class StepReport:
             f"{i}-{_file_name(name)}.pbtxt": str(stage)
             for i, (name, stage) in enumerate(self.stages.items())
         }
-        texts |= {"placement.txt": f"{self}\n", "placement.svg": self.svg()}
+        texts |= {"placement.txt": f"{self._text(None)}\n", "placement.svg": self.svg()}
         for name, text in texts.items():
             (place / name).write_text(text, encoding="utf-8")
         return [str(place / name) for name in texts]

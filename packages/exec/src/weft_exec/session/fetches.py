@@ -18,6 +18,7 @@ from weft_graph.ir.indexed_slices import (
     SparseTensorValue,
 )
 from weft_graph.ir.node import Node, Output
+from weft_graph.ir.traits import Role
 from weft_tensor import errors
 from weft_tensor.nesting import shown, too_deep
 
@@ -97,7 +98,7 @@ class FetchPlan:
             self.targets.append(element)
             return lambda values: None
         position = self._positions.setdefault(element, len(self._positions))
-        if element.node.type == "GetSessionHandle" and self._resources is not None:
+        if element.node.role is Role.KEEP and self._resources is not None:
             return self._plan_handle(element, position, self._resources)
         return lambda values: values[position]
 

@@ -49,6 +49,7 @@ class Role(enum.Enum):
     SWITCH, MERGE, ENTER, EXIT, NEXT_ITERATION: they route values through branches and loops.
     LOOP_COND: it marks the predicate of a loop.
     TRIGGER: it runs when what it waits for is over, dead or not.
+    KEEP: what is fetched of it stands for a value that the session keeps.
     SEND, RECEIVE: they take a value to another device.
     """
 
@@ -71,6 +72,7 @@ class Role(enum.Enum):
     NEXT_ITERATION = "next iteration"
     LOOP_COND = "loop condition"
     TRIGGER = "trigger"
+    KEEP = "keep"
     SEND = "send"
     RECEIVE = "receive"
 

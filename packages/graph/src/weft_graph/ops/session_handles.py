@@ -8,7 +8,7 @@ from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import register_op
-from weft_graph.ir.traits import State, Traits
+from weft_graph.ir.traits import Role, State, Traits
 from weft_graph.ops.array import placeholder
 from weft_tensor import dtypes
 
@@ -20,7 +20,7 @@ register_op(
     ("handle: string",),
     {"T": "type"},
     shape=lambda node: [()],
-    traits=Traits(state=State.WRITES, local_handle=True, differentiable=False),
+    traits=Traits(state=State.WRITES, role=Role.KEEP, local_handle=True, differentiable=False),
     doc="Keep a value in the session, and give the handle that it is found by.",
 )
 register_op(

@@ -20,7 +20,7 @@ from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
-from weft_graph.ir.traits import State
+from weft_graph.ir.traits import Role, State
 from weft_graph.ops.array import zeros_like
 from weft_graph.ops.control import hold_function
 from weft_tensor import dtypes, errors
@@ -122,7 +122,11 @@ class CallGraph(Graph):
         pending = self._effects()
         wanted += [o for node in pending for o in node.outputs if not o.dtype.is_ref]
         if wanted or pending:
-            feeds = {o: v for o, v in known.items() if o not in wanted and o.node.type != "Const"}
+            feeds = {
+                o: v
+                for o, v in known.items()
+                if o not in wanted and o.node.role is not Role.CONSTANT
+            }
             if self._session is None:
                 self._session = Session(graph=self)
             found, _ = self._session.run((wanted, pending), feeds)

@@ -5,6 +5,8 @@ from __future__ import annotations
 __all__ = [
     "ASSETS_DIRECTORY",
     "ASSETS_KEY",
+    "DEBUG_DIRECTORY",
+    "DEBUG_INFO_FILENAME_PB",
     "LEGACY_INIT_OP_KEY",
     "MAIN_OP_KEY",
     "SAVED_MODEL_FILENAME_PB",

@@ -11,11 +11,17 @@ from weft.saved_model import (
     tag_constants as tag_constants,
     utils as utils,
 )
+from weft_io.saved_model import builder as _builder
 from weft_io.saved_model.builder import *
+from weft_io.saved_model.constants import *
 from weft_io.saved_model.loader import *
 from weft_io.saved_model.loader import contains_saved_model as contains_saved_model
 from weft_io.saved_model.main_op import main_op_with_restore as main_op_with_restore
+from weft_io.saved_model.signature_constants import *
 from weft_io.saved_model.signature_def_utils import *
+from weft_io.saved_model.tag_constants import *
 from weft_io.saved_model.utils import *
+
+Builder = _builder.SavedModelBuilder
 
 _lazy.hint(__name__)

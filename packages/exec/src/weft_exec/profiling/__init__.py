@@ -1,0 +1,1 @@
+"""What traced steps say: where the time and the memory went."""

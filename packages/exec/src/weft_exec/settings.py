@@ -1,0 +1,133 @@
+"""Settings of the process: the defaults of sessions whose ConfigProto leaves them open."""
+
+from __future__ import annotations
+
+__all__ = [
+    "get_inter_op_parallelism_threads",
+    "get_intra_op_parallelism_threads",
+    "set_inter_op_parallelism_threads",
+    "set_intra_op_parallelism_threads",
+]
+
+from typing import Any
+
+from weft_tensor import errors
+from weft_tensor.arguments import INT32_MAX, integer
+
+
+class _Settings:
+    inter_op_threads = 0
+    intra_op_threads = 0
+    soft_placement = False
+    optimizer: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
+
+
+settings = _Settings()
+
+
+def get_inter_op_parallelism_threads() -> int:
+    """How many kernels sessions run side by side by default; 0 for the number of cores.
+
+    Examples:
+      >>> wf.config.threading.get_inter_op_parallelism_threads()
+      0
+    """
+    return settings.inter_op_threads
+
+
+def set_inter_op_parallelism_threads(num_threads: int) -> None:
+    """Let sessions that are made from now on run so many kernels side by side.
+
+    A ConfigProto that says how many goes before it.
+
+    Args:
+      num_threads: at least 0; 0 for the number of cores.
+
+    Examples:
+      >>> wf.config.threading.set_inter_op_parallelism_threads(2)
+      >>> wf.config.threading.get_inter_op_parallelism_threads()
+      2
+      >>> wf.config.threading.set_inter_op_parallelism_threads(0)
+    """
+    settings.inter_op_threads = integer(num_threads, "num_threads", 0, INT32_MAX)
+
+
+def get_intra_op_parallelism_threads() -> int:
+    """How many threads one matrix product has by default; 0 for the number of cores.
+
+    Examples:
+      >>> wf.config.threading.get_intra_op_parallelism_threads()
+      0
+    """
+    return settings.intra_op_threads
+
+
+def set_intra_op_parallelism_threads(num_threads: int) -> None:
+    """Let matrix products of sessions that are made from now on have so many threads.
+
+    A ConfigProto that says how many goes before it. The first session of a process decides.
+
+    Args:
+      num_threads: at least 0; 0 for the number of cores.
+
+    Examples:
+      >>> wf.config.threading.set_intra_op_parallelism_threads(0)
+    """
+    settings.intra_op_threads = integer(num_threads, "num_threads", 0, INT32_MAX)
+
+
+def get_soft_device_placement() -> bool:
+    """Whether nodes go elsewhere by default where their request cannot be met.
+
+    Examples:
+      >>> wf.config.get_soft_device_placement()
+      False
+    """
+    return settings.soft_placement
+
+
+def set_soft_device_placement(enabled: bool) -> None:
+    """Let nodes of sessions without a ConfigProto go elsewhere where requests cannot be met.
+
+    Args:
+      enabled: whether they do.
+
+    Examples:
+      >>> wf.config.set_soft_device_placement(True)
+      >>> with wf.device("/gpu:7"):
+      ...     x = wf.constant(1.0) + 1.0
+      >>> wf.Session().run(x)
+      np.float32(2.0)
+      >>> wf.config.set_soft_device_placement(False)
+    """
+    settings.soft_placement = bool(enabled)
+
+
+def get_experimental_options() -> dict[str, Any]:
+    """The options that `set_experimental_options` was given.
+
+    Examples:
+      >>> wf.config.optimizer.get_experimental_options()
+      {}
+    """
+    return dict(settings.optimizer)
+
+
+def set_experimental_options(options: dict[str, Any]) -> None:
+    """Say how sessions that are made from now on change graphs before they run them.
+
+    Args:
+      options: "disable_meta_optimizer" turns all passes off that make steps faster. The other
+        options of TensorFlow, such as "constant_folding", are refused: passes run together.
+    Raises: InvalidArgumentError: an option is another one.
+
+    Examples:
+      >>> wf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+      >>> wf.config.optimizer.set_experimental_options({})
+    """
+    unknown = sorted(options.keys() - {"disable_meta_optimizer"})
+    if unknown:
+        raise errors.InvalidArgumentError(
+            f"the only option is 'disable_meta_optimizer', got {', '.join(unknown)}"
+        )
+    settings.optimizer = {key: bool(value) for key, value in options.items()}

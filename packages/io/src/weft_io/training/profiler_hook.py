@@ -1,0 +1,91 @@
+"""A hook that writes pictures of steps."""
+
+from __future__ import annotations
+
+__all__ = ["ProfilerHook"]
+
+from typing import Any
+
+from weft_exec.profiling.timeline import Timeline
+from weft_io import progress
+from weft_io.files import paths
+from weft_io.files.systems import PathLike
+from weft_io.training.hook import (
+    SessionRunArgs,
+    SessionRunContext,
+    SessionRunHook,
+    SessionRunValues,
+)
+from weft_io.training.timers import global_step_for, step_before, timer_of
+
+
+class ProfilerHook(SessionRunHook):
+    """Traces a step from time to time, and writes it for `chrome://tracing` or ui.perfetto.dev.
+
+    The files are "timeline-<global step>.json".
+
+    Args:
+      save_steps: steps between two traces; or
+      save_secs: seconds between them.
+      output_dir: where the files go; it is made if it is missing.
+      show_dataflow: draw arrows from each node to those that use its outputs.
+      show_memory: draw how many bytes of outputs there are.
+    Raises: InvalidArgumentError: not exactly one of `save_steps` and `save_secs` is given.
+
+    Examples:
+      >>> step = wf.train.get_or_create_global_step()
+      >>> hook = wf.train.ProfilerHook(save_steps=2, output_dir="./traces")
+      >>> with wf.train.MonitoredTrainingSession(hooks=[hook]) as session:
+      ...     for _ in range(3):
+      ...         _ = session.run(step.assign_add(1))
+      >>> sorted(wf.gfile.ListDirectory("./traces"))
+      ['timeline-1.json', 'timeline-3.json']
+    """
+
+    def __init__(
+        self,
+        save_steps: int | None = None,
+        save_secs: float | None = None,
+        output_dir: PathLike = "",
+        show_dataflow: bool = True,
+        show_memory: bool = False,
+    ) -> None:
+        self._timer = timer_of(save_steps, save_secs, "save_steps", "save_secs")
+        self._prefix = paths.join(paths.as_path(output_dir), "timeline")
+        self._show = {"show_dataflow": show_dataflow, "show_memory": show_memory}
+
+    def begin(self) -> None:
+        """Find the global step. Raises: FailedPreconditionError: there is none."""
+        self._global_step = global_step_for(self)
+        self._before = step_before(self._global_step)
+        self._next_step: int | None = None
+        self._timer.reset()
+
+    def before_run(self, run_context: SessionRunContext) -> SessionRunArgs:
+        """Ask for a trace, if it is time."""
+        from weft_graph import proto
+
+        if self._next_step is None:
+            self._next_step = int(run_context.session.run(self._global_step)) + 1
+        self._traces = self._timer.should_trigger_for_step(self._next_step)
+        options = None
+        if self._traces:
+            options = proto.RunOptions(trace_level=proto.RunOptions.FULL_TRACE)
+        return SessionRunArgs(self._before, None, options)
+
+    def after_run(self, run_context: SessionRunContext, run_values: SessionRunValues) -> None:
+        """Write the trace, if there is one."""
+        step = int(run_values.results) + 1
+        if self._traces:
+            self._timer.update_last_triggered_step(step)
+            self._write(step, run_values.run_metadata)
+        self._next_step = step + 1
+
+    def _write(self, step: int, metadata: Any) -> None:
+        path = f"{self._prefix}-{step}.json"
+        timeline = Timeline(metadata.step_stats)
+        directory, _ = paths.split_prefix(path)
+        paths.storage_of(path).make_directory(directory)
+        text = timeline.generate_chrome_trace_format(**self._show)
+        paths.write_atomically(path, text.encode())
+        progress.log.info("Saved the timeline of step %d to %s", step, path)

@@ -1,0 +1,56 @@
+"""Settings of the process are the defaults of sessions."""
+
+from __future__ import annotations
+
+import pytest
+
+import weft as wf
+from weft_exec.config import SessionConfig
+from weft_exec.settings import settings
+from weft_tensor import errors
+
+
+@pytest.fixture(autouse=True)
+def restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("inter_op_threads", "intra_op_threads", "soft_placement", "optimizer"):
+        monkeypatch.setattr(settings, name, getattr(settings, name))
+
+
+def test_threads() -> None:
+    wf.config.threading.set_inter_op_parallelism_threads(3)
+    wf.config.threading.set_intra_op_parallelism_threads(2)
+    assert wf.config.threading.get_inter_op_parallelism_threads() == 3
+    assert wf.config.threading.get_intra_op_parallelism_threads() == 2
+    assert SessionConfig.from_proto(None).inter_op_threads == 3
+    assert SessionConfig.from_proto(wf.ConfigProto()).inter_op_threads == 3
+    own = wf.ConfigProto(inter_op_parallelism_threads=1, intra_op_parallelism_threads=4)
+    assert SessionConfig.from_proto(own).inter_op_threads == 1
+    assert SessionConfig.from_proto(own).intra_op_threads == 4
+    with pytest.raises(errors.InvalidArgumentError, match="num_threads"):
+        wf.config.threading.set_inter_op_parallelism_threads(-1)
+
+
+def test_placement_and_passes() -> None:
+    wf.config.set_soft_device_placement(True)
+    assert SessionConfig.from_proto(None).allow_soft_placement
+    assert not SessionConfig.from_proto(wf.ConfigProto()).allow_soft_placement
+    wf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    assert wf.config.optimizer.get_experimental_options() == {"disable_meta_optimizer": True}
+    assert not SessionConfig.from_proto(None).optimize
+    assert not SessionConfig.from_proto(wf.ConfigProto()).optimize
+    with pytest.raises(errors.InvalidArgumentError, match="got constant_folding"):
+        wf.config.optimizer.set_experimental_options({"constant_folding": False})
+
+
+def test_devices() -> None:
+    (cpu,) = wf.config.list_physical_devices()
+    part = wf.config.LogicalDeviceConfiguration(memory_limit=64)
+    wf.config.set_logical_device_configuration(cpu, [part, part])
+    try:
+        names = [device.name for device in wf.config.list_logical_devices()]
+        assert names == ["/device:CPU:0", "/device:CPU:1"]
+        assert wf.config.list_logical_devices("GPU") == []
+        assert len(wf.Session().list_devices()) == 2
+    finally:
+        wf.config.set_logical_device_configuration(cpu, None)
+    assert wf.config.get_visible_devices() == [cpu]
