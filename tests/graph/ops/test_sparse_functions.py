@@ -232,3 +232,14 @@ def test_text_that_tensorflow_serialized() -> None:
     cut = wf.placeholder_with_default(b"\x08\x07\x12\x04\x12\x02\x08\x02\x22\x04\x01\x02ab", [])
     with pytest.raises(errors.InvalidArgumentError):
         run(wf.io.parse_tensor(cut, wf.string))
+
+
+def test_a_shape_that_may_not_be_fed_says_who_used_it() -> None:
+    shape = wf.constant([2, 3], wf.int64)
+    x = wf.sparse_placeholder(wf.float32, shape=shape)
+    product = wf.sparse.matmul(x, wf.ones([3, 1]))
+    value = wf.SparseTensorValue([[0, 0]], [1.0], [2, 3])
+    assert run(product, {x: value}).tolist() == [[1], [0]]
+    for feeds in ({shape: [3, 3]}, {x: value._replace(dense_shape=[3, 3])}):
+        with pytest.raises(errors.InvalidArgumentError, match=r"\[2, 3\].*MatMul' made at.*\.py"):
+            run(product, feeds)

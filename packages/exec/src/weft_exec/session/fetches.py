@@ -180,7 +180,7 @@ def expand_feed(graph: Graph, key: Any, value: Any) -> list[tuple[Output, Any]]:
         raise type(error)(f"feed {shown(key)}: {error.message}") from error
     assert isinstance(output, Output)
     if not graph.is_feedable(output):
-        raise errors.InvalidArgumentError(f"{output!r} may not be fed")
+        raise unfeedable(output)
     return [(output, value)]
 
 
@@ -206,6 +206,30 @@ def _is_known(graph: Graph, key: SparseTensor, shape: Any) -> bool:
         return False
     if not np.array_equal(known, shape):
         raise errors.InvalidArgumentError(
-            f"{key!r} has the shape {known.tolist()}, but is fed a value of shape {shape!r}"
+            f"{key!r} has the shape {known.tolist()}, but is fed a value of shape {shape!r}: "
+            f"{_who_used(key.dense_shape)}"
         )
     return True
+
+
+def unfeedable(output: Output) -> errors.InvalidArgumentError:
+    """The error that says why an output may not be fed."""
+    known = constant_value(output)
+    if known is None:
+        why = "branches and loops of the graph are built around it"
+    else:
+        why = (
+            f"the graph was built upon its value {shown(known.tolist())}. {_who_used(output)}; "
+            "what is to be fed is made as a placeholder, from the start"
+        )
+    return errors.InvalidArgumentError(f"{output!r} may not be fed: {why}")
+
+
+def _who_used(output: Output) -> str:
+    """The nodes whose static shapes may be due to the value of an output, and their lines."""
+    users = [node for node in output.consumers() if not node.name.startswith("_")]
+    if not users:
+        return "Its value was asked for, as the shape of a SparseTensor does"
+    lines = [f"{node.name!r} made at {node.line}" for node in users[:3]]
+    more = f", and {len(users) - 3} more" if len(users) > 3 else ""
+    return f"It is used by {', '.join(lines)}{more}"

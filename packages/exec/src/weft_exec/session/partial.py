@@ -11,7 +11,7 @@ from weft_exec.executor.executable import Executable
 from weft_exec.executor.paused import PausedStep
 from weft_exec.resources.rendezvous import DEAD
 from weft_exec.session.feeds import converter
-from weft_exec.session.fetches import FetchPlan
+from weft_exec.session.fetches import FetchPlan, unfeedable
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
@@ -188,5 +188,5 @@ def _fed_outputs(graph: Graph, feed: Any) -> list[Output]:
     output = graph.as_graph_element(feed, allow_operation=False)
     assert isinstance(output, Output)
     if not graph.is_feedable(output):
-        raise errors.InvalidArgumentError(f"{output!r} may not be fed")
+        raise unfeedable(output)
     return [output]

@@ -161,9 +161,11 @@ def sparse_tensor_to_dense(
         default_value = b"" if sparse.dtype.base_dtype is dtypes.string else 0
         if sparse.dtype.is_bool:
             default_value = False
-    return sparse_to_dense(
+    result = sparse_to_dense(
         sparse.indices, sparse.dense_shape, sparse.values, default_value, validate_indices, name
     )
+    result.dims = merge_dims(result.dims, sparse.dims)
+    return result
 
 
 def from_dense(tensor: Any, name: str | None = None) -> SparseTensor:

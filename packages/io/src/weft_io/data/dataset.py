@@ -12,6 +12,7 @@ from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.constant_value import constant_value
 from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.indexed_slices import SparseTensor
 from weft_graph.ir.node import Output
 from weft_graph.ir.random_seed import get_seed
 from weft_graph.ops.comparison import greater
@@ -24,6 +25,13 @@ from weft_io.data.functions import Traced, traced
 from weft_io.data.iterator import Iterator, initializable, one_shot
 from weft_io.data.options import Options
 from weft_io.data.padding import padded_form, padding_values_for
+from weft_io.data.sparse_elements import (
+    any_sparse,
+    packed,
+    packed_each,
+    unpacked_each,
+    unpacked_windows,
+)
 from weft_io.ops.files import matching_files
 from weft_io.streams.generators import GeneratorFunction
 from weft_io.streams.prefetching import AUTOTUNE
@@ -108,12 +116,16 @@ class Dataset(specs.DatasetBase):
         """The rows of tensors.
 
         Args:
-          tensors: a structure of tensors with first axes of one size; a list is one tensor.
+          tensors: a structure of tensors, also sparse ones, with first axes of one size; a list is
+            one tensor.
         Raises: InvalidArgumentError: a tensor has rank 0, or the sizes differ.
         """
         values = specs.converted(tensors)
         form = nest.map_structure(_row, specs.form_of(values))
         _check_rows(specs.form_of(values))
+        if any_sparse(form):
+            slices: Dataset = unpacked_each(Dataset.from_tensor_slices(packed(values)), form)
+            return slices
         attrs = {"output_shapes": [part.dims for part in specs.parts(form)]}
         return Dataset._made("TensorSliceDataset", [specs.components(values)], attrs, form)
 
@@ -388,7 +400,11 @@ class Dataset(specs.DatasetBase):
                  [1, 2],
                  [2, 3]])
         """
-        self._check_dense("window")
+        self._check_dense("window", but=SparseTensor)
+        if any_sparse(self._element):
+            inside = packed_each(self).window(size, shift, stride, drop_remainder)
+            windows: Dataset = unpacked_windows(inside, self._element)
+            return windows
         numbers = [
             _int64(value, what, 1)
             for value, what in (
@@ -405,18 +421,24 @@ class Dataset(specs.DatasetBase):
     def batch(self, batch_size: Any, drop_remainder: Any = False) -> Dataset:
         """Elements stacked in batches, along a new first axis.
 
+        Sparse tensors need not have one shape: each size is the largest in the batch.
+
         Args:
           batch_size: int64, shape ().
           drop_remainder: bool, shape (): leave out the last batch where it is smaller.
         Raises (when it is iterated): InvalidArgumentError: shapes in a batch differ.
         """
-        self._check_dense("batch")
+        self._check_dense("batch", but=SparseTensor)
         inputs = _int64(batch_size, "batch_size", 1), _drop(drop_remainder)
         rows = _static_rows(batch_size, drop_remainder)
         form = nest.map_structure(
             lambda spec: spec.with_dims(None if spec.dims is None else (rows, *spec.dims)),
             self._element,
         )
+        if any_sparse(form):
+            stacked = packed_each(self).batch(batch_size, drop_remainder)
+            batches: Dataset = unpacked_each(stacked, form)
+            return batches
         return self._through("BatchDatasetV2", *inputs, element=form)
 
     def padded_batch(
@@ -458,12 +480,16 @@ class Dataset(specs.DatasetBase):
 
     def unbatch(self) -> Dataset:
         """The rows of the elements, each as an element of its own."""
-        self._check_dense("unbatch")
-        return self._through("UnbatchDataset", element=nest.map_structure(_row, self._element))
+        self._check_dense("unbatch", but=SparseTensor)
+        form = nest.map_structure(_row, self._element)
+        if any_sparse(form):
+            rows: Dataset = unpacked_each(packed_each(self, rows=True).unbatch(), form)
+            return rows
+        return self._through("UnbatchDataset", element=form)
 
-    def _check_dense(self, what: str) -> None:
+    def _check_dense(self, what: str, but: type = Output) -> None:
         for spec in nest.flatten(self._element):
-            if spec.cls is not Output:
+            if spec.cls is not Output and spec.cls is not but:
                 raise errors.UnimplementedError(
                     f"{what} requires dense tensors, got a {spec.cls.__name__} in the elements"
                 )
@@ -688,9 +714,9 @@ def _row(spec: specs.Spec) -> specs.Spec:
 def _check_rows(form: Any) -> None:
     size: int | None = None
     for spec in nest.flatten(form):
-        if spec.cls is not Output:
+        if spec.cls not in (Output, SparseTensor):
             raise errors.UnimplementedError(
-                f"from_tensor_slices requires dense tensors, got a {spec.cls.__name__}"
+                f"from_tensor_slices requires tensors, got a {spec.cls.__name__}"
             )
         if spec.dims == ():
             raise errors.InvalidArgumentError("from_tensor_slices requires rank 1 at least, got ()")

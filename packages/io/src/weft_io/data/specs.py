@@ -56,7 +56,9 @@ class Spec:
     def rebuilt(self, parts: Sequence[Output]) -> Any:
         """A tensor of that form, of its components."""
         if self.cls is SparseTensor:
-            return SparseTensor(*parts)
+            found = SparseTensor(*parts)
+            found.set_shape(self.dims)
+            return found
         if self.element is not None:
             return self.cls(parts[0], self.element)
         return parts[0]
