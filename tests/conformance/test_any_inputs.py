@@ -32,7 +32,7 @@ from weft_graph.ir.op_def import OpDef, lookup_op, registered_ops
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import compatible_dims, format_dims
 
-SAMPLE = 3
+SAMPLE = 6
 MANY = 300
 SECONDS = 20
 """That one kernel may take on a few elements: more is a hang."""
@@ -48,6 +48,8 @@ ALLOWED = (
 RELATED = (
     *("MaxPoolGrad", "MaxPoolGradGrad", "MaxPool3DGrad", "MaxPool3DGradGrad", "Bincount"),
     *("MaxPoolGradWithArgmax", "MaxPoolGradGradWithArgmax"),
+    *("CTCBeamSearchDecoder", "CTCGreedyDecoder", "DenseToDenseSetOperation"),
+    *("FractionalAvgPool", "FractionalMaxPool", "MatrixLogarithm", "MatrixSquareRoot"),
     *("MatrixSolveLs", "SparseReorder", "SparseToDense"),
 )
 """Whose inputs follow from one another, so that those of other sizes are none."""
@@ -157,7 +159,7 @@ def _try_declared(op_def: OpDef, seed: str) -> None:
         _check(op_def.name, arguments.inputs, arguments.attrs)
 
 
-def _try_case(case: Case, seed: str) -> None:
+def _try_case(case: Case, seed: str, every: bool) -> None:
     rng = random.Random(seed)
     dtype = rng.choice(case.dtypes)
     attrs = dict(case.attrs)
@@ -171,6 +173,8 @@ def _try_case(case: Case, seed: str) -> None:
         return
     if case.expected is None or case.prepare or case.op in RELATED:
         return
+    if not every and not case.op_def.traits.elementwise:
+        return  # the references of others may be for their inputs alone
     wanted, first = _reference(case, inputs), _reference(case, before)
     if not wanted or [a.shape for a in wanted] == [a.shape for a in first]:
         return  # written down for the sizes of the case
@@ -203,7 +207,7 @@ def _compare(case: Case, got: Any, want: Array) -> None:
         np.testing.assert_allclose(widen(np.asarray(got)), want, rtol=limits[0], atol=limits[1])
 
 
-def _try_all(rounds: int) -> None:
+def _try_all(rounds: int, every: bool) -> None:
     cases: dict[str, list[Case]] = {}
     for family in load_cases().values():
         for case in family:
@@ -218,13 +222,13 @@ def _try_all(rounds: int) -> None:
                 if rows:
                     case = rows[i % len(rows)]
                     with parts.part(f"{case.name}/{i}"):
-                        _try_case(case, seed)
+                        _try_case(case, seed, every)
 
 
 def test_a_sample() -> None:
-    _try_all(SAMPLE)
+    _try_all(SAMPLE, every=False)
 
 
 @pytest.mark.long
 def test_many() -> None:
-    _try_all(MANY)
+    _try_all(MANY, every=True)

@@ -291,6 +291,8 @@ def piecewise_constant(
 
 
 def _boundary(edge: Any, x: Output) -> Any:
+    if isinstance(edge, float) and x.dtype.is_integer:
+        raise errors.InvalidTypeError(f"boundaries must have the type of {x!r}, got {edge}")
     if isinstance(edge, Output) and edge.dtype.name == "int32" and x.dtype.name == "int64":
         return out("Cast", [edge], {"DstT": x.dtype.base_dtype})
     return edge

@@ -84,7 +84,7 @@ class Derivation:
     def _fetches(self) -> list[Fetch]:
         feeds = self.step.feeds
         return [
-            ReferenceFetch(self.slots[out], out, self.devices[out.node])
+            ReferenceFetch(self.slots[out], out, self.devices.get(out.node, ""))
             if out.dtype.is_ref and out not in feeds
             else self._fetch(self.slots[out], out in self.shared, out)
             for out in self.step.fetches

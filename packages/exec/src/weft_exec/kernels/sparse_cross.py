@@ -86,6 +86,8 @@ class _Choices(NamedTuple):
 
 
 def _choices(columns: list[_Column], device: Device) -> _Choices:
+    if not columns:
+        raise errors.InvalidArgumentError("a cross requires at least one input, got none")
     counts = np.stack([column.counts for column in columns])
     sizes = counts.astype(np.float64).prod(0)
     total = int(sizes.sum())
@@ -120,6 +122,10 @@ def _joined(columns: list[_Column], choices: _Choices, sep: bytes) -> Array:
 @kernel("SparseCrossV2")
 def _cross_v2(node: Node, device: Device) -> KernelFunction:
     def run(*inputs: Any) -> Any:
+        if inputs[-1].size != 1:
+            raise errors.InvalidArgumentError(
+                f"sep must have rank 0, got shape {format_dims(inputs[-1].shape)}"
+            )
         columns = _columns(node, inputs)
         choices = _choices(columns, device)
         return choices.places, _joined(columns, choices, inputs[-1].item()), choices.shape

@@ -209,6 +209,11 @@ def _fill_grad(node: Node, device: Device) -> KernelFunction:
     dtype = node.attrs["T"].numpy
 
     def run(back: Any, grad: Any) -> Any:
+        if back.ndim != 1 or grad.ndim != 1:
+            raise errors.InvalidArgumentError(
+                f"reverse_index_map and grad_values must be vectors, got shapes "
+                f"{list(back.shape)} and {list(grad.shape)}"
+            )
         if back.size and (back.min() < 0 or back.max() >= len(grad)):
             raise errors.InvalidArgumentError(
                 f"reverse_index_map must be in [0, {len(grad)}), got {back.tolist()}"

@@ -173,6 +173,10 @@ def _string_split(node: Node, device: Device) -> KernelFunction:
     skip: bool = node.attrs["skip_empty"]
 
     def run(x: Any, delimiter: Any) -> Any:
+        if np.ndim(delimiter):
+            raise errors.InvalidArgumentError(
+                f"the delimiter must have rank 0, got shape {list(delimiter.shape)}"
+            )
         marks = scalar_of(delimiter)
         pattern = re.compile(b"[" + re.escape(marks) + b"]") if marks else None
 

@@ -148,6 +148,8 @@ def find_target(name: str) -> Target:
 
     Raises: InvalidArgumentError: its scheme is unknown; the message lists those that are known.
     """
+    if not isinstance(name, str):
+        raise errors.InvalidTypeError(f"a session's target must be text, got {name!r}")
     scheme, mark, _ = name.partition("://")
     found = _targets.get(scheme) if (scheme and mark) or not name else None
     if found is None:

@@ -220,6 +220,11 @@ def _part_dims(leaf: Any, dims: Dims) -> list[Dims]:
         return [()]
     rank = None if dims is None else len(dims)
     if isinstance(leaf, SparseTensor):
+        if not fits(tuple(leaf.shape.as_list()) if leaf.shape.ndims is not None else None, dims):
+            raise errors.InvalidArgumentError(
+                f"the shape invariant {format_dims(dims)} of {leaf!r} is not compatible with the "
+                f"shape {leaf.shape} it starts with"
+            )
         return [(None, rank), (None,), (rank,)]
     if isinstance(leaf, IndexedSlices):
         parts: list[Dims] = [dims, (None if dims is None else dims[0],)]

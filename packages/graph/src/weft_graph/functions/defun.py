@@ -87,7 +87,8 @@ class Defun:
 def _attrs(given: dict[str, Any]) -> dict[str, Any]:
     attrs = {}
     for key, value in given.items():
-        attrs[f"_{key.lstrip('_')}"] = value
+        name = key if key.startswith("experimental_") else f"_{key.lstrip('_')}"
+        attrs[name] = value
     return attrs
 
 

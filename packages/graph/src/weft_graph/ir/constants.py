@@ -30,7 +30,7 @@ def to_array(
     See also: `weft_tensor.values.to_array`, which decides what fits.
     """
     strict = isinstance(value, _PLAIN) and not isinstance(value, np.generic)
-    array = values.to_array(value, dtype, None if strict else lost)
+    array = np.asarray(values.to_array(value, dtype, None if strict else lost))
     if not (isinstance(value, _WITHOUT_MEMORY) or _is_converted(array, value)):
         array = copied(array)
     if shape is None:

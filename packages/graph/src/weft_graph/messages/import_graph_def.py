@@ -94,7 +94,7 @@ def add_graph_def(
     _check_versions(graph_def.versions)
     if allowed_ops is not None:
         refuse_other_ops(graph_def, allowed_ops)
-    graph = get_default_graph()
+    graph, original = get_default_graph(), graph_def
     functions = _functions(graph_def)
     with _scope(graph, name) as scope, graph.functions.joining(functions):
         values = _mapped_inputs(input_map or {}, scope)
@@ -103,7 +103,8 @@ def add_graph_def(
         with paused_gc(), _only_import_scopes(graph), graph.under_construction():
             importer.parse()
             importer.add_nodes()
-            note_versions(graph, graph_def.versions)
+            if original.HasField("versions"):
+                note_versions(graph, original.versions)
     return importer
 
 

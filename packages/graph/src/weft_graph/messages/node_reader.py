@@ -288,6 +288,7 @@ class Importer:
                 self._close_loop(parsed)
             parsed = None
             self._colocate(names)
+            self._check_mapped()
         except errors.OpError as error:
             graph.remove_nodes(graph.nodes[count:], reason="failed import")
             graph._names = taken
@@ -296,6 +297,17 @@ class Importer:
             raise error.with_context(
                 op=parsed.node_def.op, node=parsed.node_def.name
             ) from error.__cause__
+
+    def _check_mapped(self) -> None:
+        """Refuse keys of the input map for outputs that their nodes lack."""
+        for key in self.values if self.all_used else ():
+            name, _, port = key.rpartition(":")
+            found = self.nodes.get(name)
+            node = None if found is None else found.node
+            if node is not None and port.isdigit() and int(port) >= max(len(node.outputs), 1):
+                raise errors.InvalidArgumentError(
+                    f"input_map has {key!r}, but {name!r} has {len(node.outputs)} outputs"
+                )
 
     def _rename_frames(self) -> None:
         """Give the frames of loops names that no loop of the graph has."""
@@ -437,6 +449,8 @@ class Importer:
 
     def element(self, name: str) -> Node | Output:
         """The node or output that is called `name` in the message."""
+        if not isinstance(name, str | bytes):
+            raise errors.InvalidTypeError(f"return_elements must be names, got {name!r}")
         text = as_text(name)
         node_name, port = _parse_input(text)
         parsed = self.nodes.get(node_name)

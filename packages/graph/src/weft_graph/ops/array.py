@@ -31,7 +31,7 @@ from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import Role, Traits
 from weft_graph.ops import array_values, cost_rules
-from weft_graph.ops.shape_rules import check_filler, unchanged
+from weft_graph.ops.shape_rules import unchanged, with_rank
 from weft_graph.ops.shapes import shape_internal, shape_vector
 from weft_tensor import dtypes, errors
 from weft_tensor.dtypes import DType
@@ -82,9 +82,8 @@ def _fill_shape(node: NodeSpec) -> Sequence[Dims]:
     known = partial_value(dims)
     if known is not None and any(size is not None and size < 0 for size in known.tolist()):
         raise errors.InvalidArgumentError(f"sizes must be at least 0, got {known.tolist()}")
-    result = constant_value_as_dims(dims)
-    check_filler(value.dims, result, "the value")
-    return (result,)
+    with_rank(value.dims, 0, "the value")
+    return (constant_value_as_dims(dims),)
 
 
 # ------------------------------------------------------------------------------ declarations

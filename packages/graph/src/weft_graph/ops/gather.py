@@ -606,6 +606,13 @@ def one_hot(
              [0., 0., 1.]], dtype=float32)
     """
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    typed = {v.dtype for v in (on_value, off_value) if hasattr(v, "dtype")}
+    if len({dtypes.as_dtype(each).base_dtype for each in typed} | ({wanted} - {None})) > 1:
+        names = ", ".join(sorted(dtypes.as_dtype(each).name for each in typed))
+        raise errors.InvalidTypeError(
+            f"one_hot requires on_value, off_value and dtype to agree, got values of {names}"
+            + (f" for {wanted.name}" if wanted is not None else "")
+        )
     if wanted is None:
         given = [convert_to_tensor(v) for v in (on_value, off_value) if v is not None]
         wanted = given[0].dtype.base_dtype if given else dtypes.float32

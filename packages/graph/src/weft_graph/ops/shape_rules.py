@@ -46,7 +46,11 @@ def scalar(node: NodeSpec) -> Sequence[Dims]:
 
 def reduce(node: NodeSpec) -> Sequence[Dims]:
     """The first input reduced over the axes in the second, with the attribute keep_dims."""
-    dims = node.inputs[0].dims
+    dims, given = node.inputs[0].dims, node.inputs[1].dims
+    if given is not None and len(given) > 1:
+        raise errors.InvalidArgumentError(
+            f"axes must have rank 0 or 1, got shape {format_dims(given)}"
+        )
     if dims is None:
         return (None,)
     keep = node.attrs["keep_dims"]

@@ -27,6 +27,11 @@ _COUNTED: Final = "{int32, int64, float32, float64}"
 
 def _cross_shape(node: NodeSpec) -> Sequence[Dims]:
     count: int = node.attrs["N"]
+    types = node.attrs.get("sparse_types", ())
+    if len(types) != count:
+        raise errors.InvalidArgumentError(
+            f"there must be as many sparse types as sparse inputs, got {len(types)} for {count}"
+        )
     rows: int | None = None
     for i in range(count):
         parts = [node.inputs[i + j * count] for j in range(3)]

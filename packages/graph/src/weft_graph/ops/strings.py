@@ -79,7 +79,7 @@ def _pattern_shape(node: NodeSpec) -> Sequence[Dims]:
 
 def _split_shape(node: NodeSpec) -> Sequence[Dims]:
     with_rank(node.inputs[0].dims, 1, "the input")
-    _check_one(node.inputs[1], "the delimiter")
+    with_rank(node.inputs[1].dims, 0, "the delimiter")
     return (None, 2), (None,), (2,)
 
 

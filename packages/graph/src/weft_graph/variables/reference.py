@@ -216,7 +216,9 @@ class RefVariable(Variable):
         read_value: bool = True,
     ) -> Any:
         """Replace the value; returns the reference, or the node when `read_value` is False."""
-        ref = state.assign(self._variable, value, use_locking=use_locking, name=name)
+        # One that was made with another shape than its value's may change it.
+        validate = self._variable.dims is not None
+        ref = state.assign(self._variable, value, validate, use_locking, name)
         return ref if read_value else ref.node
 
     def assign_add(

@@ -439,6 +439,10 @@ class variable_scope:  # noqa: N801 - TensorFlow's public name
             )
         if reuse and name_or_scope is None:
             raise errors.InvalidArgumentError("reuse=True needs a name_or_scope")
+        if not isinstance(auxiliary_name_scope, bool):
+            raise errors.InvalidTypeError(
+                f"auxiliary_name_scope must be True or False, got {auxiliary_name_scope!r}"
+            )
         self._name_or_scope = name_or_scope
         self._default_name = default_name
         self._graph = _graph_of(values)

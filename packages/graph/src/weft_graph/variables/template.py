@@ -83,7 +83,11 @@ class Template:
             with self._open() as scope:
                 self._scope = scope
                 return self._call(args, kwargs)
-        with variable_scope(self._scope, reuse=self._called or None):
+        if not self._called:  # its scope was opened for this call
+            names = get_default_graph().name_scope(self._scope.original_name_scope)
+            with variable_scope(self._scope, auxiliary_name_scope=False), names:
+                return self._call(args, kwargs)
+        with variable_scope(self._scope, reuse=True):
             return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

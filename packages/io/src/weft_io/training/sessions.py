@@ -121,8 +121,14 @@ class CoordinatedSession:
         self._grace = stop_grace_period_secs
 
     def should_stop(self) -> bool:
-        """Whether a hook, or a thread, asked for the end."""
-        return self._coord.should_stop() or self._hooked.should_stop()
+        """Whether a hook, or a thread, asked for the end.
+
+        Raises: what a thread failed with, if that is a preemption.
+        """
+        if self._coord.should_stop():
+            self._raise_preemption(None)
+            return True
+        return self._hooked.should_stop()
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """One step. Raises: as hooks and `Session.run`, or a thread's error if it was preempted."""
@@ -134,7 +140,7 @@ class CoordinatedSession:
             self._raise_preemption(error)
             raise
 
-    def _raise_preemption(self, effect: Exception) -> None:
+    def _raise_preemption(self, effect: Exception | None) -> None:
         """Raise what a thread failed with, if that is a preemption."""
         try:
             self._coord.raise_requested_exception()
@@ -222,8 +228,14 @@ class RecoverableSession:
         self._attempt(lambda session: None)
 
     def should_stop(self) -> bool:
-        """Whether a hook, or a thread, asked for the end."""
-        return self._session is None or self._session.should_stop()
+        """Whether a hook, or a thread, asked for the end.
+
+        A thread that was preempted did not: the session is made again.
+        """
+        if self._session is None:
+            return True
+        stops: bool = self._attempt(lambda session: session.should_stop())
+        return stops
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """One step, again in a new session as often as it is preempted."""
