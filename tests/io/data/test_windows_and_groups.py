@@ -12,13 +12,16 @@ from weft_testing.parts import Parts
 
 from weft_exec.session.session import Session
 from weft_graph import Graph
+from weft_graph.functions.decorator import TensorSpec
+from weft_graph.ir.indexed_slices import SparseTensor
+from weft_graph.ir.type_specs import SparseTensorSpec
 from weft_graph.ops.array import fill
 from weft_graph.ops.casting import cast
 from weft_graph.ops.join import concat
 from weft_graph.ops.shapes import size
 from weft_graph.ops.string_conversion import as_string
 from weft_graph.variables.resource import ResourceVariable
-from weft_io.data import choosing, grouping, transformations
+from weft_io.data import choosing, grouping, structures, transformations
 from weft_io.data.dataset import Dataset
 from weft_io.data.optional import Optional, get_next_as_optional
 from weft_io.data.options import Options, ThreadingOptions
@@ -397,3 +400,25 @@ def test_counting() -> None:
     assert elements(again.apply(transformations.prefetch_to_device("/cpu:0"))) == [0, 1]
     with pytest.raises(errors.InvalidArgumentError):
         transformations.copy_to_device("/nothing:x:y")
+
+
+def test_structures_tell_what_elements_are() -> None:
+    rows = Dataset.from_tensors({"n": np.float32([[1]]), "s": SparseTensor([[0]], ["a"], [3])})
+    described = {"n": TensorSpec([1, 1]), "s": SparseTensorSpec([3], dtypes.string)}
+    assert structures.get_structure(rows) == described
+    assert structures.get_structure(rows.make_one_shot_iterator()) == described
+    windows = structures.get_structure(R(3).window(2))
+    assert windows == structures.DatasetSpec(TensorSpec([], dtypes.int64))
+    assert windows.is_compatible_with(R(5)) and not windows.is_compatible_with(rows)
+    assert not windows.is_compatible_with(windows.element_spec)
+    some = structures.get_structure(R(3).map(Optional.from_value))
+    assert some == structures.OptionalStructure(TensorSpec([], dtypes.int64))
+    assert len({windows, some, structures.DatasetSpec(windows.element_spec)}) == 2
+    assert described["s"].is_compatible_with(SparseTensor([[1]], ["b"], [3]))
+    assert not described["s"].is_compatible_with(described["n"])
+    nothing = Optional.none_from_structure(windows)
+    assert nothing.output_classes is Dataset
+    with pytest.raises(TypeError, match="Dataset or an Iterator"):
+        structures.get_structure(3)
+    with pytest.raises(errors.InvalidArgumentError, match="dataset_shape"):
+        structures.DatasetSpec(TensorSpec([]), [3])

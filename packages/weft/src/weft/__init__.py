@@ -33,6 +33,7 @@ from weft_graph.ir.random_seed import *
 from weft_graph.ir.tf2_switches import *
 from weft_graph.ir.thread_stacks import *
 from weft_graph.ir.transfers import *
+from weft_graph.ir.type_specs import *
 from weft_graph.messages.allowed_ops import *
 from weft_graph.messages.graph_def import *
 from weft_graph.messages.import_graph_def import *

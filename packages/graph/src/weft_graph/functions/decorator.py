@@ -25,6 +25,7 @@ from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
+from weft_graph.ir.type_specs import TypeSpec
 from weft_graph.variables.base import Variable
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, format_dims
@@ -32,7 +33,7 @@ from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, forma
 _log = logging.getLogger("weft")
 
 
-class TensorSpec:
+class TensorSpec(TypeSpec):
     """The element type and shape of an argument.
 
     Args:
@@ -53,6 +54,11 @@ class TensorSpec:
         self._dims: Dims = as_dims(shape)
         self._dtype = dtypes.as_dtype(dtype)
         self._name = name
+
+    @property
+    def value_type(self) -> type:
+        """`Tensor`."""
+        return Output
 
     @property
     def shape(self) -> TensorShape:

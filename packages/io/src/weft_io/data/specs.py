@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft_graph.functions.decorator import TensorSpec
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
 from weft_graph.ir.node import Output
+from weft_graph.ir.type_specs import SparseTensorSpec
 from weft_graph.ops.control_flow import common_dims
 from weft_io.streams.stream import Part
 from weft_tensor import dtypes, errors
@@ -279,7 +281,9 @@ def form_like(structure: Any) -> Any:
 def _spec_like(value: Any) -> Spec:
     if isinstance(value, Spec):
         return value
-    if hasattr(value, "dtype") and hasattr(value, "shape") and not isinstance(value, Output):
-        cls = SparseTensor if type(value).__name__.startswith("Sparse") else Output
-        return Spec(dtypes.as_dtype(value.dtype), as_dims(value.shape), cls)
-    return _spec_of(_converted(value))
+    if isinstance(value, TensorSpec):
+        return Spec(value.dtype, as_dims(value.shape))
+    if isinstance(value, SparseTensorSpec):
+        return Spec(value.dtype, as_dims(value.shape), SparseTensor)
+    as_spec = getattr(value, "as_spec", None)  # what is known of a dataset or an optional value
+    return _spec_of(_converted(value)) if as_spec is None else as_spec()

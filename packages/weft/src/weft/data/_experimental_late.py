@@ -12,6 +12,7 @@ from weft_io.data.options import (
     OptimizationOptions as OptimizationOptions,
     ThreadingOptions as ThreadingOptions,
 )
+from weft_io.data.structures import *
 from weft_io.data.tabular import *
 from weft_io.data.transformations import *
 from weft_io.training.input_hooks import *
