@@ -400,8 +400,16 @@ def test_batch_norm_without_center_and_scale_has_gradients() -> None:
 
 
 def test_batch_norm_refuses() -> None:
-    with pytest.raises(errors.UnimplementedError):
-        layers.batch_normalization(normal(2, 3), renorm=True)
+    variants: list[tuple[dict[str, Any], str]] = [
+        ({"renorm": True, "fused": True}, "cannot go with renorm"),
+        ({"renorm": True, "renorm_clipping": {"max": 1.0}}, "got \\['max'\\]"),
+        ({"virtual_batch_size": 0}, "must be positive"),
+        ({"virtual_batch_size": 1, "axis": 0}, "other axes than 0"),
+        ({"virtual_batch_size": 1, "adjustment": lambda shape: (1.0, 0.0)}, "with an adjustment"),
+    ]
+    for options, message in variants:
+        with pytest.raises(errors.InvalidArgumentError, match=message):
+            layers.batch_normalization(normal(2, 3), **options)
     with pytest.raises(errors.InvalidArgumentError, match="rank 4 and axis 1 or 3"):
         layers.batch_normalization(normal(2, 3), fused=True)
     with pytest.raises(errors.InvalidArgumentError, match="known sizes"):

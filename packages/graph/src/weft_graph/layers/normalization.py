@@ -13,7 +13,8 @@ from weft_graph.ir.node import Output
 from weft_graph.layers.arguments import functions, initializer_of
 from weft_graph.layers.base import InputSpec, Layer
 from weft_graph.layers.core import smart_cond, static_bool
-from weft_graph.ops import array, casting, shapes
+from weft_graph.ops import array, casting, reduction, shapes
+from weft_graph.ops.identity import identity
 from weft_graph.ops.shape_rules import normal_axes
 from weft_graph.variables.initializers import ones_initializer, zeros_initializer
 from weft_tensor import dtypes, errors
@@ -36,11 +37,21 @@ class BatchNormalization(Layer):
         zeros, ones, zeros and ones by default.
       beta_regularizer, gamma_regularizer: functions from the variable to a loss.
       beta_constraint, gamma_constraint: functions that optimizers apply after an update.
-      renorm, renorm_clipping, renorm_momentum, virtual_batch_size, adjustment: not supported.
+      renorm: batch renormalization (Ioffe 2017): while training too, what comes out is what the
+        moving statistics would give, as far as `renorm_clipping` lets it.
+      renorm_clipping: a dict with bounds "rmin" and "rmax" of the ratio of the deviations, and
+        "dmax" of the distance of the means in deviations; no bounds by default. Scalars.
+      renorm_momentum: of the moving mean and deviation that `renorm` compares with, in variables
+        of their own; those of inference follow their values by `momentum`.
       fused: use the fused operation; None where it applies.
+      virtual_batch_size: normalize parts of the batch of this size by themselves: of M parts, part
+        g has the examples g, g + M, g + 2 M, ...; it divides the batch.
+      adjustment: a function from the shape of the input to a scale and an offset, which broadcast
+        to it and are applied to the normalized values before gamma and beta, while training.
       trainable: whether beta and gamma are trainable.
       name: of the layer.
-    Raises: UnimplementedError: renorm, virtual batches or an adjustment.
+    Raises: InvalidArgumentError: `fused` with renorm, virtual batches or an adjustment, virtual
+      batches with an adjustment, or another key of `renorm_clipping`.
     Source: Ioffe and Szegedy 2015.
 
     Examples:
@@ -74,11 +85,14 @@ class BatchNormalization(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(trainable, name, **kwargs)
-        if renorm or virtual_batch_size is not None or adjustment is not None:
-            raise errors.UnimplementedError(
-                "batch_normalization knows no renorm, virtual_batch_size or adjustment"
-            )
+        self.renorm = renorm
+        self.renorm_clipping = dict(renorm_clipping or {})
+        self.renorm_momentum = number(renorm_momentum, "renorm_momentum")
+        self.virtual_batch_size = virtual_batch_size
+        self.adjustment = adjustment
+        self._check_variants(fused)
         functions(
+            adjustment=adjustment,
             beta_regularizer=beta_regularizer,
             gamma_regularizer=gamma_regularizer,
             beta_constraint=beta_constraint,
@@ -108,6 +122,35 @@ class BatchNormalization(Layer):
         self.beta: Any = None
         self.moving_mean: Any = None
         self.moving_variance: Any = None
+        self.renorm_mean: Any = None
+        self.renorm_mean_weight: Any = None
+        self.renorm_stddev: Any = None
+        self.renorm_stddev_weight: Any = None
+
+    def _check_variants(self, fused: bool | None) -> None:
+        variants = {
+            "renorm": self.renorm,
+            "virtual_batch_size": self.virtual_batch_size is not None,
+            "adjustment": self.adjustment is not None,
+        }
+        chosen = [name for name, wanted in variants.items() if wanted]
+        if chosen and fused:
+            raise errors.InvalidArgumentError(
+                f"fused batch normalization cannot go with {', '.join(chosen)}"
+            )
+        self._fusable = not chosen
+        if self.virtual_batch_size is not None:
+            integer(self.virtual_batch_size, "virtual_batch_size")
+            if self.virtual_batch_size < 1 or self.adjustment is not None:
+                raise errors.InvalidArgumentError(
+                    "virtual_batch_size must be positive and cannot go with an adjustment, got "
+                    f"{self.virtual_batch_size}"
+                )
+        unknown = set(self.renorm_clipping) - {"rmin", "rmax", "dmax"}
+        if unknown:
+            raise errors.InvalidArgumentError(
+                f"renorm_clipping requires keys among rmin, rmax and dmax, got {sorted(unknown)}"
+            )
 
     def build(self, input_shape: TensorShape) -> None:
         """Make gamma, beta and the moving statistics.
@@ -130,24 +173,40 @@ class BatchNormalization(Layer):
         self.input_spec = InputSpec(
             ndim=len(dims), axes={axis: size or 0 for axis, size in known.items()}
         )
-        fusable = len(dims) == 4 and self.axis in ([1], [3])
+        fusable = len(dims) == 4 and self.axis in ([1], [3]) and self._fusable
         if self.fused and not fusable:
             raise errors.InvalidArgumentError(
                 f"fused batch normalization requires rank 4 and axis 1 or 3, got shape "
                 f"{format_dims(dims)} and axis {self.axis}"
             )
         self.fused = fusable if self.fused is None else self.fused
-        if len(self.axis) == 1:
+        if len(self.axis) == 1 and self.virtual_batch_size is None:
             shape = [dims[self.axis[0]]]
         else:
             shape = [size if axis in self.axis else 1 for axis, size in enumerate(dims)]
+        if self.virtual_batch_size is not None:
+            if 0 in self.axis:
+                raise errors.InvalidArgumentError(
+                    f"virtual batches require channels along other axes than 0, got {self.axis}"
+                )
+            shape.insert(1, 1)  # the parts of the batch are on an axis of their own
+            self.axis = [axis + 1 for axis in self.axis]
         if self.scale:
             self.gamma = self._add("gamma", shape)
         if self.center:
             self.beta = self._add("beta", shape)
         self.moving_mean = self._add("moving_mean", shape, trainable=False)
         self.moving_variance = self._add("moving_variance", shape, trainable=False)
+        if self.renorm:
+            self.renorm_mean = self._add_zeros("renorm_mean", shape)
+            self.renorm_mean_weight = self._add_zeros("renorm_mean_weight", [])
+            self.renorm_stddev = self._add_zeros("renorm_stddev", shape)
+            self.renorm_stddev_weight = self._add_zeros("renorm_stddev_weight", [])
         self.built = True
+
+    def _add_zeros(self, name: str, shape: list[Any]) -> Any:
+        self._settings[name] = (zeros_initializer(), None, None)
+        return self._add(name, shape, trainable=False)
 
     def _add(self, name: str, shape: list[Any], trainable: bool | None = None) -> Any:
         initializer, regularizer, constraint = self._settings[name]
@@ -173,12 +232,7 @@ class BatchNormalization(Layer):
                 lambda: self._fused_call(inputs, False),
             )
         else:
-            mean, variance = smart_cond(
-                training,
-                lambda: self._moments(inputs),
-                lambda: (self.moving_mean, self.moving_variance),
-            )
-            result = self._normalized(inputs, mean, variance)
+            result, mean, variance = self._elementary_call(inputs, training)
         known = static_bool(training)
         if known is not False:
             weight = self._weight_of_batch(training, known)
@@ -208,22 +262,101 @@ class BatchNormalization(Layer):
             is_training=training,
         )
 
+    def _elementary_call(self, inputs: Output, training: Any) -> tuple[Output, Any, Any]:
+        """What the fused operation does, of elementary nodes; and what moving statistics follow."""
+        dims = shapes.shape(inputs)
+        value = inputs
+        if self.virtual_batch_size is not None:
+            size = convert_to_tensor([self.virtual_batch_size, -1])
+            value = shapes.reshape(inputs, out("ConcatV2", [[size, dims[1:]], 0]))
+        mean, variance = smart_cond(
+            training,
+            lambda: self._moments(value),
+            lambda: (self.moving_mean, self.moving_variance),
+        )
+        rank = len(inputs.dims or ()) + (value is not inputs)
+        scale, offset = self._spread(self.gamma, rank), self._spread(self.beta, rank)
+        if self.adjustment is not None:
+            scale, offset = _composed(*self._adjusted(dims, training), scale, offset)
+        followed: list[Any] = [mean, variance]
+        if self.virtual_batch_size is not None:
+            followed = [reduction.reduce_mean(each, 1, keepdims=True) for each in followed]
+        if self.renorm and static_bool(training) is not False:
+            ratio, distance, *followed = self._renormalized(*followed, training)
+            first = self._spread(ratio, rank), self._spread(distance, rank)
+            scale, offset = _composed(*first, scale, offset)
+        statistics = self._spread(mean, rank), self._spread(variance, rank)
+        result = nn.batch_normalization(value, *statistics, offset, scale, self.epsilon)
+        if value is not inputs:
+            result = shapes.reshape(result, dims)
+        return result, followed[0], followed[1]
+
+    def _adjusted(self, dims: Output, training: Any) -> tuple[Any, Any]:
+        """The scale and the offset of the adjustment, which are 1 and 0 outside of training."""
+        scale, offset = map(convert_to_tensor, self.adjustment(dims))
+        return (
+            smart_cond(training, lambda: scale, lambda: array.ones_like(scale)),
+            smart_cond(training, lambda: offset, lambda: array.zeros_like(offset)),
+        )
+
+    def _renormalized(self, mean: Any, variance: Any, training: Any) -> tuple[Any, Any, Any, Any]:
+        """The ratio of deviations and the distance of means, and what moving statistics follow.
+
+        Young averages are completed by the batch: they began at 0, and their weights, which began
+        there too, say how much of them is there.
+        """
+        kind = self.moving_mean.dtype.base_dtype
+        deviation = out("Sqrt", [out("AddV2", [variance, convert_to_tensor(self.epsilon, kind)])])
+
+        def completed(average: Any, weight: Any, value: Any) -> Output:
+            return out("AddV2", [average, out("Mul", [out("Sub", [1, weight]), value])])
+
+        usual = completed(self.renorm_mean, self.renorm_mean_weight, mean)
+        width = completed(self.renorm_stddev, self.renorm_stddev_weight, deviation)
+        ratio = out("RealDiv", [deviation, width])
+        distance = out("RealDiv", [out("Sub", [mean, usual]), width])
+        low, high, far = (self.renorm_clipping.get(key) for key in ("rmin", "rmax", "dmax"))
+        ratio = _bounded(ratio, low, high)
+        distance = _bounded(distance, None if far is None else -far, far)
+        ratio, distance = (out("StopGradient", [value]) for value in (ratio, distance))
+        before = [ratio.node, distance.node]  # they are made of the averages before the update
+        ratio = smart_cond(training, lambda: ratio, lambda: array.ones_like(ratio))
+        distance = smart_cond(training, lambda: distance, lambda: array.zeros_like(distance))
+        with get_default_graph().control_dependencies(before):
+            new_mean = self._followed(self.renorm_mean, self.renorm_mean_weight, mean, training)
+            new_width = self._followed(
+                self.renorm_stddev, self.renorm_stddev_weight, deviation, training
+            )
+        square = out("Square", [new_width])
+        new_variance = out("Sub", [square, convert_to_tensor(self.epsilon, kind)])
+        return ratio, distance, new_mean, new_variance
+
+    def _followed(self, average: Any, weight: Any, value: Any, training: Any) -> Any:
+        """An average and its weight moved towards the batch; their ratio."""
+        kind = average.dtype.base_dtype
+        step = convert_to_tensor(1 - self.renorm_momentum, kind)
+        one = convert_to_tensor(1, kind)
+
+        def move() -> Output:
+            updates = [self._moved(average, value, step), self._moved(weight, one, step)]
+            with get_default_graph().control_dependencies(updates):
+                return out("RealDiv", [average.read_value(), weight.read_value()])
+
+        result: Output = smart_cond(training, move, lambda: identity(average))
+        return result
+
     def _moments(self, inputs: Output) -> tuple[Output, Output]:
         """Mean and variance of the batch, in the type of the moving ones."""
-        axes = [axis for axis in range(len(inputs.dims or ())) if axis not in self.axis]
+        parts = [1] if self.virtual_batch_size is not None else []
+        kept = [*self.axis, *parts]
+        axes = [axis for axis in range(len(inputs.dims or ())) if axis not in kept]
         wide = casting.cast(inputs, self.moving_mean.dtype.base_dtype)
-        return nn.moments(wide, axes, keepdims=len(self.axis) > 1)
-
-    def _normalized(self, inputs: Output, mean: Any, variance: Any) -> Output:
-        """What the fused operation does, of elementary nodes."""
-        rank = len(inputs.dims or ())
-        statistics = self._spread(mean, rank), self._spread(variance, rank)
-        beta, gamma = self._spread(self.beta, rank), self._spread(self.gamma, rank)
-        return nn.batch_normalization(inputs, *statistics, beta, gamma, self.epsilon)
+        return nn.moments(wide, axes, keepdims=len(kept) > 1)
 
     def _spread(self, value: Any, rank: int) -> Any:
         """A vector in a shape that broadcasts along the channels."""
-        if value is None or len(self.axis) > 1 or self.axis == [rank - 1]:
+        whole = len(self.axis) > 1 or self.virtual_batch_size is not None
+        if value is None or whole or self.axis == [rank - 1]:
             return value
         shape = [1] * rank
         shape[self.axis[0]] = -1
@@ -245,6 +378,19 @@ class BatchNormalization(Layer):
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         """The input's shape."""
         return TensorShape(input_shape)
+
+
+def _composed(scale: Any, offset: Any, gamma: Any, beta: Any) -> tuple[Any, Any]:
+    """The scale and the offset that do what a first pair and then another one do."""
+    if gamma is not None:
+        scale, offset = out("Mul", [scale, gamma]), out("Mul", [offset, gamma])
+    return scale, offset if beta is None else out("AddV2", [offset, beta])
+
+
+def _bounded(value: Output, low: Any, high: Any) -> Output:
+    if low is not None:
+        value = out("Maximum", [value, low])
+    return value if high is None else out("Minimum", [value, high])
 
 
 def batch_normalization(
