@@ -98,3 +98,17 @@ def test_average_losses() -> None:
         assert session.run(found) == [5.0, 8.5, 2.5]
         with pytest.raises(wf.errors.InvalidArgumentError, match="rank 1 or more"):
             average(1.0)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "bool", "float64"])
+def test_labels_take_the_type_of_the_logits(dtype: str) -> None:
+    labels = np.eye(3)
+    with wf.Graph().as_default(), wf.Session() as session:
+        logits = wf.constant(normal(3, 3), wf.float32)
+        given = wf.constant(labels.astype(dtype))
+        for loss in (
+            wf.nn.sigmoid_cross_entropy_with_logits,
+            wf.nn.softmax_cross_entropy_with_logits_v2,
+        ):
+            found = session.run([loss(labels=value, logits=logits) for value in (given, labels)])
+            assert found[0].dtype == np.float32 and (found[0] == found[1]).all()

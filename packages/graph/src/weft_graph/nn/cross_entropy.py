@@ -14,7 +14,7 @@ from typing import Any
 from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
-from weft_graph.ops import array, nn
+from weft_graph.ops import array, casting, nn
 from weft_tensor import errors
 from weft_tensor.shape import format_dims, merge_dims
 
@@ -25,7 +25,8 @@ def _pair(function: str, labels: Any, logits: Any) -> tuple[Output, Output]:
             f"{function} must be called with named arguments (labels=..., logits=..., ...)"
         )
     logits = convert_to_tensor(logits)
-    labels = convert_to_tensor(labels, logits.dtype.base_dtype)
+    kind = logits.dtype.base_dtype
+    labels = casting.cast(convert_to_tensor(labels, preferred_dtype=kind), kind)
     try:
         merge_dims(labels.dims, logits.dims)
     except errors.InvalidArgumentError:

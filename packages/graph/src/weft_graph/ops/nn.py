@@ -40,7 +40,7 @@ from weft_graph.ir.scalar import (
     where,
 )
 from weft_graph.ir.traits import Traits, elementwise
-from weft_graph.ops import cost_rules, shapes
+from weft_graph.ops import casting, cost_rules, shapes
 from weft_graph.ops.shape_rules import (
     fixed,
     merge_size,
@@ -596,7 +596,8 @@ def softmax_cross_entropy_with_logits_v2(
       array([0.693], dtype=float32)
     """
     logits = convert_to_tensor(logits)
-    labels = convert_to_tensor(labels, logits.dtype)
+    kind = logits.dtype.base_dtype
+    labels = casting.cast(convert_to_tensor(labels, preferred_dtype=kind), kind)
     axis = _axis(axis, dim)
     op = "SoftmaxCrossEntropyWithLogits"
     if axis != -1:
