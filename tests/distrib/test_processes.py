@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +12,7 @@ from typing import Any
 
 import pytest
 from weft_testing.tasks import Process, jobs, processes
+from weft_testing.waiting import wait_until
 
 import weft as wf
 from weft import errors
@@ -94,3 +97,51 @@ def test_clients_in_other_processes_share_the_state(program: Program) -> None:
         with wf.Session(program.target) as session:
             session.run(program.v.assign(4.0))
     assert program.session.run(program.y) == 8.0
+
+
+def test_what_a_lost_master_has_begun_does_not_go_on() -> None:
+    cluster = jobs(ps=1, worker=2)
+    with (
+        wf.Graph().as_default(),
+        processes(cluster, "worker") as (_, lost),
+        closing(wf.train.Server(cluster, "ps", 0)) as ps,
+        wf.Session(ps.target) as session,
+    ):
+        with wf.device(PS):
+            queue = wf.FIFOQueue(9, [wf.int32], [[]], shared_name="q")
+        put, taken, size = queue.enqueue(1), queue.dequeue(), queue.size()
+        session.run(size)
+        known = ps._worker._steps.count
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(client_target, "server_at", lambda target: None)
+            other = wf.Session(f"grpc://{cluster['worker'][1]}")
+        raised: list[Any] = []
+
+        def take() -> None:
+            try:
+                other.run(taken)
+            except errors.OpError as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        wait_until(lambda: ps._worker._steps.count > known)
+        lost.kill()
+        thread.join(60)
+        assert isinstance(raised[0], errors.UnavailableError)
+        wait_until(lambda: ps._worker._steps.count == known)
+        session.run(put)
+        assert session.run(size) == 1
+
+
+def test_sessions_of_clients_that_are_gone_are_closed() -> None:
+    with closing(wf.train.Server.create_local_server()) as server:
+        program = f"""
+import os
+import weft as wf
+session = wf.Session({server.target!r})
+assert session.run(wf.constant(1.0) + 1.0) == 2.0
+os._exit(0)
+"""
+        subprocess.run([sys.executable, "-c", program], check=True)
+        wait_until(lambda: not server.master._sessions)

@@ -25,6 +25,15 @@ def test_the_first_failure_aborts_the_others_and_is_what_the_client_is_told() ->
     assert step.replied("c") == [Finish(first)]
 
 
+def test_what_only_tells_of_a_failure_gives_way_to_it() -> None:
+    step = StepCoordinator("abc")
+    derived = errors.CancelledError("failed elsewhere: 1", details={"failed elsewhere": True})
+    assert step.failed("a", derived) == [Abort("b", derived), Abort("c", derived)]
+    root = errors.InternalError("1")
+    assert step.failed("b", root) == []
+    assert step.failed("c", errors.CancelledError("2")) == [Finish(root)]
+
+
 def test_who_does_not_answer_an_abort_is_given_up() -> None:
     step = StepCoordinator("ab")
     error = errors.DeadlineExceededError("late")

@@ -23,9 +23,9 @@ Pair = Callable[..., tuple[Channel, Channel]]
 def pair() -> Iterator[Pair]:
     made: list[Channel] = []
 
-    def connect(serve: Any = None, other: Any = None, **options: Any) -> tuple[Channel, Channel]:
+    def connect(serve: Any = None, other: Any = None) -> tuple[Channel, Channel]:
         a, b = socket.socketpair()
-        made.extend((Channel(a, "b", other), Channel(b, "a", serve, **options)))
+        made.extend((Channel(a, "b", other), Channel(b, "a", serve)))
         return made[-2], made[-1]
 
     yield connect
@@ -101,7 +101,9 @@ def test_a_lost_connection_fails_calls_and_cancels_those_of_the_other_end(pair: 
         call.on_cancel = cancelled.set
         calls.append(call)
 
-    a, b = pair(keep, on_lost=lost.append)
+    a, b = pair(keep)
+    b.when_lost(0, lambda error: lost.append("an earlier one of the same key"))
+    b.when_lost(0, lost.append)
     reply = Reply()
     a.call(1, b"", (), reply)
     wait_until(lambda: bool(calls))
@@ -110,7 +112,8 @@ def test_a_lost_connection_fails_calls_and_cancels_those_of_the_other_end(pair: 
         reply.result()
     assert cancelled.wait(30)
     wait_until(lambda: b.lost is not None)
-    assert isinstance(lost[0], errors.UnavailableError) and "a is lost" in lost[0].message
+    b.when_lost(1, lost.append)
+    assert [error.message for error in lost] == ["a is lost: it ended the connection"] * 2
     calls[0].reply()
     with pytest.raises(errors.CancelledError):
         ask(a, 1, b"", (), 30)

@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from weft_distrib.cluster.spec import ClusterSpec
-from weft_distrib.liveness.watch import Watched, shared_watch
+from weft_distrib.liveness.watch import shared_watch
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import STATUS, ControlClient
 from weft_distrib.wire.channel import Channel
@@ -155,20 +155,9 @@ def dialled(host: str, peer: str, status: messages.Status) -> Channel:
 
     Raises: UnavailableError: the task does not answer.
     """
-    watched: list[Watched] = []
-
-    def stop(error: errors.OpError) -> None:
-        for each in watched:
-            each.stop()
-
-    channel = dial(
-        (host, status.wire_port),
-        peer,
-        messages.VERSION,
-        status.incarnation,
-        CONNECT_SECONDS,
-        stop,
-    )
-    address = (socket.gethostbyname(host), status.heart_port)
-    watched.append(shared_watch().add(address, peer, channel.close))
+    address = (host, status.wire_port)
+    channel = dial(address, peer, messages.VERSION, status.incarnation, CONNECT_SECONDS)
+    heart = (socket.gethostbyname(host), status.heart_port)
+    watched = shared_watch().add(heart, peer, channel.close)
+    channel.when_lost(watched, lambda _: watched.stop())
     return channel

@@ -195,12 +195,14 @@ class Master:
     def serve(self, call: Call) -> bool:
         """Carry out a client's call; False where it is none of a master's."""
         if call.method == methods.RUN_STEP:
-            request = RunStep.unpack(call.meta)
-            cancel = self.run(request, call.values, call.reply, call.fail)
+            step = RunStep.unpack(call.meta)
+            cancel = self.run(step, call.values, call.reply, call.fail)
             error = errors.CancelledError("the client does not want the step any more")
             call.on_cancel = lambda: cancel(error)
         elif call.method == methods.EXTEND:
-            session = self.session(decode(messages.SessionRequest, call.meta).session)
+            request = decode(messages.SessionRequest, call.meta)
+            session = self.session(request.session)
+            call.channel.when_lost((self, request.session), lambda _: self.close_session(request))
             threading.Thread(target=_extend, args=(session, call), daemon=True).start()
         else:
             return False

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from weft_exec.executor.driver import ELSEWHERE
 from weft_tensor import errors
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class StepCoordinator(Generic[T]):
 
     Attributes:
       waiting: tasks that have not replied.
-      error: the first failure.
+      error: the first failure; one that only tells of another gives way to that.
     """
 
     def __init__(self, tasks: Collection[T]) -> None:
@@ -60,7 +61,10 @@ class StepCoordinator(Generic[T]):
         if task not in self.waiting:
             return []
         self.waiting.discard(task)
-        return [*self._abort(error), *self._over()]
+        told = self._abort(error)
+        if self.error is not None and ELSEWHERE in self.error.details:
+            self.error = error  # what came first only told of another failure, perhaps this one
+        return [*told, *self._over()]
 
     def cancel(self, error: errors.OpError) -> list[Instruction[T]]:
         """The client does not want the step any more, or its time is over."""

@@ -41,15 +41,16 @@ class Call:
     """A call that came in; replied to once, by any thread.
 
     Attributes:
+      channel: by which it came.
       method: what is called.
       meta, values: with what.
       on_cancel: called when the caller does not want the reply any more, or is gone.
     """
 
-    __slots__ = ("_channel", "_number", "_once", "meta", "method", "on_cancel", "values")
+    __slots__ = ("_number", "_once", "channel", "meta", "method", "on_cancel", "values")
 
     def __init__(self, channel: Channel, message: Message) -> None:
-        self._channel = channel
+        self.channel = channel
         self._number = message.call
         self._once = itertools.count()
         self.method = message.code
@@ -62,14 +63,14 @@ class Call:
         if next(self._once):
             return
         try:
-            self._channel.reply(self._number, OK, meta, values)
+            self.channel.reply(self._number, OK, meta, values)
         except errors.OpError as error:  # a value cannot leave its process
-            self._channel.reply(self._number, error.code, _error_bytes(error))
+            self.channel.reply(self._number, error.code, _error_bytes(error))
 
     def fail(self, error: errors.OpError) -> None:
         """Send the reason why there are none."""
         if not next(self._once):
-            self._channel.reply(self._number, error.code or errors.UNKNOWN, _error_bytes(error))
+            self.channel.reply(self._number, error.code or errors.UNKNOWN, _error_bytes(error))
 
 
 def _error_bytes(error: errors.OpError) -> bytes:
@@ -83,6 +84,8 @@ def _error_from(meta: bytes) -> errors.OpError:
         return errors.InternalError(f"a call failed, and its error cannot be read: {error}")
 
 
+OnLost = Callable[[errors.OpError], None]
+
 Serve = Callable[[Call], None]
 """Takes a call in the thread that reads, which it must not keep: replies come later or at once."""
 
@@ -94,7 +97,6 @@ class Channel:
       sock: connected, blocking; the channel closes it.
       peer: what is at the other end, for messages: "/job:ps/task:0 at host:2223".
       serve: takes the calls of the other end; None where it may call nothing.
-      on_lost: told once when the connection ends, and why.
       limit: the most bytes that the values of one message may have.
     """
 
@@ -103,13 +105,12 @@ class Channel:
         sock: socket.socket,
         peer: str,
         serve: Serve | None = None,
-        on_lost: Callable[[errors.OpError], None] | None = None,
         limit: int = MAX_VALUES_BYTES,
     ) -> None:
         self.peer = peer
         self._sock = sock
         self._serve = serve
-        self._on_lost = on_lost
+        self._when_lost: dict[Any, OnLost] = {}
         self._inbox = Inbox(limit)
         self._outbox = Outbox()
         self._lock = threading.Lock()
@@ -179,6 +180,24 @@ class Channel:
         """Why the connection is of no use any more; None while it is."""
         return self._error
 
+    def when_lost(self, key: Any, listener: OnLost) -> None:
+        """Tell `listener` once when the connection ends, and why; at once if it has ended.
+
+        Args:
+          key: a later listener with the same key takes its place.
+        """
+        with self._lock:
+            error = self._error
+            if error is None:
+                self._when_lost[key] = listener
+        if error is not None:
+            listener(error)
+
+    def forget_listener(self, key: Any) -> None:
+        """Do not tell the listener of a key."""
+        with self._lock:
+            self._when_lost.pop(key, None)
+
     def close(self, error: errors.OpError | None = None) -> None:
         """End the connection: who waits is told `error`, and the other end sees that it ended."""
         error = error or errors.CancelledError(f"the connection to {self.peer} was closed")
@@ -188,6 +207,8 @@ class Channel:
             self._error = error
             waiting, self._waiting = self._waiting, {}
             serving, self._serving = self._serving, {}
+            listeners = list(self._when_lost.values())
+            self._when_lost.clear()
         with suppress(OSError):  # the other end was faster
             self._sock.shutdown(socket.SHUT_RDWR)
         self._more.release()
@@ -196,8 +217,8 @@ class Channel:
         for call in serving.values():
             if call.on_cancel is not None:
                 call.on_cancel()
-        if self._on_lost is not None:
-            self._on_lost(error)
+        for told in listeners:
+            told(error)
 
     # ------------------------------------------------------------------------ sending
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -154,7 +154,6 @@ def dial(
     version: int,
     incarnation: int,
     timeout: float,
-    on_lost: Callable[[errors.OpError], None] | None = None,
 ) -> Channel:
     """Connect to a task.
 
@@ -171,7 +170,7 @@ def dial(
             f"{peer} cannot be reached at {address[0]}:{address[1]}: {error}"
         ) from error
     sock.settimeout(None)
-    channel = Channel(prepared(sock), peer, None, on_lost)
+    channel = Channel(prepared(sock), peer)
     try:
         ask(channel, HELLO, _HELLO.pack(version, incarnation), (), timeout)
     except errors.OpError as error:

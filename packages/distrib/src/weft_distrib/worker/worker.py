@@ -257,6 +257,9 @@ class Worker:
         self._threads.submit(lambda: self._register(call, request))
 
     def _register(self, call: Call, request: messages.Register) -> None:
+        # What a master that is gone has begun must not go on, such as to take from queues.
+        session = request.session
+        call.channel.when_lost((self, session), lambda error: self.forget(session, error))
         try:
             self.register(request, call.values)
         except errors.OpError as error:
@@ -267,7 +270,9 @@ class Worker:
             call.reply()
 
     def _serve_forget(self, call: Call) -> None:
-        self.forget(decode(messages.SessionRequest, call.meta).session)
+        session = decode(messages.SessionRequest, call.meta).session
+        call.channel.forget_listener((self, session))
+        self.forget(session)
         call.reply()
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from weft_exec.executor.entries import RECEIVE, SEND, Entry
 from weft_exec.executor.executable import Executable
@@ -33,6 +33,10 @@ WORTH_A_THREAD = 1e-4
 """Seconds that a kernel must take for a hop to another thread to pay."""
 
 _log = logging.getLogger("weft")
+
+
+ELSEWHERE: Final = "failed elsewhere"
+"""Marks, in an error's details, that it only tells of another one in the same step."""
 
 
 class Driver:
@@ -303,9 +307,8 @@ class Driver:
         assert isinstance(error, errors.OpError)
         _say_where(error, token[1])
         if self._machine.failed(token, error):
-            self._context.cancellation.cancel(
-                errors.CancelledError(f"the step failed elsewhere: {error.message}")
-            )
+            why = f"the step failed elsewhere: {error.message}"
+            self._context.cancellation.cancel(errors.CancelledError(why, details={ELSEWHERE: True}))
 
     def _patience(self) -> float | None:
         deadline = self._context.deadline
