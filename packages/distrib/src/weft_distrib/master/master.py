@@ -155,11 +155,14 @@ class Master:
 
     def close_session(self, request: messages.SessionRequest) -> messages.Empty:
         """Close a session; nothing where there is none."""
+        self._close(request.session)
+        return messages.Empty()
+
+    def _close(self, number: int) -> None:
         with self._lock:
-            session = self._sessions.pop(request.session, None)
+            session = self._sessions.pop(number, None)
         if session is not None:
             session.close()
-        return messages.Empty()
 
     def reset(self, request: messages.Reset) -> messages.Empty:
         """Close all sessions, and drop the state of all tasks, in some containers or all.
@@ -202,7 +205,7 @@ class Master:
         elif call.method == methods.EXTEND:
             request = decode(messages.SessionRequest, call.meta)
             session = self.session(request.session)
-            call.channel.when_lost((self, request.session), lambda _: self.close_session(request))
+            call.channel.when_lost((self, request.session), lambda _: self._close(request.session))
             threading.Thread(target=_extend, args=(session, call), daemon=True).start()
         else:
             return False

@@ -89,6 +89,13 @@ class StepRendezvous(Rendezvous):
         for pull in pulls:
             pull.cancel(error.copy())
 
+    @property
+    def pending(self) -> int:
+        """As the base's; pulls are waiting, too."""
+        with self._lock:
+            pulls = len(self._pulls)
+        return super().pending + pulls
+
     def take(self, key: str) -> bool:
         """Forget a pull; true for whoever asks first, who then tells the receiver."""
         with self._lock:
