@@ -94,6 +94,8 @@ def packages() -> str:
             parts += frame(frames[name], name, layers[name])
         y += max(frames[name].height for name in row) + 40
     for upper, lower in sorted(arrows()):
+        if upper not in frames or lower not in frames:
+            continue  # an extra package
         a, b = frames[upper], frames[lower]
         narrow = min(a, b, key=lambda box: box.width)
         x = narrow.x + narrow.width / 2

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from weft_testing.parts import Parts
 from weft_testing.workspace import ROOT, distribution, module
 
-PACKAGES = ["tensor", "graph", "autodiff", "exec", "io", "distrib", "weft"]
+PACKAGES = ["tensor", "graph", "autodiff", "exec", "io", "contrib", "distrib", "weft"]
 
 # What comes along with each package, and nothing else does.
 TENSOR = {"weftml-tensor", "numpy", "ml-dtypes"}
@@ -26,9 +26,12 @@ GRAPH = TENSOR | {"weftml-graph", "flatbuffers", "protobuf"}
 AUTODIFF = GRAPH | {"weftml-autodiff"}
 EXEC = GRAPH | {"weftml-exec", "threadpoolctl", "google-re2"}
 IO = AUTODIFF | EXEC | {"weftml-io", "pillow", "xxhash", "fsspec", "google-crc32c"}
+CONTRIB = IO | {"weftml-contrib"}
 DISTRIB = IO | {"weftml-distrib", "grpcio", "typing-extensions"}
 WEFT = DISTRIB | {"weftml", "absl-py"}
-BRINGS = dict(zip(PACKAGES, [TENSOR, GRAPH, AUTODIFF, EXEC, IO, DISTRIB, WEFT], strict=True))
+BRINGS = dict(
+    zip(PACKAGES, [TENSOR, GRAPH, AUTODIFF, EXEC, IO, CONTRIB, DISTRIB, WEFT], strict=True)
+)
 
 WHEEL_LIMIT = 1_000_000  # bytes
 

@@ -8,6 +8,7 @@ import operator
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -103,7 +104,7 @@ def test_a_misspelt_name_is_told_near_misses(misspelt: str, near: str) -> None:
         ("train", "SummaryWriter", "it is called summary.FileWriter here"),
         ("nn", "rnn", "it is called nn.static_rnn here"),
         ("nn", "seq2seq", "decoders are loops over cells"),
-        ("", "contrib", "what is here of it is in nn.rnn_cell"),
+        ("", "models", "cells are in nn.rnn_cell"),
         ("", "keras", "there is no Keras"),
     ],
 )
@@ -118,6 +119,8 @@ def test_every_namespace_tells_near_misses() -> None:
     files += [path for path in PACKAGE.rglob("__init__.py")]
     for path in files:
         parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts[0] == "contrib" and find_spec("weft_contrib") is None:
+            continue  # it needs an extra package
         module = importlib.import_module(".".join(["weft", *parts]).removesuffix(".__init__"))
         assert callable(vars(module).get("__getattr__")), path
 

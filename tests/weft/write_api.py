@@ -22,6 +22,9 @@ import weft as wf
 FILE = Path(__file__).with_name("api.txt")
 HAVE, BEYOND = "have", "beyond"
 
+EXTRA = {"contrib"}
+"""Namespaces of packages that need not be installed."""
+
 Api = dict[tuple[str, str], set[str]]
 
 
@@ -69,12 +72,13 @@ def has(namespace: str, name: str) -> bool:
 
 def public(namespace: str) -> set[str]:
     """All names that the namespace shows."""
-    return {name for name in dir(find(namespace)) if not name.startswith("_")}
+    return {name for name in dir(find(namespace)) if name[0] != "_" and name not in EXTRA}
 
 
 def namespaces() -> list[str]:
     """The namespaces that weft has; `wf.flags` is absl's, `wf.raw_ops` has a name for each op."""
-    modules = [name for name in dir(wf) if isinstance(getattr(wf, name), ModuleType)]
+    names = [name for name in dir(wf) if name not in EXTRA]
+    modules = [name for name in names if isinstance(getattr(wf, name), ModuleType)]
     skipped = ("flags", "raw_ops")
     return ["wf", *(f"wf.{name}" for name in modules if name[0] != "_" and name not in skipped)]
 

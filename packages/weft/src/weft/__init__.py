@@ -168,6 +168,7 @@ if _typing.TYPE_CHECKING:
         bitwise as bitwise,
         compat as compat,
         config as config,
+        contrib as contrib,
         data as data,
         debugging as debugging,
         distributions as distributions,

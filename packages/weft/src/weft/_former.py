@@ -49,8 +49,6 @@ _CELLS: Final = "cells are in nn.rnn_cell; a class of RNNCell with a method call
 ELSEWHERE: Final = {
     "weft": {
         "GradientTape": "gradients(ys, xs) gives gradients of nodes in a graph",
-        "contrib": "what is here of it is in nn.rnn_cell, layers, initializers (glorot_uniform "
-        "for xavier_initializer), losses, metrics, data and train",
         "estimator": "there are no estimators; train.MonitoredTrainingSession runs a training loop",
         "feature_column": "there are no feature columns",
         "keras": "there is no Keras; layers, losses, metrics and train have what it is made of",

@@ -28,7 +28,17 @@ from weft_tensor.nesting import shown, too_deep
 
 _WEFT_PACKAGES = frozenset(
     f"weft{suffix}"
-    for suffix in ("", "_tensor", "_graph", "_autodiff", "_exec", "_io", "_distrib", "_lite")
+    for suffix in (
+        "",
+        "_tensor",
+        "_graph",
+        "_autodiff",
+        "_exec",
+        "_io",
+        "_distrib",
+        "_lite",
+        "_contrib",
+    )
 )
 _is_ours: dict[str, bool] = {}
 

@@ -69,10 +69,10 @@ def shared_value(value: Output) -> SharedValue | None:
     reference = reference_of(value)
     if reference is not None:
         return SharedValue((reference,))
-    joined = value.node.inputs[0].node if value.node.type == "Identity" else value.node
+    joined = value.node.inputs[0].node if value.node.traits.identity else value.node
     if not joined.name.endswith(_JOINED) or _has_ends(joined):
         return None
-    several = joined.type == "ConcatV2"
+    several = not joined.traits.identity
     found = [_part_of(each) for each in (joined.inputs[:-1] if several else joined.inputs)]
     references = tuple([each for each in found if each is not None])
     if len(references) < len(found):

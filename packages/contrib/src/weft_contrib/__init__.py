@@ -1,0 +1,52 @@
+"""What old programs import of `tf.contrib`: thin, over what is there.
+
+The namespaces load when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft_contrib import (
+        crf as crf,
+        cudnn_rnn as cudnn_rnn,
+        framework as framework,
+        layers as layers,
+        legacy_seq2seq as legacy_seq2seq,
+        lookup as lookup,
+        losses as losses,
+        rnn as rnn,
+        seq2seq as seq2seq,
+        slim as slim,
+        training as training,
+    )
+
+NAMESPACES = (
+    "crf",
+    "cudnn_rnn",
+    "framework",
+    "layers",
+    "legacy_seq2seq",
+    "lookup",
+    "losses",
+    "rnn",
+    "seq2seq",
+    "slim",
+    "training",
+)
+"""What of `tf.contrib` is here."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in NAMESPACES:
+        return import_module(f"weft_contrib.{name}")
+    raise AttributeError(
+        f"weft.contrib has no {name!r}; it has {', '.join(NAMESPACES)}",
+        name=name,
+    )
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *NAMESPACES})

@@ -1,0 +1,155 @@
+"""Default arguments for functions that are called inside a block."""
+
+from __future__ import annotations
+
+__all__ = [
+    "add_arg_scope",
+    "arg_scope",
+    "arg_scoped_arguments",
+    "current_arg_scope",
+    "has_arg_scope",
+]
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from weft_tensor import errors
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+Scope = dict[str, dict[str, Any]]
+
+
+class _Scopes(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Scope] = [{}]
+
+
+_scopes = _Scopes()
+_arguments: dict[str, tuple[str, ...]] = {}
+"""The arguments with defaults of each function that was marked, by its key."""
+
+
+def _key(function: Any) -> str:
+    return getattr(function, "_key_op", "") or f"{function.__module__}.{function.__qualname__}"
+
+
+def add_arg_scope(func: Function) -> Function:
+    """Let `arg_scope` give defaults to a function.
+
+    Args:
+      func: with arguments that have defaults.
+    Returns: a function that is called in the same way.
+
+    Examples:
+      >>> @add_arg_scope
+      ... def scaled(x, factor=2):
+      ...     return x * factor
+      >>> with arg_scope([scaled], factor=3):
+      ...     scaled(1), scaled(1, factor=4)
+      (3, 4)
+    """
+
+    @functools.wraps(func)
+    def scoped(*args: Any, **kwargs: Any) -> Any:
+        given = _scopes.stack[-1].get(key)
+        if not given:
+            return func(*args, **kwargs)
+        positional = names[: len(args)]
+        defaults = {name: given[name] for name in given if name not in positional}
+        return func(*args, **{**defaults, **kwargs})
+
+    parameters = inspect.signature(func).parameters.values()
+    names = [parameter.name for parameter in parameters]
+    key = _key(func)
+    vars(scoped)["_key_op"] = key
+    _arguments[key] = tuple([p.name for p in parameters if p.default is not p.empty])
+    return scoped  # type: ignore[return-value]  # `wraps` keeps the signature
+
+
+def has_arg_scope(func: Any) -> bool:
+    """Whether `arg_scope` can give defaults to a function.
+
+    Args:
+      func: any function.
+    """
+    return getattr(func, "_key_op", None) in _arguments
+
+
+def arg_scoped_arguments(func: Any) -> tuple[str, ...]:
+    """The arguments of a function to which `arg_scope` can give defaults.
+
+    Args:
+      func: marked by `add_arg_scope`.
+    """
+    _check(func)
+    return _arguments[_key(func)]
+
+
+def current_arg_scope() -> Scope:
+    """The defaults that hold now, by function."""
+    return _scopes.stack[-1]
+
+
+@contextmanager
+def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
+    """Give functions other defaults inside a block.
+
+    Args:
+      list_ops_or_scope: functions that `add_arg_scope` has marked; or what another `arg_scope`
+        yielded, whose defaults then hold again.
+      **kwargs: the defaults.
+    Yields: the defaults that hold inside.
+    Raises:
+      InvalidArgumentError: a function is not marked, or has no such argument.
+      InvalidTypeError: what is given is neither a list nor a scope.
+
+    Examples:
+      >>> @add_arg_scope
+      ... def named(x, name="default"):
+      ...     return name
+      >>> with arg_scope([named], name="inside") as scope:
+      ...     pass
+      >>> with arg_scope(scope):
+      ...     named(1)
+      'inside'
+    """
+    if isinstance(list_ops_or_scope, Mapping):
+        if kwargs:
+            raise errors.InvalidArgumentError(
+                "a scope that is entered again takes no arguments, got " + ", ".join(kwargs)
+            )
+        inside = {key: dict(value) for key, value in list_ops_or_scope.items()}
+    else:
+        inside = _extended(list_ops_or_scope, kwargs)
+    _scopes.stack.append(inside)
+    try:
+        yield inside
+    finally:
+        _scopes.stack.pop()
+
+
+def _extended(functions: Any, given: dict[str, Any]) -> Scope:
+    if not isinstance(functions, Sequence) or isinstance(functions, str):
+        raise errors.InvalidTypeError(
+            f"arg_scope takes a list of functions or a scope, got {functions!r}"
+        )
+    inside = {key: dict(value) for key, value in _scopes.stack[-1].items()}
+    for function in functions:
+        _check(function)
+        key = _key(function)
+        known = inspect.signature(function).parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in known.values())
+        for name in given:
+            if name not in known and not takes_any:
+                raise errors.InvalidArgumentError(f"{key} has no argument {name!r}")
+        inside.setdefault(key, {}).update(given)
+    return inside
+
+
+def _check(function: Any) -> None:
+    if not has_arg_scope(function):
+        raise errors.InvalidArgumentError(f"{function!r} is not decorated with @add_arg_scope")

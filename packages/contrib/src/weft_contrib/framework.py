@@ -1,0 +1,490 @@
+"""`tf.contrib.framework`: variables by name and scope, and values for them from elsewhere."""
+
+from __future__ import annotations
+
+__all__ = [
+    "add_arg_scope",
+    "add_model_variable",
+    "arg_scope",
+    "arg_scoped_arguments",
+    "assert_global_step",
+    "assert_or_get_global_step",
+    "assign_from_checkpoint",
+    "assign_from_checkpoint_fn",
+    "assign_from_values",
+    "assign_from_values_fn",
+    "create_global_step",
+    "current_arg_scope",
+    "filter_variables",
+    "get_global_step",
+    "get_local_variables",
+    "get_model_variables",
+    "get_or_create_global_step",
+    "get_trainable_variables",
+    "get_unique_variable",
+    "get_variable_full_name",
+    "get_variables",
+    "get_variables_by_name",
+    "get_variables_by_suffix",
+    "get_variables_to_restore",
+    "global_variable",
+    "has_arg_scope",
+    "init_from_checkpoint",
+    "is_tensor",
+    "list_variables",
+    "load_checkpoint",
+    "load_variable",
+    "local_variable",
+    "model_variable",
+    "nest",
+    "variable",
+]
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from weft_autodiff.optimizers.training_util import (
+    assert_global_step,
+    create_global_step,
+    get_global_step,
+    get_or_create_global_step,
+)
+from weft_contrib.arg_scope import (
+    add_arg_scope,
+    arg_scope,
+    arg_scoped_arguments,
+    current_arg_scope,
+    has_arg_scope,
+)
+from weft_graph.ir import nest
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import add_to_collection, device as device_scope, get_collection
+from weft_graph.ir.node import Output
+from weft_graph.ops import array, control, state
+from weft_graph.variables.base import Variable
+from weft_graph.variables.partitioned import PartitionedVariable
+from weft_graph.variables.scope import get_variable
+from weft_io.checkpoint.state import list_variables, load_checkpoint, load_variable
+from weft_io.saving.saver import Saver
+from weft_io.saving.warm_start import init_from_checkpoint
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether `x` is a tensor or a variable.
+
+    Args:
+      x: anything.
+    """
+    return isinstance(x, Output | Variable | PartitionedVariable)
+
+
+def assert_or_get_global_step(graph: Any = None, global_step_tensor: Any = None) -> Any:
+    """The global step, checked where it is given and looked for where it is not.
+
+    Args:
+      graph: to look in; the default one by default.
+      global_step_tensor: the step, if it is known.
+    """
+    if global_step_tensor is None:
+        return get_global_step(graph)
+    assert_global_step(global_step_tensor)
+    return global_step_tensor
+
+
+# ------------------------------------------------------------------------------ making them
+
+
+@add_arg_scope
+def variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    collections: Sequence[str] | None = None,
+    caching_device: Any = None,
+    device: Any = None,
+    partitioner: Any = None,
+    custom_getter: Any = None,
+    use_resource: bool | None = None,
+    synchronization: Any = None,
+    aggregation: Any = None,
+) -> Any:
+    """The variable of that name in the current scope, on a device, in GLOBAL_VARIABLES.
+
+    Args:
+      device: of the variable; a string or a function of a node.
+      name, shape, dtype, initializer, regularizer, trainable, collections, caching_device,
+        partitioner, custom_getter, use_resource, synchronization, aggregation: as `get_variable`.
+    """
+    collections = list(dict.fromkeys(collections or [GraphKeys.GLOBAL_VARIABLES]))
+    getter = get_variable
+    if custom_getter is not None:
+
+        def getter(*args: Any, **kwargs: Any) -> Any:
+            return custom_getter(get_variable, *args, **kwargs)
+
+    with device_scope(device or ""):
+        return getter(
+            name,
+            shape=shape,
+            dtype=dtype,
+            initializer=initializer,
+            regularizer=regularizer,
+            trainable=trainable,
+            collections=collections,
+            caching_device=caching_device,
+            partitioner=partitioner,
+            use_resource=use_resource,
+            synchronization=synchronization,
+            aggregation=aggregation,
+        )
+
+
+@add_arg_scope
+def model_variable(
+    name: str,
+    shape: Any = None,
+    dtype: Any = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool = True,
+    collections: Sequence[str] | None = None,
+    caching_device: Any = None,
+    device: Any = None,
+    partitioner: Any = None,
+    custom_getter: Any = None,
+    use_resource: bool | None = None,
+    synchronization: Any = None,
+    aggregation: Any = None,
+) -> Any:
+    """A `variable` that is in MODEL_VARIABLES, too.
+
+    Args:
+      name, shape, dtype, initializer, regularizer, trainable, collections, caching_device, device,
+        partitioner, custom_getter, use_resource, synchronization, aggregation: as `variable`.
+    """
+    both = [*(collections or ()), GraphKeys.GLOBAL_VARIABLES, GraphKeys.MODEL_VARIABLES]
+    return variable(
+        name,
+        shape,
+        dtype,
+        initializer,
+        regularizer,
+        trainable,
+        both,
+        caching_device,
+        device,
+        partitioner,
+        custom_getter,
+        use_resource,
+        synchronization,
+        aggregation,
+    )
+
+
+def local_variable(
+    initial_value: Any, validate_shape: bool = True, name: Any = None, use_resource: Any = None
+) -> Any:
+    """A variable in LOCAL_VARIABLES that is not trained.
+
+    Args:
+      initial_value, validate_shape, name, use_resource: as `Variable`.
+    """
+    return _listed(GraphKeys.LOCAL_VARIABLES, initial_value, validate_shape, name, use_resource)
+
+
+def global_variable(
+    initial_value: Any, validate_shape: bool = True, name: Any = None, use_resource: Any = None
+) -> Any:
+    """A variable in GLOBAL_VARIABLES that is not trained.
+
+    Args:
+      initial_value, validate_shape, name, use_resource: as `Variable`.
+    """
+    return _listed(GraphKeys.GLOBAL_VARIABLES, initial_value, validate_shape, name, use_resource)
+
+
+def _listed(key: str, value: Any, validate_shape: bool, name: Any, use_resource: Any) -> Any:
+    return Variable(
+        value,
+        trainable=False,
+        collections=[key],
+        validate_shape=validate_shape,
+        name=name,
+        use_resource=use_resource,
+    )
+
+
+# ----------------------------------------------------------------------------- finding them
+
+
+def add_model_variable(var: Any) -> None:
+    """List a variable in MODEL_VARIABLES.
+
+    Args:
+      var: the variable.
+    """
+    if var not in get_collection(GraphKeys.MODEL_VARIABLES):
+        add_to_collection(GraphKeys.MODEL_VARIABLES, var)
+
+
+def get_variables(
+    scope: Any = None, suffix: str | None = None, collection: str = GraphKeys.GLOBAL_VARIABLES
+) -> list[Any]:
+    """The variables of a collection.
+
+    Args:
+      scope: what their names begin with: a pattern, or a variable scope.
+      suffix: what their names end with, ":0" apart.
+      collection: its key.
+    """
+    if scope is not None and not isinstance(scope, str):
+        scope = scope.name
+    if suffix is None:
+        return get_collection(collection, scope)
+    suffix = suffix if ":" in suffix else suffix + ":0"
+    pattern = (scope or "") + ".*" + suffix
+    return get_collection(collection, pattern)
+
+
+def get_model_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+    """`get_variables` of MODEL_VARIABLES.
+
+    Args:
+      scope, suffix: as `get_variables`.
+    """
+    return get_variables(scope, suffix, GraphKeys.MODEL_VARIABLES)
+
+
+def get_local_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+    """`get_variables` of LOCAL_VARIABLES.
+
+    Args:
+      scope, suffix: as `get_variables`.
+    """
+    return get_variables(scope, suffix, GraphKeys.LOCAL_VARIABLES)
+
+
+def get_trainable_variables(scope: Any = None, suffix: str | None = None) -> list[Any]:
+    """`get_variables` of TRAINABLE_VARIABLES.
+
+    Args:
+      scope, suffix: as `get_variables`.
+    """
+    return get_variables(scope, suffix, GraphKeys.TRAINABLE_VARIABLES)
+
+
+def get_variables_by_suffix(suffix: str, scope: Any = None) -> list[Any]:
+    """The variables whose names end so.
+
+    Args:
+      suffix, scope: as `get_variables`.
+    """
+    return get_variables(scope=scope, suffix=suffix)
+
+
+def get_variables_by_name(given_name: str, scope: Any = None) -> list[Any]:
+    """The variables of a name, in any scope.
+
+    Args:
+      given_name: the last part of their names.
+      scope: as `get_variables`.
+    """
+    return get_variables(scope=scope, suffix="/" + given_name + ":|^" + given_name + ":")
+
+
+def get_unique_variable(var_op_name: str) -> Any:
+    """The variable of a full name.
+
+    Args:
+      var_op_name: its name without ":0".
+    Raises: InvalidArgumentError: there is none, or more than one.
+    """
+    found = [v for v in get_variables(scope=var_op_name) if v.op.name == var_op_name]
+    if len(found) != 1:
+        raise errors.InvalidArgumentError(
+            f"one variable {var_op_name!r} is required, got {[v.name for v in found]}"
+        )
+    return found[0]
+
+
+def get_variable_full_name(var: Any) -> str:
+    """The name of a variable in checkpoints, which is that of the whole for a part of one.
+
+    Args:
+      var: the variable.
+    """
+    info = getattr(var, "_save_slice_info", None)
+    name: str = info.full_name if info else var.op.name
+    return name
+
+
+def filter_variables(
+    var_list: Any,
+    include_patterns: Any = None,
+    exclude_patterns: Any = None,
+    reg_search: bool = True,
+) -> list[Any]:
+    """Those variables whose names match one pattern, and none of others.
+
+    Args:
+      var_list: variables.
+      include_patterns: one of them must be found in the name; all are taken by default.
+      exclude_patterns: none of them may be.
+      reg_search: look for patterns anywhere in the name, and not at its beginning alone.
+    """
+    find = re.search if reg_search else re.match
+
+    def fits(patterns: Any, variable: Any) -> bool:
+        return any(find(pattern, variable.op.name) for pattern in patterns)
+
+    found = list(var_list)
+    if include_patterns:
+        found = [v for v in found if fits(include_patterns, v)]
+    return [v for v in found if not fits(exclude_patterns or (), v)]
+
+
+def get_variables_to_restore(
+    include: Sequence[str] | None = None, exclude: Sequence[str] | None = None
+) -> list[Any]:
+    """The variables of some scopes without those of others.
+
+    Args:
+      include: scopes; all by default.
+      exclude: scopes.
+    Raises: InvalidTypeError: one of them is no list.
+    """
+    for given, what in ((include, "include"), (exclude, "exclude")):
+        if given is not None and not isinstance(given, list | tuple):
+            raise errors.InvalidTypeError(f"{what} must be a list of scopes, got {given!r}")
+    found = get_variables() if include is None else [v for s in include for v in get_variables(s)]
+    left_out = {v for scope in exclude or () for v in get_variables(scope)}
+    return [v for v in found if v not in left_out]
+
+
+# ---------------------------------------------------------------------- values from elsewhere
+
+
+def assign_from_values(var_names_to_values: Mapping[str, Any]) -> tuple[Any, dict[Any, Any]]:
+    """A node that gives variables values, and what to feed it.
+
+    Args:
+      var_names_to_values: arrays by full names of variables.
+    Raises: InvalidArgumentError: there is no such variable, or its shape differs.
+    """
+    assignments, feeds = [], {}
+    for name, value in var_names_to_values.items():
+        target = get_unique_variable(name)
+        value = np.asarray(value)
+        if not target.shape.is_compatible_with(value.shape):
+            raise errors.InvalidArgumentError(
+                f"{name} has the shape {target.shape}, and the value {list(value.shape)}"
+            )
+        fed = array.placeholder(target.dtype.base_dtype, value.shape, "placeholder/" + name)
+        assignments.append(state.assign(target, fed))
+        feeds[fed] = value
+    return control.group(*assignments), feeds
+
+
+def assign_from_values_fn(var_names_to_values: Mapping[str, Any]) -> Callable[[Any], None]:
+    """A function of a session that gives variables values.
+
+    Args:
+      var_names_to_values: as `assign_from_values`.
+    """
+    assign, feeds = assign_from_values(var_names_to_values)
+
+    def callback(session: Any) -> None:
+        session.run(assign, feeds)
+
+    return callback
+
+
+def assign_from_checkpoint(
+    model_path: str, var_list: Any, ignore_missing_vars: bool = False
+) -> tuple[Any, dict[Any, Any]]:
+    """A node that gives variables their values in a checkpoint, and what to feed it.
+
+    Args:
+      model_path: of the checkpoint.
+      var_list: variables, or variables by their names in the checkpoint.
+      ignore_missing_vars: leave out those that the checkpoint lacks.
+    Raises: NotFoundError: the checkpoint lacks one; InvalidArgumentError: its shape differs.
+    """
+    reader = load_checkpoint(model_path)
+    values = {}
+    for name, target in _by_name(var_list).items():
+        if not reader.has_tensor(name):
+            if ignore_missing_vars:
+                _log.warning("Variable %s missing in checkpoint %s", name, model_path)
+                continue
+            raise errors.NotFoundError(f"the checkpoint {model_path} has no variable {name!r}")
+        for each in target if isinstance(target, list) else [target]:
+            values[each.op.name] = _part(reader.get_tensor(name), each)
+    return assign_from_values(values)
+
+
+def _part(value: Any, target: Any) -> Any:
+    info = getattr(target, "_save_slice_info", None)
+    if not info:
+        return value
+    places = zip(info.var_offset, info.var_shape, strict=True)
+    return value[tuple([slice(start, start + size) for start, size in places])]
+
+
+def _by_name(var_list: Any) -> dict[str, Any]:
+    if isinstance(var_list, Mapping):
+        return dict(var_list)
+    found: dict[str, Any] = {}
+    for each in var_list:
+        name = get_variable_full_name(each)
+        if name in found:
+            before = found[name]
+            found[name] = [*(before if isinstance(before, list) else [before]), each]
+        else:
+            found[name] = each
+    return found
+
+
+def assign_from_checkpoint_fn(
+    model_path: str,
+    var_list: Any,
+    ignore_missing_vars: bool = False,
+    reshape_variables: bool = False,
+) -> Callable[[Any], None] | None:
+    """A function of a session that restores variables from a checkpoint.
+
+    Args:
+      model_path: of the checkpoint.
+      var_list: variables, or variables by their names in the checkpoint; not empty.
+      ignore_missing_vars: leave out those that the checkpoint lacks.
+      reshape_variables: take values of other shapes with as many elements.
+    Returns: the function; None where the checkpoint has none of the variables.
+    Raises: InvalidArgumentError: there are no variables.
+    """
+    if not var_list:
+        raise errors.InvalidArgumentError("var_list cannot be empty")
+    if ignore_missing_vars:
+        reader = load_checkpoint(model_path)
+        named = _by_name(var_list)
+        var_list = {name: v for name, v in named.items() if reader.has_tensor(name)}
+        for name in named.keys() - var_list.keys():
+            _log.warning("Variable %s missing in checkpoint %s", name, model_path)
+        if not var_list:
+            _log.warning("No Variables to restore")
+            return None
+    saver = Saver(var_list, reshape=reshape_variables)
+
+    def callback(session: Any) -> None:
+        saver.restore(session, model_path)
+
+    return callback

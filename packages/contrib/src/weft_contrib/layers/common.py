@@ -1,0 +1,87 @@
+"""The beginning and the end that all layers of `tf.contrib.layers` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from weft_contrib.utils import add_to_variable_collections, collect_named_outputs, getter_of
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ir.node import Output
+from weft_graph.variables.scope import variable_scope
+from weft_tensor import errors
+
+Function = Callable[..., Any]
+
+
+@contextmanager
+def layer_scope(
+    scope: Any, default: str, inputs: Any, reuse: Any, names: Mapping[str, str] | None = None
+) -> Iterator[tuple[Any, Output]]:
+    """Open the scope of a layer, whose variables are model variables.
+
+    Args:
+      scope, default: name or scope, and the name where there is none.
+      inputs: converts to a tensor.
+      reuse: of the variables.
+      names: other names for the variables.
+    Yields: the scope and the tensor.
+    """
+    getter = getter_of(names or {})
+    with variable_scope(scope, default, [inputs], reuse=reuse, custom_getter=getter) as opened:
+        yield opened, convert_to_tensor(inputs)
+
+
+def finished(
+    outputs: Any,
+    opened: Any,
+    *,
+    normalizer_fn: Function | None = None,
+    normalizer_params: Mapping[str, Any] | None = None,
+    activation_fn: Function | None = None,
+    outputs_collections: Any = None,
+) -> Any:
+    """What a layer gives: normalized, activated, and in the collections.
+
+    Args:
+      outputs: of the layer itself.
+      opened: its scope.
+      normalizer_fn, normalizer_params: a function and its arguments, or None.
+      activation_fn: a function, or None.
+      outputs_collections: keys, or None.
+    """
+    if normalizer_fn is not None:
+        outputs = normalizer_fn(outputs, **(normalizer_params or {}))
+    if activation_fn is not None:
+        outputs = activation_fn(outputs)
+    return collect_named_outputs(outputs_collections, opened.name, outputs)
+
+
+def list_variables_of(layer: Any, collections: Any, names: Mapping[str, str]) -> None:
+    """Put the variables of a layer where the program asks for them.
+
+    Args:
+      layer: the layer.
+      collections: keys, or keys by what a variable is.
+      names: attributes of the layer, and what they are.
+    """
+    for attribute, what in names.items():
+        add_to_variable_collections(getattr(layer, attribute, None), collections, what)
+
+
+def channels(data_format: str | None, spatial: int = 2) -> str:
+    """The layout as `layers` names it, of a name such as "NHWC".
+
+    Args:
+      data_format: with the channels behind the batch or last.
+      spatial: number of spatial axes.
+    Raises: InvalidArgumentError: it is another.
+    """
+    letters = "DHW"[-spatial:] if spatial > 1 else "W"
+    last, first = f"N{letters}C", f"NC{letters}"
+    if data_format not in (None, last, first):
+        raise errors.InvalidArgumentError(
+            f"data_format must be {last} or {first}, got {data_format!r}"
+        )
+    return "channels_first" if data_format == first else "channels_last"

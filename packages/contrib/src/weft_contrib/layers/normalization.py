@@ -1,0 +1,271 @@
+"""Normalization over batches, layers and instances."""
+
+from __future__ import annotations
+
+__all__ = ["batch_norm", "instance_norm", "layer_norm"]
+
+from collections.abc import Mapping
+from typing import Any
+
+from weft_contrib import framework
+from weft_contrib.arg_scope import add_arg_scope
+from weft_contrib.layers.common import (
+    Function,
+    channels,
+    finished,
+    layer_scope,
+    list_variables_of,
+)
+from weft_contrib.utils import add_to_variable_collections
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import (
+    add_to_collections,
+    control_dependencies,
+    get_collection_ref,
+)
+from weft_graph.layers.normalization import BatchNormalization
+from weft_graph.nn import statistics
+from weft_graph.ops import identity, shapes
+from weft_graph.variables.initializers import Ones, Zeros
+from weft_tensor import dtypes, errors
+
+_NAMES = {name: name for name in ("beta", "gamma", "moving_mean", "moving_variance")}
+
+
+@add_arg_scope
+def batch_norm(
+    inputs: Any,
+    decay: float = 0.999,
+    center: bool = True,
+    scale: bool = False,
+    epsilon: float = 0.001,
+    activation_fn: Function | None = None,
+    param_initializers: Mapping[str, Any] | None = None,
+    param_regularizers: Mapping[str, Any] | None = None,
+    updates_collections: Any = GraphKeys.UPDATE_OPS,
+    is_training: Any = True,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    batch_weights: Any = None,
+    fused: bool | None = None,
+    data_format: str = "NHWC",
+    zero_debias_moving_mean: bool = False,
+    scope: Any = None,
+    renorm: bool = False,
+    renorm_clipping: Any = None,
+    renorm_decay: float = 0.99,
+    adjustment: Any = None,
+) -> Any:
+    """Normalized by the batch's statistics while training, by moving ones otherwise.
+
+    Args:
+      inputs: floating, rank 2 to 5.
+      decay: of the moving statistics.
+      center, scale: whether there are beta and gamma.
+      epsilon: added to the variance.
+      activation_fn: applied last, or None.
+      param_initializers, param_regularizers: by "beta", "gamma", "moving_mean" and
+        "moving_variance".
+      updates_collections: where the updates of the moving statistics are listed; with None the
+        result waits for them.
+      is_training: a bool or a bool tensor.
+      fused: use the fused operation; None where it applies.
+      data_format: "NHWC" or "NCHW".
+      renorm, renorm_clipping, renorm_decay, adjustment: as `layers.batch_normalization`.
+      batch_weights, zero_debias_moving_mean: not supported.
+      reuse, variables_collections, outputs_collections, trainable, scope: as `fully_connected`;
+        "BatchNorm".
+    Raises: UnimplementedError: an argument that is not supported is given.
+    Source: Ioffe and Szegedy 2015.
+
+    Examples:
+      >>> from weft_graph.ops.array import ones
+      >>> batch_norm(ones([2, 3]), updates_collections=None).shape
+      TensorShape([Dimension(2), Dimension(3)])
+    """
+    if batch_weights is not None or zero_debias_moving_mean:
+        raise errors.UnimplementedError(
+            "batch_norm takes neither batch_weights nor zero_debias_moving_mean"
+        )
+    given = dict(param_initializers or {})
+    regularizers = dict(param_regularizers or {})
+    with layer_scope(scope, "BatchNorm", inputs, reuse) as (opened, x):
+        layer = BatchNormalization(
+            1 if data_format.startswith("NC") else -1,
+            decay,
+            epsilon,
+            center,
+            scale,
+            beta_initializer=given.get("beta", Zeros()),
+            gamma_initializer=given.get("gamma", Ones()),
+            moving_mean_initializer=given.get("moving_mean", Zeros()),
+            moving_variance_initializer=given.get("moving_variance", Ones()),
+            beta_regularizer=regularizers.get("beta"),
+            gamma_regularizer=regularizers.get("gamma"),
+            renorm=renorm,
+            renorm_clipping=renorm_clipping,
+            renorm_momentum=renorm_decay,
+            adjustment=adjustment,
+            fused=fused,
+            trainable=trainable,
+            name=opened.name,
+            _scope=opened,
+            _reuse=reuse,
+        )
+        before = len(get_collection_ref(GraphKeys.UPDATE_OPS))
+        outputs = layer(x, training=is_training)
+        outputs = _with_updates(outputs, before, updates_collections)
+        list_variables_of(layer, variables_collections, _NAMES)
+        return finished(
+            outputs,
+            opened,
+            activation_fn=activation_fn,
+            outputs_collections=outputs_collections,
+        )
+
+
+def _with_updates(outputs: Any, before: int, collections: Any) -> Any:
+    """The outputs, with updates that a layer listed moved to where the program wants them."""
+    listed = get_collection_ref(GraphKeys.UPDATE_OPS)
+    updates = listed[before:]
+    del listed[before:]
+    if collections is None:
+        with control_dependencies(updates):
+            return identity.identity(outputs)
+    for update in updates:
+        add_to_collections(collections, update)
+    return outputs
+
+
+@add_arg_scope
+def layer_norm(
+    inputs: Any,
+    center: bool = True,
+    scale: bool = True,
+    activation_fn: Function | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    begin_norm_axis: int = 1,
+    begin_params_axis: int = -1,
+    scope: Any = None,
+) -> Any:
+    """Normalized by the statistics of each example.
+
+    Args:
+      inputs: floating, shape (B, ...).
+      center, scale: whether there are beta and gamma.
+      activation_fn: applied last, or None.
+      begin_norm_axis: first of the axes whose elements are normalized together.
+      begin_params_axis: first of the axes of beta and gamma.
+      reuse, variables_collections, outputs_collections, trainable, scope: as `fully_connected`;
+        "LayerNorm".
+    Raises: InvalidArgumentError: an axis is out of range, or its size is unknown.
+    Source: Ba and others 2016.
+    """
+    with layer_scope(scope, "LayerNorm", inputs, reuse) as (opened, x):
+        rank = x.shape.ndims
+        if rank is None:
+            raise errors.InvalidArgumentError("layer_norm requires inputs of a known rank")
+        first = begin_norm_axis + rank if begin_norm_axis < 0 else begin_norm_axis
+        if first >= rank or begin_params_axis >= rank:
+            raise errors.InvalidArgumentError(
+                f"begin_params_axis ({begin_params_axis}) and begin_norm_axis ({begin_norm_axis}) "
+                f"must be < rank(inputs) ({rank})"
+            )
+        sizes = [size.value for size in x.shape[begin_params_axis:]]
+        beta, gamma = _parameters(x, sizes, center, scale, trainable, variables_collections)
+        mean, variance = statistics.moments(x, list(range(first, rank)), keep_dims=True)
+        epsilon = 1e-3 if x.dtype.base_dtype is dtypes.float16 else 1e-12
+        outputs = statistics.batch_normalization(x, mean, variance, beta, gamma, epsilon)
+        outputs.set_shape(x.shape)
+        return finished(
+            outputs,
+            opened,
+            activation_fn=activation_fn,
+            outputs_collections=outputs_collections,
+        )
+
+
+@add_arg_scope
+def instance_norm(
+    inputs: Any,
+    center: bool = True,
+    scale: bool = True,
+    epsilon: float = 1e-6,
+    activation_fn: Function | None = None,
+    param_initializers: Mapping[str, Any] | None = None,
+    reuse: Any = None,
+    variables_collections: Any = None,
+    outputs_collections: Any = None,
+    trainable: bool = True,
+    data_format: str = "NHWC",
+    scope: Any = None,
+) -> Any:
+    """Normalized by the statistics of each channel of each example.
+
+    Args:
+      inputs: floating, rank at least 3.
+      center, scale: whether there are beta and gamma.
+      epsilon: added to the variance.
+      activation_fn: applied last, or None.
+      param_initializers: by "beta" and "gamma".
+      data_format: "NHWC" or "NCHW".
+      reuse, variables_collections, outputs_collections, trainable, scope: as `fully_connected`;
+        "InstanceNorm".
+    Source: Ulyanov and others 2016.
+    """
+    with layer_scope(scope, "InstanceNorm", inputs, reuse) as (opened, x):
+        first = channels(data_format) == "channels_first"
+        rank = x.shape.ndims
+        if not rank or x.shape[1 if first else -1].value is None:
+            raise errors.InvalidArgumentError(
+                f"instance_norm requires a known number of channels, got {x.shape}"
+            )
+        size = x.shape[1 if first else -1].value
+        beta, gamma = _parameters(
+            x, [size], center, scale, trainable, variables_collections, param_initializers or {}
+        )
+        if first:
+            spread = [1, size, *[1] * (rank - 2)]
+            beta = None if beta is None else shapes.reshape(beta, spread)
+            gamma = None if gamma is None else shapes.reshape(gamma, spread)
+        axes = list(range(2, rank)) if first else list(range(1, rank - 1))
+        mean, variance = statistics.moments(x, axes, keep_dims=True)
+        outputs = statistics.batch_normalization(x, mean, variance, beta, gamma, epsilon)
+        outputs.set_shape(x.shape)
+        return finished(
+            outputs,
+            opened,
+            activation_fn=activation_fn,
+            outputs_collections=outputs_collections,
+        )
+
+
+def _parameters(
+    x: Any,
+    sizes: Any,
+    center: bool,
+    scale: bool,
+    trainable: bool,
+    collections: Any,
+    initializers: Mapping[str, Any] | None = None,
+) -> tuple[Any, Any]:
+    """The variables beta and gamma, or None for each."""
+    if None in sizes:
+        raise errors.InvalidArgumentError(f"the sizes of the parameters must be known, got {x!r}")
+    made = []
+    for name, wanted, default in (("beta", center, Zeros()), ("gamma", scale, Ones())):
+        variable = None
+        if wanted:
+            initializer = (initializers or {}).get(name, default)
+            dtype = x.dtype.base_dtype
+            variable = framework.model_variable(
+                name, sizes, dtype, initializer, trainable=trainable
+            )
+            add_to_variable_collections(variable, collections, name)
+        made.append(variable)
+    return made[0], made[1]

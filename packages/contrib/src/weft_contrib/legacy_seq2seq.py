@@ -1,0 +1,540 @@
+"""`tf.contrib.legacy_seq2seq`: from sequence to sequence, with one copy of the cell per step."""
+
+from __future__ import annotations
+
+__all__ = [
+    "attention_decoder",
+    "basic_rnn_seq2seq",
+    "embedding_attention_decoder",
+    "embedding_attention_seq2seq",
+    "embedding_rnn_decoder",
+    "embedding_rnn_seq2seq",
+    "model_with_buckets",
+    "rnn_decoder",
+    "sequence_loss",
+    "sequence_loss_by_example",
+    "tied_rnn_seq2seq",
+]
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from weft_contrib.rnn_cells import EmbeddingWrapper, OutputProjectionWrapper, linear
+from weft_graph.control_flow.conditional import cond
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.nn import embedding
+from weft_graph.ops import (
+    arithmetic,
+    array,
+    casting,
+    conv,
+    identity,
+    join,
+    matmul,
+    nn,
+    reduction,
+    shapes,
+    trigonometry,
+)
+from weft_graph.rnn.static import static_rnn
+from weft_graph.variables.scope import get_variable, get_variable_scope, variable_scope
+from weft_tensor import dtypes, errors
+
+
+def _extract_argmax_and_embed(
+    table: Any, output_projection: Any = None, update_embedding: bool = True
+) -> Callable[[Any, Any], Any]:
+    """A loop function that looks up the most likely symbol of the step before."""
+
+    def loop_function(prev: Any, _: Any) -> Any:
+        if output_projection is not None:
+            weights, biases = output_projection
+            prev = nn.bias_add(matmul.matmul(prev, weights), biases)
+        rows = embedding.embedding_lookup(table, reduction.argmax(prev, 1))
+        return rows if update_embedding else identity.stop_gradient(rows)
+
+    return loop_function
+
+
+def rnn_decoder(
+    decoder_inputs: Sequence[Any],
+    initial_state: Any,
+    cell: Any,
+    loop_function: Callable[[Any, int], Any] | None = None,
+    scope: Any = None,
+) -> tuple[list[Any], Any]:
+    """A cell over a list of inputs.
+
+    Args:
+      decoder_inputs: tensors of shape (B, I).
+      initial_state: of the cell.
+      cell: the cell.
+      loop_function: from an output and the number of the step to the next input, in place of those
+        behind the first.
+      scope: "rnn_decoder".
+    Returns: the outputs, and the last state.
+    """
+    with variable_scope(scope or "rnn_decoder"):
+        state, outputs, prev = initial_state, [], None
+        for i, given in enumerate(decoder_inputs):
+            if loop_function is not None and prev is not None:
+                with variable_scope("loop_function", reuse=True):
+                    given = loop_function(prev, i)
+            if i > 0:
+                get_variable_scope().reuse_variables()
+            output, state = cell(given, state)
+            outputs.append(output)
+            prev = output if loop_function is not None else None
+        return outputs, state
+
+
+def basic_rnn_seq2seq(
+    encoder_inputs: Sequence[Any],
+    decoder_inputs: Sequence[Any],
+    cell: Any,
+    dtype: Any = dtypes.float32,
+    scope: Any = None,
+) -> tuple[list[Any], Any]:
+    """A cell reads one sequence, a copy of it with other weights begins the other with its state.
+
+    Args:
+      encoder_inputs, decoder_inputs: tensors of shape (B, I).
+      cell: the cell.
+      dtype: of the first state.
+      scope: "basic_rnn_seq2seq".
+    Returns: the decoder's outputs, and its last state.
+    """
+    import copy
+
+    with variable_scope(scope or "basic_rnn_seq2seq"):
+        _, state = static_rnn(copy.deepcopy(cell), encoder_inputs, dtype=dtype)
+        return rnn_decoder(decoder_inputs, state, cell)
+
+
+def tied_rnn_seq2seq(
+    encoder_inputs: Sequence[Any],
+    decoder_inputs: Sequence[Any],
+    cell: Any,
+    loop_function: Callable[[Any, int], Any] | None = None,
+    dtype: Any = dtypes.float32,
+    scope: Any = None,
+) -> tuple[list[Any], Any]:
+    """As `basic_rnn_seq2seq`, with one set of weights.
+
+    Args:
+      encoder_inputs, decoder_inputs, cell, dtype: as there.
+      loop_function: as `rnn_decoder`.
+      scope: "combined_tied_rnn_seq2seq".
+    Returns: the decoder's outputs, and its last state.
+    """
+    with variable_scope("combined_tied_rnn_seq2seq"):
+        name = scope or "tied_rnn_seq2seq"
+        _, state = static_rnn(cell, encoder_inputs, dtype=dtype, scope=name)
+        get_variable_scope().reuse_variables()
+        return rnn_decoder(decoder_inputs, state, cell, loop_function, scope=name)
+
+
+def embedding_rnn_decoder(
+    decoder_inputs: Sequence[Any],
+    initial_state: Any,
+    cell: Any,
+    num_symbols: int,
+    embedding_size: int,
+    output_projection: Any = None,
+    feed_previous: bool = False,
+    update_embedding_for_previous: bool = True,
+    scope: Any = None,
+) -> tuple[list[Any], Any]:
+    """`rnn_decoder` over ids.
+
+    Args:
+      decoder_inputs: integers, shape (B,) each.
+      initial_state, cell: as `rnn_decoder`.
+      num_symbols, embedding_size: shape of the variable "embedding".
+      output_projection: weights and biases from outputs to symbols, or None.
+      feed_previous: take the most likely symbol of the step before in place of the inputs.
+      update_embedding_for_previous: let gradients through that choice.
+      scope: "embedding_rnn_decoder".
+    Returns: the outputs, and the last state.
+    """
+    with variable_scope(scope or "embedding_rnn_decoder"):
+        table = get_variable("embedding", [num_symbols, embedding_size])
+        loop = (
+            _extract_argmax_and_embed(table, output_projection, update_embedding_for_previous)
+            if feed_previous
+            else None
+        )
+        rows = [embedding.embedding_lookup(table, ids) for ids in decoder_inputs]
+        return rnn_decoder(rows, initial_state, cell, loop)
+
+
+def embedding_rnn_seq2seq(
+    encoder_inputs: Sequence[Any],
+    decoder_inputs: Sequence[Any],
+    cell: Any,
+    num_encoder_symbols: int,
+    num_decoder_symbols: int,
+    embedding_size: int,
+    output_projection: Any = None,
+    feed_previous: Any = False,
+    dtype: Any = None,
+    scope: Any = None,
+) -> tuple[list[Any], Any]:
+    """`basic_rnn_seq2seq` over ids.
+
+    Args:
+      encoder_inputs, decoder_inputs: integers, shape (B,) each.
+      cell: the cell.
+      num_encoder_symbols, num_decoder_symbols, embedding_size: shapes of the embeddings.
+      output_projection: weights and biases; without it the cell's outputs are projected to symbols.
+      feed_previous: as `embedding_rnn_decoder`; a bool or a bool tensor.
+      dtype: of the first state.
+      scope: "embedding_rnn_seq2seq".
+    Returns: the decoder's outputs, and its last state.
+    """
+    import copy
+
+    with variable_scope(scope or "embedding_rnn_seq2seq") as opened:
+        dtype = dtype or dtypes.float32
+        encoder = EmbeddingWrapper(copy.deepcopy(cell), num_encoder_symbols, embedding_size)
+        _, state = static_rnn(encoder, encoder_inputs, dtype=dtype)
+        if output_projection is None:
+            cell = OutputProjectionWrapper(cell, num_decoder_symbols)
+
+        def decode(feed: bool, scope: Any = None) -> tuple[list[Any], Any]:
+            return embedding_rnn_decoder(
+                decoder_inputs,
+                state,
+                cell,
+                num_decoder_symbols,
+                embedding_size,
+                output_projection,
+                feed,
+                scope=scope,
+            )
+
+        return _by_choice(feed_previous, decode, opened)
+
+
+def _by_choice(
+    feed_previous: Any, decode: Callable[..., Any], opened: Any
+) -> tuple[list[Any], Any]:
+    """What `decode` gives for a bool; for a tensor a branch for each, with the same weights."""
+    if isinstance(feed_previous, bool):
+        outputs, state = decode(feed_previous)
+        return outputs, state
+    made: dict[str, Any] = {}
+
+    def branch(feed: bool) -> list[Any]:
+        with variable_scope(opened, reuse=None if feed else True):
+            outputs, state = decode(feed)
+        made["count"], made["state"] = len(outputs), state
+        return [*outputs, *nest.flatten(state)]
+
+    found = cond(feed_previous, lambda: branch(True), lambda: branch(False))
+    count = made["count"]
+    return found[:count], nest.pack_sequence_as(made["state"], found[count:])
+
+
+def attention_decoder(
+    decoder_inputs: Sequence[Any],
+    initial_state: Any,
+    attention_states: Any,
+    cell: Any,
+    output_size: int | None = None,
+    num_heads: int = 1,
+    loop_function: Callable[[Any, int], Any] | None = None,
+    dtype: Any = None,
+    scope: Any = None,
+    initial_state_attention: bool = False,
+) -> tuple[list[Any], Any]:
+    """A decoder that at each step looks at the encoder's outputs.
+
+    Args:
+      decoder_inputs: tensors of shape (B, I).
+      initial_state: of the cell.
+      attention_states: shape (B, T, A), with A and T known.
+      cell: the cell.
+      output_size: of the outputs; the cell's by default.
+      num_heads: how many places are looked at.
+      loop_function: as `rnn_decoder`.
+      dtype: of the first state's kind.
+      scope: "attention_decoder".
+      initial_state_attention: look at the outputs before the first step, too.
+    Returns: the outputs, and the last state.
+    Raises: InvalidArgumentError: there are no inputs or heads, or A is unknown.
+    Source: Vinyals and others 2014.
+    """
+    if not decoder_inputs or num_heads < 1:
+        raise errors.InvalidArgumentError("an input and an attention head are required")
+    states = convert_to_tensor(attention_states)
+    if states.shape[2].value is None:
+        raise errors.InvalidArgumentError(f"Shape[2] of attention_states must be known: {states}")
+    size_out: int = cell.output_size if output_size is None else output_size
+    with variable_scope(scope or "attention_decoder"):
+        heads = _Heads(states, num_heads)
+        batch = shapes.shape(convert_to_tensor(decoder_inputs[0]))[0]
+        size = states.shape[2].value
+        seen = [array.zeros(join.stack([batch, size]), states.dtype) for _ in range(num_heads)]
+        for each in seen:
+            each.set_shape([None, size])
+        if initial_state_attention:
+            seen = heads(initial_state)
+        state, outputs, prev = initial_state, [], None
+        for i, given in enumerate(decoder_inputs):
+            if i > 0:
+                get_variable_scope().reuse_variables()
+            if loop_function is not None and prev is not None:
+                with variable_scope("loop_function", reuse=True):
+                    given = loop_function(prev, i)
+            given = convert_to_tensor(given)
+            x = linear([given, *seen], given.shape[1].value)
+            cell_output, state = cell(x, state)
+            if i == 0 and initial_state_attention:
+                with variable_scope(get_variable_scope(), reuse=True):
+                    seen = heads(state)
+            else:
+                seen = heads(state)
+            with variable_scope("AttnOutputProjection"):
+                output = linear([cell_output, *seen], size_out)
+            outputs.append(output)
+            prev = output if loop_function is not None else None
+        return outputs, state
+
+
+class _Heads:
+    """Attention over fixed states, by additive scores."""
+
+    def __init__(self, states: Any, count: int) -> None:
+        size = states.shape[2].value
+        self._steps = states.shape[1].value or shapes.shape(states)[1]
+        self._size = size
+        self._hidden = shapes.reshape(states, [-1, self._steps, 1, size])
+        self._features, self._weights = [], []
+        for a in range(count):
+            kernel = get_variable(f"AttnW_{a}", [1, 1, size, size], states.dtype.base_dtype)
+            self._features.append(conv.conv2d(self._hidden, kernel, [1, 1, 1, 1], "SAME"))
+            self._weights.append(get_variable(f"AttnV_{a}", [size], states.dtype.base_dtype))
+
+    def __call__(self, query: Any) -> list[Any]:
+        """What the states are, by the weights that a query gives them."""
+        parts = nest.flatten(query)
+        query = parts[0] if len(parts) == 1 else join.concat(parts, 1)
+        found = []
+        for a, (features, weights) in enumerate(zip(self._features, self._weights, strict=True)):
+            with variable_scope(f"Attention_{a}"):
+                y = linear(query, self._size)
+            y = shapes.reshape(y, [-1, 1, 1, self._size])
+            scores = reduction.reduce_sum(weights * trigonometry.tanh(features + y), [2, 3])
+            shares = shapes.reshape(nn.softmax(scores), [-1, self._steps, 1, 1])
+            seen = reduction.reduce_sum(shares * self._hidden, [1, 2])
+            found.append(shapes.reshape(seen, [-1, self._size]))
+        return found
+
+
+def embedding_attention_decoder(
+    decoder_inputs: Sequence[Any],
+    initial_state: Any,
+    attention_states: Any,
+    cell: Any,
+    num_symbols: int,
+    embedding_size: int,
+    num_heads: int = 1,
+    output_size: int | None = None,
+    output_projection: Any = None,
+    feed_previous: bool = False,
+    update_embedding_for_previous: bool = True,
+    dtype: Any = None,
+    scope: Any = None,
+    initial_state_attention: bool = False,
+) -> tuple[list[Any], Any]:
+    """`attention_decoder` over ids.
+
+    Args:
+      decoder_inputs: integers, shape (B,) each.
+      num_symbols, embedding_size, output_projection, feed_previous,
+        update_embedding_for_previous: as `embedding_rnn_decoder`.
+      initial_state, attention_states, cell, num_heads, output_size, dtype,
+        initial_state_attention: as `attention_decoder`.
+      scope: "embedding_attention_decoder".
+    Returns: the outputs, and the last state.
+    """
+    with variable_scope(scope or "embedding_attention_decoder"):
+        table = get_variable("embedding", [num_symbols, embedding_size])
+        loop = (
+            _extract_argmax_and_embed(table, output_projection, update_embedding_for_previous)
+            if feed_previous
+            else None
+        )
+        rows = [embedding.embedding_lookup(table, ids) for ids in decoder_inputs]
+        return attention_decoder(
+            rows,
+            initial_state,
+            attention_states,
+            cell,
+            output_size or cell.output_size,
+            num_heads,
+            loop,
+            initial_state_attention=initial_state_attention,
+        )
+
+
+def embedding_attention_seq2seq(
+    encoder_inputs: Sequence[Any],
+    decoder_inputs: Sequence[Any],
+    cell: Any,
+    num_encoder_symbols: int,
+    num_decoder_symbols: int,
+    embedding_size: int,
+    num_heads: int = 1,
+    output_projection: Any = None,
+    feed_previous: Any = False,
+    dtype: Any = None,
+    scope: Any = None,
+    initial_state_attention: bool = False,
+) -> tuple[list[Any], Any]:
+    """`embedding_rnn_seq2seq` whose decoder looks at the encoder's outputs.
+
+    Args:
+      encoder_inputs, decoder_inputs, cell, num_encoder_symbols, num_decoder_symbols,
+        embedding_size, output_projection, feed_previous, dtype: as `embedding_rnn_seq2seq`.
+      num_heads, initial_state_attention: as `attention_decoder`.
+      scope: "embedding_attention_seq2seq".
+    Returns: the decoder's outputs, and its last state.
+    """
+    import copy
+
+    with variable_scope(scope or "embedding_attention_seq2seq") as opened:
+        dtype = dtype or dtypes.float32
+        encoder = EmbeddingWrapper(copy.deepcopy(cell), num_encoder_symbols, embedding_size)
+        outputs, state = static_rnn(encoder, encoder_inputs, dtype=dtype)
+        rows = [shapes.reshape(each, [-1, 1, cell.output_size]) for each in outputs]
+        attention_states = join.concat(rows, 1)
+        output_size = None
+        if output_projection is None:
+            cell = OutputProjectionWrapper(cell, num_decoder_symbols)
+            output_size = num_decoder_symbols
+
+        def decode(feed: bool) -> tuple[list[Any], Any]:
+            return embedding_attention_decoder(
+                decoder_inputs,
+                state,
+                attention_states,
+                cell,
+                num_decoder_symbols,
+                embedding_size,
+                num_heads,
+                output_size,
+                output_projection,
+                feed,
+                initial_state_attention=initial_state_attention,
+            )
+
+        return _by_choice(feed_previous, decode, opened)
+
+
+def sequence_loss_by_example(
+    logits: Sequence[Any],
+    targets: Sequence[Any],
+    weights: Sequence[Any],
+    average_across_timesteps: bool = True,
+    softmax_loss_function: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """The weighted cross-entropy of each sequence.
+
+    Args:
+      logits: tensors of shape (B, N).
+      targets: integers, shape (B,) each.
+      weights: floating, shape (B,) each.
+      average_across_timesteps: divide by the sum of weights.
+      softmax_loss_function: in place of the cross-entropy, with `labels` and `logits`.
+    Returns: shape (B,).
+    Raises: InvalidArgumentError: there are not as many of each.
+    """
+    if not len(logits) == len(targets) == len(weights):
+        raise errors.InvalidArgumentError(
+            "Lengths of logits, weights, and targets must be the same "
+            f"{len(logits)}, {len(weights)}, {len(targets)}."
+        )
+    entropy = softmax_loss_function or nn.sparse_softmax_cross_entropy_with_logits
+    losses = []
+    for logit, target, weight in zip(logits, targets, weights, strict=True):
+        if softmax_loss_function is None:
+            target = shapes.reshape(target, [-1])
+        losses.append(entropy(labels=target, logits=logit) * weight)
+    total = arithmetic.add_n(losses)
+    if average_across_timesteps:
+        total /= arithmetic.add_n([convert_to_tensor(w) for w in weights]) + 1e-12
+    return total
+
+
+def sequence_loss(
+    logits: Sequence[Any],
+    targets: Sequence[Any],
+    weights: Sequence[Any],
+    average_across_timesteps: bool = True,
+    average_across_batch: bool = True,
+    softmax_loss_function: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """The sum of `sequence_loss_by_example`.
+
+    Args:
+      logits, targets, weights, average_across_timesteps, softmax_loss_function: as there.
+      average_across_batch: divide by the number of sequences.
+    Returns: rank 0.
+    """
+    each = sequence_loss_by_example(
+        logits, targets, weights, average_across_timesteps, softmax_loss_function
+    )
+    total = reduction.reduce_sum(each)
+    if average_across_batch:
+        total /= casting.cast(shapes.shape(convert_to_tensor(targets[0]))[0], total.dtype)
+    return total
+
+
+def model_with_buckets(
+    encoder_inputs: Sequence[Any],
+    decoder_inputs: Sequence[Any],
+    targets: Sequence[Any],
+    weights: Sequence[Any],
+    buckets: Sequence[tuple[int, int]],
+    seq2seq: Callable[..., Any],
+    softmax_loss_function: Callable[..., Any] | None = None,
+    per_example_loss: bool = False,
+    name: str | None = None,
+) -> tuple[list[Any], list[Any]]:
+    """A model for each pair of lengths, with one set of weights.
+
+    Args:
+      encoder_inputs, decoder_inputs, targets, weights: lists as long as the largest bucket.
+      buckets: pairs of lengths.
+      seq2seq: a function from encoder and decoder inputs to outputs and states.
+      softmax_loss_function: as `sequence_loss`.
+      per_example_loss: give losses of shape (B,).
+    Returns: the outputs and the loss of each bucket.
+    Raises: InvalidArgumentError: a list is too short.
+    """
+    longest_in, longest_out = (max(sizes) for sizes in zip(*buckets, strict=True))
+    if len(encoder_inputs) < longest_in or min(map(len, (targets, weights))) < longest_out:
+        raise errors.InvalidArgumentError(
+            f"lists as long as the last bucket {buckets[-1]} are required, got "
+            f"{len(encoder_inputs)}, {len(targets)} and {len(weights)}"
+        )
+    outputs, losses = [], []
+    loss = sequence_loss_by_example if per_example_loss else sequence_loss
+    for j, (size_in, size_out) in enumerate(buckets):
+        with variable_scope(get_variable_scope(), reuse=True if j > 0 else None):
+            found, _ = seq2seq(encoder_inputs[:size_in], decoder_inputs[:size_out])
+            outputs.append(found)
+            losses.append(
+                loss(
+                    found,
+                    targets[:size_out],
+                    weights[:size_out],
+                    softmax_loss_function=softmax_loss_function,
+                )
+            )
+    return outputs, losses

@@ -1,0 +1,48 @@
+"""`tf.contrib.rnn`: cells, and networks of them."""
+
+from __future__ import annotations
+
+__all__ = [
+    "BasicLSTMCell",
+    "BasicRNNCell",
+    "DeviceWrapper",
+    "DropoutWrapper",
+    "EmbeddingWrapper",
+    "GRUBlockCell",
+    "GRUBlockCellV2",
+    "GRUCell",
+    "InputProjectionWrapper",
+    "LSTMBlockCell",
+    "LSTMCell",
+    "LSTMStateTuple",
+    "LayerNormBasicLSTMCell",
+    "LayerRNNCell",
+    "MultiRNNCell",
+    "OutputProjectionWrapper",
+    "RNNCell",
+    "ResidualWrapper",
+    "stack_bidirectional_dynamic_rnn",
+    "stack_bidirectional_rnn",
+    "static_bidirectional_rnn",
+    "static_rnn",
+    "static_state_saving_rnn",
+    "transpose_batch_time",
+]
+
+from weft_contrib.rnn_cells import (
+    EmbeddingWrapper,
+    GRUBlockCell,
+    GRUBlockCellV2,
+    InputProjectionWrapper,
+    LayerNormBasicLSTMCell,
+    LSTMBlockCell,
+    OutputProjectionWrapper,
+)
+from weft_contrib.rnn_stacks import stack_bidirectional_dynamic_rnn, stack_bidirectional_rnn
+from weft_graph.rnn.cell.base import LayerRNNCell, RNNCell
+from weft_graph.rnn.cell.basic import BasicRNNCell, GRUCell
+from weft_graph.rnn.cell.lstm import BasicLSTMCell, LSTMCell, LSTMStateTuple
+from weft_graph.rnn.cell.multi import MultiRNNCell
+from weft_graph.rnn.cell.steps import transpose_batch_time
+from weft_graph.rnn.cell.wrappers import DeviceWrapper, DropoutWrapper, ResidualWrapper
+from weft_graph.rnn.static import static_bidirectional_rnn, static_rnn, static_state_saving_rnn

@@ -1,0 +1,321 @@
+"""Cells that `tf.contrib.rnn` has and `nn.rnn_cell` has not."""
+
+from __future__ import annotations
+
+__all__ = [
+    "EmbeddingWrapper",
+    "GRUBlockCell",
+    "GRUBlockCellV2",
+    "InputProjectionWrapper",
+    "LSTMBlockCell",
+    "LayerNormBasicLSTMCell",
+    "OutputProjectionWrapper",
+]
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_contrib.layers.normalization import layer_norm
+from weft_graph.nn import activation as nn_activation, embedding
+from weft_graph.ops import join, matmul, nn, shapes, trigonometry
+from weft_graph.ops.elementary import sigmoid
+from weft_graph.rnn.cell.base import RNNCell
+from weft_graph.rnn.cell.basic import GRUCell
+from weft_graph.rnn.cell.lstm import BasicLSTMCell, LSTMStateTuple
+from weft_graph.variables.initializers import Constant, RandomUniform, Zeros
+from weft_graph.variables.scope import get_variable, variable_scope
+from weft_tensor import errors
+
+
+def linear(inputs: Any, size: int, biased: bool = True, initializer: Any = None) -> Any:
+    """inputs @ kernel + bias, by variables of the current scope.
+
+    Args:
+      inputs: shape (B, I), or a list of such that stand side by side.
+      size: O.
+      biased: whether there is a bias.
+      initializer: of the kernel.
+    Returns: shape (B, O).
+    """
+    given = inputs if isinstance(inputs, list | tuple) else [inputs]
+    x = given[0] if len(given) == 1 else join.concat(given, 1)
+    kernel = get_variable("kernel", [x.shape[1].value, size], x.dtype.base_dtype, initializer)
+    product = matmul.matmul(x, kernel)
+    if not biased:
+        return product
+    bias = get_variable("bias", [size], x.dtype.base_dtype, Zeros())
+    return nn.bias_add(product, bias)
+
+
+class _Wrapper(RNNCell):
+    """A cell around a cell.
+
+    Args:
+      cell: the cell inside.
+      reuse: of the variables.
+    """
+
+    def __init__(self, cell: RNNCell, reuse: Any = None) -> None:
+        super().__init__(_reuse=reuse)
+        self._cell = cell
+
+    @property
+    def state_size(self) -> Any:
+        """That of the cell inside."""
+        return self._cell.state_size
+
+    @property
+    def output_size(self) -> Any:
+        """That of the cell inside."""
+        return self._cell.output_size
+
+    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+        """That of the cell inside."""
+        return self._cell.zero_state(batch_size, dtype)
+
+
+class OutputProjectionWrapper(_Wrapper):
+    """A cell whose output is projected.
+
+    Args:
+      cell: the cell inside.
+      output_size: size of the output.
+      activation: applied last, or None.
+      reuse: of the variables.
+    """
+
+    def __init__(
+        self,
+        cell: RNNCell,
+        output_size: int,
+        activation: Callable[..., Any] | None = None,
+        reuse: Any = None,
+    ) -> None:
+        super().__init__(cell, reuse)
+        self._size = int(output_size)
+        self._activation = activation
+
+    @property
+    def output_size(self) -> int:
+        """Size of the output."""
+        return self._size
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        """One step."""
+        output, state = self._cell(inputs, state)
+        projected = linear(output, self._size)
+        return (projected if self._activation is None else self._activation(projected)), state
+
+
+class InputProjectionWrapper(_Wrapper):
+    """A cell whose input is projected.
+
+    Args:
+      cell: the cell inside.
+      num_proj: size of the projected input.
+      activation: applied to it, or None.
+      input_size: is not used.
+      reuse: of the variables.
+    """
+
+    def __init__(
+        self,
+        cell: RNNCell,
+        num_proj: int,
+        activation: Callable[..., Any] | None = None,
+        input_size: Any = None,
+        reuse: Any = None,
+    ) -> None:
+        super().__init__(cell, reuse)
+        self._num_proj = int(num_proj)
+        self._activation = activation
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        """One step."""
+        projected = linear(inputs, self._num_proj)
+        if self._activation is not None:
+            projected = self._activation(projected)
+        return self._cell(projected, state)
+
+
+class EmbeddingWrapper(_Wrapper):
+    """A cell whose inputs are ids, for which it has rows of a variable "embedding".
+
+    Args:
+      cell: the cell inside.
+      embedding_classes, embedding_size: shape of the variable.
+      initializer: of the variable; uniform with variance 1 by default.
+      reuse: of the variables.
+    Raises: InvalidArgumentError: a size is not positive.
+    """
+
+    def __init__(
+        self,
+        cell: RNNCell,
+        embedding_classes: int,
+        embedding_size: int,
+        initializer: Any = None,
+        reuse: Any = None,
+    ) -> None:
+        super().__init__(cell, reuse)
+        if embedding_classes <= 0 or embedding_size <= 0:
+            raise errors.InvalidArgumentError(
+                "Both embedding_classes and embedding_size must be > 0: "
+                f"{embedding_classes}, {embedding_size}."
+            )
+        self._shape = [embedding_classes, embedding_size]
+        self._initializer = initializer or RandomUniform(-(3.0**0.5), 3.0**0.5)
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        """One step."""
+        first = state[0] if isinstance(state, tuple) else state
+        table = get_variable("embedding", self._shape, first.dtype, self._initializer)
+        rows = embedding.embedding_lookup(table, shapes.reshape(inputs, [-1]))
+        return self._cell(rows, state)
+
+
+class LSTMBlockCell(BasicLSTMCell):
+    """`BasicLSTMCell` with the variables of TensorFlow's fused cell, which are the same.
+
+    Args:
+      num_units: H.
+      forget_bias: added to the forget gate's input.
+      cell_clip: not supported.
+      use_peephole: not supported.
+      dtype: of the variables.
+      reuse: of the variables.
+      name: of the cell.
+    Raises: UnimplementedError: peepholes or clipping are asked for; `LSTMCell` has them.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        cell_clip: float | None = None,
+        use_peephole: bool = False,
+        dtype: Any = None,
+        reuse: Any = None,
+        name: str | None = "lstm_cell",
+    ) -> None:
+        if use_peephole or cell_clip not in (None, -1, -1.0):
+            raise errors.UnimplementedError(
+                "LSTMBlockCell has neither peepholes nor clipping here: use LSTMCell, whose "
+                "variables have other names"
+            )
+        super().__init__(num_units, forget_bias, reuse=reuse, name=name, dtype=dtype)
+
+
+class GRUBlockCellV2(GRUCell):
+    """`GRUCell` with the name of TensorFlow's fused cell.
+
+    Args:
+      num_units: H.
+      cell_size: former name of `num_units`.
+      reuse: of the variables.
+      name: of the cell.
+    """
+
+    def __init__(
+        self,
+        num_units: int | None = None,
+        cell_size: int | None = None,
+        reuse: Any = None,
+        name: str | None = "gru_cell",
+    ) -> None:
+        units = cell_size if num_units is None else num_units
+        if units is None:
+            raise errors.InvalidArgumentError("num_units is required")
+        super().__init__(units, reuse=reuse, name=name)
+
+
+_OLD_NAMES = {
+    "gates/kernel": "w_ru",
+    "gates/bias": "b_ru",
+    "candidate/kernel": "w_c",
+    "candidate/bias": "b_c",
+}
+
+
+class GRUBlockCell(GRUBlockCellV2):
+    """`GRUBlockCellV2` with the older names of its variables: w_ru, b_ru, w_c, b_c.
+
+    Args:
+      num_units, cell_size, reuse, name: as `GRUBlockCellV2`.
+    """
+
+    def add_weight(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """A variable, by its older name."""
+        return super().add_weight(_OLD_NAMES.get(name, name), *args, **kwargs)
+
+
+class LayerNormBasicLSTMCell(RNNCell):
+    """Long short-term memory with normalized gates, and dropout within.
+
+    Args:
+      num_units: H.
+      forget_bias: added to the forget gate's input.
+      input_size: is not used.
+      activation: tanh by default.
+      layer_norm: whether gates and state are normalized.
+      norm_gain, norm_shift: initial values of gamma and beta.
+      dropout_keep_prob: of the candidates; a number or a tensor.
+      dropout_prob_seed: of the random numbers.
+      reuse: of the variables.
+    Source: Ba and others 2016; Semeniuta and others 2016.
+    """
+
+    def __init__(
+        self,
+        num_units: int,
+        forget_bias: float = 1.0,
+        input_size: Any = None,
+        activation: Callable[..., Any] = trigonometry.tanh,
+        layer_norm: bool = True,
+        norm_gain: float = 1.0,
+        norm_shift: float = 0.0,
+        dropout_keep_prob: Any = 1.0,
+        dropout_prob_seed: int | None = None,
+        reuse: Any = None,
+    ) -> None:
+        super().__init__(_reuse=reuse)
+        self._units = num_units
+        self._activation = activation
+        self._forget_bias = forget_bias
+        self._keep_prob = dropout_keep_prob
+        self._seed = dropout_prob_seed
+        self._layer_norm = layer_norm
+        self._gain, self._shift = norm_gain, norm_shift
+
+    @property
+    def state_size(self) -> LSTMStateTuple:
+        """LSTMStateTuple(H, H)."""
+        return LSTMStateTuple(self._units, self._units)
+
+    @property
+    def output_size(self) -> int:
+        """H."""
+        return self._units
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        """One step: shapes (B, I) and (B, H) twice."""
+        c, h = state
+        total = linear([inputs, h], 4 * self._units, not self._layer_norm)
+        i, j, f, o = join.split(total, 4, axis=1)
+        i, j = self._normalized(i, "input"), self._normalized(j, "transform")
+        f, o = self._normalized(f, "forget"), self._normalized(o, "output")
+        candidate = self._activation(j)
+        if not isinstance(self._keep_prob, float) or self._keep_prob < 1:
+            candidate = nn_activation.dropout(candidate, self._keep_prob, seed=self._seed)
+        new_c = c * sigmoid(f + self._forget_bias) + sigmoid(i) * candidate
+        new_c = self._normalized(new_c, "state")
+        new_h = self._activation(new_c) * sigmoid(o)
+        return new_h, LSTMStateTuple(new_c, new_h)
+
+    def _normalized(self, x: Any, scope: str) -> Any:
+        if not self._layer_norm:
+            return x
+        with variable_scope(scope):
+            for name, value in (("gamma", self._gain), ("beta", self._shift)):
+                get_variable(name, x.shape[-1:], x.dtype.base_dtype, Constant(value))
+        return layer_norm(x, reuse=True, scope=scope)

@@ -1,0 +1,112 @@
+"""Bidirectional networks one above the other."""
+
+from __future__ import annotations
+
+__all__ = ["stack_bidirectional_dynamic_rnn", "stack_bidirectional_rnn"]
+
+from collections.abc import Sequence
+from typing import Any
+
+from weft_graph.ops import join
+from weft_graph.rnn.dynamic import bidirectional_dynamic_rnn
+from weft_graph.rnn.static import static_bidirectional_rnn
+from weft_graph.variables.scope import variable_scope
+from weft_tensor import errors
+
+
+def stack_bidirectional_rnn(
+    cells_fw: Sequence[Any],
+    cells_bw: Sequence[Any],
+    inputs: Sequence[Any],
+    initial_states_fw: Any = None,
+    initial_states_bw: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    scope: Any = None,
+) -> tuple[Any, Any, Any]:
+    """`static_bidirectional_rnn`s, each of which reads the outputs of the one below.
+
+    Args:
+      cells_fw, cells_bw: a cell for each.
+      inputs: a list of tensors (B, I).
+      initial_states_fw, initial_states_bw: a state for each.
+      dtype: of the states, where there are none.
+      sequence_length: integers, shape (B,).
+      scope: "stack_bidirectional_rnn".
+    Returns: the outputs, a list, and the last states of all forward and all backward cells.
+    Raises: InvalidArgumentError: there are not as many of each.
+    """
+    forward, backward = _checked(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    states_fw, states_bw = [], []
+    below = inputs
+    with variable_scope(scope or "stack_bidirectional_rnn"):
+        for i, (fw, bw) in enumerate(zip(cells_fw, cells_bw, strict=True)):
+            with variable_scope(f"cell_{i}"):
+                below, state_fw, state_bw = static_bidirectional_rnn(
+                    fw, bw, below, forward[i], backward[i], dtype, sequence_length
+                )
+                states_fw.append(state_fw)
+                states_bw.append(state_bw)
+    return below, tuple(states_fw), tuple(states_bw)
+
+
+def stack_bidirectional_dynamic_rnn(
+    cells_fw: Sequence[Any],
+    cells_bw: Sequence[Any],
+    inputs: Any,
+    initial_states_fw: Any = None,
+    initial_states_bw: Any = None,
+    dtype: Any = None,
+    sequence_length: Any = None,
+    parallel_iterations: int | None = None,
+    time_major: bool = False,
+    scope: Any = None,
+    swap_memory: bool = False,
+) -> tuple[Any, Any, Any]:
+    """`bidirectional_dynamic_rnn`s, each of which reads the outputs of the one below.
+
+    Args:
+      cells_fw, cells_bw: a cell for each.
+      inputs: shape (B, T, I), or (T, B, I).
+      initial_states_fw, initial_states_bw: a state for each.
+      dtype, sequence_length, parallel_iterations, time_major, swap_memory: as `dynamic_rnn`.
+      scope: "stack_bidirectional_rnn".
+    Returns: the outputs, shape (B, T, O), and the last states of all forward and backward cells.
+    Raises: InvalidArgumentError: there are not as many of each.
+    """
+    forward, backward = _checked(cells_fw, cells_bw, initial_states_fw, initial_states_bw)
+    states_fw, states_bw = [], []
+    below = inputs
+    with variable_scope(scope or "stack_bidirectional_rnn"):
+        for i, (fw, bw) in enumerate(zip(cells_fw, cells_bw, strict=True)):
+            with variable_scope(f"cell_{i}"):
+                outputs, (state_fw, state_bw) = bidirectional_dynamic_rnn(
+                    fw,
+                    bw,
+                    below,
+                    initial_state_fw=forward[i],
+                    initial_state_bw=backward[i],
+                    sequence_length=sequence_length,
+                    parallel_iterations=parallel_iterations,
+                    dtype=dtype,
+                    swap_memory=swap_memory,
+                    time_major=time_major,
+                )
+                below = join.concat(outputs, 2)
+                states_fw.append(state_fw)
+                states_bw.append(state_bw)
+    return below, tuple(states_fw), tuple(states_bw)
+
+
+def _checked(
+    cells_fw: Sequence[Any], cells_bw: Sequence[Any], forward: Any, backward: Any
+) -> tuple[Sequence[Any], Sequence[Any]]:
+    count = len(cells_fw)
+    if not count or len(cells_bw) != count:
+        raise errors.InvalidArgumentError(
+            f"as many forward as backward cells are required, got {count} and {len(cells_bw)}"
+        )
+    for states in (forward, backward):
+        if states is not None and len(states) != count:
+            raise errors.InvalidArgumentError(f"{count} states are required, got {len(states)}")
+    return forward or [None] * count, backward or [None] * count

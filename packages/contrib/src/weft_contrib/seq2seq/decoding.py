@@ -1,0 +1,155 @@
+"""Decoders, and the loop that runs one."""
+
+from __future__ import annotations
+
+__all__ = ["Decoder", "dynamic_decode"]
+
+from typing import Any
+
+from weft_graph.control_flow.loop import while_loop
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.ops import array, comparison, masks, reduction
+from weft_graph.rnn.cell.steps import transpose_batch_time
+from weft_graph.variables.scope import variable_scope
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape
+
+
+class Decoder:
+    """What `dynamic_decode` runs.
+
+    Attributes:
+      batch_size: int32, rank 0.
+      output_size, output_dtype: of the outputs, in their structure.
+      tracks_own_finished: whether `step` says what is finished in all, as beams change places.
+    """
+
+    batch_size: Any
+    output_size: Any
+    output_dtype: Any
+    tracks_own_finished = False
+
+    def initialize(self, name: str | None = None) -> tuple[Any, Any, Any]:
+        """What is finished at the beginning, the first inputs, and the first state."""
+        raise NotImplementedError
+
+    def step(self, time: Any, inputs: Any, state: Any, name: str | None = None) -> Any:
+        """Outputs, the next state, the next inputs, and what is finished then.
+
+        Args:
+          time: int32, rank 0.
+          inputs, state: of this step.
+        """
+        raise NotImplementedError
+
+    def finalize(self, outputs: Any, final_state: Any, sequence_lengths: Any) -> tuple[Any, Any]:
+        """What becomes of the outputs of all steps, and of the last state.
+
+        Args:
+          outputs: shape (T, B, ...) each.
+          final_state: the last state.
+          sequence_lengths: int32, shape (B,).
+        """
+        return outputs, final_state
+
+
+def dynamic_decode(
+    decoder: Decoder,
+    output_time_major: bool = False,
+    impute_finished: bool = False,
+    maximum_iterations: Any = None,
+    parallel_iterations: int = 32,
+    swap_memory: bool = False,
+    scope: Any = None,
+) -> tuple[Any, Any, Any]:
+    """Run a decoder until all is finished.
+
+    Args:
+      decoder: a `Decoder`.
+      output_time_major: give outputs of shape (T, B, ...), and not (B, T, ...).
+      impute_finished: behind their end outputs are zero and states stay.
+      maximum_iterations: the largest number of steps; an integer or a tensor.
+      parallel_iterations, swap_memory: as `while_loop`.
+      scope: of variables; "decoder".
+    Returns: the outputs, the last state, and the lengths, int32, shape (B,).
+    Raises: InvalidTypeError: `decoder` is none.
+    """
+    if not hasattr(decoder, "initialize") or not hasattr(decoder, "step"):
+        raise errors.InvalidTypeError(f"Expected decoder to be type Decoder, got {decoder!r}")
+    with variable_scope(scope, "decoder"):
+        if maximum_iterations is not None:
+            maximum_iterations = convert_to_tensor(maximum_iterations, dtypes.int32)
+        finished, inputs, state = decoder.initialize()
+        if maximum_iterations is not None:
+            finished = comparison.logical_or(finished, maximum_iterations <= 0)
+        batch = _static(decoder.batch_size)
+        arrays = nest.map_structure(
+            lambda dtype, size: TensorArray(
+                dtype,
+                0,
+                dynamic_size=True,
+                element_shape=TensorShape([batch]).concatenate(size),
+            ),
+            decoder.output_dtype,
+            decoder.output_size,
+        )
+        lengths = array.zeros_like(finished, dtypes.int32)
+
+        def body(
+            time: Any, arrays: Any, state: Any, inputs: Any, finished: Any, lengths: Any
+        ) -> Any:
+            outputs, next_state, next_inputs, ends = decoder.step(time, inputs, state)
+            if not decoder.tracks_own_finished:
+                ends = comparison.logical_or(ends, finished)
+            lengths = masks.where(
+                comparison.logical_not(finished), array.zeros_like(lengths) + time + 1, lengths
+            )
+            if impute_finished:
+                outputs = nest.map_structure(
+                    lambda out: masks.where(finished, array.zeros_like(out), out), outputs
+                )
+                next_state = nest.map_structure(
+                    lambda new, old: _kept(finished, new, old), next_state, state
+                )
+            nest.assert_same_structure(state, next_state)
+            arrays = nest.map_structure(lambda ta, out: ta.write(time, out), arrays, outputs)
+            return time + 1, arrays, next_state, next_inputs, ends, lengths
+
+        variables = (convert_to_tensor(0), arrays, state, inputs, finished, lengths)
+        _, arrays, state, _, _, lengths = while_loop(
+            lambda time, arrays, state, inputs, finished, lengths: comparison.logical_not(
+                reduction.reduce_all(finished)
+            ),
+            body,
+            variables,
+            shape_invariants=nest.map_structure(_invariant, variables),
+            parallel_iterations=parallel_iterations,
+            maximum_iterations=maximum_iterations,
+            swap_memory=swap_memory,
+        )
+        outputs = nest.map_structure(lambda ta: ta.stack(), arrays)
+        outputs, state = decoder.finalize(outputs, state, lengths)
+        if not output_time_major:
+            outputs = nest.map_structure(transpose_batch_time, outputs)
+        return outputs, state, lengths
+
+
+def _invariant(value: Any) -> TensorShape:
+    return TensorShape(None) if isinstance(value, TensorArray) else value.shape
+
+
+def _static(batch_size: Any) -> int | None:
+    from weft_graph.ir.constant_value import constant_value
+
+    known = constant_value(convert_to_tensor(batch_size))
+    return None if known is None else int(known)
+
+
+def _kept(finished: Any, new: Any, old: Any) -> Any:
+    """The state of before for what is finished; a TensorArray or a number is the new one."""
+    if isinstance(old, TensorArray) or new.shape.ndims == 0:
+        return new
+    new.set_shape(old.shape)
+    return masks.where(finished, old, new)

@@ -1,0 +1,301 @@
+"""Helpers of decoders: what is sampled of outputs, and what comes in next."""
+
+from __future__ import annotations
+
+__all__ = [
+    "CustomHelper",
+    "GreedyEmbeddingHelper",
+    "Helper",
+    "SampleEmbeddingHelper",
+    "ScheduledEmbeddingTrainingHelper",
+    "TrainingHelper",
+]
+
+from collections.abc import Callable
+from typing import Any
+
+from weft_graph.control_flow.conditional import cond
+from weft_graph.control_flow.tensor_array import TensorArray
+from weft_graph.ir import nest
+from weft_graph.ir.builder import convert_to_tensor
+from weft_graph.nn import embedding as nn_embedding
+from weft_graph.ops import (
+    array,
+    casting,
+    comparison,
+    masks,
+    random,
+    reduction,
+    shapes,
+)
+from weft_graph.rnn.cell.steps import transpose_batch_time
+from weft_tensor import dtypes, errors
+from weft_tensor.shape import TensorShape
+
+
+class Helper:
+    """What a `BasicDecoder` asks.
+
+    Attributes:
+      batch_size: int32, rank 0.
+      sample_ids_shape, sample_ids_dtype: of samples, without the batch.
+    """
+
+    batch_size: Any
+    sample_ids_shape: Any = TensorShape([])
+    sample_ids_dtype: Any = dtypes.int32
+
+    def initialize(self, name: str | None = None) -> tuple[Any, Any]:
+        """What is finished at the beginning, and the first inputs."""
+        raise NotImplementedError
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        """A sample for each example.
+
+        Args:
+          time, outputs, state: of the step.
+        """
+        raise NotImplementedError
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        """What is finished, the next inputs, and the next state.
+
+        Args:
+          time, outputs, state, sample_ids: of the step.
+        """
+        raise NotImplementedError
+
+
+class CustomHelper(Helper):
+    """A helper of three functions.
+
+    Args:
+      initialize_fn, sample_fn, next_inputs_fn: the methods of `Helper`.
+      sample_ids_shape, sample_ids_dtype: of samples; one int32 by default.
+    """
+
+    def __init__(
+        self,
+        initialize_fn: Callable[..., Any],
+        sample_fn: Callable[..., Any],
+        next_inputs_fn: Callable[..., Any],
+        sample_ids_shape: Any = None,
+        sample_ids_dtype: Any = None,
+    ) -> None:
+        self._initialize, self._sample, self._next = initialize_fn, sample_fn, next_inputs_fn
+        self.sample_ids_shape = TensorShape(sample_ids_shape or [])
+        self.sample_ids_dtype = sample_ids_dtype or dtypes.int32
+        self._batch_size: Any = None
+
+    @property
+    def batch_size(self) -> Any:
+        """Of what is finished at the beginning."""
+        if self._batch_size is None:
+            raise errors.FailedPreconditionError("batch_size accessed before initialize was called")
+        return self._batch_size
+
+    def initialize(self, name: str | None = None) -> tuple[Any, Any]:
+        """As given."""
+        finished, inputs = self._initialize()
+        self._batch_size = shapes.size(finished)
+        return finished, inputs
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        """As given."""
+        return self._sample(time=time, outputs=outputs, state=state)
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        """As given."""
+        found: tuple[Any, Any, Any] = self._next(
+            time=time, outputs=outputs, state=state, sample_ids=sample_ids
+        )
+        return found
+
+
+class TrainingHelper(Helper):
+    """The inputs are given.
+
+    Args:
+      inputs: shape (B, T, ...), or a structure of such.
+      sequence_length: int32, shape (B,).
+      time_major: the inputs have shape (T, B, ...).
+    """
+
+    def __init__(
+        self, inputs: Any, sequence_length: Any, time_major: bool = False, name: str | None = None
+    ) -> None:
+        self._inputs = nest.map_structure(convert_to_tensor, inputs)
+        if not time_major:
+            self._inputs = nest.map_structure(transpose_batch_time, self._inputs)
+        self._arrays = nest.map_structure(_unstacked, self._inputs)
+        self._lengths = convert_to_tensor(sequence_length)
+        if self._lengths.shape.ndims not in (None, 1):
+            raise errors.InvalidArgumentError(
+                f"Expected sequence_length to be a vector, got {self._lengths!r}"
+            )
+        self._zeros = nest.map_structure(lambda each: array.zeros_like(each[0]), self._inputs)
+        self.batch_size = shapes.size(self._lengths)
+
+    @property
+    def inputs(self) -> Any:
+        """The inputs, by time."""
+        return self._inputs
+
+    @property
+    def sequence_length(self) -> Any:
+        """The lengths."""
+        return self._lengths
+
+    def initialize(self, name: str | None = None) -> tuple[Any, Any]:
+        """The first inputs, or zeros where there are none."""
+        finished = comparison.equal(self._lengths, 0)
+        return finished, self._inputs_at(0, reduction.reduce_all(finished))
+
+    def _inputs_at(self, time: Any, over: Any) -> Any:
+        return cond(
+            over,
+            lambda: self._zeros,
+            lambda: nest.map_structure(lambda ta: ta.read(time), self._arrays),
+        )
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        """The largest output."""
+        return casting.cast(reduction.argmax(outputs, -1), dtypes.int32)
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        """The inputs of the next step."""
+        finished = casting.cast(time + 1, self._lengths.dtype) >= self._lengths
+        return finished, self._inputs_at(time + 1, reduction.reduce_all(finished)), state
+
+
+def _unstacked(value: Any) -> TensorArray:
+    count = shapes.shape(value)[0]
+    made = TensorArray(value.dtype, count, element_shape=value.shape[1:], clear_after_read=False)
+    return made.unstack(value)
+
+
+class ScheduledEmbeddingTrainingHelper(TrainingHelper):
+    """The inputs are given, but now and then a sample takes the place of one.
+
+    Args:
+      inputs, sequence_length, time_major: as `TrainingHelper`.
+      embedding: a function of ids, or their rows.
+      sampling_probability: how often; floating, rank 0 or shape (B,).
+      seed, scheduling_seed: of the random numbers.
+    Source: Bengio and others 2015.
+    """
+
+    def __init__(
+        self,
+        inputs: Any,
+        sequence_length: Any,
+        embedding: Any,
+        sampling_probability: Any,
+        time_major: bool = False,
+        seed: int | None = None,
+        scheduling_seed: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(inputs, sequence_length, time_major)
+        self._embed = embedding_of(embedding)
+        self._probability = convert_to_tensor(sampling_probability)
+        self._seeds = seed, scheduling_seed
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        """A draw from the outputs by chance, else -1."""
+        seed, scheduling_seed = self._seeds
+        draws = random.random_uniform([self.batch_size], seed=scheduling_seed)
+        drawn = random.multinomial(outputs, 1, seed, output_dtype=dtypes.int32)
+        ids = shapes.reshape(drawn, [-1])
+        return masks.where(draws < self._probability, ids, array.zeros_like(ids) - 1)
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        """The given inputs of the next step, or the rows of what was drawn."""
+        finished, given, state = super().next_inputs(time, outputs, state, sample_ids)
+        chosen = sample_ids >= 0
+        rows = self._embed(masks.where(chosen, sample_ids, array.zeros_like(sample_ids)))
+        return finished, masks.where(chosen, rows, given), state
+
+
+class GreedyEmbeddingHelper(Helper):
+    """The next input is the row of the largest output.
+
+    Args:
+      embedding: a function of ids, or their rows.
+      start_tokens: int32, shape (B,).
+      end_token: int32, rank 0.
+    Raises: InvalidArgumentError: a rank differs.
+    """
+
+    def __init__(self, embedding: Any, start_tokens: Any, end_token: Any) -> None:
+        self._embed = embedding_of(embedding)
+        self._start = convert_to_tensor(start_tokens, dtypes.int32)
+        self._end = convert_to_tensor(end_token, dtypes.int32)
+        if self._start.shape.ndims not in (None, 1):
+            raise errors.InvalidArgumentError("start_tokens must be a vector")
+        if self._end.shape.ndims not in (None, 0):
+            raise errors.InvalidArgumentError("end_token must be a scalar")
+        self._first = self._embed(self._start)
+        self.batch_size = shapes.size(self._start)
+
+    def initialize(self, name: str | None = None) -> tuple[Any, Any]:
+        """Nothing is finished, and the rows of the first tokens."""
+        return array.zeros_like(self._start, dtypes.bool_), self._first
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        """The largest output."""
+        return casting.cast(reduction.argmax(outputs, -1), dtypes.int32)
+
+    def next_inputs(
+        self, time: Any, outputs: Any, state: Any, sample_ids: Any, name: str | None = None
+    ) -> tuple[Any, Any, Any]:
+        """The rows of the samples; the first ones where all is finished."""
+        finished = comparison.equal(sample_ids, self._end)
+        over = reduction.reduce_all(finished)
+        return finished, cond(over, lambda: self._first, lambda: self._embed(sample_ids)), state
+
+
+class SampleEmbeddingHelper(GreedyEmbeddingHelper):
+    """The next input is the row of a draw from the outputs.
+
+    Args:
+      embedding, start_tokens, end_token: as `GreedyEmbeddingHelper`.
+      softmax_temperature: the outputs are divided by it.
+      seed: of the random numbers.
+    """
+
+    def __init__(
+        self,
+        embedding: Any,
+        start_tokens: Any,
+        end_token: Any,
+        softmax_temperature: Any = None,
+        seed: int | None = None,
+    ) -> None:
+        super().__init__(embedding, start_tokens, end_token)
+        self._temperature, self._seed = softmax_temperature, seed
+
+    def sample(self, time: Any, outputs: Any, state: Any, name: str | None = None) -> Any:
+        """A draw from the outputs."""
+        logits = outputs if self._temperature is None else outputs / self._temperature
+        drawn = random.multinomial(logits, 1, self._seed, output_dtype=dtypes.int32)
+        return shapes.reshape(drawn, [-1])
+
+
+def embedding_of(embedding: Any) -> Callable[[Any], Any]:
+    """A function from ids to their rows.
+
+    Args:
+      embedding: such a function, or the rows.
+    """
+    if callable(embedding):
+        return embedding  # type: ignore[no-any-return]  # a function of ids
+    return lambda ids: nn_embedding.embedding_lookup(embedding, ids)

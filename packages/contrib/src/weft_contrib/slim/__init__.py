@@ -1,0 +1,10 @@
+"""`tf.contrib.slim`: the layers, variables and losses that its programs use, in one place."""
+
+from weft_contrib.arg_scope import *
+from weft_contrib.framework import *
+from weft_contrib.layers import *
+from weft_contrib.slim import (
+    learning as learning,
+    losses as losses,
+    model_analyzer as model_analyzer,
+)

@@ -1,0 +1,3 @@
+"""`slim.losses`: those of `tf.contrib.losses`."""
+
+from weft_contrib.losses import *

@@ -1,0 +1,56 @@
+"""Sizes of a model."""
+
+from __future__ import annotations
+
+__all__ = ["analyze_ops", "analyze_vars", "tensor_description"]
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+
+def tensor_description(var: Any) -> str:
+    """Type and shape: "float32 2x3".
+
+    Args:
+      var: a tensor or a variable.
+    """
+    sizes = "x".join(["?" if s.value is None else str(s.value) for s in var.shape.dims or ()])
+    return f"{var.dtype.base_dtype.name}{' ' if sizes else ''}{sizes}"
+
+
+def analyze_ops(graph: Any, print_info: bool = False) -> int:
+    """How many elements the outputs of a graph have, as far as it is known.
+
+    Args:
+      graph: the graph.
+      print_info: print each.
+    """
+    total = 0
+    for node in graph.get_operations():
+        for output in node.outputs:
+            count = math.prod([s.value or 0 for s in output.shape.dims or ()])
+            total += count
+            if print_info:
+                print(f"{output.name} ({tensor_description(output)}) [{count}]")  # noqa: T201
+    return total
+
+
+def analyze_vars(variables: Sequence[Any], print_info: bool = False) -> tuple[int, int]:
+    """How many elements variables have, and how many bytes.
+
+    Args:
+      variables: a list.
+      print_info: print each, as a table.
+    """
+    sizes = [math.prod([s.value or 0 for s in v.shape.dims or ()]) for v in variables]
+    widths = [v.dtype.base_dtype.size for v in variables]
+    total, total_bytes = sum(sizes), sum(n * w for n, w in zip(sizes, widths, strict=True))
+    if print_info:
+        rule = "---------"
+        print(f"{rule}\nVariables: name (type shape) [size]\n{rule}")  # noqa: T201
+        for v, n, w in zip(variables, sizes, widths, strict=True):
+            print(f"{v.name} ({tensor_description(v)}) [{n}, bytes: {n * w}]")  # noqa: T201
+        print(f"Total size of variables: {total}")  # noqa: T201
+        print(f"Total bytes of variables: {total_bytes}")  # noqa: T201
+    return total, total_bytes

@@ -1,0 +1,175 @@
+"""What the layers share: names of outputs in collections, sizes of kernels, variables' names."""
+
+from __future__ import annotations
+
+__all__ = [
+    "append_tensor_alias",
+    "collect_named_outputs",
+    "constant_value",
+    "convert_collection_to_dict",
+    "first_dimension",
+    "get_tensor_aliases",
+    "last_dimension",
+    "n_positive_integers",
+    "smart_cond",
+    "two_element_tuple",
+]
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import (
+    add_to_collection,
+    add_to_collections,
+    get_collection,
+    get_default_graph,
+)
+from weft_graph.ir.node import Output
+from weft_graph.layers.core import smart_cond, static_bool as constant_value
+from weft_tensor import errors
+
+_aliases: weakref.WeakKeyDictionary[Output, list[str]] = weakref.WeakKeyDictionary()
+
+
+def append_tensor_alias(tensor: Output, alias: str) -> Output:
+    """Give a tensor another name, for `convert_collection_to_dict`.
+
+    Args:
+      tensor: any.
+      alias: the name.
+    """
+    alias = alias[:-1] if alias.endswith("/") else alias
+    _aliases.setdefault(tensor, []).append(alias)
+    return tensor
+
+
+def get_tensor_aliases(tensor: Output) -> list[str]:
+    """The names that were given to a tensor, or its own.
+
+    Args:
+      tensor: any.
+    """
+    return list(_aliases.get(tensor, ())) or [tensor.name.removesuffix(":0")]
+
+
+def collect_named_outputs(collections: Any, alias: str, outputs: Output) -> Output:
+    """Put a tensor into collections under a name.
+
+    Args:
+      collections: a key or keys; nothing happens where there are none.
+      alias: the name.
+      outputs: the tensor.
+    """
+    if collections:
+        append_tensor_alias(outputs, alias)
+        add_to_collections(collections, outputs)
+    return outputs
+
+
+def convert_collection_to_dict(
+    collection: str, clear_collection: bool = False
+) -> OrderedDict[str, Output]:
+    """The tensors of a collection by the names that were given to them.
+
+    Args:
+      collection: its key.
+      clear_collection: empty it.
+    """
+    found = [
+        (alias, tensor)
+        for tensor in get_collection(collection)
+        for alias in get_tensor_aliases(tensor)
+    ]
+    if clear_collection:
+        get_default_graph().clear_collection(collection)
+    return OrderedDict(found)
+
+
+def n_positive_integers(n: int, value: Any) -> tuple[int, ...]:
+    """A number for each of `n` axes.
+
+    Args:
+      n: how many.
+      value: one number for all, or as many.
+    Raises: InvalidArgumentError: they are not as many, or not positive.
+    """
+    values = (value,) * n if not isinstance(value, list | tuple) else tuple(value)
+    sizes = tuple([int(size) for size in values])
+    if len(sizes) != n or min(sizes) < 1:
+        raise errors.InvalidArgumentError(f"{n} positive integers are required, got {value!r}")
+    return sizes
+
+
+def two_element_tuple(value: Any) -> tuple[int, int]:
+    """A number for each of two axes.
+
+    Args:
+      value: one number for both, or two.
+    """
+    first, second = n_positive_integers(2, value)
+    return first, second
+
+
+def first_dimension(shape: Any, min_rank: int = 1) -> Any:
+    """The first size of a shape, which must be known.
+
+    Args:
+      shape: the shape.
+      min_rank: least rank.
+    """
+    return _size(shape, min_rank, 0)
+
+
+def last_dimension(shape: Any, min_rank: int = 1) -> Any:
+    """The last size of a shape, which must be known.
+
+    Args:
+      shape: the shape.
+      min_rank: least rank.
+    """
+    return _size(shape, min_rank, -1)
+
+
+def _size(shape: Any, least: int, axis: int) -> Any:
+    dims = shape.dims
+    if dims is None or len(dims) < least or dims[axis].value is None:
+        raise errors.InvalidArgumentError(
+            f"a rank of at least {least} and a known size of axis {axis} are required, got {shape}"
+        )
+    return dims[axis].value
+
+
+def getter_of(names: Mapping[str, str]) -> Callable[..., Any]:
+    """A custom getter that makes model variables under other names.
+
+    Args:
+      names: the last parts of names, and what they become.
+    """
+
+    def get(getter: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+        scope, slash, last = name.rpartition("/")
+        given = kwargs.pop("collections", None) or [GraphKeys.GLOBAL_VARIABLES]
+        kwargs["collections"] = list(dict.fromkeys([*given, GraphKeys.MODEL_VARIABLES]))
+        return getter(scope + slash + names.get(last, last), *args, **kwargs)
+
+    return get
+
+
+def add_to_variable_collections(variable: Any, collections: Any, name: str) -> None:
+    """Put a variable of a layer into the collections that the program asks for.
+
+    Args:
+      variable: the variable, or None.
+      collections: keys, or keys by what the variable is.
+      name: what the variable is: "weights", "biases", "beta".
+    """
+    if variable is None or not collections:
+        return
+    keys = collections.get(name) if isinstance(collections, Mapping) else collections
+    parts = list(variable) if hasattr(variable, "_get_variable_list") else [variable]
+    for key in [keys] if isinstance(keys, str) else keys or ():
+        for part in parts:
+            add_to_collection(key, part)

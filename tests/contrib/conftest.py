@@ -1,0 +1,18 @@
+"""The package is an extra one: where it is not installed its tests have nothing to run."""
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+
+import weft as wf
+
+if find_spec("weft_contrib") is None:
+    collect_ignore_glob = ["test_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def graph() -> Iterator[wf.Graph]:
+    """A graph of its own for each test."""
+    with wf.Graph().as_default() as graph:
+        yield graph

@@ -1,0 +1,165 @@
+"""Cells, sequence to sequence, random fields and hyperparameters."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import weft as wf
+from weft import errors
+from weft_contrib import crf, cudnn_rnn, legacy_seq2seq, rnn, seq2seq, training
+
+
+def names() -> list[str]:
+    return [variable.op.name for variable in wf.global_variables()]
+
+
+def run(fetches: Any) -> Any:
+    with wf.Session() as session:
+        session.run(wf.global_variables_initializer())
+        return session.run(fetches)
+
+
+def test_cells_and_the_names_of_their_variables() -> None:
+    cells = {
+        "a": (rnn.LayerNormBasicLSTMCell(4), "layer_norm_basic_lstm_cell/kernel", 4),
+        "b": (rnn.OutputProjectionWrapper(rnn.GRUCell(4), 7), "output_projection_wrapper/bias", 7),
+        "c": (rnn.InputProjectionWrapper(rnn.GRUCell(4), 3), "input_projection_wrapper/kernel", 4),
+        "d": (rnn.LSTMBlockCell(4), "lstm_cell/kernel", 4),
+        "e": (rnn.GRUBlockCell(4), "gru_cell/w_ru", 4),
+        "f": (cudnn_rnn.CudnnCompatibleGRUCell(4), "cudnn_compatible_gru_cell/gates/kernel", 4),
+    }
+    x = wf.ones([2, 3, 5])
+    outputs = [
+        wf.nn.dynamic_rnn(cell, x, dtype=wf.float32, scope=scope)[0]
+        for scope, (cell, _, _) in cells.items()
+    ]
+    two = [[rnn.GRUCell(2), rnn.GRUCell(3)] for _ in range(2)]
+    outputs.append(rnn.stack_bidirectional_dynamic_rnn(*two, x, dtype=wf.float32)[0])
+    sizes = [size for _, _, size in cells.values()]
+    assert [value.shape for value in run(outputs)] == [(2, 3, size) for size in [*sizes, 6]]
+    made = names()
+    assert all(f"{scope}/{name}" in made for scope, (_, name, _) in cells.items())
+    assert "stack_bidirectional_rnn/cell_1/bidirectional_rnn/bw/gru_cell/gates/kernel" in made
+
+
+def test_legacy_networks() -> None:
+    encoder, decoder = [wf.constant([1, 2])] * 3, [wf.constant([1, 2])] * 2
+    outputs, _ = legacy_seq2seq.embedding_attention_seq2seq(
+        encoder, decoder, rnn.GRUCell(4), 9, 11, 5, feed_previous=wf.constant(True)
+    )
+    weights = [wf.ones([2])] * 2
+    loss = legacy_seq2seq.sequence_loss(outputs, decoder, weights)
+    (slope,) = wf.gradients(loss, [wf.trainable_variables()[1]])
+    found, value, slope = run([outputs, loss, slope])
+    logits = np.stack(found)
+    chances = np.log(np.exp(logits).sum(-1)) - logits[:, [0, 1], [1, 2]]
+    np.testing.assert_allclose(value, chances.mean(), rtol=1e-5)
+    assert np.abs(slope).max() > 0
+    assert (
+        "embedding_attention_seq2seq/embedding_attention_decoder/attention_decoder/AttnW_0"
+        in names()
+    )
+
+
+@pytest.mark.parametrize("mechanism", ["LuongAttention", "BahdanauAttention"])
+def test_a_decoder_with_attention(mechanism: str) -> None:
+    table = wf.get_variable("table", [11, 3])
+    memory = getattr(seq2seq, mechanism)(8, wf.ones([2, 5, 6]), memory_sequence_length=[5, 3])
+    cell = seq2seq.AttentionWrapper(rnn.BasicLSTMCell(8), memory, 7, alignment_history=True)
+    layer = wf.layers.Dense(11, name="projection")
+
+    def decoded(helper: Any, reuse: bool, **options: Any) -> Any:
+        with wf.variable_scope("decoder", reuse=reuse) as scope:
+            start = cell.zero_state(2, wf.float32)
+            decoder = seq2seq.BasicDecoder(cell, helper, start, layer)
+            return seq2seq.dynamic_decode(decoder, scope=scope, **options)
+
+    rows = wf.nn.embedding_lookup(table, [[1, 2, 3], [4, 5, 6]])
+    given = seq2seq.TrainingHelper(rows, [3, 2])
+    outputs, state, lengths = decoded(given, False, impute_finished=True)
+    greedy = seq2seq.GreedyEmbeddingHelper(table, [1, 1], 2)
+    free = decoded(greedy, True, maximum_iterations=4)
+    mask = wf.sequence_mask([3, 2], 3, dtype=wf.float32)
+    loss = seq2seq.sequence_loss(outputs.rnn_output, [[1, 2, 3], [4, 5, 6]], mask)
+    slopes = wf.gradients(loss, wf.trainable_variables())
+    found, shares, ends, ids = run(
+        [outputs.rnn_output, state.alignment_history.stack(), lengths, free[0].sample_id]
+    )
+    assert found.shape == (2, 3, 11) and not found[1, 2].any() and ends.tolist() == [3, 2]
+    np.testing.assert_allclose(shares[0, 1], [1 / 3, 1 / 3, 1 / 3, 0, 0], rtol=1e-5)
+    assert ids.shape[0] == 2 and ids.shape[1] <= 4
+    assert all(slope is not None for slope in slopes)
+    assert {"memory_layer/kernel", "decoder/attention_wrapper/attention_layer/kernel"} <= {*names()}
+
+
+class _ByTheLastSymbol(rnn.RNNCell):
+    state_size, output_size = 2, 4
+
+    def __init__(self, logits: Any) -> None:
+        super().__init__()
+        self._logits = logits
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        return wf.matmul(inputs, self._logits), state + 1.0
+
+
+def test_beams_are_the_best_of_all_beginnings() -> None:
+    logits = np.random.default_rng(0).normal(size=(4, 4)).astype("f") * 2
+    cell, width = _ByTheLastSymbol(logits), 3
+    start = seq2seq.tile_batch(wf.zeros([2, 2]), width)
+    decoder = seq2seq.BeamSearchDecoder(cell, np.eye(4, dtype="f"), [1, 2], 0, start, width)
+    outputs, state, _ = seq2seq.dynamic_decode(decoder, maximum_iterations=4)
+    ids, chances = run([outputs.predicted_ids, state.log_probs])
+    steps = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    for example, first in enumerate([1, 2]):
+        beams = [((), 0.0)]
+        for _ in range(4):
+            beams = sorted(
+                (
+                    ((*symbols, w), chance + (0 if over else steps[last, w]))
+                    for symbols, chance in beams
+                    for last, over in [((first, *symbols)[-1], 0 in symbols)]
+                    for w in (range(1) if over else range(4))
+                ),
+                key=lambda beam: -beam[1],
+            )[:width]
+        assert ids[example].T.tolist() == [list(symbols) for symbols, _ in beams]
+        np.testing.assert_allclose(chances[example], [c for _, c in beams], rtol=1e-5)
+
+
+def test_random_fields_against_all_tags() -> None:
+    rng = np.random.default_rng(0)
+    scores, table = rng.normal(size=(3, 4, 3)).astype("f"), rng.normal(size=(3, 3)).astype("f")
+    tags, lengths = rng.integers(0, 3, (3, 4)), [4, 2, 1]
+    likelihood, _ = crf.crf_log_likelihood(scores, tags, lengths, table)
+    chances, (best, top) = run([likelihood, crf.crf_decode(scores, table, lengths)])
+    for i, length in enumerate(lengths):
+
+        def score(path: Any, i: int = i) -> float:
+            moves = itertools.pairwise(path)
+            return sum(scores[i, t, p] for t, p in enumerate(path)) + sum(table[m] for m in moves)
+
+        paths = list(itertools.product(range(3), repeat=length))
+        every = [score(path) for path in paths]
+        own = score(tuple(tags[i, :length]))
+        np.testing.assert_allclose(chances[i], own - np.logaddexp.reduce(every), rtol=1e-4)
+        assert (
+            tuple(best[i, :length]) == paths[int(np.argmax(every))] and not best[i, length:].any()
+        )
+        np.testing.assert_allclose(top[i], max(every), rtol=1e-5)
+    assert crf.viterbi_decode(scores[0], table)[0] == best[0].tolist()
+
+
+def test_hyperparameters() -> None:
+    params = training.HParams(rate=0.1, layers=[32, 16], name="x", on=True)
+    params.parse("rate=1,layers[1]=8,on=false").override_from_dict({"name": "y"})
+    assert params.values() == {"rate": 1.0, "layers": [32, 8], "name": "y", "on": False}
+    assert params.parse("layers=[1,2,3]").layers == [1, 2, 3] and "rate" in params
+    assert training.HParams(rate=0.5).parse_json(params.to_json()[:12] + "}").rate == 1.0
+    for wrong in ("rate=x", "nothing=1", "rate", "layers=1"):
+        with pytest.raises(errors.InvalidArgumentError):
+            params.parse(wrong)
