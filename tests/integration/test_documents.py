@@ -30,6 +30,7 @@ PAGES = [
     "docs/devices.md",
     "docs/cluster.md",
     "docs/training.md",
+    "docs/porting.md",
 ]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 
@@ -64,7 +65,9 @@ def failures(test: doctest.DocTest) -> str:
     return "".join(said)
 
 
-@pytest.mark.parametrize("package", ["tensor", "graph", "autodiff", "exec", "io", "weft"])
+@pytest.mark.parametrize(
+    "package", ["tensor", "graph", "autodiff", "exec", "io", "contrib", "weft"]
+)
 def test_the_examples_of_the_api_run(
     package: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,10 +45,10 @@ def add_arg_scope(func: Function) -> Function:
     Returns: a function that is called in the same way.
 
     Examples:
-      >>> @add_arg_scope
+      >>> @wf.contrib.framework.add_arg_scope
       ... def scaled(x, factor=2):
       ...     return x * factor
-      >>> with arg_scope([scaled], factor=3):
+      >>> with wf.contrib.framework.arg_scope([scaled], factor=3):
       ...     scaled(1), scaled(1, factor=4)
       (3, 4)
     """
@@ -108,12 +108,12 @@ def arg_scope(list_ops_or_scope: Any, **kwargs: Any) -> Iterator[Scope]:
       InvalidTypeError: what is given is neither a list nor a scope.
 
     Examples:
-      >>> @add_arg_scope
+      >>> @wf.contrib.framework.add_arg_scope
       ... def named(x, name="default"):
       ...     return name
-      >>> with arg_scope([named], name="inside") as scope:
+      >>> with wf.contrib.framework.arg_scope([named], name="inside") as scope:
       ...     pass
-      >>> with arg_scope(scope):
+      >>> with wf.contrib.framework.arg_scope(scope):
       ...     named(1)
       'inside'
     """

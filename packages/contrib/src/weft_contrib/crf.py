@@ -166,7 +166,8 @@ def crf_log_likelihood(
 
     Examples:
       >>> potentials, scores = np.zeros([1, 2, 2], "f"), np.zeros([2, 2], "f")
-      >>> likelihood, _ = crf_log_likelihood(potentials, [[0, 1]], [2], scores)
+      >>> crf = wf.contrib.crf
+      >>> likelihood, _ = crf.crf_log_likelihood(potentials, [[0, 1]], [2], scores)
       >>> likelihood.shape
       TensorShape([Dimension(1)])
     """
@@ -187,7 +188,7 @@ def viterbi_decode(score: Any, transition_params: Any) -> tuple[list[int], Any]:
     Returns: the tags, and their score.
 
     Examples:
-      >>> viterbi_decode(np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros([2, 2]))
+      >>> wf.contrib.crf.viterbi_decode(np.array([[1.0, 0.0], [0.0, 2.0]]), np.zeros([2, 2]))
       ([0, 1], np.float64(3.0))
     """
     score, table = np.asarray(score), np.asarray(transition_params)

@@ -35,7 +35,7 @@ def variance_scaling_initializer(
     Source: He and others 2015.
 
     Examples:
-      >>> variance_scaling_initializer()([3, 4]).shape
+      >>> wf.contrib.layers.variance_scaling_initializer()([3, 4]).shape
       TensorShape([Dimension(3), Dimension(4)])
     """
     if not dtypes.as_dtype(dtype).is_floating:
@@ -72,7 +72,7 @@ def xavier_initializer(
     Source: Glorot and Bengio 2010.
 
     Examples:
-      >>> xavier_initializer()([3, 4]).shape
+      >>> wf.contrib.layers.xavier_initializer()([3, 4]).shape
       TensorShape([Dimension(3), Dimension(4)])
     """
     return variance_scaling_initializer(1.0, "FAN_AVG", uniform, seed, dtype)

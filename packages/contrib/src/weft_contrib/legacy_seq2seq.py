@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft_contrib.rnn_cells import EmbeddingWrapper, OutputProjectionWrapper, linear
+from weft_contrib.utils import last_dimension
 from weft_graph.control_flow.conditional import cond
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
@@ -289,7 +290,7 @@ def attention_decoder(
                 with variable_scope("loop_function", reuse=True):
                     given = loop_function(prev, i)
             given = convert_to_tensor(given)
-            x = linear([given, *seen], given.shape[1].value)
+            x = linear([given, *seen], last_dimension(given.shape, 2))
             cell_output, state = cell(x, state)
             if i == 0 and initial_state_attention:
                 with variable_scope(get_variable_scope(), reuse=True):

@@ -32,7 +32,7 @@ def parse_values(
       value has not its type.
 
     Examples:
-      >>> parse_values("a=1,b=[0.5,2]", {"a": int, "b": float})
+      >>> wf.contrib.training.parse_values("a=1,b=[0.5,2]", {"a": int, "b": float})
       {'a': 1, 'b': [0.5, 2.0]}
     """
     found: dict[str, Any] = {}
@@ -87,7 +87,7 @@ class HParams:
     Raises: InvalidArgumentError: a name is one of the methods', or a list is empty.
 
     Examples:
-      >>> hparams = HParams(rate=0.1, layers=[32, 16])
+      >>> hparams = wf.contrib.training.HParams(rate=0.1, layers=[32, 16])
       >>> hparams.parse("rate=0.5,layers[1]=8").values()
       {'rate': 0.5, 'layers': [32, 8]}
     """

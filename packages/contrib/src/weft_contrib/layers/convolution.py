@@ -92,8 +92,7 @@ def convolution(
     Raises: InvalidArgumentError: the rank, the layout or a size does not fit.
 
     Examples:
-      >>> from weft_graph.ops.array import ones
-      >>> conv2d(ones([2, 8, 8, 3]), 4, 3, stride=2).shape
+      >>> wf.contrib.layers.conv2d(wf.ones([2, 8, 8, 3]), 4, 3, stride=2).shape
       TensorShape([Dimension(2), Dimension(4), Dimension(4), Dimension(4)])
     """
     with layer_scope(scope, "Conv", inputs, reuse, _NAMES) as (opened, x):

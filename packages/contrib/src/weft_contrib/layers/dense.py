@@ -72,8 +72,7 @@ def fully_connected(
     Returns: shape (..., num_outputs).
 
     Examples:
-      >>> from weft_graph.ops.array import ones
-      >>> fully_connected(ones([2, 3]), 4).shape
+      >>> wf.contrib.layers.fully_connected(wf.ones([2, 3]), 4).shape
       TensorShape([Dimension(2), Dimension(4)])
     """
     with layer_scope(scope, "fully_connected", inputs, reuse, _NAMES) as (opened, x):

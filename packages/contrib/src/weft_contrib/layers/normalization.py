@@ -81,8 +81,7 @@ def batch_norm(
     Source: Ioffe and Szegedy 2015.
 
     Examples:
-      >>> from weft_graph.ops.array import ones
-      >>> batch_norm(ones([2, 3]), updates_collections=None).shape
+      >>> wf.contrib.layers.batch_norm(wf.ones([2, 3]), updates_collections=None).shape
       TensorShape([Dimension(2), Dimension(3)])
     """
     if batch_weights is not None or zero_debias_moving_mean:

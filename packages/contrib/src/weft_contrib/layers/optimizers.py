@@ -77,9 +77,8 @@ def optimize_loss(
     Raises: InvalidArgumentError: an argument is none of these.
 
     Examples:
-      >>> from weft_graph.variables.reference import Variable
-      >>> loss = Variable(2.0) ** 2.0
-      >>> optimize_loss(loss, None, 0.1, "SGD").shape
+      >>> loss = wf.Variable(2.0) ** 2.0
+      >>> wf.contrib.layers.optimize_loss(loss, None, 0.1, "SGD").shape
       TensorShape([])
     """
     wanted = ["loss", "learning_rate"] if summaries is None else list(summaries)

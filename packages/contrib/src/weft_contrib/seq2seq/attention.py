@@ -53,8 +53,7 @@ def tile_batch(t: Any, multiplier: int, name: str | None = None) -> Any:
     Returns: shape (B * multiplier, ...) each.
 
     Examples:
-      >>> from weft_exec import Session
-      >>> Session().run(tile_batch(convert_to_tensor([1, 2]), 2))
+      >>> wf.Session().run(wf.contrib.seq2seq.tile_batch(wf.constant([1, 2]), 2))
       array([1, 1, 2, 2], dtype=int32)
     """
 

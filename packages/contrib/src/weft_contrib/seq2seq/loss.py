@@ -35,8 +35,8 @@ def sequence_loss(
     Raises: InvalidArgumentError: a rank differs.
 
     Examples:
-      >>> import numpy as np
-      >>> sequence_loss(np.zeros([2, 3, 4], "f"), np.zeros([2, 3], int), np.ones([2, 3], "f")).shape
+      >>> logits, targets = wf.zeros([2, 3, 4]), wf.zeros([2, 3], wf.int32)
+      >>> wf.contrib.seq2seq.sequence_loss(logits, targets, wf.ones([2, 3])).shape
       TensorShape([])
     """
     x, wanted, w = map(convert_to_tensor, (logits, targets, weights))

@@ -1,0 +1,80 @@
+"""Import lines that name weft in place of TensorFlow; the rest of a file stays as it is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from weft._port.source import Source, below_root, is_tensorflow, look_up, public_path
+
+Edit = tuple[int, int, str]
+"""Where something begins and ends in the text, and what takes its place."""
+
+_FROM = re.compile(r"from\s+(tensorflow[\w.]*)")
+
+
+def rewritten(source: Source) -> str:
+    """The text with other imports, as far as weft has what they name."""
+    starts = _starts(source.text)
+    edits: list[Edit] = []
+    for statement in ast.walk(source.tree):
+        if isinstance(statement, ast.Import):
+            edits += _of_import(statement, source.text, starts)
+        elif isinstance(statement, ast.ImportFrom) and is_tensorflow(statement):
+            edits += _of_from(statement, source.text, starts)
+    text = source.text
+    for start, end, new in sorted(edits, reverse=True):
+        text = text[:start] + new + text[end:]
+    return text
+
+
+def _starts(text: str) -> list[int]:
+    """Where the lines begin, as Python counts lines."""
+    return [0, *(match.end() for match in re.finditer(r"\r\n|\r|\n", text))]
+
+
+def _offset(text: str, starts: list[int], line: int, column: int) -> int:
+    """The place of a column, which the tree counts in bytes of UTF-8."""
+    start = starts[line - 1]
+    end = starts[line] if line < len(starts) else len(text)
+    return start + len(text[start:end].encode()[:column].decode(errors="ignore"))
+
+
+def _of_import(statement: ast.Import, text: str, starts: list[int]) -> Iterator[Edit]:
+    for alias in statement.names:
+        path = below_root(alias.name)
+        if path is None or (path and look_up(0, path).missing):
+            continue
+        start = _offset(text, starts, alias.lineno, alias.col_offset)
+        new = f"weft.{path}" if path else "weft"
+        if alias.asname is None:  # which binds the package
+            new = "weft as tensorflow"
+        yield start, start + len(alias.name), new
+
+
+def _of_from(statement: ast.ImportFrom, text: str, starts: list[int]) -> Iterator[Edit]:
+    place = _place(statement)
+    start = _offset(text, starts, statement.lineno, statement.col_offset)
+    match = _FROM.match(text, start)
+    if place is not None and match is not None:
+        yield match.start(1), match.end(1), f"weft.{place}" if place else "weft"
+
+
+def _place(statement: ast.ImportFrom) -> str | None:
+    """The namespace that has all that a statement imports; None where there is none."""
+    inside = below_root(statement.module or "") or ""
+    places = set()
+    for alias in statement.names:
+        path = f"{inside}.{alias.name}".lstrip(".")
+        public = public_path(path)
+        target = path if public is None else public
+        if alias.name == "*":
+            places.add(inside)
+        elif path == "compat.v1":
+            return "compat" if len(statement.names) == 1 else None
+        elif target.rpartition(".")[2] != alias.name or look_up(0, target).missing:
+            return None
+        else:
+            places.add(target.rpartition(".")[0])
+    return places.pop() if len(places) == 1 else None

@@ -1,0 +1,91 @@
+"""`weft port`: what is said of programs, and what is changed in them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from weft import _port
+from weft._port.differences import DIFFERENT
+
+PROGRAM = """\
+# -*- coding: utf-8 -*-
+import tensorflow as tf, numpy as np
+import os; import tensorflow.compat.v1
+from tensorflow.python.ops import rnn_cell
+from tensorflow.python.framework import ops
+from tensorflow.examples.tutorials.mnist import input_data
+math = tf.math
+größe = 1; x = tf.placeholder(tf.float32, [größe]); tf.keras.layers.Dense(3)
+tf.nn.foo(math.exp(x)); tf.nn.relu(x).op.name; tf.GraphKeys.NOPE; math.nope
+tf.scalar_summary; tf.compat.v1.train.Saver(); ops.convert_to_tensor(1)
+"""
+SAID = """\
+4: tensorflow.python.ops.rnn_cell is private; what it has is in tf.nn.rnn_cell
+5: tensorflow.python.framework.ops is private; what it has is in tf
+6: tf.examples is not in weft
+8: tf.keras is not in weft: there is no Keras; layers, losses, metrics and train have what it is
+9: tf.GraphKeys.NOPE is not in weft
+9: tf.math.nope is not in weft
+9: tf.nn.foo is not in weft
+10: tensorflow.python.framework.ops.convert_to_tensor is private; what it has is in tf.
+10: tf.scalar_summary is not in weft: it is called summary.scalar here
+10: tf.train.Saver differs: the format of checkpoints is weft's own, and TensorFlow's are read, too
+"""
+
+
+def port(*arguments: str | Path) -> int:
+    parser = argparse.ArgumentParser()
+    _port.add(parser)
+    given = parser.parse_args([str(argument) for argument in arguments])
+    code: int = given.run(given)
+    return code
+
+
+def test_what_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
+    assert port(tmp_path) == 1
+    said = [
+        line.removeprefix(f"{tmp_path}/program.py:") for line in capsys.readouterr().out.split("\n")
+    ]
+    for line, expected in zip(said, SAID.splitlines(), strict=False):
+        assert line.startswith(expected)
+    assert any(line.startswith("  missing: GraphKeys.NOPE, examples, keras, ") for line in said)
+    assert "  different: train.Saver" in said
+
+
+def test_what_is_changed(tmp_path: Path) -> None:
+    path = tmp_path / "program.py"
+    before = PROGRAM.replace("\n", "\r\n").encode()
+    path.write_bytes(before)
+    port("--quiet", "--write", path)
+    expected = before
+    for old, new in (
+        (b"import tensorflow as tf, numpy", b"import weft as tf, numpy"),
+        (b"import tensorflow.compat.v1\r", b"import weft as tensorflow\r"),
+        (b"from tensorflow.python.ops import rnn", b"from weft.nn import rnn"),
+    ):
+        expected = expected.replace(old, new)
+    assert path.read_bytes() == expected
+    port("--quiet", "--write", path)
+    assert path.read_bytes() == expected
+
+
+def test_nothing_is_missing_or_nothing_can_be_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "program.py"
+    path.write_text("from tensorflow.compat.v1 import placeholder as p\np('float32')\n")
+    assert port(path) == 0
+    assert "nothing is missing" in capsys.readouterr().out
+    path.write_text("print 'hello'\n")
+    assert port(path) == 2
+    assert "Python 2" in capsys.readouterr().out
+
+
+def test_the_page_of_differences_has_the_same_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "differences.md").read_text(encoding="utf-8")
+    rows = [f"| `{name}` | {words} |\n" for name, words in sorted(DIFFERENT.items())]
+    assert "".join(rows) in page
