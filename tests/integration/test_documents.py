@@ -31,6 +31,7 @@ PAGES = [
     "docs/cluster.md",
     "docs/training.md",
     "docs/porting.md",
+    "docs/models.md",
 ]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 

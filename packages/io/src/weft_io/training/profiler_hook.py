@@ -34,10 +34,11 @@ class ProfilerHook(SessionRunHook):
 
     Examples:
       >>> step = wf.train.get_or_create_global_step()
+      >>> count = step.assign_add(1)
       >>> hook = wf.train.ProfilerHook(save_steps=2, output_dir="./traces")
       >>> with wf.train.MonitoredTrainingSession(hooks=[hook]) as session:
       ...     for _ in range(3):
-      ...         _ = session.run(step.assign_add(1))
+      ...         _ = session.run(count)
       >>> sorted(wf.gfile.ListDirectory("./traces"))
       ['timeline-1.json', 'timeline-3.json']
     """
