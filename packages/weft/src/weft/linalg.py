@@ -1,5 +1,7 @@
 """`wf.linalg`: linear algebra."""
 
+from typing import TYPE_CHECKING
+
 from weft import _lazy
 from weft_autodiff.clipping import global_norm as global_norm
 from weft_graph.nn.statistics import l2_normalize as l2_normalize
@@ -22,4 +24,7 @@ tensor_diag = _diagonals.diag
 tensor_diag_part = _diagonals.diag_part
 transpose = _permutation.matrix_transpose
 
-_lazy.hint(__name__)
+if TYPE_CHECKING:
+    from weft._linear_operators import *
+else:
+    __getattr__, __dir__ = _lazy.attach(__name__, "weft._linear_operators")

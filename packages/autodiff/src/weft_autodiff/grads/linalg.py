@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from weft_autodiff.grads.common import conj, matrix_transpose, mul, neg, scalar_like
+from weft_autodiff.grads.matrix_functions import along
 from weft_autodiff.registry import RegisterGradient
 from weft_graph.ir.builder import constant_of, out
 from weft_graph.ir.node import Node, Output
@@ -98,6 +99,8 @@ def _cholesky(node: Node, grad: Output) -> Output:
     whole = _adjoint(out("MatrixTriangularSolve", [factor, _adjoint(half)], {"adjoint": True}))
     return mul(scalar_like(0.5, whole), _add(whole, _adjoint(whole)))
 
+
+RegisterGradient("MatrixExponential")(along)
 
 # ------------------------------------------------------------------------------- solutions
 

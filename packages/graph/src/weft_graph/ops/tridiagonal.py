@@ -73,7 +73,7 @@ register_op(
 )
 
 
-def _three(diagonals: Any, given: str) -> list[Output]:
+def three_diagonals(diagonals: Any, given: str) -> list[Output]:
     """The diagonal above, the main one and the one below, all of shape (..., M).
 
     Raises: InvalidArgumentError: there is no such format, or there are not three diagonals.
@@ -179,7 +179,7 @@ def tridiagonal_solve(
     if perturb_singular and not partial_pivoting:
         raise errors.InvalidArgumentError("perturb_singular requires partial_pivoting")
     with name_scope(name, "tridiagonal_solve") as scope:
-        three = _three(diagonals, diagonals_format)
+        three = three_diagonals(diagonals, diagonals_format)
         compact = out("Pack", [three], {"axis": -2})
         value = convert_to_tensor(rhs, compact.dtype.base_dtype)
         vector = _is_vector(value, compact)
@@ -226,7 +226,7 @@ def tridiagonal_matmul(
              [4.],
              [3.]], dtype=float32)
     """
-    rows = [out("ExpandDims", [each, -2]) for each in _three(diagonals, diagonals_format)]
+    rows = [out("ExpandDims", [each, -2]) for each in three_diagonals(diagonals, diagonals_format)]
     return out("TridiagonalMatMul", [*rows, rhs], name=name)
 
 

@@ -1,0 +1,1 @@
+"""Matrices that are known by what they do, made of other ops."""

@@ -1,0 +1,49 @@
+"""Operators of block-circulant matrices of 2 axes."""
+
+from __future__ import annotations
+
+__all__ = ["LinearOperatorCirculant2D"]
+
+from typing import Any
+
+from weft_graph.linear_operators.circulant import LinearOperatorCirculant
+from weft_tensor import dtypes
+
+
+class LinearOperatorCirculant2D(LinearOperatorCirculant):
+    """Circular convolutions over 2 axes, which are flattened into one.
+
+    Args:
+      spectrum: floating or complex, the 2 last axes those of a Fourier transform.
+      input_output_dtype: complex, or real where the convolution is; complex64 by default.
+      is_non_singular, is_self_adjoint, is_positive_definite, is_square: hints, as of
+        `LinearOperator`.
+      name: of the name scope.
+
+    Examples:
+      >>> operator = wf.linalg.LinearOperatorCirculant2D(np.ones((2, 2)), wf.float64)
+      >>> operator.shape
+      TensorShape([Dimension(4), Dimension(4)])
+    """
+
+    _block_depth = 2
+
+    def __init__(
+        self,
+        spectrum: Any,
+        input_output_dtype: Any = dtypes.complex64,
+        is_non_singular: bool | None = None,
+        is_self_adjoint: bool | None = None,
+        is_positive_definite: bool | None = None,
+        is_square: bool | None = None,
+        name: str = "LinearOperatorCirculant2D",
+    ) -> None:
+        super().__init__(
+            spectrum,
+            input_output_dtype,
+            is_non_singular,
+            is_self_adjoint,
+            is_positive_definite,
+            is_square,
+            name,
+        )

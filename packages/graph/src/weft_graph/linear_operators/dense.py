@@ -1,0 +1,83 @@
+"""Products and solutions of dense matrices whose batches broadcast."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+from weft_graph.ir.builder import out
+from weft_graph.ir.node import Output
+from weft_graph.ops import linalg, permutation
+from weft_tensor.shape import Dims, TensorShape, broadcast_dims
+
+
+def adjoint_of(x: Output) -> Output:
+    """The conjugate transpose."""
+    return permutation.matrix_transpose(x, conjugate=True)
+
+
+def product(a: Output, b: Output, adjoint_a: bool = False, adjoint_b: bool = False) -> Output:
+    """a @ b."""
+    return out("BatchMatMulV2", [a, b], {"adj_x": adjoint_a, "adj_y": adjoint_b})
+
+
+def spread(a: Output, b: Output) -> tuple[Output, Output]:
+    """Two batches of matrices with the leading axes that theirs broadcast to."""
+    if a.dims is not None and b.dims is not None:
+        lead = a.dims[:-2]
+        if lead == b.dims[:-2] and None not in lead:
+            return a, b
+    shapes = [out("Shape", [x]) for x in (a, b)]
+    lead_shape = out("BroadcastArgs", [shapes[0][:-2], shapes[1][:-2]])
+    both = [
+        out("BroadcastTo", [x, out("ConcatV2", [[lead_shape, shape[-2:]], 0])])
+        for x, shape in zip((a, b), shapes, strict=True)
+    ]
+    return both[0], both[1]
+
+
+def solved(matrix: Output, rhs: Output, adjoint: bool = False) -> Output:
+    """X with matrix @ X = rhs."""
+    return linalg.matrix_solve(*spread(matrix, rhs), adjoint=adjoint)
+
+
+def solved_triangular(
+    matrix: Output, rhs: Output, lower: bool = True, adjoint: bool = False
+) -> Output:
+    """The same, reading one triangle of the matrix."""
+    return linalg.matrix_triangular_solve(*spread(matrix, rhs), lower=lower, adjoint=adjoint)
+
+
+def common_batch(shapes: Sequence[TensorShape]) -> Dims:
+    """The shape that batch shapes broadcast to, as far as it is known."""
+    empty: Dims = ()
+    each: list[Dims] = [None if shape.dims is None else tuple(shape.as_list()) for shape in shapes]
+    return reduce(broadcast_dims, each, empty)
+
+
+def common_batch_tensor(shapes: Sequence[Output]) -> Output:
+    """The same, computed."""
+    return reduce(lambda a, b: out("BroadcastArgs", [a, b]), shapes)
+
+
+def joined_shape(*parts: Any) -> Output:
+    """A shape of vectors and of single sizes."""
+    vectors = [
+        part if isinstance(part, Output) and part.dims != () else out("Pack", [[part]])
+        for part in parts
+    ]
+    return out("ConcatV2", [vectors, 0])
+
+
+def log_magnitude(x: Output) -> Output:
+    """log(|x|), in the type of x."""
+    if not x.dtype.is_complex:
+        return out("Log", [out("Abs", [x])])
+    size = out("ComplexAbs", [x], {"Tout": x.dtype.real_dtype})
+    return out("Cast", [out("Log", [size])], {"DstT": x.dtype.base_dtype})
+
+
+def conjugate(x: Output, yes: bool = True) -> Output:
+    """The complex conjugate, of what is complex."""
+    return out("Conj", [x]) if yes and x.dtype.is_complex else x
