@@ -49,7 +49,13 @@ RELATED = (
     *("MaxPoolGrad", "MaxPoolGradGrad", "MaxPool3DGrad", "MaxPool3DGradGrad", "Bincount"),
     *("MaxPoolGradWithArgmax", "MaxPoolGradGradWithArgmax"),
     *("CTCBeamSearchDecoder", "CTCGreedyDecoder", "DenseToDenseSetOperation"),
-    *("FractionalAvgPool", "FractionalMaxPool", "MatrixLogarithm", "MatrixSquareRoot"),
+    *(
+        "FractionalAvgPool",
+        "FractionalMaxPool",
+        "CumulativeLogsumexp",
+        "MatrixLogarithm",
+        "MatrixSquareRoot",
+    ),
     *("MatrixSolveLs", "SparseReorder", "SparseToDense"),
 )
 """Whose inputs follow from one another, so that those of other sizes are none."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 
 import numpy as np
-from weft_testing.cases import INTEGERS, Case, Raw
+from weft_testing.cases import INTEGERS, UNTYPED, Case, Raw
 from weft_testing.string_cases import string_case, text, words
+
+from weft_tensor import dtypes
 
 A = words([[b"a", b"bc"], [b"", b"d\0"]])
 
@@ -107,6 +109,40 @@ def _hashes() -> list[Case]:
     ]
 
 
+FARM_HASHES = [
+    Case(
+        "Fingerprint",
+        [Raw([b"a", b"bc"], "string"), Raw(b"farmhash64", "string")],
+        {"T": dtypes.string},
+        lambda x, m: np.array(
+            [[227, 117, 223, 182, 101, 66, 69, 179], [119, 129, 82, 223, 68, 160, 90, 83]]
+        ),
+        dtypes=UNTYPED,
+        grad=False,
+    ),
+    Case(
+        "Fingerprint",
+        [Raw([[b"a", b"bc"]], "string"), Raw(b"farmhash64", "string")],
+        {"T": dtypes.string},
+        lambda x, m: np.array([[85, 27, 103, 37, 147, 177, 144, 87]]),
+        dtypes=UNTYPED,
+        grad=False,
+        label="rows of strings",
+    ),
+    Case(
+        "Fingerprint",
+        [np.arange(6).reshape(2, 3), Raw(b"farmhash64", "string")],
+        {},
+        lambda x, m: np.array(
+            [[226, 97, 231, 35, 137, 217, 164, 52], [135, 205, 247, 214, 112, 21, 177, 81]]
+        ),
+        dtypes=("int32",),
+        grad=False,
+        label="numbers",
+    ),
+]
+"""What TensorFlow 2.21 gives."""
+
 FINGERPRINTS = {
     0: 11160318154034397263,
     1: 5161771770385946686,
@@ -160,6 +196,7 @@ def _forms() -> list[Case]:
 
 
 CASES = [
+    *FARM_HASHES,
     *_numbers(),
     *_hashes(),
     *_forms(),

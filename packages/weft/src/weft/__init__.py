@@ -108,6 +108,7 @@ from weft_graph.ops.string_conversion import (
     decode_base64 as decode_base64,
     decode_raw as decode_raw,
     encode_base64 as encode_base64,
+    fingerprint as fingerprint,
     string_to_hash_bucket as string_to_hash_bucket,
     string_to_hash_bucket_fast as string_to_hash_bucket_fast,
     string_to_hash_bucket_strong as string_to_hash_bucket_strong,

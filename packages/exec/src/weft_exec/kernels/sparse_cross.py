@@ -11,7 +11,7 @@ from weft_exec.kernels.gather import combine
 from weft_exec.kernels.hashing import fingerprint64
 from weft_exec.kernels.registry import KernelFunction, kernel
 from weft_exec.kernels.sparse_parts import checked
-from weft_tensor import errors, memory
+from weft_tensor import dtypes, errors, memory
 from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
@@ -136,6 +136,11 @@ def _cross_v2(node: Node, device: Device) -> KernelFunction:
 @kernel("SparseCross")
 def _cross(node: Node, device: Device) -> KernelFunction:
     hashed: bool = node.attrs["hashed_output"]
+    if hashed != (node.outputs[1].dtype is dtypes.int64):
+        raise errors.InvalidArgumentError(
+            f"out_type must be {'int64' if hashed else 'string'} where hashed_output is {hashed}, "
+            f"got {node.outputs[1].dtype.name}"
+        )
     buckets, key = node.attrs["num_buckets"], node.attrs["hash_key"]
 
     def run(*inputs: Any) -> Any:

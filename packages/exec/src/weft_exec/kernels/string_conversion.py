@@ -18,6 +18,7 @@ from weft_exec.kernels.strings import (
     items_of,
     mapped,
     numbers_of,
+    scalar_of,
     strings_of,
     unicode_of,
     utf8_of,
@@ -134,6 +135,27 @@ def _hash(node: Node, device: Device) -> KernelFunction:
 def _hash_fast(node: Node, device: Device) -> KernelFunction:
     count: int = node.attrs["num_buckets"]
     return numbers_of(lambda item: fingerprint64(item) % count, np.dtype("i8"))
+
+
+@kernel("Fingerprint")
+def _fingerprint(node: Node, device: Device) -> KernelFunction:
+    def run(data: Any, method: Any) -> Any:
+        if np.ndim(method) or scalar_of(method) != b"farmhash64":
+            raise errors.InvalidArgumentError(
+                f"method must be 'farmhash64', got {np.asarray(method).tolist()!r}"
+            )
+        if not data.ndim:
+            raise errors.InvalidArgumentError("data must have rows, got a scalar")
+        rows = data
+        if data.dtype.kind == "O":
+            hashes = [fingerprint64(item) for item in items_of(data)]
+            rows = np.array(hashes, "<u8").reshape(data.shape)
+            if data.ndim == 1:
+                return rows.view(np.uint8).reshape(-1, 8)
+        found = [fingerprint64(np.ascontiguousarray(row).tobytes()) for row in rows]
+        return np.array(found, "<u8").view(np.uint8).reshape(-1, 8)
+
+    return run
 
 
 @kernel("StringToHashBucketStrong")

@@ -18,11 +18,19 @@ from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE
-from weft_graph.ops.shape_rules import scalar, unchanged
+from weft_graph.ops.shape_rules import scalar, unchanged, with_rank
 from weft_tensor import dtypes, errors
 from weft_tensor.shape import Dims
 
 # ------------------------------------------------------------------------------ shape rules
+
+
+def _fingerprint_shape(node: NodeSpec) -> Sequence[Dims]:
+    dims = node.inputs[0].dims
+    if dims == ():
+        raise errors.InvalidArgumentError("data must have rows, got a scalar")
+    with_rank(node.inputs[1].dims, 0, "method")
+    return ((None if dims is None else dims[0], 8),)
 
 
 def _decode_raw_shape(node: NodeSpec) -> Sequence[Dims]:
@@ -71,6 +79,15 @@ register_op(
     unchanged,
     traits=NOT_DIFFERENTIABLE,
     doc="FarmHash's 64-bit fingerprint, modulo the number of buckets.",
+)
+register_op(
+    "Fingerprint",
+    ("data: T", "method: string"),
+    ("fingerprint: uint8",),
+    {"T": "type"},
+    _fingerprint_shape,
+    traits=NOT_DIFFERENTIABLE,
+    doc="FarmHash's 64-bit fingerprint of each row, in 8 bytes.",
 )
 register_op(
     "StringToHashBucketStrong",
@@ -237,6 +254,22 @@ def string_to_hash_bucket_strong(
         raise errors.InvalidArgumentError(f"the key must be two integers, got {list(key)}")
     attrs = {"num_buckets": num_buckets, "key": list(key)}
     return out("StringToHashBucketStrong", [input], attrs, name)
+
+
+def fingerprint(data: Any, method: Any = "farmhash64", name: str | None = None) -> Output:
+    """A fingerprint of each row: equal rows have equal ones, today and tomorrow.
+
+    Args:
+      data: any type but handles, shape (n, ...).
+      method: "farmhash64".
+    Returns: uint8, shape (n, 8).
+    Raises: InvalidArgumentError: `data` has rank 0, or the method is another.
+
+    Examples:
+      >>> wf.Session().run(wf.fingerprint(["a", "b"]))[0]
+      array([227, 117, 223, 182, 101,  66,  69, 179], dtype=uint8)
+    """
+    return out("Fingerprint", [data, method], name=name)
 
 
 def encode_base64(input: Any, pad: bool = False, name: str | None = None) -> Output:
