@@ -144,4 +144,4 @@ assert session.run(wf.constant(1.0) + 1.0) == 2.0
 os._exit(0)
 """
         subprocess.run([sys.executable, "-c", program], check=True)
-        wait_until(lambda: not server.master._sessions)
+        wait_until(lambda: not server.master.open_sessions)

@@ -61,6 +61,12 @@ class Master:
 
     # ----------------------------------------------------------------------- sessions
 
+    @property
+    def open_sessions(self) -> list[int]:
+        """The numbers of the sessions that are open."""
+        with self._lock:
+            return list(self._sessions)
+
     def create_session(self, request: messages.CreateSession) -> messages.Session:
         """Open a session, once all tasks that it may use have answered.
 

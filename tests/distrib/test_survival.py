@@ -1,0 +1,73 @@
+"""Training goes on when a task is lost: from the last checkpoint, with the same result."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from weft_testing.tasks import Process, jobs, processes
+from weft_testing.waiting import wait_until
+
+import weft as wf
+from weft_distrib.server import Server
+
+STEPS = 60
+
+
+class Strike(wf.train.SessionRunHook):
+    """Loses a parameter server after so many steps, and starts it again when that was noticed."""
+
+    def __init__(self, how: str, ps: Process, worker: Server, after: int) -> None:
+        self.sessions = self.steps = 0
+        self._how, self._ps, self._worker, self._after = how, ps, worker, after
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        self.sessions += 1
+
+    def after_run(self, run_context: Any, run_values: Any) -> None:
+        self.steps += 1
+        if self.steps == self._after:
+            threading.Thread(target=self._lose).start()
+
+    def _lose(self) -> None:
+        getattr(self._ps, self._how)()
+        wait_until(lambda: not self._worker.master.open_sessions)
+        self._ps.kill()
+        self._ps.restart()
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_parameter_server_is_lost_and_comes_back(how: str, tmp_path: Path) -> None:
+    cluster = jobs(ps=1, worker=1)
+    with (
+        wf.Graph().as_default(),
+        processes(cluster, "ps") as (ps,),
+        closing(Server(cluster, "worker", 0)) as worker,
+    ):
+        with wf.device(wf.train.replica_device_setter(cluster=cluster)):
+            step, w, train = model()
+        strike, seen = Strike(how, ps, worker, 25), []
+        hooks = [strike, wf.train.StopAtStepHook(STEPS)]
+        with wf.train.MonitoredTrainingSession(
+            worker.target, True, str(tmp_path), hooks=hooks, save_checkpoint_steps=10
+        ) as session:
+            while not session.should_stop():
+                seen.append(session.run([train, step, w])[1:])
+    assert strike.sessions == 2 and strike.steps > STEPS
+    assert seen[-1][0] == STEPS
+    with wf.Graph().as_default(), wf.Session() as session:
+        step, w, train = model()
+        session.run(wf.global_variables_initializer())
+        for _ in range(STEPS):
+            wanted = session.run([train, step, w])[1:]
+    assert seen[-1] == wanted
+
+
+def model() -> tuple[Any, Any, Any]:
+    step = wf.train.get_or_create_global_step()
+    w = wf.get_variable("w", initializer=0.0)
+    optimizer = wf.train.MomentumOptimizer(0.02, 0.9)
+    return step, w, optimizer.minimize(wf.square(w - 10.0), global_step=step)
