@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ import weft as wf
 from weft import errors
 from weft_distrib.client import link, target as client_target
 from weft_distrib.server import Server
+from weft_distrib.worker import tracing
 
 PS, W0, W1 = "/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"
 
@@ -209,6 +211,40 @@ def test_where_it_would_run_is_explained(target: str) -> None:
         report = session.explain(y)
     places = {each.name: each.device for each in report.placement.nodes}
     assert "ps" in places["v"] and "worker/replica:0/task:1" in places[y.op.name]
+
+
+def test_a_trace_of_all_tasks_on_one_clock(target: str) -> None:
+    with wf.device(PS):
+        a = wf.random_uniform([300, 300], name="a")
+    with wf.device(W1):
+        b = wf.matmul(a, a, name="b")
+    with wf.device(W0):
+        c = wf.reduce_sum(b, name="c")
+    options = wf.RunOptions(trace_level=wf.RunOptions.FULL_TRACE)
+    metadata = wf.RunMetadata()
+    with wf.Session(target) as session:
+        session.run(c)
+        began = time.time_ns()
+        session.run(c, options=options, run_metadata=metadata)
+        ended = time.time_ns()
+        session.run(c, options=options)
+    times = {
+        node.node_name: (device.device, node.all_start_nanos, node.all_end_rel_nanos)
+        for device in metadata.step_stats.dev_stats
+        for node in device.node_stats
+    }
+    names = [a.op.name, "b", "c"]
+    places = [times[name][0].split("/replica")[0] for name in names]
+    assert places == ["/job:ps", "/job:worker", "/job:worker"]
+    starts = [times[name][1] for name in names]
+    assert began <= starts[0] < starts[1] < starts[2] <= ended
+    assert all(length > 0 for _, _, length in times.values())
+
+
+def test_clocks_that_differ_are_brought_together() -> None:
+    assert tracing.clock_ahead(sent=10, began=12, ended=30, got=33) == 0
+    assert tracing.clock_ahead(sent=10, began=1012, ended=1030, got=32) == 1000
+    assert tracing.clock_ahead(sent=1010, began=12, ended=30, got=1032) == -1000
 
 
 def test_device_filters_hide_tasks(cluster: list[Server]) -> None:

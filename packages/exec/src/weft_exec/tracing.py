@@ -49,6 +49,7 @@ class StepTrace:
 
     def __init__(self) -> None:
         self.records: list[NodeRecord] = []
+        self._elsewhere: list[Any] = []
         self._waiting: dict[Any, tuple[Node, str, int]] = {}
         self._ended: dict[str, int] = {}
 
@@ -90,8 +91,14 @@ class StepTrace:
             where = node.device or device
             self.records.append(NodeRecord(node, where, now, now, thread, sum(sizes), sizes))
 
+    def add_step_stats(self, stats: Any) -> None:
+        """Take what other processes recorded of the step, as a StepStats message."""
+        self._elsewhere.append(stats)
+
     def fill(self, metadata: Any, default_device: str) -> None:
         """Write the records into a RunMetadata message as step statistics."""
+        for stats in self._elsewhere:
+            metadata.step_stats.MergeFrom(stats)
         by_device: dict[str, list[NodeRecord]] = {}
         for record in self.records:
             by_device.setdefault(record.device or default_device, []).append(record)

@@ -25,6 +25,7 @@ from weft_exec.executor.runner import closed_error
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.session.planning import PartPlanner
 from weft_exec.session.target import Backend, register_target
+from weft_graph import proto
 from weft_graph.ir.node import Node, Output
 from weft_graph.serialize import graph_to_bytes
 from weft_tensor import errors
@@ -136,7 +137,7 @@ class ClusterBackend(Backend):
         deadline: float | None = None,
         trace: StepTrace | None = None,
     ) -> list[Any]:
-        """Run a step with a deadline; returns what it fetches.
+        """Run a step with a deadline and a trace; returns what it fetches.
 
         Raises:
           OpError: as `Session.run`.
@@ -148,11 +149,14 @@ class ClusterBackend(Backend):
             raise closed_error()
         left = None if deadline is None else max(deadline - time.monotonic(), 0.001)
         milliseconds = 0 if left is None else int(left * 1000) + 1
-        request = RunStep(self._session, executable.number, milliseconds)
+        traced = trace is not None
+        request = RunStep(self._session, executable.number, milliseconds, traced)
         reply = Reply()
         cancel = self._link.run(request, slots, reply)
         self._wait(reply, cancel, left)
-        values, _ = reply.result()
+        values, meta = reply.result()
+        if trace is not None:
+            trace.add_step_stats(proto.StepStats.FromString(meta))
         return list(values)
 
     def _wait(

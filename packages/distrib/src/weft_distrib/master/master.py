@@ -20,7 +20,7 @@ from weft_distrib.protocol.tables import decode
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call
 from weft_distrib.wire.methods import RunStep
-from weft_distrib.worker.worker import Worker
+from weft_distrib.worker.worker import Done, Worker
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
 from weft_graph import proto
@@ -195,7 +195,7 @@ class Master:
         self,
         request: RunStep,
         values: Sequence[Any],
-        done: Callable[[list[Any]], None],
+        done: Done,
         fail: Callable[[errors.OpError], None],
     ) -> Callable[[errors.OpError], None]:
         """Run a step; as of `MasterSession.run`."""

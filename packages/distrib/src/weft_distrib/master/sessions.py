@@ -6,7 +6,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
@@ -18,13 +18,16 @@ from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Channel
 from weft_distrib.wire.listener import ask
 from weft_distrib.wire.methods import RunParts, RunStep, StepKey
+from weft_distrib.worker import tracing
 from weft_distrib.worker.rendezvous import task_of
-from weft_distrib.worker.worker import Worker
+from weft_distrib.worker.worker import Done, Worker
 from weft_exec.config import SessionConfig
 from weft_exec.devices.description import DeviceDescription
 from weft_exec.executor.overlap import Overlap
 from weft_exec.resources.cancellation import Timer, call_at
 from weft_exec.session.planning import PartPlanner
+from weft_exec.tracing import NodeRecord
+from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
@@ -37,7 +40,6 @@ ABORT_SECONDS: Final = 2.0
 
 _REGISTER_SECONDS = 300.0
 
-Done = Callable[[list[Any]], None]
 Fail = Callable[[errors.OpError], None]
 
 
@@ -119,7 +121,7 @@ class _Answer:
         self.fail = fail
 
     def __call__(self, values: Sequence[Any], meta: bytes) -> None:
-        self._done(list(values))
+        self._done(list(values), meta)
 
 
 class _Nobody:
@@ -251,11 +253,23 @@ class MasterSession:
         with self._lock:
             self._check_open()
             number = next(self._steps)
+            if request.traced:
+                done = self._learning(done)
             step = _Step(StepKey(self.number, number), planned, done, fail, self._forget_step)
             self._running[number] = step
             ended = min(self._running)
         step.begin(request, values, ended)
         return step.cancel
+
+    def _learning(self, done: Done) -> Done:
+        """Let the cost model learn from a trace before the client gets it."""
+
+        def learn(results: list[Any], meta: bytes) -> None:
+            stats = proto.StepStats.FromString(meta)
+            self._planner.costs.observe(list(_records(stats, self._graph)))
+            done(results, meta)
+
+        return learn
 
     def _forget_step(self, number: int) -> None:
         with self._lock:
@@ -278,6 +292,18 @@ class MasterSession:
             raise errors.FailedPreconditionError("the session has been closed")
 
 
+def _records(stats: Any, graph: Graph) -> Iterator[NodeRecord]:
+    """What a trace says of nodes of the session's graph."""
+    for device in stats.dev_stats:
+        for each in device.node_stats:
+            node = graph.find_node(each.node_name)
+            if node is not None:
+                start = each.all_start_nanos
+                nbytes = sum(memory.total_bytes for memory in each.memory)
+                end = start + each.all_end_rel_nanos
+                yield NodeRecord(node, device.device, start, end, each.thread_id, nbytes)
+
+
 class _Step:
     """One step that runs: carries out what its coordinator says."""
 
@@ -297,13 +323,15 @@ class _Step:
         self._coordinator = StepCoordinator([share.task for share in planned.shares])
         self._lock = threading.Lock()
         self._timer: Timer | None = None
+        self._traced = False
+        self._stats = proto.StepStats()
 
     def begin(self, request: RunStep, values: Sequence[Any], ended: int) -> None:
         if request.timeout:
             error = errors.DeadlineExceededError(f"the step ran past {request.timeout} ms")
             deadline = time.monotonic() + request.timeout / 1000
             self._timer = call_at(deadline, lambda: self.cancel(error))
-        key = self._key
+        key, self._traced = self._key, request.traced
         told = RunParts(*key, request.signature, ended, request.timeout, request.traced)
         if not self._planned.shares:
             self._carry_out([Finish(None)])
@@ -317,7 +345,10 @@ class _Step:
                 failed(error)
 
     def _listeners(self, share: _Share) -> tuple[Done, Fail]:
-        def replied(results: list[Any]) -> None:
+        sent = time.time_ns()
+
+        def replied(results: list[Any], meta: bytes) -> None:
+            got = time.time_ns()
             if len(results) != len(share.fetches):
                 failed(
                     errors.InternalError(f"{share.task.to_string()} gave {len(results)} results")
@@ -325,7 +356,10 @@ class _Step:
                 return
             for place, value in zip(share.fetches, results, strict=True):
                 self._results[place] = value
+            stats = tracing.unpack(meta, sent, got) if self._traced else None
             with self._lock:
+                if stats is not None:
+                    self._stats.MergeFrom(stats)
                 told = self._coordinator.replied(share.task)
             self._carry_out(told)
 
@@ -365,6 +399,6 @@ class _Step:
         if self._timer is not None:
             self._timer.cancel()
         if how.error is None:
-            self._done(self._results)
+            self._done(self._results, self._stats.SerializeToString() if self._traced else b"")
         else:
             self._fail(how.error)

@@ -14,6 +14,7 @@ from weft_distrib.protocol.tables import decode
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call, Channel
 from weft_distrib.wire.methods import RunParts, StepKey
+from weft_distrib.worker import tracing
 from weft_distrib.worker.rendezvous import StepRendezvous, task_of
 from weft_distrib.worker.steps import Steps
 from weft_distrib.worker.threads import WaitingThreads
@@ -27,11 +28,14 @@ from weft_exec.resources.cancellation import Cancellation
 from weft_exec.resources.resources import ResourceManager
 from weft_exec.resources.threads import shared_pool
 from weft_exec.session import blas
+from weft_exec.tracing import StepTrace
 from weft_graph.ir.device_spec import DeviceParts
 from weft_graph.ir.step_graph import Part
 from weft_graph.ir.traits import Role
 from weft_graph.serialize import part_from_bytes
 from weft_tensor import errors
+
+Done = Callable[[list[Any], bytes], None]
 
 
 class Peers(Protocol):
@@ -165,29 +169,37 @@ class Worker:
         self,
         request: RunParts,
         values: Sequence[Any],
-        done: Callable[[list[Any]], None],
+        done: Done,
         fail: Callable[[errors.OpError], None],
     ) -> None:
-        """Run the parts of a step on a thread that may wait, and tell one of `done` and `fail`."""
+        """Run the parts of a step on a thread that may wait, and tell one of `done` and `fail`.
+
+        Args:
+          done: takes what they fetch and, where the step is traced, a `tracing.pack`.
+        """
         self._threads.submit(lambda: self._run(request, values, done, fail))
 
     def _run(
         self,
         request: RunParts,
         values: Sequence[Any],
-        done: Callable[[list[Any]], None],
+        done: Done,
         fail: Callable[[errors.OpError], None],
     ) -> None:
+        trace = StepTrace() if request.traced else None
+        began = time.time_ns()
         try:
-            results = self.run_here(request, values)
+            results = self.run_here(request, values, trace)
         except errors.OpError as error:
             fail(error)
         except Exception as error:  # because a bug here must not leave the master waiting
             fail(errors.InternalError(f"{self.task.to_string()}: {error!r}"))
         else:
-            done(results)
+            done(results, b"" if trace is None else tracing.pack(trace, began))
 
-    def run_here(self, request: RunParts, values: Sequence[Any]) -> list[Any]:
+    def run_here(
+        self, request: RunParts, values: Sequence[Any], trace: StepTrace | None = None
+    ) -> list[Any]:
         """Run the parts of a step in this thread; returns what they fetch.
 
         Raises: OpError: a kernel failed, the step was aborted, or its time is over.
@@ -200,7 +212,7 @@ class Worker:
             executable,
             executable.slots(values),
             deadline,
-            None,
+            trace,
             step.rendezvous,
             step.cancellation,
         )
