@@ -14,7 +14,7 @@ _TIMES = struct.Struct("<QQ")
 
 
 def pack(trace: StepTrace, began: int) -> bytes:
-    """What a worker recorded of its parts: when it began and ended, by its own clock, and StepStats.
+    """What a worker recorded of its parts: StepStats, and when it began and ended by its own clock.
 
     Args:
       began: in nanoseconds since the epoch.
