@@ -13,8 +13,8 @@ from weft_testing.parts import Parts
 from weft_exec.session.session import Session
 from weft_graph import Graph
 from weft_graph.functions.decorator import TensorSpec
+from weft_graph.functions.type_spec import SparseTensorSpec
 from weft_graph.ir.indexed_slices import SparseTensor
-from weft_graph.ir.type_specs import SparseTensorSpec
 from weft_graph.ops.array import fill
 from weft_graph.ops.casting import cast
 from weft_graph.ops.join import concat

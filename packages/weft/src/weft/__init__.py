@@ -22,6 +22,7 @@ from weft_graph.control_flow.tensor_array import *
 from weft_graph.functions.call import *
 from weft_graph.functions.decorator import *
 from weft_graph.functions.defun import *
+from weft_graph.functions.type_spec import *
 from weft_graph.ir import constant_value as _constant_value, node as _node
 from weft_graph.ir.builder import *
 from weft_graph.ir.collections_keys import *
@@ -33,7 +34,6 @@ from weft_graph.ir.random_seed import *
 from weft_graph.ir.tf2_switches import *
 from weft_graph.ir.thread_stacks import *
 from weft_graph.ir.transfers import *
-from weft_graph.ir.type_specs import *
 from weft_graph.messages.allowed_ops import *
 from weft_graph.messages.graph_def import *
 from weft_graph.messages.import_graph_def import *

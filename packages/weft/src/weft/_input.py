@@ -1,5 +1,6 @@
 """Names of `weft` that load with the first of them: files, readers, and parsing what they read."""
 
+from weft_io.data.optional import OptionalSpec as OptionalSpec
 from weft_io.input.parsing import *
 from weft_io.input.py_function import *
 from weft_io.input.readers import *

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["TensorSpec", "function"]
+__all__ = ["function"]
 
 import functools
 import inspect
@@ -20,90 +20,17 @@ from weft_graph.functions.body import FunctionGraph
 from weft_graph.functions.call import add_call, can_be_called_in
 from weft_graph.functions.function import Function
 from weft_graph.functions.trace import ArgumentSpec, Package, parts_of, placeholders, trace
+from weft_graph.functions.type_spec import TensorSpec
 from weft_graph.ir import builder, nest, thread_stacks
 from weft_graph.ir.default_graph import get_default_graph
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.indexed_slices import IndexedSlices, SparseTensor
 from weft_graph.ir.node import Output
-from weft_graph.ir.type_specs import TypeSpec
 from weft_graph.variables.base import Variable
-from weft_tensor import dtypes, errors
-from weft_tensor.shape import Dims, TensorShape, as_dims, compatible_dims, format_dims
+from weft_tensor import errors
+from weft_tensor.shape import compatible_dims
 
 _log = logging.getLogger("weft")
-
-
-class TensorSpec(TypeSpec):
-    """The element type and shape of an argument.
-
-    Args:
-      shape: what is known of it; None for nothing.
-      dtype: element type; float32 by default.
-      name: of the argument.
-
-    Examples:
-      >>> wf.TensorSpec([None, 3], wf.float32, name="x")
-      TensorSpec(shape=[?,3], dtype=float32, name='x')
-    """
-
-    __slots__ = ("_dims", "_dtype", "_name")
-
-    def __init__(
-        self, shape: Any = None, dtype: Any = dtypes.float32, name: str | None = None
-    ) -> None:
-        self._dims: Dims = as_dims(shape)
-        self._dtype = dtypes.as_dtype(dtype)
-        self._name = name
-
-    @property
-    def value_type(self) -> type:
-        """`Tensor`."""
-        return Output
-
-    @property
-    def shape(self) -> TensorShape:
-        """The static shape."""
-        return TensorShape(self._dims)
-
-    @property
-    def dtype(self) -> dtypes.DType:
-        """The element type."""
-        return self._dtype
-
-    @property
-    def name(self) -> str | None:
-        """The name of the argument."""
-        return self._name
-
-    @classmethod
-    def from_tensor(cls, tensor: Output, name: str | None = None) -> TensorSpec:
-        """The spec of a tensor."""
-        return cls(tensor.dims, tensor.dtype.base_dtype, name or tensor.node.name)
-
-    @classmethod
-    def from_spec(cls, spec: TensorSpec, name: str | None = None) -> TensorSpec:
-        """The same, with another name."""
-        return cls(spec.shape, spec.dtype, name or spec.name)
-
-    def is_compatible_with(self, spec_or_tensor: Any) -> bool:
-        """Whether a tensor, or one of another spec, could be passed."""
-        dims = as_dims(spec_or_tensor.shape)
-        return spec_or_tensor.dtype.base_dtype is self._dtype and compatible_dims(self._dims, dims)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, TensorSpec):
-            return NotImplemented
-        mine, its = (self._dims, self._dtype, self._name), (other._dims, other._dtype, other._name)
-        return mine == its
-
-    def __hash__(self) -> int:
-        return hash((self._dims, self._dtype))
-
-    def __repr__(self) -> str:
-        name = None if self._name is None else self._name
-        return (
-            f"TensorSpec(shape={format_dims(self._dims)}, dtype={self._dtype.name}, name={name!r})"
-        )
 
 
 def function(

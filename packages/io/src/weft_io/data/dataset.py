@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["Dataset"]
+__all__ = ["Dataset", "DatasetSpec"]
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from weft_graph.functions.type_spec import register_type_spec
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.constant_value import constant_value
@@ -37,6 +38,7 @@ from weft_io.streams.generators import GeneratorFunction
 from weft_io.streams.prefetching import AUTOTUNE
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import function
+from weft_tensor.shape import TensorShape
 
 
 class Dataset(specs.DatasetBase):
@@ -65,6 +67,10 @@ class Dataset(specs.DatasetBase):
         self._variant_tensor = variant_tensor
         self._element = element
         self._options = Options()
+
+    @staticmethod
+    def _spec_with(element_spec: Any) -> DatasetSpec:
+        return DatasetSpec(element_spec)
 
     @staticmethod
     def _made(op: str, inputs: Sequence[Any], attrs: Mapping[str, Any], element: Any) -> Dataset:
@@ -751,3 +757,36 @@ def _inner_form(made: Traced, what: str) -> Any:
             f"`{what}` must return a `Dataset` object, got {made.result!r}"
         )
     return made.result._element
+
+
+class DatasetSpec(specs.ElementsSpec):
+    """The specs of the elements of a dataset.
+
+    Args:
+      element_spec: a structure of specs: of its elements.
+      dataset_shape: [], since a dataset is one.
+    Raises: InvalidArgumentError: `dataset_shape` is another.
+
+    Examples:
+      >>> wf.data.DatasetSpec(wf.TensorSpec([], wf.int64)).is_compatible_with(
+      ...     wf.data.Dataset.range(3)
+      ... )
+      True
+    """
+
+    __slots__ = ()
+
+    def __init__(self, element_spec: Any, dataset_shape: Any = ()) -> None:
+        if TensorShape(dataset_shape).as_list() != []:
+            raise errors.InvalidArgumentError(
+                f"a dataset has the shape [], so dataset_shape must be, got {dataset_shape}"
+            )
+        super().__init__(element_spec)
+
+    @property
+    def value_type(self) -> type:
+        """Dataset."""
+        return Dataset
+
+
+register_type_spec(Dataset, DatasetSpec.from_value)

@@ -6,6 +6,7 @@ __all__ = ["Optional", "get_next_as_optional"]
 
 from typing import Any
 
+from weft_graph.functions.type_spec import register_type_spec
 from weft_graph.ir.builder import create, out
 from weft_graph.ir.node import Output
 from weft_io.data import specs
@@ -29,6 +30,10 @@ class Optional(specs.VariantBase):
     def __init__(self, variant_tensor: Output, element: Any) -> None:
         self._variant_tensor = variant_tensor
         self._element = element
+
+    @staticmethod
+    def _spec_with(element_spec: Any) -> OptionalSpec:
+        return OptionalSpec(element_spec)
 
     @staticmethod
     def from_value(value: Any) -> Optional:
@@ -89,3 +94,30 @@ def get_next_as_optional(iterator: Iterator) -> Optional:
     form = iterator._element
     made = out("IteratorGetNextAsOptional", [iterator._iterator_resource], specs.attrs_of(form))
     return Optional(made, form)
+
+
+class OptionalSpec(specs.ElementsSpec):
+    """The specs of an optional value.
+
+    Args:
+      element_spec: a structure of specs: of the value.
+
+    Examples:
+      >>> wf.OptionalSpec(wf.TensorSpec([], wf.int32))
+      OptionalSpec(TensorSpec(shape=[], dtype=int32, name=None))
+    """
+
+    __slots__ = ()
+
+    @property
+    def value_type(self) -> type:
+        """Optional."""
+        return Optional
+
+    @property
+    def value_structure(self) -> Any:
+        """The specs of the value."""
+        return self.element_spec
+
+
+register_type_spec(Optional, OptionalSpec.from_value)

@@ -7,14 +7,17 @@ arrays and numbers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
-from weft_graph.functions.decorator import TensorSpec
+from weft_graph.functions.type_spec import (
+    SparseTensorSpec,
+    TensorSpec,
+    TypeSpec,
+)
 from weft_graph.ir import nest
 from weft_graph.ir.builder import convert_to_tensor
 from weft_graph.ir.indexed_slices import SparseTensor, SparseTensorValue
 from weft_graph.ir.node import Output
-from weft_graph.ir.type_specs import SparseTensorSpec
 from weft_graph.ops.control_flow import common_dims
 from weft_io.streams.stream import Part
 from weft_tensor import dtypes, errors
@@ -101,15 +104,64 @@ class Elements:
         """The class of each tensor of an element."""
         return nest.map_structure(lambda spec: spec.cls, self._element)
 
+    @property
+    def element_spec(self) -> Any:
+        """The spec of each tensor of an element, in the structure of elements."""
+        return nest.map_structure(_type_spec_of, self._element)
+
 
 class VariantBase(Elements):
     """What is the output of a node, variant, shape (), and has elements: datasets, optionals."""
 
     _variant_tensor: Output
 
+    @staticmethod
+    def _spec_with(element_spec: Any) -> TypeSpec:
+        """The spec of one whose elements have a spec."""
+        raise NotImplementedError
+
 
 class DatasetBase(VariantBase):
     """What makes a dataset one."""
+
+
+class ElementsSpec(TypeSpec):
+    """What is known of something that has elements of one form.
+
+    Args:
+      element_spec: a structure of specs.
+    """
+
+    __slots__ = ("_form",)
+
+    def __init__(self, element_spec: Any) -> None:
+        self._form = form_like(element_spec)
+
+    @property
+    def element_spec(self) -> Any:
+        """The specs of its elements."""
+        return nest.map_structure(_type_spec_of, self._form)
+
+    @classmethod
+    def from_value(cls, value: Any) -> Self:
+        """The spec of a value."""
+        return cls(value.element_spec)
+
+    def as_spec(self) -> Spec:
+        """The same as the form of a component."""
+        return Spec(dtypes.variant, (), self.value_type, self._form)
+
+    def _said(self) -> tuple[Any, ...]:
+        return (self.element_spec,)
+
+
+def _type_spec_of(spec: Spec) -> TypeSpec:
+    if spec.cls is SparseTensor:
+        return SparseTensorSpec(spec.dims, spec.dtype)
+    if spec.element is None:
+        return TensorSpec(spec.dims, spec.dtype)
+    found: TypeSpec = spec.cls._spec_with(nest.map_structure(_type_spec_of, spec.element))  # type: ignore[attr-defined]
+    return found
 
 
 def types_of(element: Any) -> Any:
@@ -285,5 +337,4 @@ def _spec_like(value: Any) -> Spec:
         return Spec(value.dtype, as_dims(value.shape))
     if isinstance(value, SparseTensorSpec):
         return Spec(value.dtype, as_dims(value.shape), SparseTensor)
-    as_spec = getattr(value, "as_spec", None)  # what is known of a dataset or an optional value
-    return _spec_of(_converted(value)) if as_spec is None else as_spec()
+    return value.as_spec() if isinstance(value, ElementsSpec) else _spec_of(_converted(value))

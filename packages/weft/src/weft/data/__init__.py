@@ -9,7 +9,6 @@ from weft_io.data.dataset import *
 from weft_io.data.files_datasets import *
 from weft_io.data.iterator import *
 from weft_io.data.options import *
-from weft_io.data.structures import DatasetSpec as DatasetSpec
 from weft_io.streams.prefetching import AUTOTUNE as AUTOTUNE
 
 _lazy.hint(__name__)
