@@ -26,6 +26,7 @@ from weft_io.data.tabular import (
     parse_example_dataset,
 )
 from weft_io.input.parsing import FixedLenFeature, VarLenFeature
+from weft_io.streams import tabular
 from weft_tensor import dtypes, errors
 
 STRING, INT = dtypes.string, dtypes.int32
@@ -138,6 +139,15 @@ def test_a_place_in_a_csv_file_is_restored(written: Any) -> None:
         for at in (0, 3, 9, 11):
             session.run(restore, {given: states[at]})
             assert plain(session.run(following)) == (at % 9, b"x\n%d" % (at % 9))
+
+
+def test_only_the_start_of_a_csv_file_is_a_header(written: Any) -> None:
+    path = written("a,b\n1,2\n3,4\n")
+    for offset, wanted in ((0, [b"1,2", b"3,4"]), (4, [b"1,2", b"3,4"]), (8, [b"3,4"])):
+        records = tabular._CsvRecords(path, "", offset, header=True, quotes=True)
+        assert records.read_chunk() == wanted
+        assert (records.offset, records.read_chunk()) == (12, [])
+        records.close()
 
 
 def test_csv_files_by_names(written: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from weft_testing.parts import Parts
 
 from weft_exec.session.session import Session
-from weft_graph import Graph
+from weft_graph import Graph, proto
 from weft_graph.functions.decorator import TensorSpec
 from weft_graph.functions.type_spec import SparseTensorSpec
 from weft_graph.ir.indexed_slices import SparseTensor
@@ -126,6 +126,12 @@ def test_a_reduction_sees_variables_and_runs_each_time() -> None:
         assert session.run(total) == 9
         session.run(variable.assign(5))
         assert session.run(total) == 15
+
+
+def test_a_reduction_without_an_end_stops_with_its_step() -> None:
+    endless = R(3).repeat().reduce(np.int64(0), lambda s, n: s + n)
+    with Session() as session, pytest.raises(errors.DeadlineExceededError):
+        session.run(endless, options=proto.RunOptions(timeout_in_ms=50))
 
 
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {

@@ -17,7 +17,7 @@ from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ops.array import placeholder
 from weft_graph.variables.reference import tables_initializer
 from weft_io.data.dataset import Dataset
-from weft_io.lookup import functions
+from weft_io.lookup import former, functions
 from weft_io.lookup.initializers import (
     KeyValueTensorInitializer,
     TextFileIndex,
@@ -229,3 +229,19 @@ def test_a_table_in_the_function_of_a_dataset() -> None:
     with Session() as session:
         session.run([tables_initializer(), iterator.initializer])
         assert list(map(listed, session.run(following))) == [[1, 2, -1], [0, 9, 0]]
+
+
+def test_tables_by_their_former_names() -> None:
+    made = former.HashTable(former.KeyValueTensorInitializer(["a"], [1]), -1, "shared", "one")
+    words = former.index_table_from_tensor(mapping=["x", "y"], num_oov_buckets=1)
+    back = former.index_to_string_table_from_tensor(mapping=["x"])
+    numbers = former.MutableHashTable(dtypes.int64, dtypes.int64, 0, "numbers")
+    dense = former.MutableDenseHashTable(dtypes.int64, dtypes.int64, 0, -1, -2, 4, "numbers too")
+    with Session() as session:
+        session.run([made.init, words.init, back.init])
+        assert listed(session.run(made.lookup(["a", "b"]))) == [1, -1]
+        assert listed(session.run(words.lookup(["y", "z"]))) == [1, 2]
+        assert listed(session.run(back.lookup(np.int64([0, 1])))) == [b"x", b"UNK"]
+        assert listed(session.run([numbers.size(), dense.size()])) == [0, 0]
+    for table, name in ((made, "shared"), (numbers, "numbers"), (dense, "numbers too")):
+        assert table.resource_handle.op.get_attr("shared_name") == name.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -48,31 +49,43 @@ def _results(element: Sequence[Any], shapes: Sequence[Dims]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _elements(source: Source) -> Iterator[tuple[Element, str]]:
-    """All elements, each with the place that it came from."""
+def elements_in(ctx: StepContext, source: Source) -> Iterator[tuple[Element, str]]:
+    """All elements, each with the place that it came from.
+
+    Raises: DeadlineExceededError, CancelledError, ...: the step's time is over, or it has failed;
+      a dataset may have no end.
+    """
     with closing(source.iterate(Root())) as stream:
         while (element := stream.get()) is not None:
+            _check_goes_on(ctx)
             yield element, stream.place()
 
 
-@kernel("ReduceDataset", heavy=True)
+def _check_goes_on(ctx: StepContext) -> None:
+    if ctx.cancellation.error is not None:
+        raise ctx.cancellation.error
+    if ctx.deadline is not None and time.monotonic() > ctx.deadline:
+        raise errors.DeadlineExceededError("the step's time was over before the dataset's end")
+
+
+@kernel("ReduceDataset")
 def _reduce(node: Node, device: Device) -> KernelFunction:
     call = call_of(node, "f", device)
     keep = keeper(node, 1)
     count = len(node.attrs["Tstate"])
     shapes = node.attrs["output_shapes"]
 
-    def run(*inputs: Any) -> Any:
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
         rest = keep(inputs)
         state = tuple([component(value) for value in rest[:count]])
         function = with_captured(call, rest[count:])
-        for element, place in _elements(inputs[0]):
+        for element, place in elements_in(ctx, inputs[0]):
             try:
                 state = function((*state, *element))
             except errors.OpError as error:
                 placed(error, place)
                 raise
-        return _results(state, shapes)
+        done(_results(state, shapes))
 
     return run
 
@@ -98,18 +111,20 @@ def _cardinality(node: Node, device: Device) -> KernelFunction:
     return lambda source: np.int64(source.cardinality())
 
 
-@kernel("DatasetToTFRecord", heavy=True)
+@kernel("DatasetToTFRecord")
 def _write(node: Node, device: Device) -> KernelFunction:
-    def run(source: Source, filename: Any, compression: Any) -> None:
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        source, filename, compression = inputs
         kind = TFRecordOptions.get_compression_type_string(text(compression))
         with TFRecordWriter(text(filename), kind) as writer:
-            for (record, *_), _place in _elements(source):
+            for (record, *_), _place in elements_in(ctx, source):
                 if type(record) is not bytes:
                     raise errors.InvalidArgumentError(
                         "DatasetToTFRecord requires elements that are one string each, got "
                         f"{type(record).__name__}"
                     )
                 writer.write(record)
+        done()
 
     return run
 

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources.resources import Done
+from weft_io.kernels.dataset_values import elements_in
 from weft_io.records.vocabulary import Vocabulary
 from weft_io.resources.handles import holder, resource_of
 from weft_io.resources.table import DenseTable, StaticTable, Table
 from weft_io.resources.values import shape_of
-from weft_io.streams.stream import Root, Source
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft_exec.devices.device import Device
+    from weft_exec.kernels.context import StepContext
     from weft_graph.ir.node import Node
 
 # --------------------------------------------------------------------------- holders
@@ -186,17 +190,11 @@ def _initialize_from_file(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("InitializeTableFromDataset", heavy=True)
+@kernel("InitializeTableFromDataset")
 def _initialize_from_dataset(node: Node, device: Device) -> KernelFunction:
-    def run(handle: Any, source: Source) -> None:
-        table = resource_of(handle, Table)
-        stream = source.iterate(Root())
-        pairs = []
-        try:
-            while (element := stream.get()) is not None:
-                pairs.append(element)
-        finally:
-            stream.close()
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        table = resource_of(inputs[0], Table)
+        pairs = [element for element, _ in elements_in(ctx, inputs[1])]
         columns = list(zip(*pairs, strict=True)) or [(), ()]
         if len(columns) != 2:
             raise errors.InvalidArgumentError(
@@ -207,6 +205,7 @@ def _initialize_from_dataset(node: Node, device: Device) -> KernelFunction:
             for column, dtype in zip(columns, (table.key_dtype, table.value_dtype), strict=True)
         ]
         table.initialize(keys, values)
+        done()
 
     return run
 

@@ -39,7 +39,7 @@ register_op(
         "use_inter_op_parallelism": "bool = true",
     },
     _component_shapes,
-    traits=READS,
+    traits=Traits(state=State.READS, asynchronous=True, differentiable=False),
     doc="The last state of a function of a state and each element.",
 )
 register_op(
@@ -66,7 +66,7 @@ register_op(
     (),
     {},
     _no_outputs,
-    traits=Traits(state=State.WRITES, writes_files=True, differentiable=False),
+    traits=Traits(state=State.WRITES, asynchronous=True, writes_files=True, differentiable=False),
     doc="Write all elements to a file.",
 )
 register_op(

@@ -7,7 +7,7 @@ from typing import Final
 
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
-from weft_graph.ir.traits import CREATES, READS, WRITES, State, Traits
+from weft_graph.ir.traits import CREATES, READS, WAITS, WRITES, State, Traits
 from weft_graph.ops.shape_rules import fixed, merge_size, with_rank
 from weft_tensor import errors
 from weft_tensor.shape import Dims, compatible_dims, format_dims
@@ -236,6 +236,6 @@ register_op(
     (),
     {},
     _nothing,
-    traits=WRITES,
+    traits=WAITS,
     doc="Give a table its content, of the pairs that a dataset has.",
 )

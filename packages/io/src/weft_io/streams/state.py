@@ -134,9 +134,9 @@ class _Reader:
         return [self.value(depth + 1) for _ in range(self._size())]
 
     def _dataset(self, depth: int) -> ElementsSource:
+        if self._data[self._at : self._at + 1] != b"l":
+            raise _SEAL.damaged(f"has no elements of a dataset at {self._at}")
         elements = self.value(depth + 1)
-        if not isinstance(elements, list):
-            raise _SEAL.damaged(f"has no elements of a dataset before {self._at}")
         return ElementsSource([element_of(element) for element in elements])
 
     def _take(self, count: int) -> bytes:
