@@ -6,11 +6,13 @@ from typing import Any
 
 import numpy as np
 from weft_testing.cases import (
+    ANY,
     REALS,
     Array,
     Case,
     Raw,
     complex_normal,
+    normal,
     with_strings,
 )
 
@@ -97,14 +99,36 @@ def _blocks() -> list[Case]:
             cases.append(
                 Case(
                     "ExtractImagePatches",
-                    [IMAGES.real],
+                    [IMAGES],
                     attrs,
                     lambda x, a=attrs: _patches(x, a),
-                    dtypes=REALS,
+                    dtypes=ANY,
                     label=f"{padding}{strides}{rates}",
                 )
             )
+        cases.append(
+            Case(
+                "ExtractVolumePatches",
+                [normal(2, 4, 3, 5, 2)],
+                {"ksizes": [1, 2, 3, 2, 1], "strides": [1, 2, 1, 2, 1], "padding": padding},
+                lambda x, same=padding == "SAME": _volume_patches(x, same),
+                dtypes=REALS,
+                label=padding,
+            )
+        )
     return cases
+
+
+def _volume_patches(x: Array, same: bool) -> Array:
+    """Of windows of 2 by 3 by 2, two, one and two apart."""
+    if same:
+        x = np.pad(x, [(0, 0), (0, 0), (1, 1), (0, 1), (0, 0)])
+    n, p, r, c, d = x.shape
+    result = np.empty((n, (p - 2) // 2 + 1, r - 2, (c - 2) // 2 + 1, 12 * d), x.dtype)
+    for i, j, k in np.ndindex(*result.shape[1:4]):
+        window = x[:, 2 * i : 2 * i + 2, j : j + 3, 2 * k : 2 * k + 2]
+        result[:, i, j, k] = window.reshape(n, -1)
+    return result
 
 
 def _to_space(x: Array, block: int) -> Array:

@@ -10,9 +10,11 @@ from weft_io.image.decoding import *
 from weft_io.image.orientation import *
 from weft_io.image.quality import *
 from weft_io.image.resizing import *
+from weft_io.ops.image_boxes import *
 from weft_io.ops.image_codecs import *
 from weft_io.ops.image_color import *
 from weft_io.ops.image_resizing import *
+from weft_io.ops.image_suppression import *
 
 transpose_image = _orientation.transpose
 

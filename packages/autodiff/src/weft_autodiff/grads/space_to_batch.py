@@ -33,25 +33,26 @@ def _block_attrs(op: Node) -> dict[str, object]:
 
 
 @RegisterGradient("ExtractImagePatches")
-def _extract_image_patches(op: Node, grad: Output) -> Output:
+@RegisterGradient("ExtractVolumePatches")
+def _extract_patches(op: Node, grad: Output) -> Output:
     # The patches of an image of positions say where each element of the gradient came from.
     images = op.inputs[0]
     shape = out("Shape", [images])
-    batch, height, width, depth = [
-        out("StridedSlice", [shape, ints([i]), ints([i + 1]), ints([1])], {"shrink_axis_mask": 1})
-        for i in range(4)
-    ]
-    count = out("Mul", [height, width])
+    last = len(op.attrs["ksizes"]) - 1
+
+    def sizes(begin: int, end: int) -> Output:
+        return out("StridedSlice", [shape, ints([begin]), ints([end]), ints([1])])
+
+    count = out("Prod", [sizes(1, last), 0])
     numbers = out("Range", [1, out("AddV2", [count, 1]), 1])
-    image = out("Reshape", [numbers, out("Pack", [[1, height, width, 1]])])
-    attrs = {name: op.attrs[name] for name in ("ksizes", "strides", "rates", "padding")}
-    places = out("Sub", [out("ExtractImagePatches", [image], attrs), 1])
+    image = out("Reshape", [numbers, out("ConcatV2", [[[1], sizes(1, last), [1]], 0])])
+    names = ("ksizes", "strides", "rates", "padding")
+    attrs = {name: op.attrs[name] for name in names if name in op.attrs}
+    places = out("Sub", [out(op.type, [image], attrs), 1])
     flat = out("Reshape", [places, ints([-1])])
     order = ints([1, 0, 2])
-    rows = out(
-        "Transpose",
-        [out("Reshape", [grad, out("Pack", [[batch, out("Size", [places]), depth]])]), order],
-    )
+    total = out("Reshape", [out("Size", [places]), ints([1])])
+    rows = out("Reshape", [grad, out("ConcatV2", [[sizes(0, 1), total, sizes(last, last + 1)], 0])])
     # Padding has the position -1, which a segment sum leaves out.
-    sums = out("UnsortedSegmentSum", [rows, flat, count])
+    sums = out("UnsortedSegmentSum", [out("Transpose", [rows, order]), flat, count])
     return out("Reshape", [out("Transpose", [sums, order]), shape])

@@ -1,7 +1,8 @@
-"""Kernels that move blocks of space into the batch or the channels and back; patches of images."""
+"""Kernels that move blocks of space into the batch or the channels and back; patches."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -128,26 +129,30 @@ def _depth_to_space(node: Node, device: Device) -> KernelFunction:
     return run
 
 
-@kernel("ExtractImagePatches", device=ARRAY_DEVICE)
-def _extract_image_patches(node: Node, device: Device) -> KernelFunction:
-    _, kh, kw, _ = node.attrs["ksizes"]
-    _, sh, sw, _ = node.attrs["strides"]
-    _, rh, rw, _ = node.attrs["rates"]
-    xp, same = device.xp, node.attrs["padding"] == "SAME"
-    high, wide = (kh - 1) * rh + 1, (kw - 1) * rw + 1
+@kernel("ExtractImagePatches", "ExtractVolumePatches", device=ARRAY_DEVICE)
+def _extract_patches(node: Node, device: Device) -> KernelFunction:
+    attrs, inside = node.attrs, slice(1, -1)
+    kernel, strides = tuple(attrs["ksizes"][inside]), tuple(attrs["strides"][inside])
+    rates = tuple(attrs["rates"][inside]) if "rates" in attrs else (1,) * len(kernel)
+    extents = tuple((k - 1) * rate + 1 for k, rate in zip(kernel, rates, strict=True))
+    xp, same = device.xp, attrs["padding"] == "SAME"
 
     def run(images: Any) -> Any:
-        n, h, w, c = images.shape
+        inner = images.shape[inside]
         if same:
-            (top, bottom), (left, right) = _same_margin(h, high, sh), _same_margin(w, wide, sw)
-            images = padded(images, (top, left), (bottom, right), images.dtype, device)
-        elif h < high or w < wide:
+            sizes = zip(inner, extents, strides, strict=True)
+            margins = [_same_margin(*size) for size in sizes]
+            before, after = zip(*margins, strict=True)
+            images = padded(images, before, after, images.dtype, device)
+        elif any(n < extent for n, extent in zip(inner, extents, strict=True)):
             raise errors.InvalidArgumentError(
-                f"a window of {[high, wide]} does not fit images of {[h, w]}"
+                f"a window of {list(extents)} does not fit images of {list(inner)}"
             )
-        counts = (images.shape[1] - high) // sh + 1, (images.shape[2] - wide) // sw + 1
-        result = new_array(device, (n, *counts, kh * kw * c), images.dtype)
-        patches = windows(xp, images, (kh, kw), (sh, sw), (rh, rw), counts)
+        spans = zip(images.shape[inside], extents, strides, strict=True)
+        counts = tuple((n - extent) // step + 1 for n, extent, step in spans)
+        depth = images.shape[-1] * math.prod(kernel)
+        result = new_array(device, (images.shape[0], *counts, depth), images.dtype)
+        patches = windows(xp, images, kernel, strides, rates, counts)
         result.reshape(patches.shape)[...] = patches
         return result
 

@@ -1,4 +1,4 @@
-"""Blocks of space moved into the batch or into the channels, and back; patches of images."""
+"""Blocks of space moved into the batch or into the channels, and back; patches."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ __all__ = [
     "batch_to_space_nd",
     "depth_to_space",
     "extract_image_patches",
+    "extract_volume_patches",
     "space_to_batch",
     "space_to_batch_nd",
     "space_to_depth",
@@ -136,19 +137,20 @@ def _exchange(node: NodeSpec, move: Any) -> Dims:
 
 
 def _patches_shape(node: NodeSpec) -> Sequence[Dims]:
-    batch, height, width, depth = with_rank(node.inputs[0].dims, 4, "images")
-    for name in ("ksizes", "strides", "rates"):
-        if len(node.attrs[name]) != 4 or min(node.attrs[name]) < 1:
+    sizes = node.attrs["ksizes"]
+    lists = [node.attrs[name] for name in ("ksizes", "strides", "rates") if name in node.attrs]
+    for values in lists:
+        if len(values) != len(sizes) or values[0] != 1 or values[-1] != 1 or min(values) < 1:
             raise errors.InvalidArgumentError(
-                f"{name} must have 4 entries of at least 1, got {list(node.attrs[name])}"
+                f"windows, strides and rates must be [1, ..., 1] of as many numbers of at least 1, "
+                f"got {list(map(list, lists))}"
             )
-    _, kh, kw, _ = node.attrs["ksizes"]
-    _, sh, sw, _ = node.attrs["strides"]
-    _, rh, rw, _ = node.attrs["rates"]
-    same = node.attrs["padding"] == "SAME"
-    rows = _window_count(height, (kh - 1) * rh + 1, sh, same)
-    columns = _window_count(width, (kw - 1) * rw + 1, sw, same)
-    return ((batch, rows, columns, None if depth is None else depth * kh * kw),)
+    batch, *inner, depth = with_rank(node.inputs[0].dims, len(sizes), "images")
+    same, inside = node.attrs["padding"] == "SAME", slice(1, -1)
+    steps, rates = node.attrs["strides"][inside], node.attrs.get("rates", [1] * len(sizes))[inside]
+    each = zip(inner, sizes[inside], steps, rates, strict=True)
+    counts = [_window_count(n, (k - 1) * rate + 1, step, same) for n, k, step, rate in each]
+    return ((batch, *counts, None if depth is None else depth * math.prod(sizes)),)
 
 
 def _window_count(size: int | None, extent: int, stride: int, same: bool) -> int | None:
@@ -193,6 +195,18 @@ register_op(
         "ksizes": "list(int) >= 4",
         "strides": "list(int) >= 4",
         "rates": "list(int) >= 4",
+        "T": "{realnumbertype, complex, bool}",
+        "padding": "{'SAME', 'VALID'}",
+    },
+    _patches_shape,
+)
+register_op(
+    "ExtractVolumePatches",
+    ("input: T",),
+    ("patches: T",),
+    {
+        "ksizes": "list(int) >= 5",
+        "strides": "list(int) >= 5",
         "T": "{realnumbertype}",
         "padding": "{'SAME', 'VALID'}",
     },
@@ -344,3 +358,22 @@ def extract_image_patches(
         "padding": padding,
     }
     return out("ExtractImagePatches", [images], attrs, name)
+
+
+def extract_volume_patches(
+    input: Any, ksizes: Any, strides: Any, padding: str, name: str | None = None
+) -> Output:
+    """Windows of volumes, laid flat into channels: (B, P, R, C, D) to (B, P', R', C', kp·kr·kc·D).
+
+    Args:
+      input: real numbers, shape (B, P, R, C, D).
+      ksizes, strides: [1, p, r, c, 1] each: window, and step between windows.
+      padding: "VALID", or "SAME" with zeros.
+
+    Examples:
+      >>> volume, window = wf.zeros([2, 4, 6, 8, 3]), [1, 2, 2, 2, 1]
+      >>> wf.extract_volume_patches(volume, window, window, "VALID").shape.as_list()
+      [2, 2, 3, 4, 24]
+    """
+    attrs = {"ksizes": ksizes, "strides": strides, "padding": padding}
+    return out("ExtractVolumePatches", [input], attrs, name)

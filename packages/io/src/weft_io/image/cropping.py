@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = [
     "central_crop",
     "crop_to_bounding_box",
+    "extract_patches",
     "pad_to_bounding_box",
     "resize_image_with_crop_or_pad",
     "resize_with_crop_or_pad",
@@ -23,6 +24,7 @@ from weft_graph.ops.checks import assert_greater_equal
 from weft_graph.ops.control import with_dependencies
 from weft_graph.ops.identity import identity
 from weft_graph.ops.join import stack
+from weft_graph.ops.space_to_batch import extract_image_patches
 from weft_io.image.shapes import Size, images_of, known_rank, size_of
 from weft_tensor import dtypes, errors
 
@@ -161,6 +163,26 @@ def central_crop(image: Any, central_fraction: Any) -> Output:
         lead = known_rank(value) - 3
         begin, size = _vector([*[0] * lead, *starts, 0]), _vector([*[-1] * lead, *sizes, -1])
         return out("Slice", [value, begin, size], name=scope)
+
+
+def extract_patches(
+    images: Any, sizes: Any, strides: Any, rates: Any, padding: str, name: str | None = None
+) -> Output:
+    """Windows of images, laid flat into channels: `extract_image_patches` by its newer name.
+
+    Args:
+      images: numbers, shape (batch, height, width, channels).
+      sizes, strides, rates: [1, h, w, 1] each: window, step between windows, step within.
+      padding: "VALID", or "SAME" with zeros.
+    Returns: dtype of `images`, shape (batch, rows, columns, h * w * channels).
+    Raises: InvalidArgumentError: a window does not fit.
+
+    Examples:
+      >>> one, two = [1, 1, 1, 1], [1, 2, 2, 1]
+      >>> wf.image.extract_patches(wf.zeros([1, 4, 6, 3]), two, two, one, "VALID").shape.as_list()
+      [1, 2, 3, 12]
+    """
+    return extract_image_patches(images, sizes, strides, rates, padding, name)
 
 
 # --------------------------------------------------------------- numbers that may be tensors

@@ -18,7 +18,7 @@ __all__ = [
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from weft_graph.ir.builder import create, out
+from weft_graph.ir.builder import convert_to_tensor, create, out
 from weft_graph.ir.node import Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ir.traits import NOT_DIFFERENTIABLE
@@ -492,7 +492,8 @@ def encode_png(image: Any, compression: int = -1, name: str | None = None) -> Ou
       >>> wf.Session().run(wf.image.encode_png(wf.zeros([2, 2, 1], wf.uint8)))[:4]
       b'\x89PNG'
     """
-    return out("EncodePng", [image], {"compression": compression}, name)
+    value = image if isinstance(image, list) else convert_to_tensor(image)
+    return out("EncodePng", [value], {"compression": compression}, name)
 
 
 def encode_jpeg(

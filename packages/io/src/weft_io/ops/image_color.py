@@ -9,7 +9,7 @@ from typing import Any
 
 from weft_autodiff.gradients.backprop import gradients
 from weft_autodiff.registry import RegisterGradient
-from weft_graph.ir.builder import out
+from weft_graph.ir.builder import convert_to_tensor, out
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.op_def import NodeSpec, register_op
 from weft_graph.ops.arithmetic import clip_by_value
@@ -178,7 +178,7 @@ def rgb_to_hsv(images: Any, name: str | None = None) -> Output:
       >>> wf.Session().run(wf.image.rgb_to_hsv([0.0, 0.5, 0.0])).round(3)
       array([0.333, 1.   , 0.5  ], dtype=float32)
     """
-    return out("RGBToHSV", [images], None, name)
+    return out("RGBToHSV", [convert_to_tensor(images)], None, name)
 
 
 def hsv_to_rgb(images: Any, name: str | None = None) -> Output:
@@ -193,4 +193,4 @@ def hsv_to_rgb(images: Any, name: str | None = None) -> Output:
       >>> wf.Session().run(wf.image.hsv_to_rgb([0.0, 0.5, 1.0]))
       array([1. , 0.5, 0.5], dtype=float32)
     """
-    return out("HSVToRGB", [images], None, name)
+    return out("HSVToRGB", [convert_to_tensor(images)], None, name)

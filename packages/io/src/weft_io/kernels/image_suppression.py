@@ -1,0 +1,216 @@
+"""Kernels that select the best boxes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels.common import widened
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_tensor import errors
+from weft_tensor.shape import format_dims
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+Array = np.ndarray[Any, Any]
+
+
+def _sides(boxes: Array) -> Array:
+    """Boxes with their corners in order, and their areas: five rows."""
+    y1, x1, y2, x2 = boxes.T
+    top, bottom = np.minimum(y1, y2), np.maximum(y1, y2)
+    left, right = np.minimum(x1, x2), np.maximum(x1, x2)
+    return np.stack([top, left, bottom, right, (bottom - top) * (right - left)])
+
+
+def _overlap(one: Array, others: Array) -> Array:
+    """The intersection of a box with others by their union; 0 where one has no area."""
+    top, left, bottom, right, area = others
+    down = np.minimum(one[2], bottom) - np.maximum(one[0], top)
+    across = np.minimum(one[3], right) - np.maximum(one[1], left)
+    shared = np.maximum(down, 0) * np.maximum(across, 0)
+    real = (area > 0) & (one[4] > 0)
+    union = np.where(real, one[4] + area - shared, 1)
+    result: Array = np.where(real, shared / union, 0)
+    return result
+
+
+def _best_first(scores: Array, above: float) -> Array:
+    """The numbers of what scores more, the best first and then in their order."""
+    order = np.argsort(-scores, kind="stable")
+    return order[scores[order] > above]
+
+
+def _select(boxes: Array, scores: Array, most: int, iou: float, above: float) -> Array:
+    """The boxes that overlap no better one by more than `iou`."""
+    left = _best_first(scores, above)
+    sides = _sides(boxes)[:, left]
+    chosen: list[int] = []
+    while len(left) and len(chosen) < most:
+        chosen.append(int(left[0]))
+        keep = _overlap(sides[:, 0], sides[:, 1:]) <= iou
+        left, sides = left[1:][keep], sides[:, 1:][:, keep]
+    return np.array(chosen, np.int32)
+
+
+def _select_softly(
+    boxes: Array, scores: Array, most: int, above: float, sigma: float
+) -> tuple[Array, Array]:
+    """The best boxes, where the score of one falls with its overlap with each better one."""
+    left = _best_first(scores, above)
+    sides, scores = _sides(boxes)[:, left], scores[left].copy()
+    chosen: list[int] = []
+    final: list[float] = []
+    factor = -0.5 / sigma
+    while len(left) and len(chosen) < most:
+        at = int(np.argmax(scores))
+        chosen.append(int(left[at]))
+        final.append(float(scores[at]))
+        overlap = _overlap(sides[:, at], sides)
+        scores = scores * np.exp(scores.dtype.type(factor) * overlap * overlap)
+        keep = scores > above
+        keep[at] = False
+        left, sides, scores = left[keep], sides[:, keep], scores[keep]
+    return np.array(chosen, np.int32), np.array(final, scores.dtype)
+
+
+def _check(boxes: Array, scores: Array, most: Any, iou: Any) -> tuple[int, float]:
+    """The largest number of boxes, and the threshold."""
+    if boxes.ndim != 2 or boxes.shape[1] != 4 or scores.shape != boxes.shape[:1]:
+        raise errors.InvalidArgumentError(
+            "boxes must have shape [n, 4] and scores [n], got shapes "
+            f"{format_dims(boxes.shape)} and {format_dims(scores.shape)}"
+        )
+    return _limit(most), _threshold(iou)
+
+
+def _limit(most: Any) -> int:
+    limit = int(most)
+    if limit < 0:
+        raise errors.InvalidArgumentError(f"max_output_size must be at least 0, got {limit}")
+    return limit
+
+
+def _threshold(iou: Any) -> float:
+    threshold = float(iou)
+    if not 0 <= threshold <= 1:
+        raise errors.InvalidArgumentError(f"iou_threshold must be from 0 to 1, got {threshold}")
+    return threshold
+
+
+@kernel(
+    "NonMaxSuppression",
+    "NonMaxSuppressionV2",
+    "NonMaxSuppressionV3",
+    "NonMaxSuppressionV4",
+    heavy=True,
+)
+def _suppress(node: Node, device: Device) -> KernelFunction:
+    fixed, pad = node.attrs.get("iou_threshold"), node.attrs.get("pad_to_max_output_size")
+    counted = len(node.outputs) == 2
+
+    def run(boxes: Any, scores: Any, most: Any, iou: Any = None, above: Any = -np.inf) -> Any:
+        limit, threshold = _check(boxes, scores, most, fixed if iou is None else iou)
+        wide = widened(boxes), widened(scores)
+        chosen = _select(*wide, limit, threshold, float(above))
+        count = np.int32(len(chosen))
+        result = _padded(chosen, limit) if pad else chosen
+        return (result, count) if counted else result
+
+    return run
+
+
+def _padded(values: Array, count: int) -> Array:
+    result = np.zeros(count, values.dtype)
+    result[: len(values)] = values
+    return result
+
+
+@kernel("NonMaxSuppressionV5", heavy=True)
+def _suppress_softly(node: Node, device: Device) -> KernelFunction:
+    pad, dtype = node.attrs["pad_to_max_output_size"], node.outputs[1].dtype.numpy
+
+    def run(boxes: Any, scores: Any, most: Any, iou: Any, above: Any, sigma: Any) -> Any:
+        limit, threshold = _check(boxes, scores, most, iou)
+        softness = float(sigma)
+        if softness < 0:
+            raise errors.InvalidArgumentError(f"soft_nms_sigma must be at least 0, got {softness}")
+        wide = widened(boxes), widened(scores)
+        if softness:
+            chosen, final = _select_softly(*wide, limit, float(above), softness)
+        else:
+            chosen = _select(*wide, limit, threshold, float(above))
+            final = scores[chosen]
+        count = np.int32(len(chosen))
+        if pad:
+            chosen, final = _padded(chosen, limit), _padded(final, limit)
+        return chosen, final.astype(dtype), count
+
+    return run
+
+
+@kernel("NonMaxSuppressionWithOverlaps", heavy=True)
+def _suppress_overlaps(node: Node, device: Device) -> KernelFunction:
+    def run(overlaps: Any, scores: Any, most: Any, threshold: Any, above: Any) -> Any:
+        if overlaps.shape != (*scores.shape, *scores.shape) or scores.ndim != 1:
+            raise errors.InvalidArgumentError(
+                "overlaps must have shape [n, n] for scores of shape [n], got shapes "
+                f"{format_dims(overlaps.shape)} and {format_dims(scores.shape)}"
+            )
+        limit, largest = _limit(most), float(threshold)
+        left = _best_first(scores, float(above))
+        chosen: list[int] = []
+        while len(left) and len(chosen) < limit:
+            best, left = int(left[0]), left[1:]
+            chosen.append(best)
+            left = left[overlaps[left, best] <= largest]
+        return np.array(chosen, np.int32)
+
+    return run
+
+
+@kernel("CombinedNonMaxSuppression", heavy=True)
+def _suppress_classes(node: Node, device: Device) -> KernelFunction:
+    pad_per_class, clip = node.attrs["pad_per_class"], node.attrs["clip_boxes"]
+
+    def run(boxes: Any, scores: Any, per_class: Any, total: Any, iou: Any, above: Any) -> Any:
+        each, most, threshold = _limit(per_class), _limit(total), _threshold(iou)
+        _check_classes(boxes, scores)
+        batch, _, classes = scores.shape
+        size = min(most, each * classes) if pad_per_class else most
+        result = np.zeros((batch, size, 6), np.float32)
+        counts = np.zeros(batch, np.int32)
+        for i in range(batch):
+            found = _best_of_classes(boxes[i], scores[i], each, threshold, float(above))[:size]
+            result[i, : len(found)] = found
+            counts[i] = len(found)
+        kept = np.clip(result[:, :, :4], 0, 1) if clip else result[:, :, :4].copy()
+        return kept, result[:, :, 4].copy(), result[:, :, 5].copy(), counts
+
+    return run
+
+
+def _check_classes(boxes: Array, scores: Array) -> None:
+    fits = boxes.ndim == 4 and scores.ndim == 3 and boxes.shape[:2] == scores.shape[:2]
+    if not fits or boxes.shape[3] != 4 or boxes.shape[2] not in (1, scores.shape[2]):
+        raise errors.InvalidArgumentError(
+            "boxes [batch, n, 1 or classes, 4] and scores [batch, n, classes] are required, got "
+            f"shapes {format_dims(boxes.shape)} and {format_dims(scores.shape)}"
+        )
+
+
+def _best_of_classes(boxes: Array, scores: Array, each: int, iou: float, above: float) -> Array:
+    """What is left of all classes of one image, the best first: box, score and class."""
+    parts = []
+    for number in range(scores.shape[1]):
+        own = boxes[:, number if boxes.shape[1] > 1 else 0]
+        score = scores[:, number]
+        chosen = _select(own, score, each, iou, above)
+        rows = np.empty((len(chosen), 6), np.float32)
+        rows[:, :4], rows[:, 4], rows[:, 5] = own[chosen], score[chosen], number
+        parts.append(rows)
+    found = np.concatenate(parts) if parts else np.empty((0, 6), np.float32)
+    return found[np.argsort(-found[:, 4], kind="stable")]
