@@ -10,7 +10,7 @@ import pytest
 
 import weft as wf
 from weft import errors
-from weft_contrib import crf, cudnn_rnn, legacy_seq2seq, rnn, seq2seq, training
+from weft_contrib import crf, cudnn_rnn, learn, legacy_seq2seq, rnn, seq2seq, training
 
 
 def names() -> list[str]:
@@ -163,3 +163,20 @@ def test_hyperparameters() -> None:
     for wrong in ("rate=x", "nothing=1", "rate", "layers=1"):
         with pytest.raises(errors.InvalidArgumentError):
             params.parse(wrong)
+
+
+def test_texts_become_rows_of_ids(tmp_path: Any) -> None:
+    preprocessing = learn.preprocessing
+    texts = ["a b a", "b c-d e", "It's a TESTCase"]
+    processor = preprocessing.VocabularyProcessor(3)
+    rows = np.array(list(processor.fit_transform(iter(texts))))
+    assert rows.tolist() == [[1, 2, 1], [2, 3, 4], [5, 1, 6]]
+    assert next(iter(processor.transform(["a z"]))).tolist() == [1, 0, 0]
+    processor.save(str(tmp_path / "vocabulary"))
+    again = preprocessing.VocabularyProcessor.restore(str(tmp_path / "vocabulary"))
+    assert list(again.reverse(again.transform(["e b q"]))) == ["e b <UNK>"]
+    frequent = preprocessing.VocabularyProcessor(3, min_frequency=1).fit(texts)
+    assert len(frequent.vocabulary_) == 3
+    (tmp_path / "vocabulary").write_text("[]")
+    with pytest.raises(errors.DataLossError, match="no vocabulary"):
+        preprocessing.VocabularyProcessor.restore(str(tmp_path / "vocabulary"))

@@ -214,6 +214,7 @@ def test_flags_are_parsed_where_one_is_read_first() -> None:
         import sys, weft as wf
         wf.flags.DEFINE_integer("steps", default_value=3, docstring="how many")
         print(wf.flags.FLAGS.steps)
+        wf.flags.FLAGS._parse_flags()
         wf.app.run(lambda argv: print(wf.flags.FLAGS.steps, argv[1:]))
     """
     command = [sys.executable, "-c", program, "--steps=5", "--unknown", "file"]

@@ -33,6 +33,10 @@ class _Values:
         rest: list[str] = self._flags(argv, known_only=known_only)
         return rest
 
+    def _parse_flags(self) -> None:
+        """What programs call that are older than absl's flags."""
+        self._flags(_sys.argv, known_only=True)
+
     def __getitem__(self, name: str) -> _Any:
         return self._flags[name]
 

@@ -1,0 +1,223 @@
+"""Text as ids of words."""
+
+from __future__ import annotations
+
+__all__ = ["CategoricalVocabulary", "VocabularyProcessor", "tokenizer"]
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from weft_io.files.gfile import GFile
+from weft_tensor import errors
+
+_TOKENS = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z][a-z]+(?=[A-Z])|[\'\w\-]+", re.UNICODE)
+_FORM = "weft vocabulary 1"
+
+
+def tokenizer(iterator: Iterable[str]) -> Iterator[list[str]]:
+    """The words of each text.
+
+    Args:
+      iterator: texts.
+
+    Examples:
+      >>> list(wf.contrib.learn.preprocessing.tokenizer(["It's a test."]))
+      [["It's", 'a', 'test']]
+    """
+    for value in iterator:
+        yield _TOKENS.findall(value)
+
+
+class CategoricalVocabulary:
+    """Ids of words, in the order in which they came; 0 is that of unknown ones.
+
+    Args:
+      unknown_token: what stands for unknown words.
+      support_reverse: keep the words by their ids.
+    """
+
+    def __init__(self, unknown_token: str = "<UNK>", support_reverse: bool = True) -> None:
+        self._unknown = unknown_token
+        self._mapping = {unknown_token: 0}
+        self._counts: Counter[str] = Counter()
+        self._frozen = False
+
+    def __len__(self) -> int:
+        return len(self._mapping)
+
+    def freeze(self, freeze: bool = True) -> None:
+        """Take no new words, or take them again.
+
+        Args:
+          freeze: which.
+        """
+        self._frozen = freeze
+
+    def get(self, category: str) -> int:
+        """The id of a word, which is added unless this is frozen.
+
+        Args:
+          category: the word.
+        """
+        if category not in self._mapping:
+            if self._frozen:
+                return 0
+            self._mapping[category] = len(self._mapping)
+        return self._mapping[category]
+
+    def add(self, category: str, count: int = 1) -> None:
+        """Count a word.
+
+        Args:
+          category: the word.
+          count: how often.
+        """
+        if self.get(category) > 0:
+            self._counts[category] += count
+
+    def trim(self, min_frequency: int, max_frequency: int = -1) -> None:
+        """Keep words by how often they were counted, the most frequent ones first.
+
+        Args:
+          min_frequency: more often than this.
+          max_frequency: less often than this, if it is positive.
+        """
+        kept = [
+            word
+            for word, count in sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
+            if count > min_frequency and (max_frequency <= 0 or count < max_frequency)
+        ]
+        self._mapping = {word: i for i, word in enumerate([self._unknown, *kept])}
+        self._counts = Counter({word: self._counts[word] for word in kept})
+
+    def reverse(self, class_id: int) -> str:
+        """The word of an id.
+
+        Args:
+          class_id: the id.
+        """
+        return list(self._mapping)[class_id]
+
+
+class VocabularyProcessor:
+    """Texts as rows of ids.
+
+    Args:
+      max_document_length: the size of the rows; what is longer is cut, what is shorter has zeros.
+      min_frequency: words that came as often or less are unknown.
+      vocabulary: a `CategoricalVocabulary`.
+      tokenizer_fn: from texts to lists of words.
+
+    Examples:
+      >>> processor = wf.contrib.learn.preprocessing.VocabularyProcessor(3)
+      >>> np.array(list(processor.fit_transform(["a b", "b c d e"])))
+      array([[1, 2, 0],
+             [2, 3, 4]])
+    """
+
+    def __init__(
+        self,
+        max_document_length: int,
+        min_frequency: int = 0,
+        vocabulary: CategoricalVocabulary | None = None,
+        tokenizer_fn: Callable[..., Any] | None = None,
+    ) -> None:
+        self.max_document_length = int(max_document_length)
+        self.min_frequency = min_frequency
+        self.vocabulary_ = vocabulary or CategoricalVocabulary()
+        self._tokenizer = tokenizer_fn or tokenizer
+
+    def fit(self, raw_documents: Iterable[str], unused_y: Any = None) -> VocabularyProcessor:
+        """Learn the words of texts.
+
+        Args:
+          raw_documents: texts.
+          unused_y: is not used.
+        """
+        for tokens in self._tokenizer(raw_documents):
+            for token in tokens:
+                self.vocabulary_.add(token)
+        if self.min_frequency > 0:
+            self.vocabulary_.trim(self.min_frequency)
+        self.vocabulary_.freeze()
+        return self
+
+    def fit_transform(
+        self, raw_documents: Iterable[str], unused_y: Any = None
+    ) -> Iterator[np.ndarray[Any, Any]]:
+        """Learn the words of texts, and give their rows.
+
+        Args:
+          raw_documents: texts.
+          unused_y: is not used.
+        """
+        documents = list(raw_documents)
+        return self.fit(documents).transform(documents)
+
+    def transform(self, raw_documents: Iterable[str]) -> Iterator[np.ndarray[Any, Any]]:
+        """A row of ids for each text, int64.
+
+        Args:
+          raw_documents: texts.
+        """
+        for tokens in self._tokenizer(raw_documents):
+            row = np.zeros(self.max_document_length, np.int64)
+            for i, token in enumerate(tokens[: self.max_document_length]):
+                row[i] = self.vocabulary_.get(token)
+            yield row
+
+    def reverse(self, documents: Iterable[Any]) -> Iterator[str]:
+        """The words of rows, with spaces between.
+
+        Args:
+          documents: rows of ids.
+        """
+        words = list(self.vocabulary_._mapping)
+        for row in documents:
+            yield " ".join(words[int(i)] for i in row)
+
+    def save(self, filename: str) -> None:
+        """Write what was learned, as JSON; a tokenizer of one's own is left out.
+
+        Args:
+          filename: of the file.
+        """
+        vocabulary = self.vocabulary_
+        told = {
+            "form": _FORM,
+            "max_document_length": self.max_document_length,
+            "min_frequency": self.min_frequency,
+            "words": list(vocabulary._mapping),
+            "counts": dict(vocabulary._counts),
+        }
+        with GFile(filename, "w") as stream:
+            stream.write(json.dumps(told))
+
+    @classmethod
+    def restore(cls, filename: str) -> VocabularyProcessor:
+        """Read what `save` wrote.
+
+        Args:
+          filename: of the file.
+        Raises: DataLossError: it is no such file.
+        """
+        with GFile(filename) as stream:
+            text = stream.read()
+        try:
+            told = json.loads(text)
+            if told["form"] != _FORM:
+                raise ValueError(told["form"])
+            words = [str(word) for word in told["words"]]
+            made = cls(int(told["max_document_length"]), int(told["min_frequency"]))
+            counts = Counter({str(word): int(n) for word, n in told["counts"].items()})
+        except (ValueError, KeyError, TypeError, AttributeError) as cause:
+            raise errors.DataLossError(f"{filename} is no vocabulary: {cause!r}") from cause
+        made.vocabulary_._mapping = {word: i for i, word in enumerate(words)}
+        made.vocabulary_._counts = counts
+        made.vocabulary_.freeze()
+        return made
