@@ -933,3 +933,16 @@ def test_what_a_call_cannot_hold_takes_its_place() -> None:
         step = pruned(f(wf.ones([1])))
         inline_calls(step)
         assert sum(n.type in CALLS for n in step.graph.nodes) == stays
+
+
+@pytest.mark.parametrize("decorate", [wf.Defun(wf.float32), wf.function])
+def test_a_variable_of_a_body_has_the_name_of_its_scope(decorate: Any) -> None:
+    with wf.Graph().as_default():
+
+        @decorate
+        def plus(x: Any) -> Any:
+            return x + wf.get_variable("v", [], initializer=wf.ones_initializer())
+
+        with wf.variable_scope("one"), wf.name_scope("other"):
+            plus(wf.constant(1.0))
+        assert [v.name for v in wf.global_variables()] == ["one/v:0"]

@@ -43,14 +43,22 @@ class _BodyScopes(BuildScopes):
 
     @contextmanager
     def lifted(self) -> Iterator[None]:
-        """Leave the body, for what is made once and not at each call."""
+        """Leave the body, for what is made once and not at each call.
+
+        Its names are what they would be inside: those of scopes around the function are not in it.
+        """
         if self._outer is None:
             with super().lifted():
                 yield
             return
         self._body.variables_made += 1
-        with self._outer.as_default(), self._outer.scopes.lifted():
-            yield
+        scopes = self._outer.scopes
+        before, scopes.name_prefix = scopes.name_prefix, self.name_prefix
+        try:
+            with self._outer.as_default(), scopes.lifted():
+                yield
+        finally:
+            scopes.name_prefix = before
 
 
 class FunctionGraph(Graph):
