@@ -91,6 +91,11 @@ class StepTrace:
             where = node.device or device
             self.records.append(NodeRecord(node, where, now, now, thread, sum(sizes), sizes))
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was recorded, here or in other processes."""
+        return not (self.records or self._elsewhere)
+
     def add_step_stats(self, stats: Any) -> None:
         """Take what other processes recorded of the step, as a StepStats message."""
         self._elsewhere.append(stats)

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import struct
 import time
+from collections.abc import Mapping
 from typing import Any
 
+from weft_exec.devices.device import Device
 from weft_exec.tracing import StepTrace
 from weft_graph import proto
+from weft_graph.ir.device_spec import DeviceSpec
 from weft_tensor import errors
 
 _TIMES = struct.Struct("<QQ")
 
 
-def pack(trace: StepTrace, began: int) -> bytes:
+def pack(trace: StepTrace, began: int, devices: Mapping[str, Device]) -> bytes:
     """What a worker recorded of its parts: StepStats, and when it began and ended by its own clock.
 
     Args:
       began: in nanoseconds since the epoch.
+      devices: of the worker, by their full names.
     """
+    for record in trace.records:
+        if record.device not in devices:  # what the node asks for
+            asked = DeviceSpec.from_string(record.device)
+            record.device = next(n for n, device in devices.items() if asked.matches(device.spec))
     metadata = proto.RunMetadata()
     trace.fill(metadata, "")
     return _TIMES.pack(began, time.time_ns()) + bytes(metadata.step_stats.SerializeToString())

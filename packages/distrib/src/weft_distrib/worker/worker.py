@@ -195,7 +195,7 @@ class Worker:
         except Exception as error:  # because a bug here must not leave the master waiting
             fail(errors.InternalError(f"{self.task.to_string()}: {error!r}"))
         else:
-            done(results, b"" if trace is None else tracing.pack(trace, began))
+            done(results, b"" if trace is None else tracing.pack(trace, began, self.devices))
 
     def run_here(
         self, request: RunParts, values: Sequence[Any], trace: StepTrace | None = None

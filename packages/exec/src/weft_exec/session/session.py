@@ -255,7 +255,7 @@ class BaseSession:
             results = self._runner.run(executable, slots)
         else:
             results = self._runner.run_watched(executable, slots, deadline, trace)
-        if trace is not None and traced and not trace.records:
+        if trace is not None and traced and trace.empty:
             trace.fetched(signature.plan.outputs, results, self._backend.devices[0].name)
         if trace is not None and measured:
             self._measure(signature, trace, run_metadata)
