@@ -36,8 +36,6 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "train.*Shard*": "of TensorFlow 2's checkpoints",
     "train.experimental.*": "of TensorFlow 2's checkpoints, or of mixed precision",
     "train.sdca*": "helpers of TensorFlow's own Estimator",
-    "train.warm_start": "a helper of Estimator",
-    "train.VocabInfo": "a helper of Estimator",
     "train.do_quantize*": "of TensorFlow's own quantizer",
     "GradientTape": "eager only",
     "Module": "eager only",

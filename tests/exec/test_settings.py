@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import weft as wf
@@ -54,3 +56,30 @@ def test_devices() -> None:
     finally:
         wf.config.set_logical_device_configuration(cpu, None)
     assert wf.config.get_visible_devices() == [cpu]
+
+
+@pytest.mark.parametrize("config", [None, wf.ConfigProto(device_count={"CPU": 2})])
+def test_every_value_is_checked(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "check_numerics", False)
+    with wf.Graph().as_default():
+        x = wf.placeholder(wf.float32, [2], name="x")
+        first, second = wf.split(wf.log(x, name="log"), 2)
+        last = wf.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, y / x), [0, x])[1]
+        integers = wf.cast(x, wf.int32) + 1
+        fetches = [first, second, last, integers]
+        with wf.Session(config=config) as session:
+            session.run(fetches, {x: [0.0, 1.0]})
+        wf.debugging.enable_check_numerics()
+        with wf.Session(config=config) as session:
+            session.run(fetches, {x: [1.0, 1.0]})
+            with pytest.raises(
+                errors.InvalidArgumentError, match=r"of Log 'log' : .* Inf"
+            ) as caught:
+                session.run(first, {x: [0.0, 1.0]})
+            assert "test_settings.py" in str(caught.value.line)
+            with pytest.raises(errors.InvalidArgumentError, match=r"RealDiv .* NaN"):
+                session.run(last, {x: [0.0, 1.0]})
+            assert session.run(integers, {x: [2.0, 3.0]}).tolist() == [3, 4]
+        wf.debugging.disable_check_numerics()
+        with wf.Session(config=config) as session:
+            session.run(fetches, {x: [0.0, 1.0]})

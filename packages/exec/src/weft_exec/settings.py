@@ -19,6 +19,7 @@ class _Settings:
     inter_op_threads = 0
     intra_op_threads = 0
     soft_placement = False
+    check_numerics = False
     optimizer: dict[str, Any] = {}  # noqa: RUF012 - replaced, never changed
 
 
@@ -101,6 +102,35 @@ def set_soft_device_placement(enabled: bool) -> None:
       >>> wf.config.set_soft_device_placement(False)
     """
     settings.soft_placement = bool(enabled)
+
+
+def enable_check_numerics(stack_height_limit: int = 30, path_length_limit: int = 50) -> None:
+    """Let the first infinity or NaN that a step computes be an error with its node and line.
+
+    It is for steps that sessions run for the first time from now on, and makes them slower.
+
+    Args:
+      stack_height_limit, path_length_limit: accepted; errors show the line that made the node.
+
+    Examples:
+      >>> wf.debugging.enable_check_numerics()
+      >>> wf.Session().run(wf.log(wf.constant(2.0) - 2.0) * 0.0)
+      Traceback (most recent call last):
+      ...
+      weft_tensor.errors.InvalidArgumentError: output 0 of Log 'Log' : Tensor had Inf values
+      ...
+      >>> wf.debugging.disable_check_numerics()
+    """
+    settings.check_numerics = True
+
+
+def disable_check_numerics() -> None:
+    """Undo `enable_check_numerics`.
+
+    Examples:
+      >>> wf.debugging.disable_check_numerics()
+    """
+    settings.check_numerics = False
 
 
 def get_experimental_options() -> dict[str, Any]:

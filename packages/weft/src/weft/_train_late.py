@@ -1,5 +1,6 @@
 """Names of `weft.train` that load when the first of them is used: training loops."""
 
+from weft_io.saving.vocabularies import *
 from weft_io.tracking.checkpoint import *
 from weft_io.tracking.manager import *
 from weft_io.training.checkpoint_hooks import *

@@ -1,6 +1,10 @@
 """`wf.debugging`: assertions and checks."""
 
 from weft import _lazy
+from weft_exec.settings import (
+    disable_check_numerics as disable_check_numerics,
+    enable_check_numerics as enable_check_numerics,
+)
 from weft_graph.ops import identity as _identity
 from weft_graph.ops.checks import *
 from weft_graph.ops.checks import assert_shapes as assert_shapes

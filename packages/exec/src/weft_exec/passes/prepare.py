@@ -7,6 +7,7 @@ from typing import Any
 
 from weft_exec.devices.device import Device
 from weft_exec.passes.fold import fold_constants
+from weft_exec.settings import settings
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import StepGraph
 from weft_graph.passes import eliminate_common_subexpressions, prune, simplify
@@ -47,6 +48,12 @@ def prepare(
     if inline_calls(step, may_wait):
         note(step.graph.nodes)
         watch("inlined", step)
+    if settings.check_numerics:
+        from weft_graph.passes.numerics import check_numerics
+
+        check_numerics(step)
+        note(step.graph.nodes)
+        watch("checked", step)
     if host.config.optimize:
         simplify(step)
         fold_constants(step, host)

@@ -108,6 +108,10 @@ class StepGraph:
         if _log.isEnabledFor(logging.DEBUG):
             _log.debug("%s: %s is now %s", reason, old.name, new.name)
 
+    def forward(self, old: Output, new: Output) -> None:
+        """Let `new` be fetched in place of `old`, which others may go on to use."""
+        self._fetches = [new if self.resolve(each) is old else each for each in self._fetches]
+
     def drop_unused(self, nodes: Iterable[Node]) -> None:
         """Remove those of `nodes` that nothing uses any more and that are not targets."""
         targets = set(self.targets)

@@ -1,0 +1,185 @@
+"""Variables that begin with a checkpoint whose vocabularies differ from the program's."""
+
+from __future__ import annotations
+
+__all__ = ["VocabInfo", "warm_start"]
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft_graph.ir.builder import constant, out
+from weft_graph.ir.collections_keys import GraphKeys
+from weft_graph.ir.default_graph import get_default_graph
+from weft_graph.ir.node import Output
+from weft_graph.variables.base import Variable
+from weft_graph.variables.initializers import zeros_initializer
+from weft_graph.variables.partitioned import PartitionedVariable
+from weft_io.checkpoint.state import latest_in, load_checkpoint
+from weft_io.files import paths
+from weft_io.ops.checkpoint import restore_v2
+from weft_io.saving.saveables import saveables_for
+from weft_io.saving.warm_start import init_from_checkpoint
+from weft_tensor import errors
+
+
+class VocabInfo(NamedTuple):
+    """The vocabulary of a variable, one row or column for each of its words, and the former one.
+
+    Attributes:
+      new_vocab: file of the program's words, one a line.
+      new_vocab_size: how many of them count.
+      num_oov_buckets: rows behind them, of words that are in none; they begin anew.
+      old_vocab: file of the words of the checkpoint.
+      old_vocab_size: how many of them count; -1 for all.
+      backup_initializer: makes what the checkpoint lacks; zeros by default.
+      axis: 0 where rows are words, 1 where columns are.
+
+    Args:
+      new_vocab, new_vocab_size, num_oov_buckets, old_vocab, old_vocab_size, backup_initializer,
+        axis: the attributes.
+
+    Examples:
+      >>> info = wf.train.VocabInfo("new.txt", 3, num_oov_buckets=1, old_vocab="old.txt")
+      >>> info.old_vocab_size, info.axis
+      (-1, 0)
+    """
+
+    new_vocab: str
+    new_vocab_size: int
+    num_oov_buckets: int
+    old_vocab: str
+    old_vocab_size: int = -1
+    backup_initializer: Callable[..., Any] | None = None
+    axis: int = 0
+
+
+def warm_start(
+    ckpt_to_initialize_from: str,
+    vars_to_warm_start: Any = ".*",
+    var_name_to_vocab_info: Mapping[str, VocabInfo] | None = None,
+    var_name_to_prev_var_name: Mapping[str, str] | None = None,
+) -> None:
+    """Let variables of the default graph begin with a checkpoint.
+
+    Call it before the initializers run.
+
+    Args:
+      ckpt_to_initialize_from: a checkpoint, or a directory with a latest one.
+      vars_to_warm_start: a regular expression that names of trainable variables match from their
+        start, a list of those of any variables, a list of variables, or None for only the variables
+        of `var_name_to_vocab_info`.
+      var_name_to_vocab_info: from names of variables to vocabularies, where these differ from those
+        of the checkpoint: rows go where their words are now.
+      var_name_to_prev_var_name: from names of variables to their names in the checkpoint.
+    Raises:
+      NotFoundError: there is no checkpoint, or it lacks a variable.
+      InvalidArgumentError: a shape or type differs, or a name is of no variable that is started.
+
+    Examples:
+      >>> old = wf.get_variable("old", initializer=[1.0, 2.0])
+      >>> with wf.Session() as session:
+      ...     session.run(old.initializer)
+      ...     prefix = wf.train.Saver().save(session, "./warm")
+      >>> with wf.Graph().as_default(), wf.Session() as session:
+      ...     new = wf.get_variable("new", [2])
+      ...     wf.train.warm_start(prefix, "new", var_name_to_prev_var_name={"new": "old"})
+      ...     session.run(new.initializer)
+      ...     session.run(new)
+      array([1., 2.], dtype=float32)
+    """
+    vocabularies = dict(var_name_to_vocab_info or {})
+    former = dict(var_name_to_prev_var_name or {})
+    for name, variable in _started(vars_to_warm_start, vocabularies).items():
+        wanted = former.pop(name, name)
+        info = vocabularies.pop(name, None)
+        if info is None:
+            init_from_checkpoint(ckpt_to_initialize_from, {wanted: variable})
+        else:
+            _begin_with_words(ckpt_to_initialize_from, wanted, variable, info)
+    unused = [*former, *vocabularies]
+    if unused:
+        raise errors.InvalidArgumentError(
+            f"these are not among the variables that are warm-started: {', '.join(unused)}"
+        )
+
+
+def _started(wanted: Any, vocabularies: Mapping[str, VocabInfo]) -> dict[str, Any]:
+    """The variables by name; the parts of one variable as a list."""
+    graph = get_default_graph()
+    everything = graph.get_collection(GraphKeys.GLOBAL_VARIABLES)
+    if wanted is None:
+        chosen = []
+    elif isinstance(wanted, str):
+        chosen = graph.get_collection(GraphKeys.TRAINABLE_VARIABLES, wanted)
+    elif all(isinstance(item, str) for item in wanted):
+        chosen = [v for v in everything if any(re.match(p, v.op.name) for p in wanted)]
+    else:
+        chosen = list(wanted)
+    found: dict[str, Any] = {}
+    for variable in chosen:
+        if isinstance(variable, PartitionedVariable):
+            found[variable.name] = list(variable)
+        elif isinstance(variable, Variable):
+            part = variable._get_save_slice_info()
+            if part is None:
+                found[variable.op.name] = variable
+            else:
+                found.setdefault(part.full_name or "", []).append(variable)
+        else:
+            raise errors.InvalidTypeError(f"a variable or a pattern is required, got {variable!r}")
+    found |= {v.op.name: v for v in everything if v.op.name in vocabularies}
+    return found
+
+
+def _begin_with_words(source: str, name: str, variable: Any, info: VocabInfo) -> None:
+    if not isinstance(variable, Variable):
+        raise errors.InvalidArgumentError(
+            f"{name!r} has parts; a variable with a vocabulary is warm-started as a whole"
+        )
+    if info.axis not in (0, 1):
+        raise errors.InvalidArgumentError(f"axis of a VocabInfo must be 0 or 1, got {info.axis}")
+    path = latest_in(paths.as_path(source))
+    words = _words(info.new_vocab, info.new_vocab_size)
+    known = {word: i for i, word in enumerate(_words(info.old_vocab, info.old_vocab_size))}
+    rows = [known.get(word, -1) for word in words] + [-1] * info.num_oov_buckets
+    old = load_checkpoint(path).get_variable_to_shape_map().get(name)
+    shape = variable.shape.as_list()
+    if old is None:
+        raise errors.NotFoundError(f"{path} has no tensor {name!r}")
+    if len(old) != len(shape) or shape[info.axis] != len(rows) or len(known) > old[info.axis]:
+        raise errors.InvalidArgumentError(
+            f"{variable.name} of shape {shape} must have {len(rows)} words along axis {info.axis}, "
+            f"and {name!r} of shape {old} at least {len(known)}"
+        )
+    _assign_words(path, name, variable, info, rows)
+
+
+def _assign_words(
+    path: str, name: str, variable: Variable, info: VocabInfo, rows: Sequence[int]
+) -> None:
+    make = info.backup_initializer or zeros_initializer()
+    chosen = np.array(rows, np.int64)
+    there = np.expand_dims(
+        chosen >= 0, [i for i in range(variable.shape.ndims or 0) if i != info.axis]
+    )
+    (saveable,) = saveables_for([variable])
+    dtype = variable.dtype.base_dtype
+    graph = variable.graph
+    with graph.as_default(), graph.control_dependencies(None), graph.device(variable.device):
+        (stored,) = restore_v2(path, [name], [""], [dtype], name="checkpoint_initializer")
+        kept = out("GatherV2", [stored, constant(np.maximum(chosen, 0)), info.axis])
+        anew = make(variable.shape.as_list(), dtype=dtype)
+        value = out("SelectV2", [constant(there), kept, anew])
+        value.set_shape(variable.shape)
+        made = saveable.restore([value], None)
+    variable.replace_initializer(made.node if isinstance(made, Output) else made, value)
+
+
+def _words(path: str, size: int) -> list[bytes]:
+    words = paths.read_bytes(paths.as_path(path)).splitlines()
+    if size > len(words):
+        raise errors.InvalidArgumentError(f"{path} has {len(words)} words, but {size} are wanted")
+    return words if size < 0 else words[:size]
