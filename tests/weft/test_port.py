@@ -66,6 +66,7 @@ def test_what_is_changed(tmp_path: Path) -> None:
         (b"import tensorflow as tf, numpy", b"import weft as tf, numpy"),
         (b"import tensorflow.compat.v1\r", b"import weft as tensorflow\r"),
         (b"from tensorflow.python.ops import rnn", b"from weft.nn import rnn"),
+        (b"from tensorflow.python.framework import ops", b"import weft as ops"),
     ):
         expected = expected.replace(old, new)
     assert path.read_bytes() == expected

@@ -6,7 +6,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from weft._port.source import Source, below_root, is_tensorflow, look_up, public_path
+from weft._port.source import (
+    Source,
+    below_root,
+    is_module,
+    is_tensorflow,
+    look_up,
+    public_path,
+)
 
 Edit = tuple[int, int, str]
 """Where something begins and ends in the text, and what takes its place."""
@@ -59,6 +66,20 @@ def _of_from(statement: ast.ImportFrom, text: str, starts: list[int]) -> Iterato
     match = _FROM.match(text, start)
     if place is not None and match is not None:
         yield match.start(1), match.end(1), f"weft.{place}" if place else "weft"
+    elif (whole := _whole(statement)) and statement.end_lineno and statement.end_col_offset:
+        yield start, _offset(text, starts, statement.end_lineno, statement.end_col_offset), whole
+
+
+def _whole(statement: ast.ImportFrom) -> str:
+    """A statement that gives the name of one private module to its public namespace, or ""."""
+    if len(statement.names) > 1:
+        return ""
+    (alias,) = statement.names
+    inside = below_root(statement.module or "") or ""
+    public = public_path(f"{inside}.{alias.name}")
+    if public is None or not is_module(public):
+        return ""
+    return f"import weft{'.' if public else ''}{public} as {alias.asname or alias.name}"
 
 
 def _place(statement: ast.ImportFrom) -> str | None:

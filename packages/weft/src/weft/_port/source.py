@@ -15,6 +15,19 @@ from weft._port.differences import DIFFERENT
 
 ROOTS = ("tensorflow.compat.v1", "tensorflow")
 PRIVATE = {
+    "contrib.framework.python.framework": "contrib.framework",
+    "contrib.framework.python.ops": "contrib.framework",
+    "contrib.layers.python.layers": "contrib.layers",
+    "contrib.layers.python.layers.initializers": "contrib.layers",
+    "contrib.layers.python.layers.layers": "contrib.layers",
+    "contrib.layers.python.layers.regularizers": "contrib.layers",
+    "contrib.layers.python.layers.utils": "contrib.layers.utils",
+    "contrib.legacy_seq2seq.python.ops.seq2seq": "contrib.legacy_seq2seq",
+    "contrib.rnn.python.ops.core_rnn_cell": "contrib.rnn",
+    "contrib.rnn.python.ops.rnn_cell": "contrib.rnn",
+    "contrib.seq2seq.python.ops.attention_wrapper": "contrib.seq2seq",
+    "contrib.seq2seq.python.ops.beam_search_decoder": "contrib.seq2seq",
+    "contrib.slim.python.slim.learning": "contrib.slim.learning",
     "python.client.session": "",
     "python.framework.constant_op": "",
     "python.framework.dtypes": "",
@@ -137,7 +150,11 @@ class Source:
             if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
                 (target,) = statement.targets
                 path = self._path(statement.value)
-                if isinstance(target, ast.Name) and path and _is_namespace(path):
+                if (
+                    isinstance(target, ast.Name)
+                    and path
+                    and (is_module(path) or _found(path).missing)
+                ):
                     self.names.setdefault(target.id, path)
 
     def _path(self, node: ast.AST) -> str | None:
@@ -237,10 +254,11 @@ def _found(path: str) -> Use:
     return Use(0, ".".join(known), words)
 
 
-def _is_namespace(path: str) -> bool:
+def is_module(path: str) -> bool:
+    """Whether a path below the root is a namespace of weft's."""
     import weft
 
     place: object = weft
-    for part in path.split("."):
+    for part in filter(None, path.split(".")):
         place = getattr(place, part, None)
-    return isinstance(place, ModuleType) or _found(path).missing
+    return isinstance(place, ModuleType)
