@@ -41,10 +41,14 @@ def stream_of(node: Node, resources: ResourceManager) -> philox.RandomStream:
 def _shape_of(node: Node) -> Shape | None:
     """The shape argument where it is known when the kernel is made."""
     constant = constant_input(node, 0)
-    return None if constant is None else _checked_shape(constant)
+    return None if constant is None else checked_shape(constant)
 
 
-def _checked_shape(value: Any) -> Shape:
+def checked_shape(value: Any) -> Shape:
+    """The sizes in a shape.
+
+    Raises: InvalidArgumentError: one is negative.
+    """
     shape = tuple(value.reshape(-1).tolist())
     if shape and min(shape) < 0:
         raise errors.InvalidArgumentError(f"sizes must not be negative, got shape {list(shape)}")
@@ -77,7 +81,7 @@ def _floats(source: Source, node: Node, device: Device) -> KernelFunction:
     fill, dtype = _FILLS[node.type], node.outputs[0].dtype.numpy
 
     def run(shape: Any) -> Any:
-        result = new_array(device, _checked_shape(shape) if known is None else known, dtype)
+        result = new_array(device, checked_shape(shape) if known is None else known, dtype)
         draw(fill, result, device.xp)
         return _finish(result)
 
@@ -88,7 +92,7 @@ def _stateless_floats(source: StatelessSource, node: Node, device: Device) -> Ke
     fill, dtype = _FILLS[node.type], node.outputs[0].dtype.numpy
 
     def run(shape: Any, seed: Any) -> Any:
-        result = new_array(device, _checked_shape(shape), dtype)
+        result = new_array(device, checked_shape(shape), dtype)
         source(device, seed)(fill, result, device.xp)
         return _finish(result)
 
@@ -106,7 +110,7 @@ def _integers(source: Source, node: Node, device: Device) -> KernelFunction:
     draw, dtype = source(node, device), node.outputs[0].dtype.numpy
 
     def run(shape: Any, low: Any, high: Any) -> Any:
-        result = new_array(device, _checked_shape(shape), dtype)
+        result = new_array(device, checked_shape(shape), dtype)
         if not result.size:  # as in TensorFlow, nothing may come out of an empty range
             return result
         first, last = _range(low, high)
@@ -120,7 +124,7 @@ def _stateless_integers(source: StatelessSource, node: Node, device: Device) -> 
     dtype = node.outputs[0].dtype.numpy
 
     def run(shape: Any, seed: Any, low: Any, high: Any) -> Any:
-        result = new_array(device, _checked_shape(shape), dtype)
+        result = new_array(device, checked_shape(shape), dtype)
         if not result.size:
             return result
         first, last = _range(low, high)
@@ -227,7 +231,7 @@ def _parametric(node: Node, device: Device) -> KernelFunction:
         wide = np.asarray(parameter, np.float64)
         if wide.size and not (wide.min() > 0 if gamma else wide.min() >= 0):
             raise errors.InvalidArgumentError(f"{name} must be positive, got {wide.min()}")
-        full = _checked_shape(shape) + wide.shape
+        full = checked_shape(shape) + wide.shape
         result = new_array(device, full, dtype)
         result[...] = stream.sample(draw, wide, full)
         return _finish(result)

@@ -1,0 +1,10 @@
+"""`wf.random.experimental`: seeds made of seeds."""
+
+from weft import _lazy
+from weft_graph.ops.stateless_random import (
+    stateless_fold_in as stateless_fold_in,
+    stateless_shuffle as stateless_shuffle,
+    stateless_split as stateless_split,
+)
+
+_lazy.hint(__name__)
