@@ -6,5 +6,6 @@ from weft_graph.layers.convolutional import *
 from weft_graph.layers.core import *
 from weft_graph.layers.normalization import *
 from weft_graph.layers.pooling import *
+from weft_graph.layers.separable import *
 
 _lazy.hint(__name__)

@@ -1,4 +1,4 @@
-"""Convolutions in one, two and three axes, separable and transposed ones."""
+"""Convolutions in one, two and three axes, and transposed ones."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ __all__ = [
     "Conv2DTranspose",
     "Conv3D",
     "Conv3DTranspose",
-    "SeparableConv2D",
     "conv1d",
     "conv2d",
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
-    "separable_conv2d",
 ]
 
 from collections.abc import Callable
@@ -42,7 +40,7 @@ from weft_tensor.shape import TensorShape, as_dims, format_dims
 Function = Callable[..., Any]
 
 
-class _Conv(Layer):
+class Conv(Layer):
     """activation(convolution(inputs, kernel) + bias); the convolutions' common base.
 
     Args:
@@ -113,7 +111,7 @@ class _Conv(Layer):
         self.kernel: Any = None
         self.bias: Any = None
 
-    def _depth(self, input_shape: TensorShape) -> int:
+    def depth_of(self, input_shape: TensorShape) -> int:
         """The input's channels, which later inputs must have too.
 
         Raises: InvalidArgumentError: they are not known.
@@ -129,7 +127,7 @@ class _Conv(Layer):
         self.input_spec = InputSpec(ndim=self.rank + 2, axes={axis: depth})
         return depth
 
-    def _add_kernel(self, name: str, shape: tuple[int, ...], **settings: Any) -> Any:
+    def add_kernel(self, name: str, shape: tuple[int, ...], **settings: Any) -> Any:
         given = {
             "initializer": self.kernel_initializer,
             "regularizer": self.kernel_regularizer,
@@ -137,7 +135,7 @@ class _Conv(Layer):
         }
         return self.add_weight(name, shape=shape, **(given | settings))
 
-    def _add_bias(self) -> None:
+    def add_bias(self) -> None:
         if self.use_bias:
             self.bias = self.add_weight(
                 "bias",
@@ -148,16 +146,16 @@ class _Conv(Layer):
             )
         self.built = True
 
-    def _finish(self, result: Output) -> Any:
+    def finish(self, result: Output) -> Any:
         if self.use_bias:
             result = nn.bias_add(result, self.bias, data_format=self.layout)
         return result if self.activation is None else self.activation(result)
 
     def build(self, input_shape: TensorShape) -> None:
         """Make kernel and bias."""
-        depth = self._depth(input_shape)
-        self.kernel = self._add_kernel("kernel", (*self.kernel_size, depth, self.filters))
-        self._add_bias()
+        depth = self.depth_of(input_shape)
+        self.kernel = self.add_kernel("kernel", (*self.kernel_size, depth, self.filters))
+        self.add_bias()
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
         """The convolution, the bias, the activation."""
@@ -170,7 +168,7 @@ class _Conv(Layer):
             data_format=self.layout,
             name=f"Conv{self.rank}D",
         )
-        return self._finish(result)
+        return self.finish(result)
 
     def compute_output_shape(self, input_shape: Any) -> TensorShape:
         """The shape with the windows counted along each spatial axis."""
@@ -188,7 +186,7 @@ class _Conv(Layer):
         return slide(size, k, s, d, self.padding)[0]
 
 
-class Conv1D(_Conv):
+class Conv1D(Conv):
     """1-D convolution over (N, W, C); see `conv1d`.
 
     Args:
@@ -203,7 +201,7 @@ class Conv1D(_Conv):
     rank = 1
 
 
-class Conv2D(_Conv):
+class Conv2D(Conv):
     """2-D convolution over (N, H, W, C); see `conv2d`.
 
     Args:
@@ -216,7 +214,7 @@ class Conv2D(_Conv):
     """
 
 
-class Conv3D(_Conv):
+class Conv3D(Conv):
     """3-D convolution over (N, D, H, W, C); see `conv3d`.
 
     Args:
@@ -231,106 +229,7 @@ class Conv3D(_Conv):
     rank = 3
 
 
-class SeparableConv2D(_Conv):
-    """A depthwise convolution followed by one that mixes channels; see `separable_conv2d`.
-
-    Args:
-      filters, kernel_size, depth_multiplier, ...: as for `separable_conv2d`; a call takes floating
-        inputs, shape (N, H, W, C) or (N, C, H, W).
-
-    Examples:
-      >>> wf.layers.SeparableConv2D(4, kernel_size=2)(wf.zeros([2, 5, 5, 3])).shape
-      TensorShape([Dimension(2), Dimension(4), Dimension(4), Dimension(4)])
-    """
-
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Any,
-        strides: Any = (1, 1),
-        padding: str = "valid",
-        data_format: str = "channels_last",
-        dilation_rate: Any = (1, 1),
-        depth_multiplier: int = 1,
-        activation: Function | None = None,
-        use_bias: bool = True,
-        depthwise_initializer: Any = None,
-        pointwise_initializer: Any = None,
-        bias_initializer: Any = None,
-        depthwise_regularizer: Any = None,
-        pointwise_regularizer: Any = None,
-        bias_regularizer: Any = None,
-        activity_regularizer: Any = None,
-        depthwise_constraint: Any = None,
-        pointwise_constraint: Any = None,
-        bias_constraint: Any = None,
-        trainable: bool = True,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(
-            filters,
-            kernel_size,
-            strides,
-            padding,
-            data_format,
-            dilation_rate,
-            activation,
-            use_bias,
-            bias_initializer=bias_initializer,
-            bias_regularizer=bias_regularizer,
-            activity_regularizer=activity_regularizer,
-            bias_constraint=bias_constraint,
-            trainable=trainable,
-            name=name,
-            **kwargs,
-        )
-        functions(
-            depthwise_regularizer=depthwise_regularizer,
-            pointwise_regularizer=pointwise_regularizer,
-            depthwise_constraint=depthwise_constraint,
-            pointwise_constraint=pointwise_constraint,
-        )
-        self.depth_multiplier = whole(depth_multiplier, "depth_multiplier", least=1)
-        first = initializer_of(depthwise_initializer, "depthwise_initializer")
-        second = initializer_of(pointwise_initializer, "pointwise_initializer")
-        self._depthwise = (first, depthwise_regularizer, depthwise_constraint)
-        self._pointwise = (second, pointwise_regularizer, pointwise_constraint)
-        self.depthwise_kernel: Any = None
-        self.pointwise_kernel: Any = None
-
-    def build(self, input_shape: TensorShape) -> None:
-        """Make both kernels and the bias."""
-        depth = self._depth(input_shape)
-        self.depthwise_kernel = self._part(
-            "depthwise_kernel", (*self.kernel_size, depth, self.depth_multiplier), self._depthwise
-        )
-        self.pointwise_kernel = self._part(
-            "pointwise_kernel",
-            (1, 1, depth * self.depth_multiplier, self.filters),
-            self._pointwise,
-        )
-        self._add_bias()
-
-    def _part(self, name: str, shape: tuple[int, ...], settings: tuple[Any, Any, Any]) -> Any:
-        keys = ("initializer", "regularizer", "constraint")
-        return self._add_kernel(name, shape, **dict(zip(keys, settings, strict=True)))
-
-    def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
-        """Both convolutions, the bias, the activation."""
-        result = nn.separable_conv2d(
-            inputs,
-            self.depthwise_kernel,
-            self.pointwise_kernel,
-            self.strides,
-            self.padding,
-            self.dilation_rate,
-            data_format=self.layout,
-        )
-        return self._finish(result)
-
-
-class Conv2DTranspose(_Conv):
+class Conv2DTranspose(Conv):
     """The transpose of a 2-D convolution; see `conv2d_transpose`.
 
     Args:
@@ -344,9 +243,9 @@ class Conv2DTranspose(_Conv):
 
     def build(self, input_shape: TensorShape) -> None:
         """Make kernel and bias."""
-        depth = self._depth(input_shape)
-        self.kernel = self._add_kernel("kernel", (*self.kernel_size, self.filters, depth))
-        self._add_bias()
+        depth = self.depth_of(input_shape)
+        self.kernel = self.add_kernel("kernel", (*self.kernel_size, self.filters, depth))
+        self.add_bias()
 
     def call(self, inputs: Output, *args: Any, **kwargs: Any) -> Any:
         """The transposed convolution, the bias, the activation."""
@@ -365,7 +264,7 @@ class Conv2DTranspose(_Conv):
             inputs, self.kernel, wanted, self.strides, self.padding, data_format=self.layout
         )
         result.set_shape(static)
-        return self._finish(result)
+        return self.finish(result)
 
     def _output_size(self, size: int | None, i: int) -> int | None:
         return None if size is None else self._grown(size, i)
@@ -395,7 +294,7 @@ class Conv3DTranspose(Conv2DTranspose):
 # --------------------------------------------------------------------------- functions
 
 
-def _functional(layer: type[_Conv], inputs: Any, name: str | None, reuse: Any, **args: Any) -> Any:
+def functional(layer: type[Conv], inputs: Any, name: str | None, reuse: Any, **args: Any) -> Any:
     return layer(**args, name=name, _scope=name, _reuse=reuse)(inputs)
 
 
@@ -432,7 +331,7 @@ def conv1d(
       TensorShape([Dimension(2), Dimension(8), Dimension(4)])
     """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
-    return _functional(Conv1D, inputs, name, reuse, **args)
+    return functional(Conv1D, inputs, name, reuse, **args)
 
 
 def conv2d(
@@ -481,7 +380,7 @@ def conv2d(
       TensorShape([Dimension(None), Dimension(28), Dimension(28), Dimension(32)])
     """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
-    return _functional(Conv2D, inputs, name, reuse, **args)
+    return functional(Conv2D, inputs, name, reuse, **args)
 
 
 def conv3d(
@@ -517,48 +416,7 @@ def conv3d(
       TensorShape([Dimension(1), Dimension(3), Dimension(3), Dimension(3), Dimension(4)])
     """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
-    return _functional(Conv3D, inputs, name, reuse, **args)
-
-
-def separable_conv2d(
-    inputs: Any,
-    filters: int,
-    kernel_size: Any,
-    strides: Any = (1, 1),
-    padding: str = "valid",
-    data_format: str = "channels_last",
-    dilation_rate: Any = (1, 1),
-    depth_multiplier: int = 1,
-    activation: Function | None = None,
-    use_bias: bool = True,
-    depthwise_initializer: Any = None,
-    pointwise_initializer: Any = None,
-    bias_initializer: Any = None,
-    depthwise_regularizer: Any = None,
-    pointwise_regularizer: Any = None,
-    bias_regularizer: Any = None,
-    activity_regularizer: Any = None,
-    depthwise_constraint: Any = None,
-    pointwise_constraint: Any = None,
-    bias_constraint: Any = None,
-    trainable: bool = True,
-    name: str | None = None,
-    reuse: Any = None,
-) -> Any:
-    """A depthwise convolution followed by one that mixes channels, with kernels of its own.
-
-    Args:
-      inputs: floating, shape (N, H, W, C) or (N, C, H, W).
-      depth_multiplier: depthwise filters per channel.
-      filters, kernel_size, ...: as for `conv2d`.
-    Returns: shape (N, H', W', filters) in the layout of `inputs`.
-
-    Examples:
-      >>> wf.layers.separable_conv2d(wf.zeros([2, 5, 5, 3]), 4, kernel_size=2).shape
-      TensorShape([Dimension(2), Dimension(4), Dimension(4), Dimension(4)])
-    """
-    args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
-    return _functional(SeparableConv2D, inputs, name, reuse, **args)
+    return functional(Conv3D, inputs, name, reuse, **args)
 
 
 def conv2d_transpose(
@@ -594,7 +452,7 @@ def conv2d_transpose(
       TensorShape([Dimension(2), Dimension(10), Dimension(10), Dimension(4)])
     """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
-    return _functional(Conv2DTranspose, inputs, name, reuse, **args)
+    return functional(Conv2DTranspose, inputs, name, reuse, **args)
 
 
 def conv3d_transpose(
@@ -630,4 +488,4 @@ def conv3d_transpose(
       TensorShape([Dimension(1), Dimension(6), Dimension(6), Dimension(6), Dimension(4)])
     """
     args = {k: v for k, v in locals().items() if k not in ("inputs", "name", "reuse")}
-    return _functional(Conv3DTranspose, inputs, name, reuse, **args)
+    return functional(Conv3DTranspose, inputs, name, reuse, **args)
