@@ -211,34 +211,46 @@ class Function:
         """The functions that it calls, directly or not; itself only if it is recursive."""
         if self.gradient_name in self._callees:
             return self._callees[self.gradient_name]
+        found, missing = self._reached()
+        result = list(found.values())
+        if not missing:  # what is only declared may turn out to call more
+            self._callees[self.gradient_name] = result
+        return result
+
+    def _reached(self) -> tuple[dict[str, Function], set[str]]:
+        """What calls lead to: functions by their names, and names of what is only declared.
+
+        What a callee leads to is not walked again, or deep nests would take quadratic time.
+        """
         known = self.graph.functions
         found: dict[str, Function] = {}
-        missing = False
+        missing: set[str] = set()
         pending = self.called_names()
         while pending:
             name = pending.pop()
             if name in found:
                 continue
-            if name in known:
-                found[name] = known[name]
-                pending.extend(found[name].called_names())
+            if name not in known:
+                missing.add(name)
+                continue
+            function = found[name] = known[name]
+            further = function._callees.get(function.gradient_name)
+            if further is None:
+                pending.extend(function.called_names())
             else:
-                missing = True
-        result = list(found.values())
-        if not missing:  # what is only declared may turn out to call more
-            self._callees[self.gradient_name] = result
-        return result
+                found.update([(each.name, each) for each in further])
+        return found, missing
 
     @property
     def is_recursive(self) -> bool:
         """Whether calls of it lead to calls of it."""
         if self._recursive is not None:
             return self._recursive
-        everything = (self, *self.callees())
-        found = any(self.name in each.called_names() for each in everything)
-        if found or self.gradient_name in self._callees:
-            self._recursive = found
-        return found
+        found, missing = self._reached()
+        recursive = self.name in found or self.name in missing
+        if recursive or not missing:
+            self._recursive = recursive
+        return recursive
 
     # ------------------------------------------------------------------ calls of it
 

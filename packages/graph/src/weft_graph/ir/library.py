@@ -128,8 +128,9 @@ class Library(dict[str, Any]):
 
         Raises: AlreadyExistsError: there is another one of that name.
         """
+        entry = super().get
         for each in (function, *function.callees()):
-            present = self.entry(each.name)
+            present = entry(each.name)
             if present is not each:
                 if present is not None and not _equal(each.name, present, each):
                     raise _taken(each.name)
