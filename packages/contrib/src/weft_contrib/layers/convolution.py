@@ -43,7 +43,7 @@ from weft_contrib.utils import (
     two_element_tuple,
 )
 from weft_graph.ir.builder import convert_to_tensor
-from weft_graph.layers import convolutional as layers, pooling
+from weft_graph.layers import convolutional as layers, pooling, separable
 from weft_graph.nn.convolution import depthwise_conv2d
 from weft_graph.ops import nn
 from weft_graph.variables.initializers import Zeros
@@ -260,7 +260,7 @@ def separable_convolution2d(
     with layer_scope(scope, "SeparableConv2d", inputs, reuse, _SEPARABLE) as (opened, x):
         biased = normalizer_fn is None and biases_initializer is not None
         if num_outputs is not None:
-            layer = layers.SeparableConv2D(
+            layer = separable.SeparableConv2D(
                 num_outputs,
                 two_element_tuple(kernel_size),
                 stride,
