@@ -84,6 +84,9 @@ def _check_shapes(first: Any, others: tuple[Any, ...]) -> None:
             )
 
 
+_MANY = 10_000
+
+
 @kernel("ClipByValue", device=ARRAY_DEVICE)
 def _clip(node: Node, device: Device) -> KernelFunction:
     xp, dtype = device.xp, node.outputs[0].dtype.numpy
@@ -97,6 +100,9 @@ def _clip(node: Node, device: Device) -> KernelFunction:
         if t.ndim == 0:
             return xp.maximum(xp.minimum(t, high), low)
         result = new_array(device, t.shape, dtype)
+        bounded = xp is np and t.size > _MANY and dtype.kind in "fiu" and not low.ndim + high.ndim
+        if bounded and low <= high:  # one pass, where few elements would wait for its checks
+            return np.clip(t, low, high, out=result)
         xp.minimum(t, high, out=result)
         return xp.maximum(result, low, out=result)
 
