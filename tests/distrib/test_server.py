@@ -165,16 +165,20 @@ def test_time_limits_and_closing_end_steps(target: str, cluster: list[Server]) -
 
     def wait() -> None:
         try:
-            session.run(late)
+            while True:
+                session.run([late, put])
         except errors.OpError as error:
             raised.append(error)
 
-    thread = threading.Thread(target=wait)
-    thread.start()
-    wait_until(lambda: all(server._worker._steps.count for server in cluster[::2]))
+    threads = [threading.Thread(target=wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: cluster[0]._worker._steps.count)
     session.close()
-    thread.join(30)
-    assert isinstance(raised[0], errors.CancelledError)
+    for thread in threads:
+        thread.join(30)
+    closed = (errors.CancelledError, errors.FailedPreconditionError)
+    assert len(raised) == 3 and all(isinstance(error, closed) for error in raised)
     with pytest.raises(errors.FailedPreconditionError, match="closed"):
         session.run(late)
 

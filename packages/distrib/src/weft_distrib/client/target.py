@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -96,7 +96,8 @@ class ClusterBackend(Backend):
             return
         end = self._extended + len(nodes)
         segment = graph_to_bytes(nodes[0].graph, self._extended, end)
-        self._link.extend(self._session, np.frombuffer(segment, np.uint8))
+        with self._blaming_closing():
+            self._link.extend(self._session, np.frombuffer(segment, np.uint8))
         self._extended = end
         self._nodes.extend(nodes)
 
@@ -111,7 +112,8 @@ class ClusterBackend(Backend):
             [target.name for target in targets],
             size,
         )
-        return Planned(self._link.plan(request), len(feeds))
+        with self._blaming_closing():
+            return Planned(self._link.plan(request), len(feeds))
 
     def explain(
         self, feeds: Sequence[Output], outputs: Sequence[Output], targets: Sequence[Node], size: int
@@ -152,12 +154,23 @@ class ClusterBackend(Backend):
         traced = trace is not None
         request = RunStep(self._session, executable.number, milliseconds, traced)
         reply = Reply()
-        cancel = self._link.run(request, slots, reply)
-        self._wait(reply, cancel, left)
-        values, meta = reply.result()
+        with self._blaming_closing():
+            cancel = self._link.run(request, slots, reply)
+            self._wait(reply, cancel, left)
+            values, meta = reply.result()
         if trace is not None:
             trace.add_step_stats(proto.StepStats.FromString(meta))
         return list(values)
+
+    @contextmanager
+    def _blaming_closing(self) -> Iterator[None]:
+        """Where the session is closed meanwhile, that is why a call fails, whatever it says."""
+        try:
+            yield
+        except errors.OpError as error:
+            if not self._closed or isinstance(error, errors.CancelledError):
+                raise
+            raise errors.CancelledError("the session was closed meanwhile") from error
 
     def _wait(
         self, reply: Reply, cancel: Callable[[errors.OpError], None], left: float | None
