@@ -44,4 +44,4 @@ def test_a_docstring_without_arguments_is_seen() -> None:
 
 def test_namespaces_within_namespaces_are_looked_at() -> None:
     names = {name for name, _ in docs["callables"]()}
-    assert {"wf.io.gfile.copy", "wf.config.experimental.list_physical_devices"} <= names
+    assert {"wf.io.gfile.copy", "wf.config.threading.get_inter_op_parallelism_threads"} <= names
