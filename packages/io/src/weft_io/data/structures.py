@@ -7,13 +7,14 @@ __all__ = [
     "OptionalStructure",
     "SparseTensorStructure",
     "Structure",
+    "TensorArrayStructure",
     "TensorStructure",
     "get_structure",
 ]
 
 from typing import Any
 
-from weft_graph.functions.type_spec import SparseTensorSpec, TensorSpec, TypeSpec
+from weft_graph.functions.type_spec import SparseTensorSpec, TensorArraySpec, TensorSpec, TypeSpec
 from weft_io.data.dataset import Dataset, DatasetSpec
 from weft_io.data.iterator import Iterator
 from weft_io.data.optional import OptionalSpec
@@ -52,6 +53,24 @@ def SparseTensorStructure(  # noqa: N802 (TensorFlow's name)
       SparseTensorSpec(shape=[3], dtype=int32)
     """
     return SparseTensorSpec(shape, dtype)
+
+
+def TensorArrayStructure(  # noqa: N802 (TensorFlow's name)
+    dtype: Any, element_shape: Any, dynamic_size: bool, infer_shape: bool
+) -> TensorArraySpec:
+    """A `TensorArraySpec`.
+
+    Args:
+      dtype: element type.
+      element_shape: what is known of the shape of elements.
+      dynamic_size: whether it may grow.
+      infer_shape: whether all elements must have one shape.
+
+    Examples:
+      >>> wf.data.experimental.TensorArrayStructure(wf.int32, [3], False, True)
+      TensorArraySpec([3], int32, False, True)
+    """
+    return TensorArraySpec(element_shape, dtype, dynamic_size, infer_shape)
 
 
 def get_structure(dataset_or_iterator: Any) -> Any:
