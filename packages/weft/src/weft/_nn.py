@@ -6,3 +6,4 @@ from weft_graph.nn.general_convolution import *
 from weft_graph.ops.ctc import *
 from weft_graph.ops.fractional_pool import *
 from weft_graph.ops.morphology import *
+from weft_graph.ops.quantized import *

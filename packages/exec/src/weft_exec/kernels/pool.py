@@ -101,7 +101,7 @@ class Pool:
         return found
 
 
-def _fold(fit: Fit, x: Array, function: Callable[..., Any]) -> Array:
+def fold_windows(fit: Fit, x: Array, function: Callable[..., Any]) -> Array:
     """`function` (maximum or add) over each window, axis by axis; a view of x for no axes."""
     for axis in fit.pool.active:
         x = _fold_axis(fit, x, axis, function)
@@ -139,7 +139,7 @@ def _make_max(node: Node, device: Device) -> KernelFunction:
         fit = pool.fit(x.shape)
         if 0 in fit.counts:
             return np.empty(fit.counts, x.dtype)
-        result = _fold(fit, x, np.maximum)
+        result = fold_windows(fit, x, np.maximum)
         return x.copy() if result is x else result
 
     return run
@@ -284,7 +284,7 @@ def _make_argmax(node: Node, device: Device) -> KernelFunction:
         fit = pool.fit(x.shape)
         if 0 in fit.counts:
             return np.empty(fit.counts, x.dtype), np.empty(fit.counts, exact)
-        y = _fold(fit, x, np.maximum)
+        y = fold_windows(fit, x, np.maximum)
         y = x.copy() if y is x else y
         places = _Winners(fit, x, y).places.reshape(y.shape)
         image = prod(x.shape[1:])
@@ -353,7 +353,7 @@ def _make_avg(node: Node, device: Device) -> KernelFunction:
         if 0 in fit.counts:
             return np.empty(fit.counts, x.dtype)
         x = widened(x)
-        total = _fold(fit, x, np.add)
+        total = fold_windows(fit, x, np.add)
         target = new_array(device, total.shape, total.dtype) if total is x else total
         np.divide(total, _window_sizes(fit, x.dtype), out=target)
         return contiguous(target, exact, device)

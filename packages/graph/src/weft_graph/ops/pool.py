@@ -30,7 +30,7 @@ from weft_tensor.shape import Dims, format_dims, merge_dims
 # ------------------------------------------------------------------------- shape rules
 
 
-def _pooled(op: str, node: NodeSpec, x: Dims) -> Dims:
+def pooled_dims(op: str, node: NodeSpec, x: Dims) -> Dims:
     """The shape of a pool's output; windows may span any axis."""
     attrs = node.attrs
     ksize, strides = attrs["ksize"], attrs["strides"]
@@ -47,7 +47,7 @@ def _pooled(op: str, node: NodeSpec, x: Dims) -> Dims:
 
 def _pool_rule(op: str, outputs: int = 1) -> Any:
     def rule(node: NodeSpec) -> Sequence[Dims]:
-        return (_pooled(op, node, node.inputs[0].dims),) * outputs
+        return (pooled_dims(op, node, node.inputs[0].dims),) * outputs
 
     return rule
 
@@ -57,7 +57,7 @@ def _max_grad_rule(op: str) -> Any:
 
     def rule(node: NodeSpec) -> Sequence[Dims]:
         x, y, grad = [value.dims for value in node.inputs]
-        expected = _pooled(op, node, x)
+        expected = pooled_dims(op, node, x)
         for what, got in (("orig_output", y), ("grad", grad)):
             _require(op, what, expected, got)
         return (x,)
@@ -71,7 +71,7 @@ def _max_grad_grad_rule(op: str) -> Any:
     def rule(node: NodeSpec) -> Sequence[Dims]:
         x, y, grad = [value.dims for value in node.inputs]
         _require(op, "grad", x, grad)
-        expected = _pooled(op, node, merge_dims(x, grad))
+        expected = pooled_dims(op, node, merge_dims(x, grad))
         _require(op, "orig_output", expected, y)
         return (merge_dims(expected, y),)
 
@@ -94,7 +94,7 @@ def _avg_grad_rule(op: str) -> Any:
         rank = len(node.attrs["data_format"])
         sizes = vector_as_dims(node.inputs[0], "orig_input_shape")
         x = require_rank(op, "orig_input_shape for a shape", sizes, rank)
-        _require(op, "grad", _pooled(op, node, x), node.inputs[1].dims)
+        _require(op, "grad", pooled_dims(op, node, x), node.inputs[1].dims)
         return (x,)
 
     return rule
@@ -102,7 +102,7 @@ def _avg_grad_rule(op: str) -> Any:
 
 def _argmax_grad_rule(node: NodeSpec) -> Sequence[Dims]:
     x, grad, argmax = [value.dims for value in node.inputs]
-    expected = _pooled("MaxPoolGradWithArgmax", node, x)
+    expected = pooled_dims("MaxPoolGradWithArgmax", node, x)
     _require("MaxPoolGradWithArgmax", "grad", expected, grad)
     _require("MaxPoolGradWithArgmax", "argmax", expected, argmax)
     return (x,)
