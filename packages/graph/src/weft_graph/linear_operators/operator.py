@@ -4,8 +4,9 @@ from __future__ import annotations
 
 __all__ = ["LinearOperator"]
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -231,9 +232,7 @@ class LinearOperator:
         Returns: shape (..., M, K); an operator for an operator.
         """
         if isinstance(x, LinearOperator):
-            from weft_graph.linear_operators.composition import LinearOperatorComposition
-
-            return LinearOperatorComposition(
+            return _kind("composition", "LinearOperatorComposition")(
                 [self.adjoint() if adjoint else self, x.adjoint() if adjoint_arg else x]
             )
         with self._scope(name):
@@ -287,10 +286,8 @@ class LinearOperator:
         """The operator of the conjugate transposes."""
         if self.is_self_adjoint:
             return self
-        from weft_graph.linear_operators.adjoint import LinearOperatorAdjoint
-
         with self._scope(name):
-            return LinearOperatorAdjoint(self)
+            return _kind("adjoint", "LinearOperatorAdjoint")(self)
 
     H = property(adjoint)
 
@@ -298,10 +295,8 @@ class LinearOperator:
         """The operator of the inverses."""
         if self.is_square is False or self.is_non_singular is False:
             raise errors.UnimplementedError(f"{self!r} has no inverse")
-        from weft_graph.linear_operators.inversion import LinearOperatorInversion
-
         with self._scope(name):
-            return LinearOperatorInversion(self)
+            return _kind("inversion", "LinearOperatorInversion")(self)
 
     def cholesky(self, name: str = "cholesky") -> LinearOperator:
         """The operator of the lower triangular L with L @ adjoint(L) = A.
@@ -313,11 +308,11 @@ class LinearOperator:
                 "requires the hints is_self_adjoint and is_positive_definite, got "
                 f"{self.is_self_adjoint} and {self.is_positive_definite}"
             )
-        from weft_graph.linear_operators.lower_triangular import LinearOperatorLowerTriangular
-
         with self._scope(name):
             factor = linalg.cholesky(self.to_dense())
-            return LinearOperatorLowerTriangular(factor, is_non_singular=True)
+            return _kind("lower_triangular", "LinearOperatorLowerTriangular")(
+                factor, is_non_singular=True
+            )
 
     # ---------------------------------------------------------------------- quantities
 
@@ -389,6 +384,14 @@ class LinearOperator:
 
     def _scope(self, name: str) -> AbstractContextManager[Any]:
         return name_scope(f"{self._name}/{name}")
+
+
+def _kind(module: str, name: str) -> Callable[..., LinearOperator]:
+    """A class of operators by its name, as its file imports this one."""
+    found: Callable[..., LinearOperator] = getattr(
+        import_module(f"weft_graph.linear_operators.{module}"), name
+    )
+    return found
 
 
 def _assert(holds: Output, says: str) -> Node:
