@@ -11,7 +11,7 @@ from weft_exec.kernels import philox
 from weft_exec.kernels.common import as_exact, new_array
 from weft_exec.kernels.random import stream_of
 from weft_exec.kernels.registry import KernelFunction, kernel
-from weft_exec.kernels.segments import sum_rows
+from weft_io.kernels.resampling import BLOCK_BYTES
 from weft_tensor import errors
 from weft_tensor.shape import format_dims
 
@@ -41,6 +41,22 @@ class _Axis:
     high: Array
     part: Array
     slope: Array
+
+    def of(self, boxes: slice) -> _Axis:
+        """The same of some boxes."""
+        inside, low, high = self.inside[boxes], self.low[boxes], self.high[boxes]
+        return _Axis(inside, low, high, self.part[boxes], self.slope)
+
+    def weights(self, box: int) -> tuple[slice, Array]:
+        """The pixels that make a crop, and how much of each, shape (positions, pixels)."""
+        inside = self.inside[box]
+        at, part = np.flatnonzero(inside), self.part[box][inside]
+        low, high = self.low[box][inside], self.high[box][inside]
+        span = slice(int(low.min()), int(high.max()) + 1) if len(at) else slice(0, 0)
+        matrix = np.zeros((len(inside), span.stop - span.start), np.float32)
+        matrix[at, low - span.start] = 1 - part
+        matrix[at, high - span.start] += part
+        return span, matrix
 
 
 def _axis(start: Array, end: Array, size: int, count: int, nearest: bool) -> _Axis:
@@ -125,22 +141,28 @@ def _crop_and_resize(node: Node, device: Device) -> KernelFunction:
                 f"image must have rank 4, got shape {format_dims(image.shape)}"
             )
         rows, columns = _axes(boxes, index, image.shape, (height, width), nearest)
-        if nearest:
-            places = _flat(index, rows.low, columns.low, image.shape)
-            found = _pixels(image).take(places, axis=0)
-            made = found.astype(np.float32)
-        else:
-            made = _blended(_corners(image, index, rows, columns), rows, columns)
+        shape = (len(boxes), height, width, image.shape[3])
+        result = new_array(device, shape, np.dtype(np.float32))
+        step = max(1, BLOCK_BYTES // max(1, 4 * height * width * image.shape[3]))
+        for at in range(0, len(boxes), step):
+            some = slice(at, at + step)
+            parts = image, index[some], rows.of(some), columns.of(some)
+            made = _nearest(*parts) if nearest else _blended(*parts)
+            np.copyto(result[some], made)
         inside = _inside(rows, columns)
         if not inside.all():
-            np.copyto(made, beyond, where=~inside)
-        return as_exact(made, np.dtype(np.float32), device)
+            np.copyto(result, beyond, where=~inside)
+        return result
 
     return run
 
 
-def _blended(corners: list[Array], rows: _Axis, columns: _Axis) -> Array:
-    top_left, top_right, bottom_left, bottom_right = corners
+def _nearest(image: Array, index: Array, rows: _Axis, columns: _Axis) -> Array:
+    return _pixels(image).take(_flat(index, rows.low, columns.low, image.shape), axis=0)
+
+
+def _blended(image: Array, index: Array, rows: _Axis, columns: _Axis) -> Array:
+    top_left, top_right, bottom_left, bottom_right = _corners(image, index, rows, columns)
     across, down = columns.part[:, None, :, None], rows.part[:, :, None, None]
     for left, right in ((top_left, top_right), (bottom_left, bottom_right)):
         right -= left
@@ -165,16 +187,15 @@ def _crop_grad_image(node: Node, device: Device) -> KernelFunction:
                 f"got {list(shape)} for shape {format_dims(grads.shape)}"
             )
         rows, columns = _axes(boxes, index, shape, grads.shape[1:3], nearest)
-        parts, ids = [], []
-        inside = np.where(_inside(rows, columns), grads, np.float32(0))
-        down, across = rows.part[:, :, None, None], columns.part[:, None, :, None]
-        for y, of_row in ((rows.low, 1 - down), (rows.high, down)):
-            for x, of_column in ((columns.low, 1 - across), (columns.high, across)):
-                ids.append(_flat(index, y, x, shape).reshape(-1))
-                parts.append(_pixels(inside * (of_row * of_column)))
-        count = shape[0] * shape[1] * shape[2]
-        total = sum_rows(np.concatenate(parts), np.concatenate(ids), count, device)
-        return as_exact(total.reshape(shape), dtype, device)
+        total = new_array(device, shape, np.dtype(np.float32))
+        total[...] = 0
+        _, height, width, depth = grads.shape
+        for box, number in enumerate(index.tolist()):
+            (up, by_row), (across, by_column) = rows.weights(box), columns.weights(box)
+            tall = by_row.T @ grads[box].reshape(height, width * depth)
+            tall = tall.reshape(len(tall), width, depth)
+            total[number, up, across] += np.matmul(by_column.T, tall)
+        return as_exact(total, dtype, device)
 
     return run
 
