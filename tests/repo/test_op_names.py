@@ -24,6 +24,7 @@ BESIDE = {"ops", "kernels", "grads"}
 
 ALLOWED = {
     "contrib/src/weft_contrib/layers/summaries.py": "activations whose zeros are worth counting",
+    "distrib/src/weft_distrib/training/device_setter.py": "TensorFlow names what servers keep",
     "graph/src/weft_graph/freezing.py": "it makes of each reader the op that takes a value",
     "graph/src/weft_graph/graph_util.py": "TensorFlow names the ops that it removes",
     "io/src/weft_io/meta_graphs/foreign_savers.py": "it takes savers in a message apart",
