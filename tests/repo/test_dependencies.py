@@ -23,9 +23,6 @@ OPTIONAL_MODULES = {
     "llvmlite": {"llvmlite"},
 }
 
-EXTRA = {"weft_contrib"}
-"""Packages that need not be installed where layers are looked at; what they import is declared."""
-
 SIBLINGS = {module(path.name): {distribution(path.name)} for path in PACKAGES}
 
 
@@ -98,7 +95,7 @@ def test_ranges_on_siblings_hold_their_versions(package: Path) -> None:
 def test_mypy_and_the_linters_know_every_package() -> None:
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     modules = {module(path.name) for path in PACKAGES}
-    assert set(tools["importlinter"]["root_packages"]) == modules - EXTRA
+    assert set(tools["importlinter"]["root_packages"]) == modules
     assert set(tools["ruff"]["lint"]["isort"]["known-first-party"]) == modules
     assert {Path(path).parent.name for path in tools["mypy"]["mypy_path"]} == {
         path.name for path in PACKAGES

@@ -1,6 +1,5 @@
-"""`tf.contrib.lookup`: tables, which are in `lookup` by now."""
+"""`tf.contrib.lookup`: tables, under its names and with its argument orders."""
 
-from weft_io.lookup.functions import *
+from weft_io.lookup.former import *
 from weft_io.lookup.initializers import *
-from weft_io.lookup.tables import *
 from weft_io.lookup.vocabulary import *
