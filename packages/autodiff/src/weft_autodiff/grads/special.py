@@ -6,7 +6,6 @@ import math
 
 from weft_autodiff.grads.common import (
     Pair,
-    div,
     mul,
     neg,
     plus,
@@ -46,24 +45,6 @@ def _digamma(node: Node, grad: Output) -> Output:
     wide = out("Cast", [x], {"DstT": dtypes.float32})
     slope = out("Polygamma", [scalar_like(1, wide), wide])
     return mul(grad, out("Cast", [slope], {"DstT": dtype}))
-
-
-@RegisterGradient("BesselI0e")
-def _bessel_i0e(node: Node, grad: Output) -> Output:
-    x = node.inputs[0]
-    turn = mul(out("Sign", [x]), node.outputs[0])
-    return mul(grad, out("Sub", [out("BesselI1e", [x]), turn]))
-
-
-@RegisterGradient("BesselI1e")
-def _bessel_i1e(node: Node, grad: Output) -> Output:
-    x, y = node.inputs[0], node.outputs[0]
-    # i1e(x) / x is 1 / 2 at 0.
-    is_zero = out("Equal", [x, scalar_like(0, x)])
-    safe = out("SelectV2", [is_zero, scalar_like(1, x), x])
-    ratio = out("SelectV2", [is_zero, scalar_like(0.5, x), div(y, safe)])
-    slope = out("Sub", [out("BesselI0e", [x]), mul(out("Sign", [x]), y)])
-    return mul(grad, out("Sub", [slope, ratio]))
 
 
 @RegisterGradient("Polygamma")

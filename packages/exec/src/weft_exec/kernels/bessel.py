@@ -156,4 +156,4 @@ def i0e(x: Array) -> Any:
 def i1e(x: Array) -> Any:
     """exp(-|x|) times the modified Bessel function of order 1, which is odd."""
     value = _scaled(x, _I1E_SMALL, _I1E_LARGE)
-    return np.where(np.abs(x) > 8, np.copysign(value, x), x * value)
+    return np.where(np.abs(x) > 8, np.copysign(value, x), np.clip(x, -8, 8) * value)

@@ -1,4 +1,4 @@
-"""Special functions: error, gamma, beta, zeta and Bessel functions, elementwise."""
+"""Special functions: error, gamma, beta and zeta functions, elementwise."""
 
 from __future__ import annotations
 
@@ -56,20 +56,6 @@ register_unary("Erf", FLOATING, scalar.erf, "The error function.", in_float32=Tr
 register_unary("Erfc", FLOATING, scalar.erfc, "1 - erf(x), accurate for large x.", in_float32=True)
 register_unary("Lgamma", FLOATING, scalar.lgamma, "log(|gamma(x)|).", in_float32=True)
 register_unary("Digamma", FLOATING, scalar.digamma, "The derivative of lgamma.", in_float32=True)
-register_unary(
-    "BesselI0e",
-    FLOATING,
-    scalar.bessel_i0e,
-    "exp(-|x|) times the modified Bessel function of order 0.",
-    in_float32=True,
-)
-register_unary(
-    "BesselI1e",
-    FLOATING,
-    scalar.bessel_i1e,
-    "exp(-|x|) times the modified Bessel function of order 1.",
-    in_float32=True,
-)
 register_binary(
     "Igamma",
     _WIDE,
@@ -232,66 +218,6 @@ def igammac(a: Any, x: Any, name: str | None = None) -> Output:
       array([0.135], dtype=float32)
     """
     return out("Igammac", [a, x], name=name)
-
-
-def bessel_i0e(x: Any, name: str | None = None) -> Output:
-    """exp(-|x|) times the modified Bessel function of order 0.
-
-    Args:
-      x: floating, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> np.round(wf.Session().run(wf.math.bessel_i0e([0.0, 1.0])), 3)
-      array([1.   , 0.466], dtype=float32)
-    """
-    return out("BesselI0e", [x], name=name)
-
-
-def bessel_i1e(x: Any, name: str | None = None) -> Output:
-    """exp(-|x|) times the modified Bessel function of order 1.
-
-    Args:
-      x: floating, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> np.round(wf.Session().run(wf.math.bessel_i1e([0.0, 1.0])), 3)
-      array([0.   , 0.208], dtype=float32)
-    """
-    return out("BesselI1e", [x], name=name)
-
-
-def bessel_i0(x: Any, name: str | None = None) -> Output:
-    """The modified Bessel function of order 0.
-
-    Args:
-      x: floating, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> np.round(wf.Session().run(wf.math.bessel_i0([0.0, 1.0])), 3)
-      array([1.   , 1.266], dtype=float32)
-    """
-    value = convert_to_tensor(x)
-    scale = out("Exp", [out("Abs", [value])])
-    return out("Mul", [scale, bessel_i0e(value)], name=name or "bessel_i0")
-
-
-def bessel_i1(x: Any, name: str | None = None) -> Output:
-    """The modified Bessel function of order 1.
-
-    Args:
-      x: floating, any shape.
-    Returns: shape and dtype of `x`.
-
-    Examples:
-      >>> np.round(wf.Session().run(wf.math.bessel_i1([0.0, 1.0])), 3)
-      array([0.   , 0.565], dtype=float32)
-    """
-    value = convert_to_tensor(x)
-    scale = out("Exp", [out("Abs", [value])])
-    return out("Mul", [scale, bessel_i1e(value)], name=name or "bessel_i1")
 
 
 def lbeta(x: Any, name: str | None = None) -> Output:

@@ -19,7 +19,7 @@ from typing import Any
 from weft_graph.ir.builder import out
 from weft_graph.ir.node import Output
 from weft_graph.nn.scope import scope
-from weft_graph.ops import special
+from weft_graph.ops import bessel
 from weft_graph.signal.sizes import Size, cast, checked_size
 from weft_tensor import dtypes, errors
 
@@ -129,7 +129,7 @@ def _kaiser(size: Size, beta: Any) -> Output:
     argument = out("Mul", [factor, out("Sqrt", [rest])])
     # The scaled functions, as i0 itself overflows.
     scale = out("Exp", [out("Sub", [out("Abs", [argument]), out("Abs", [factor])])])
-    ratio = out("RealDiv", [special.bessel_i0e(argument), special.bessel_i0e(factor)])
+    ratio = out("RealDiv", [bessel.bessel_i0e(argument), bessel.bessel_i0e(factor)])
     return out("Mul", [scale, ratio])
 
 

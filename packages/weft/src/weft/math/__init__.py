@@ -1,12 +1,19 @@
 """`wf.math`: mathematics."""
 
 from weft import _lazy
+from weft.math import special as special
 from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
 from weft_graph.nn.activation import zero_fraction as zero_fraction
 from weft_graph.nn.statistics import l2_normalize as l2_normalize
 from weft_graph.ops import division as _division
 from weft_graph.ops.arithmetic import *
 from weft_graph.ops.arithmetic import multiply_no_nan as multiply_no_nan
+from weft_graph.ops.bessel import (
+    bessel_i0 as bessel_i0,
+    bessel_i0e as bessel_i0e,
+    bessel_i1 as bessel_i1,
+    bessel_i1e as bessel_i1e,
+)
 from weft_graph.ops.casting import angle as angle, conj as conj, imag as imag, real as real
 from weft_graph.ops.checks import (
     is_non_decreasing as is_non_decreasing,
@@ -44,10 +51,6 @@ from weft_graph.ops.segments import *
 from weft_graph.ops.sequence import bincount as bincount
 from weft_graph.ops.special import *
 from weft_graph.ops.special import (
-    bessel_i0 as bessel_i0,
-    bessel_i0e as bessel_i0e,
-    bessel_i1 as bessel_i1,
-    bessel_i1e as bessel_i1e,
     erfcinv as erfcinv,
     erfinv as erfinv,
     ndtri as ndtri,

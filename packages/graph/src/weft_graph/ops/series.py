@@ -1,0 +1,46 @@
+"""How scalar definitions sum series."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from weft_graph.ir import scalar
+from weft_graph.ir.scalar import Operand, Scalar
+from weft_tensor import dtypes
+
+_ROUNDING = 1e-9  # what float32 does not show of the greatest term
+
+
+def in_float64(function: Callable[[Scalar, bool], Scalar]) -> Callable[[Scalar], Scalar]:
+    """A definition that computes in float64 whatever the element type.
+
+    Args:
+      function: also gets whether the result is in float64, rather than rounded to a narrower type
+        of which a few terms less are enough.
+    """
+
+    def define(x: Scalar) -> Scalar:
+        wide = function(scalar.cast(x, dtypes.float64), x.dtype is dtypes.float64)
+        return scalar.cast(wide, x.dtype)
+
+    return define
+
+
+def chebyshev(coefficients: Sequence[float], t: Scalar, exact: bool) -> Scalar:
+    """A Chebyshev series over t in [-1, 1], by Clenshaw's recurrence."""
+    least = 0.0 if exact else _ROUNDING * max(map(abs, coefficients))
+    terms = max(at for at, c in enumerate(coefficients) if abs(c) > least) + 1
+    twice = 2 * t
+    last, current = scalar.constant(0.0, t.dtype), scalar.constant(coefficients[terms - 1], t.dtype)
+    for coefficient in reversed(coefficients[1 : terms - 1]):
+        last, current = current, twice * current - last + coefficient
+    return t * current - last + coefficients[0]
+
+
+def power_series(coefficients: Sequence[float], x: Scalar) -> Scalar:
+    """A power series, the constant term first, by Horner's rule."""
+    total: Operand = coefficients[-1]
+    for coefficient in reversed(coefficients[:-1]):
+        total = total * x + coefficient
+    assert isinstance(total, Scalar)
+    return total

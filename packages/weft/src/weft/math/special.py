@@ -1,0 +1,7 @@
+"""`wf.math.special`: Bessel functions, and integrals without a closed form."""
+
+from weft import _lazy
+from weft_graph.ops.bessel import *
+from weft_graph.ops.integrals import *
+
+_lazy.hint(__name__)
