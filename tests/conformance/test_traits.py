@@ -130,8 +130,9 @@ def test_only_the_shape_of_some_inputs_matters() -> None:
         kernel = find_kernel(node, "CPU")
         assert kernel is not None
         chosen = traits(case.op).shape_only
-        count = len(node.inputs) if lookup_op(case.op).inputs[0].is_list else len(chosen)
-        zeros = [np.zeros_like(v) if i < count else v for i, v in enumerate(inputs)]
+        if lookup_op(case.op).inputs[0].is_list:
+            chosen = frozenset(range(len(node.inputs)))
+        zeros = [np.zeros_like(v) if i in chosen else v for i, v in enumerate(inputs)]
         result = kernel.make(node, HostDevice())(*zeros)
         results = list(result) if isinstance(result, tuple) else [result]
         for got, want in zip(results, outputs, strict=True):
@@ -150,6 +151,8 @@ def test_an_output_that_may_overwrite_an_input_is_like_it() -> None:
 def test_costs_are_numbers() -> None:
     model = CostModel()
     for case in CASES:
+        if case.prepare:
+            continue
         with Graph().as_default():
             cost = model.work(built(case))
         assert math.isfinite(cost.flops) and cost.flops >= 0, case
@@ -189,11 +192,11 @@ def test_roles_have_the_attributes_that_the_system_looks_at(role: Role, attr: st
 
 def test_an_op_that_draws_has_seeds_and_the_other_way_round() -> None:
     for op in OPS:
-        if traits(op).random:
+        if traits(op).random and not op.startswith("ExtractGlimpse"):  # they draw noise without one
             assert "seed2" in lookup_op(op).attrs, op
 
 
 def test_who_touches_files_has_effects_or_makes_what_will() -> None:
     for op in OPS:
         if traits(op).reads_files or traits(op).writes_files:
-            assert traits(op).state is not State.NONE, op
+            assert traits(op).state is not State.NONE or traits(op).random, op

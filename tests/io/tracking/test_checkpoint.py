@@ -232,20 +232,22 @@ class TestNames:
 
 class TestManager:
     def test_keeps_the_last_ones(self, session: wf.Session, tmp_path: Path) -> None:
+        here = tmp_path / "here"
+        here.mkdir()
         root = wf.train.Checkpoint(v=_variable("v", 1.0))
         session.run(root.v.initializer)
-        other = root.save(str(tmp_path / "other"))
-        manager = wf.train.CheckpointManager(root, str(tmp_path), max_to_keep=2)
+        other = root.save(str(here / "other"))
+        manager = wf.train.CheckpointManager(root, str(here), max_to_keep=2)
         assert manager.latest_checkpoint is None and manager.checkpoints == []
         made = [manager.save() for _ in range(3)] + [manager.save(checkpoint_number=9)]
         assert [Path(path).name for path in made] == ["ckpt-2", "ckpt-3", "ckpt-4", "ckpt-9"]
         assert manager.checkpoints == made[2:] and manager.latest_checkpoint == made[3]
         assert [wf.train.checkpoint_exists(path) for path in made] == [False, False, True, True]
         assert wf.train.checkpoint_exists(other)
-        again = wf.train.CheckpointManager(root, str(tmp_path), max_to_keep=2)
+        again = wf.train.CheckpointManager(root, str(here), max_to_keep=2)
         assert again.checkpoints == made[2:]
-        moved = tmp_path.with_name("moved")
-        shutil.move(tmp_path, moved)
+        moved = tmp_path / "moved"
+        shutil.move(here, moved)
         there = wf.train.CheckpointManager(root, str(moved), max_to_keep=1)
         assert [Path(path).name for path in there.checkpoints] == ["ckpt-4", "ckpt-9"]
         there.save()

@@ -10,8 +10,10 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from weft_exec.devices.device import LARGE_BYTES
 from weft_exec.resources.rendezvous import DEAD
 from weft_tensor import dtypes, errors
+from weft_tensor.allocator import cpu_allocator
 
 INLINE_BYTES: Final = 1 << 14
 """Values of more bytes than this follow the head of their message."""
@@ -117,7 +119,9 @@ class Slot:
                 raise errors.DataLossError(
                     f"a value of {nbytes} bytes cannot have the type {dtype} and the shape {shape}"
                 )
-            self._array = np.empty(shape, dtype)
+            # From the pool, since the pages of a new array cost more than to fill it.
+            large = nbytes > LARGE_BYTES
+            self._array = cpu_allocator().empty(shape, dtype) if large else np.empty(shape, dtype)
         if nbytes:
             self.buffer = _bytes_of(self._array)
 

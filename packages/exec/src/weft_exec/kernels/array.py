@@ -80,7 +80,7 @@ def _fill(node: Node, device: Device) -> KernelFunction:
         shape = sizes_of(dims)
         if any(size < 0 for size in shape):
             raise errors.InvalidArgumentError(f"sizes must be at least 0, got {list(shape)}")
-        if np.ndim(value):
+        if getattr(value, "ndim", 0):  # of any device; text may be plain bytes
             raise errors.InvalidArgumentError(f"value must have rank 0, got {list(value.shape)}")
         return filled(device, shape, value, dtype)
 

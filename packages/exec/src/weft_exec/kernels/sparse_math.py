@@ -41,7 +41,7 @@ def _pair(inputs: Any) -> tuple[Sparse, Sparse]:
     return a, b
 
 
-@kernel("SparseAdd")
+@kernel("SparseAdd", alias=True)
 def _add(node: Node, device: Device) -> KernelFunction:
     def run(*inputs: Any) -> Any:
         a, b = _pair(inputs)

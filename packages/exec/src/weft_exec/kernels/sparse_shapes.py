@@ -65,7 +65,7 @@ def _check_fits(a: tuple[int, ...], b: tuple[int, ...], axis: int) -> None:
         )
 
 
-@kernel("SparseReshape")
+@kernel("SparseReshape", alias=True)
 def _reshape(node: Node, device: Device) -> KernelFunction:
     def run(indices: Any, shape: Any, wanted: Any) -> Any:
         if indices.ndim != 2 or shape.ndim != 1 or indices.shape[1] != len(shape):

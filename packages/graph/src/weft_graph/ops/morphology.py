@@ -139,7 +139,7 @@ def erosion2d(
     Examples:
       >>> image = wf.reshape([1.0, 5.0, 2.0, 0.0], [1, 1, 4, 1])
       >>> found = wf.nn.erosion2d(image, wf.zeros([1, 3, 1]), 1, 1, "SAME")
-      >>> wf.Session().run(found).ravel()
+      >>> wf.Session().run(found + 0.0).ravel()
       array([1., 1., 0., 0.], dtype=float32)
     """
     value = convert_to_tensor(value)

@@ -185,7 +185,7 @@ def cross_hashed(
     Examples:
       >>> names = wf.SparseTensor([[0, 0], [0, 1]], ["a", "b"], [1, 2])
       >>> wf.Session().run(wf.sparse.cross_hashed([names, wf.constant([[3]])], 100)).values
-      array([35, 89])
+      array([86, 64])
     """
     sparse, dense = _features(inputs)
     types = [value.dtype for value in (*[each.values for each in sparse], *dense)]

@@ -176,7 +176,7 @@ def rgb_to_yiq(images: Any) -> Output:
 
     Examples:
       >>> wf.Session().run(wf.image.rgb_to_yiq([1.0, 0.0, 0.0]))
-      array([0.299     , 0.5959006 , 0.2115    ], dtype=float32)
+      array([0.299    , 0.5959006, 0.2115   ], dtype=float32)
     """
     return _mixed(_colors(images), _YIQ)
 
