@@ -132,6 +132,23 @@ def test_an_answer_that_cannot_leave_is_an_error(pair: Pair) -> None:
     assert ask(a, 2, b"m", (), 30)[1] == b"m"
 
 
+@pytest.mark.parametrize(
+    ("raised", "kind"),
+    [(MemoryError("64 GiB"), errors.ResourceExhaustedError), (KeyError("x"), errors.InternalError)],
+)
+def test_what_goes_wrong_while_reading_is_told(
+    pair: Pair, raised: Exception, kind: type[errors.OpError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = pair(echo)
+
+    def fail(*_: Any) -> Any:
+        raise raised
+
+    monkeypatch.setattr("weft_distrib.wire.frames.describe", fail)
+    with pytest.raises((kind, errors.UnavailableError)):
+        ask(a, 1, b"", [np.float32(1)], 30)
+
+
 def test_who_breaks_the_protocol_is_dropped() -> None:
     a, b = socket.socketpair()
     channel = Channel(b, "a", echo)

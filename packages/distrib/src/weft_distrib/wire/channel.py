@@ -287,6 +287,15 @@ class Channel:
         except errors.OpError as error:
             _log.warning("%s broke the protocol: %s", self.peer, error.message)
             self.close(error)
+        except MemoryError as error:
+            self.close(
+                errors.ResourceExhaustedError(f"no memory for what {self.peer} sent: {error}")
+            )
+        except Exception as error:  # because whoever waits for a reply must be told
+            _log.exception("the connection to %s is given up", self.peer)
+            self.close(
+                errors.InternalError(f"the connection to {self.peer} is given up: {error!r}")
+            )
         finally:
             sock.close()
 
