@@ -99,7 +99,11 @@ def _stateless_floats(source: StatelessSource, node: Node, device: Device) -> Ke
     return run
 
 
-def _range(low: Any, high: Any) -> tuple[int, int]:
+def checked_range(low: Any, high: Any) -> tuple[int, int]:
+    """The bounds of integers to draw.
+
+    Raises: InvalidArgumentError: nothing is between them.
+    """
     first, last = int(low), int(high)
     if first >= last:
         raise errors.InvalidArgumentError(f"minval must be below maxval, got {first} and {last}")
@@ -113,7 +117,7 @@ def _integers(source: Source, node: Node, device: Device) -> KernelFunction:
         result = new_array(device, checked_shape(shape), dtype)
         if not result.size:  # as in TensorFlow, nothing may come out of an empty range
             return result
-        first, last = _range(low, high)
+        first, last = checked_range(low, high)
         draw(philox.fill_integers, result, first, last)
         return _finish(result)
 
@@ -127,7 +131,7 @@ def _stateless_integers(source: StatelessSource, node: Node, device: Device) -> 
         result = new_array(device, checked_shape(shape), dtype)
         if not result.size:
             return result
-        first, last = _range(low, high)
+        first, last = checked_range(low, high)
         source(device, seed)(philox.fill_integers, result, first, last)
         return _finish(result)
 

@@ -34,7 +34,11 @@ def _poisson(generator: np.random.Generator, shape: Shape, rate: Array) -> Array
     return generator.poisson(rate, shape)
 
 
-def _binomial(generator: np.random.Generator, shape: Shape, counts: Array, probs: Array) -> Array:
+def binomial(generator: np.random.Generator, shape: Shape, counts: Array, probs: Array) -> Array:
+    """How many of `counts` tries succeed.
+
+    Raises: InvalidArgumentError: a count is negative, or a probability not in [0, 1].
+    """
     _require("counts", counts, counts >= 0, "at least 0")
     _require("probs", probs, (probs >= 0) & (probs <= 1), "in [0, 1]")
     return generator.binomial(counts.astype(np.int64), probs, shape)
@@ -62,6 +66,24 @@ def _require(name: str, value: Array, holds: Array, what: str) -> None:
         raise errors.InvalidArgumentError(f"{name} must be {what}, got {value.tolist()}")
 
 
+def check_parameters(size: Shape, *parameters: Any) -> list[Array]:
+    """Parameters as float64.
+
+    Raises: InvalidArgumentError: they do not broadcast to the shape of the result.
+    """
+    wide = [np.asarray(value, np.float64) for value in parameters]
+    try:
+        fits = np.broadcast_shapes(size, *(value.shape for value in wide)) == size
+    except ValueError:
+        fits = False
+    if not fits:
+        raise errors.InvalidArgumentError(
+            f"parameters of shapes {[list(value.shape) for value in wide]} do not "
+            f"broadcast to the shape {list(size)} of the result"
+        )
+    return wide
+
+
 def _drawn(op: str, draw: Callable[..., Array]) -> None:
     @kernel(op, heavy=True)
     def make(node: Node, device: Device) -> KernelFunction:
@@ -69,16 +91,7 @@ def _drawn(op: str, draw: Callable[..., Array]) -> None:
 
         def run(shape: Any, seed: Any, *parameters: Any) -> Any:
             size = checked_shape(shape)
-            wide = [np.asarray(value, np.float64) for value in parameters]
-            try:
-                fits = np.broadcast_shapes(size, *(value.shape for value in wide)) == size
-            except ValueError:
-                fits = False
-            if not fits:
-                raise errors.InvalidArgumentError(
-                    f"parameters of shapes {[list(value.shape) for value in wide]} do not "
-                    f"broadcast to the shape {list(size)} of the result"
-                )
+            wide = check_parameters(size, *parameters)
             bits = np.random.Philox(key=np.array(philox.stateless_key(seed), np.uint64))
             return as_exact(np.asarray(draw(np.random.Generator(bits), size, *wide)), dtype, device)
 
@@ -87,7 +100,7 @@ def _drawn(op: str, draw: Callable[..., Array]) -> None:
 
 _drawn("StatelessRandomGammaV2", _gamma)
 _drawn("StatelessRandomPoisson", _poisson)
-_drawn("StatelessRandomBinomial", _binomial)
+_drawn("StatelessRandomBinomial", binomial)
 _drawn("StatelessParameterizedTruncatedNormal", _truncated)
 
 

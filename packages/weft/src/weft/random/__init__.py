@@ -12,6 +12,7 @@ from weft_graph.ops.random import (
     truncated_normal as truncated_normal,
 )
 from weft_graph.ops.stateless_random import *
+from weft_graph.variables.generator import *
 
 fold_in = _stateless.stateless_fold_in
 gamma = _random.random_gamma

@@ -1,10 +1,12 @@
-"""`wf.random.experimental`: seeds made of seeds."""
+"""`wf.random.experimental`: generators, and seeds made of seeds."""
 
 from weft import _lazy
+from weft_graph.ops.stateful_random import index_shuffle as index_shuffle
 from weft_graph.ops.stateless_random import (
     stateless_fold_in as stateless_fold_in,
     stateless_shuffle as stateless_shuffle,
     stateless_split as stateless_split,
 )
+from weft_graph.variables.generator import *
 
 _lazy.hint(__name__)

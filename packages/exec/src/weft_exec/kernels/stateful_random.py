@@ -1,0 +1,242 @@
+"""Kernels of random numbers whose state is a variable, and of permutations of indices.
+
+The words of a draw are those of Philox4x64-10 with the key (state[2], 0) from the counter
+(state[0], state[1], 0, 0) on. A draw of n numbers moves the counter on by 256 n.
+"""
+
+from __future__ import annotations
+
+import os
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_exec.kernels import philox
+from weft_exec.kernels.common import as_exact, new_array
+from weft_exec.kernels.random import checked_range, checked_shape
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.kernels.stateless_random import binomial, check_parameters
+from weft_exec.resources.resources import ResourceHandle, VariableState
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_graph.ir.node import Node
+
+Array = np.ndarray[Any, Any]
+
+_MASK = 2**64 - 1
+_BLOCKS_PER_NUMBER = 256
+_ALGORITHMS = (1, 3)  # Philox, and the best there is
+
+
+def advanced(state: VariableState, algorithm: Any, count: int) -> Array:
+    """The state before it moves on by the room of `count` numbers.
+
+    Raises: InvalidArgumentError: it is no state, or that of another algorithm.
+    """
+    if int(algorithm) not in _ALGORITHMS:
+        raise errors.InvalidArgumentError(
+            f"requires the algorithm Philox, which is 1, got {int(algorithm)}"
+        )
+    before: list[Array] = []
+
+    def move(value: Any) -> Array:
+        if value.dtype != np.int64 or value.ndim != 1 or len(value) < 3:
+            raise errors.InvalidArgumentError(
+                "the state of random numbers must be int64 of shape [3], got "
+                f"{value.dtype} of shape {list(value.shape)}"
+            )
+        before.append(value)
+        low, high = (number & _MASK for number in value[:2].tolist())
+        counter = (low | high << 64) + count * _BLOCKS_PER_NUMBER
+        moved = np.array(value)
+        moved[:2] = np.array([counter & _MASK, counter >> 64 & _MASK], np.uint64).view(np.int64)
+        return moved
+
+    state.replace(move)
+    return before[0]
+
+
+def _stream(handle: ResourceHandle, algorithm: Any, count: int) -> np.random.Philox:
+    """The bits from a variable's state on, which moves on by `count` numbers."""
+    value = advanced(handle.resource, algorithm, count)
+    low, high, key = value[:3].view(np.uint64).tolist()
+    return np.random.Philox(
+        key=np.array([key, 0], np.uint64), counter=np.array([low, high, 0, 0], np.uint64)
+    )
+
+
+def _finish(result: Array) -> Any:
+    return result if result.ndim else result[()]
+
+
+@kernel("RngSkip")
+def _skip(node: Node, device: Device) -> KernelFunction:
+    def run(handle: ResourceHandle, algorithm: Any, delta: Any) -> None:
+        if delta < 0:
+            raise errors.InvalidArgumentError(f"delta must be at least 0, got {delta}")
+        advanced(handle.resource, algorithm, int(delta))
+
+    return run
+
+
+@kernel("RngReadAndSkip")
+def _read_and_skip(node: Node, device: Device) -> KernelFunction:
+    def run(handle: ResourceHandle, algorithm: Any, delta: Any) -> Any:
+        return advanced(handle.resource, algorithm, int(delta))[:3].copy()
+
+    return run
+
+
+_FILLS: dict[str, philox.Fill] = {
+    "StatefulUniform": philox.fill_uniform,
+    "StatefulStandardNormalV2": philox.fill_normal,
+    "StatefulTruncatedNormal": philox.fill_truncated_normal,
+}
+
+
+@kernel(*_FILLS, heavy=True)
+def _floats(node: Node, device: Device) -> KernelFunction:
+    fill, dtype = _FILLS[node.type], node.outputs[0].dtype.numpy
+
+    def run(handle: ResourceHandle, algorithm: Any, shape: Any) -> Any:
+        result = new_array(device, checked_shape(shape), dtype)
+        fill(_stream(handle, algorithm, result.size).random_raw, result, np)
+        return _finish(result)
+
+    return run
+
+
+@kernel("StatefulUniformInt", heavy=True)
+def _integers(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(handle: ResourceHandle, algorithm: Any, shape: Any, low: Any, high: Any) -> Any:
+        result = new_array(device, checked_shape(shape), dtype)
+        if not result.size:
+            return result
+        first, last = checked_range(low, high)
+        words = _stream(handle, algorithm, result.size).random_raw
+        philox.fill_integers(words, result, first, last)
+        return _finish(result)
+
+    return run
+
+
+@kernel("StatefulUniformFullInt", heavy=True)
+def _full_integers(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(handle: ResourceHandle, algorithm: Any, shape: Any) -> Any:
+        size = checked_shape(shape)
+        count = prod(size)
+        result = new_array(device, size, dtype)
+        raw = _stream(handle, algorithm, count).random_raw(count)
+        result.reshape(-1)[...] = raw.astype(dtype)
+        return _finish(result)
+
+    return run
+
+
+@kernel("StatefulRandomBinomial", heavy=True)
+def _binomials(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(handle: ResourceHandle, algorithm: Any, shape: Any, counts: Any, probs: Any) -> Any:
+        size = checked_shape(shape)
+        wide = check_parameters(size, counts, probs)
+        generator = np.random.Generator(_stream(handle, algorithm, prod(size)))
+        return as_exact(np.asarray(binomial(generator, size, *wide)), dtype, device)
+
+    return run
+
+
+@kernel("NonDeterministicInts")
+def _entropy(node: Node, device: Device) -> KernelFunction:
+    dtype = node.outputs[0].dtype.numpy
+
+    def run(shape: Any) -> Any:
+        result = new_array(device, checked_shape(shape), dtype)
+        result.reshape(-1)[...] = np.frombuffer(os.urandom(result.nbytes), dtype)
+        return _finish(result)
+
+    return run
+
+
+# ---------------------------------------------------------------------- permutations of indices
+
+
+def _mixed(x: Array) -> Array:
+    """64 bits from 64 bits, each of which depends on all (the finaliser of SplitMix64)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Array = x ^ (x >> np.uint64(31))
+    return mixed
+
+
+def _permuted(index: Array, keys: list[Array], half: Array) -> Array:
+    """A Feistel network over numbers of twice `half` bits: a bijection, whatever it mixes by."""
+    mask = (np.uint64(1) << half) - np.uint64(1)
+    left, right = index >> half, index & mask
+    for key in keys:
+        left, right = right, left ^ (_mixed(right + key) & mask)
+    joined: Array = left << half | right
+    return joined
+
+
+def _round_keys(seed: Array, rounds: int) -> list[Array]:
+    """A key for each round from three numbers, the last axis of `seed`."""
+    total = np.zeros(seed.shape[:-1], np.uint64)
+    keys = []
+    for at in range(rounds + 3):
+        total = _mixed(total + seed[..., at % 3] + np.uint64(0x9E3779B97F4A7C15))
+        keys.append(total)
+    return keys[3:]
+
+
+@kernel("RandomIndexShuffle")
+def _index_shuffle(node: Node, device: Device) -> KernelFunction:
+    rounds, dtype = node.attrs["rounds"], node.outputs[0].dtype.numpy
+
+    def run(index: Any, seed: Any, largest: Any) -> Any:
+        if not seed.shape or seed.shape[-1] != 3:
+            raise errors.InvalidArgumentError(
+                f"seed must have shape [..., 3], got {list(seed.shape)}"
+            )
+        try:
+            shape = np.broadcast_shapes(index.shape, seed.shape[:-1], largest.shape)
+        except ValueError:
+            raise errors.InvalidArgumentError(
+                f"index, seed and max_index of shapes {list(index.shape)}, {list(seed.shape)} and "
+                f"{list(largest.shape)} do not broadcast"
+            ) from None
+        if np.any(index < 0) or np.any(index > largest):
+            raise errors.InvalidArgumentError("index must be from 0 to max_index")
+        keys = [
+            np.broadcast_to(key, shape).ravel() for key in _round_keys(_words(seed), 3 * rounds)
+        ]
+        last = np.broadcast_to(_words(largest), shape).ravel()
+        place = np.broadcast_to(_words(index), shape).ravel()
+        return _finish(_walked(place, keys, last).astype(dtype).reshape(shape))
+
+    return run
+
+
+def _words(value: Any) -> Array:
+    return np.asarray(value).astype(np.uint64)
+
+
+def _walked(place: Array, keys: list[Array], last: Array) -> Array:
+    """The permutation of the least power of 4 above `last`, until it comes back below that."""
+    half = np.ones_like(last)
+    for bits in range(1, 32):
+        half += last >> np.uint64(2 * bits) > 0
+    result = _permuted(place, keys, half)
+    beyond = np.flatnonzero(result > last)
+    while beyond.size:
+        keys_there = [key[beyond] for key in keys]
+        result[beyond] = _permuted(result[beyond], keys_there, half[beyond])
+        beyond = beyond[result[beyond] > last[beyond]]
+    return result
