@@ -93,7 +93,6 @@ ABSENT = {  # the first pattern that fits a name tells why it is absent
     "test.*": "of TensorFlow's own tests",
     "summary.initialize": "of TensorFlow 2's summaries",
     "summary.all_v2_summary_ops": "of TensorFlow 2's summaries",
-    "*approx_*": "of TPUs",
     "*jxl": "Pillow cannot read it",
     "image.*jpeg_quality": "no way back from JPEG without loss of the graph's determinism",
     "*_proto": "needs descriptors of messages at run time",

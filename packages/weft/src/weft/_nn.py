@@ -1,5 +1,6 @@
 """Names of `weft.nn` that load with the first of them."""
 
+from weft_graph.nn.approximate import approx_max_k as approx_max_k, approx_min_k as approx_min_k
 from weft_graph.nn.average_loss import *
 from weft_graph.nn.ctc import *
 from weft_graph.nn.general_convolution import *

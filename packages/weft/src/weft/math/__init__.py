@@ -4,6 +4,7 @@ from weft import _lazy
 from weft.math import special as special
 from weft_graph.metrics.classes import confusion_matrix as confusion_matrix
 from weft_graph.nn.activation import zero_fraction as zero_fraction
+from weft_graph.nn.approximate import approx_max_k as approx_max_k, approx_min_k as approx_min_k
 from weft_graph.nn.statistics import l2_normalize as l2_normalize
 from weft_graph.ops import division as _division
 from weft_graph.ops.arithmetic import *

@@ -26,5 +26,6 @@ transpose = _permutation.matrix_transpose
 
 if TYPE_CHECKING:
     from weft._linear_operators import *
+    from weft.linalg import experimental as experimental
 else:
     __getattr__, __dir__ = _lazy.attach(__name__, "weft._linear_operators")

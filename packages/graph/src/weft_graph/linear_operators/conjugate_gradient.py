@@ -1,0 +1,145 @@
+"""Linear equations by conjugate gradients, which need products with the matrix only."""
+
+from __future__ import annotations
+
+__all__ = ["conjugate_gradient"]
+
+from typing import Any, NamedTuple
+
+from weft_graph.control_flow.loop import while_loop
+from weft_graph.ir.builder import convert_to_tensor, out
+from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.linear_operators.operator import LinearOperator
+from weft_graph.ops import arithmetic
+from weft_graph.ops.division import div_no_nan
+from weft_tensor import dtypes, errors
+
+
+class CGState(NamedTuple):
+    """Where the iteration ended.
+
+    Attributes:
+      i: how many iterations there were: int32, rank 0.
+      x: the solutions, shape (..., N).
+      r: the residuals, shape (..., N).
+      p: the last directions, shape (..., N).
+      gamma: the products of the residuals with the preconditioned ones, shape (...).
+    """
+
+    i: Output
+    x: Output
+    r: Output
+    p: Output
+    gamma: Output
+
+
+def conjugate_gradient(
+    operator: LinearOperator,
+    rhs: Any,
+    preconditioner: LinearOperator | None = None,
+    x: Any = None,
+    tol: float = 1e-5,
+    max_iter: int = 20,
+    name: str = "conjugate_gradient",
+) -> CGState:
+    """Solve A x = rhs for self-adjoint, positive definite A.
+
+    It ends when each residual is at most `tol` times as long as its right-hand side, or after
+    `max_iter` iterations. Gradients flow through the iterations.
+
+    Args:
+      operator: of A, shape (..., N, N); its hints say that it is self-adjoint and positive
+        definite.
+      rhs: floating or complex, shape (..., N).
+      preconditioner: such an operator near the inverse of A.
+      x: what to start from, shape (..., N); 0 by default.
+      tol: of the residuals, relative.
+      max_iter: how many iterations there may be.
+    Returns: the state at the end, of which `x` is the solution.
+    Raises: InvalidArgumentError: an operator is not known to be self-adjoint and positive definite.
+
+    Examples:
+      >>> matrix = wf.linalg.LinearOperatorFullMatrix(
+      ...     [[4.0, 1.0], [1.0, 3.0]], is_self_adjoint=True, is_positive_definite=True)
+      >>> solved = wf.linalg.experimental.conjugate_gradient(matrix, [1.0, 2.0])
+      >>> np.round(wf.Session().run(solved.x), 3)
+      array([0.091, 0.636], dtype=float32)
+    """
+    _require_definite("operator", operator)
+    if preconditioner is not None:
+        _require_definite("preconditioner", preconditioner)
+    with name_scope(name, "conjugate_gradient"):
+        right = _for_all(operator, convert_to_tensor(rhs, operator.dtype))
+        bound = out("Mul", [_length(right), convert_to_tensor(tol, right.dtype.real_dtype)])
+
+        def goes_on(state: CGState) -> Output:
+            within = out("LessEqual", [_length(state.r), bound])
+            axes = out("Range", [0, out("Rank", [within]), 1])
+            open_ones = out("LogicalNot", [out("All", [within, axes])])
+            return out("LogicalAnd", [out("Less", [state.i, max_iter]), open_ones])
+
+        def step(state: CGState) -> tuple[CGState]:
+            return (_advanced(operator, preconditioner, state),)
+
+        start = _started(operator, preconditioner, right, x)
+        (end,) = while_loop(goes_on, step, [start], return_same_structure=True)
+        return CGState(*end)
+
+
+def _require_definite(what: str, operator: LinearOperator) -> None:
+    if not (operator.is_self_adjoint and operator.is_positive_definite):
+        raise errors.InvalidArgumentError(
+            f"{what} must be known to be self-adjoint and positive definite, got "
+            f"is_self_adjoint={operator.is_self_adjoint} and "
+            f"is_positive_definite={operator.is_positive_definite} of {operator.name!r}"
+        )
+
+
+def _for_all(operator: LinearOperator, right: Output) -> Output:
+    """A right-hand side for each matrix of a batch."""
+    batch = operator.batch_shape.dims
+    if right.dims is not None and batch is not None and right.dims[:-1] == tuple(batch):
+        return right
+    return out("AddV2", [right, out("ZerosLike", [operator.matvec(right)])])
+
+
+def _started(
+    operator: LinearOperator, preconditioner: LinearOperator | None, right: Output, x: Any
+) -> CGState:
+    if x is None:
+        at, residual = out("ZerosLike", [right]), right
+    else:
+        at = convert_to_tensor(x, right.dtype)
+        residual = out("Sub", [right, operator.matvec(at)])
+    direction = residual if preconditioner is None else preconditioner.matvec(residual)
+    zero = convert_to_tensor(0, dtypes.int32)
+    return CGState(zero, at, residual, direction, _product(residual, direction))
+
+
+def _advanced(
+    operator: LinearOperator, preconditioner: LinearOperator | None, state: CGState
+) -> CGState:
+    """One iteration. Systems of a batch that are solved exactly stay as they are."""
+    image = operator.matvec(state.p)
+    length = div_no_nan(state.gamma, _product(state.p, image))
+    x = out("AddV2", [state.x, _along(length, state.p)])
+    r = out("Sub", [state.r, _along(length, image)])
+    descent = r if preconditioner is None else preconditioner.matvec(r)
+    gamma = _product(r, descent)
+    p = out("AddV2", [descent, _along(div_no_nan(gamma, state.gamma), state.p)])
+    return CGState(out("AddV2", [state.i, 1]), x, r, p, gamma)
+
+
+def _along(factor: Output, vectors: Output) -> Output:
+    return out("Mul", [out("ExpandDims", [factor, -1]), vectors])
+
+
+def _product(a: Output, b: Output) -> Output:
+    """The products of vectors, the first conjugated."""
+    left = out("Conj", [a]) if a.dtype.is_complex else a
+    return out("Sum", [out("Mul", [left, b]), -1])
+
+
+def _length(vectors: Output) -> Output:
+    return out("Sqrt", [out("Sum", [out("Square", [arithmetic.abs(vectors)]), -1])])

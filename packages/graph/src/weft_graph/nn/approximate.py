@@ -1,0 +1,133 @@
+"""The largest and the smallest elements, for programs that would do with most of them.
+
+What programs ask for is a lower bound of how many of the true ones are found. Here all are found:
+the search is that of `top_k`.
+"""
+
+from __future__ import annotations
+
+__all__ = ["approx_max_k", "approx_min_k", "approx_top_k"]
+
+from typing import Any
+
+from weft_graph.ir.builder import convert_to_tensor, create, out
+from weft_graph.ir.default_graph import name_scope
+from weft_graph.ir.node import Output
+from weft_graph.ops.shape_rules import normal_axis
+from weft_tensor import errors
+
+
+def approx_max_k(
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+    name: str | None = None,
+) -> tuple[Output, Output]:
+    """The k largest elements along an axis, in descending order; all of them, none missed.
+
+    Args:
+      operand: floating, shape (..., n, ...); the rank is known unless the axis is -1.
+      k: how many, at most n.
+      reduction_dimension: the axis; negative counts from the end.
+      recall_target: which share must be found, in (0, 1]; all are.
+      reduction_input_size_override, aggregate_to_topk: have no effect, as the result is exact.
+    Returns: values and int32 positions along the axis, shape (..., k, ...).
+    Raises: InvalidArgumentError: `k` or the axis is out of range, or `recall_target` no share.
+
+    Examples:
+      >>> values, indices = wf.nn.approx_max_k([1.0, 5.0, 3.0], k=2)
+      >>> wf.Session().run(values)
+      array([5., 3.], dtype=float32)
+    """
+    with name_scope(name, "approx_max_k"):
+        return _found(operand, k, reduction_dimension, recall_target, largest=True)
+
+
+def approx_min_k(
+    operand: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+    name: str | None = None,
+) -> tuple[Output, Output]:
+    """The k smallest elements along an axis, in ascending order; all of them, none missed.
+
+    Args:
+      operand, k, reduction_dimension, recall_target: as of `approx_max_k`.
+      reduction_input_size_override, aggregate_to_topk: have no effect, as the result is exact.
+    Returns: values and int32 positions along the axis, shape (..., k, ...).
+    Raises: InvalidArgumentError: as `approx_max_k`.
+
+    Examples:
+      >>> values, indices = wf.nn.approx_min_k([1.0, 5.0, 3.0], k=2)
+      >>> wf.Session().run(indices)
+      array([0, 2], dtype=int32)
+    """
+    with name_scope(name, "approx_min_k"):
+        return _found(operand, k, reduction_dimension, recall_target, largest=False)
+
+
+def approx_top_k(
+    input: Any,
+    k: int,
+    reduction_dimension: int = -1,
+    recall_target: float = 0.95,
+    is_max_k: bool = True,
+    reduction_input_size_override: int = -1,
+    aggregate_to_topk: bool = True,
+    name: str | None = None,
+) -> tuple[Output, Output]:
+    """`approx_max_k` or `approx_min_k`.
+
+    Args:
+      input, k, reduction_dimension, recall_target: as of `approx_max_k`.
+      is_max_k: whether the largest are asked for, rather than the smallest.
+      reduction_input_size_override, aggregate_to_topk: have no effect, as the result is exact.
+    Returns: values and int32 positions along the axis, shape (..., k, ...).
+    Raises: InvalidArgumentError: as `approx_max_k`.
+
+    Examples:
+      >>> values, indices = wf.approx_top_k([1.0, 5.0, 3.0], k=1, is_max_k=False)
+      >>> wf.Session().run(values)
+      array([1.], dtype=float32)
+    """
+    with name_scope(name, "approx_top_k"):
+        return _found(input, k, reduction_dimension, recall_target, largest=is_max_k)
+
+
+def _found(
+    operand: Any, k: int, axis: int, recall: float, *, largest: bool
+) -> tuple[Output, Output]:
+    if not 0 < recall <= 1:
+        raise errors.InvalidArgumentError(f"recall_target must be in (0, 1], got {recall}")
+    value = convert_to_tensor(operand)
+    if not value.dtype.is_floating:
+        raise errors.InvalidTypeError(f"operand must be floating, got {value.dtype.name}")
+    order = _exchanged(value, axis)
+    if order is not None:
+        value = out("Transpose", [value, order])
+    values, indices = create("TopKV2", [value if largest else out("Neg", [value]), k]).outputs
+    if not largest:
+        values = out("Neg", [values])
+    if order is None:
+        return values, indices
+    return out("Transpose", [values, order]), out("Transpose", [indices, order])
+
+
+def _exchanged(value: Output, axis: int) -> list[int] | None:
+    """The permutation that exchanges an axis and the last, its own inverse; None for the last."""
+    if axis == -1:
+        return None
+    if value.dims is None:
+        raise errors.InvalidArgumentError(
+            f"operand must have a known rank for reduction_dimension {axis}"
+        )
+    order = list(range(len(value.dims)))
+    at = normal_axis(axis, len(order), "reduction_dimension")
+    order[at], order[-1] = order[-1], order[at]
+    return order
