@@ -42,3 +42,12 @@ def test_silence() -> None:
     assert pulse.verdict(4) is Verdict.ALIVE and pulse.verdict(4.5) is Verdict.SILENT
     pulse.answered(5, 1, 1, False)
     assert pulse.verdict(8) is Verdict.ALIVE and pulse.verdict(9.5) is Verdict.SILENT
+
+
+def test_who_was_away_itself_holds_nothing_against_the_peer() -> None:
+    pulse = Pulse(0, 4)
+    pulse.answered(1, 1, 1, False)
+    pulse.pardon(9, 8)
+    assert pulse.verdict(9) is Verdict.ALIVE
+    pulse.pardon(10, 99)
+    assert pulse.verdict(14) is Verdict.ALIVE and pulse.verdict(14.5) is Verdict.SILENT

@@ -40,6 +40,12 @@ class Pulse:
             self._seen = (beats, ticks)
             self._moved = now
 
+    def pardon(self, now: float, seconds: float) -> None:
+        """Who asks was away for so long itself, and that is not held against the peer."""
+        self._answered = min(now, self._answered + seconds)
+        self._moved = min(now, self._moved + seconds)
+        self._running = min(now, self._running + seconds)
+
     def verdict(self, now: float) -> Verdict:
         """What is to be thought of the peer."""
         if now - self._answered > self._limit:
