@@ -17,7 +17,10 @@ from weft_tensor import errors
 _log = logging.getLogger("weft")
 
 SERVICE: Final = "weft.Task"
-_THREADS = 16
+_THREADS = 1024
+"""At the most; they start as calls need them. A call may wait for other tasks, which ask this one
+for its status meanwhile, so with few threads tasks would wait for each other."""
+
 _OPTIONS = [
     ("grpc.max_receive_message_length", 1 << 28),
     ("grpc.max_send_message_length", 1 << 28),
