@@ -147,6 +147,7 @@ def value(code: int, nbytes: int, *sizes: int, flags: int = 0, rank: int | None 
         (head(value(7, 4, 1, flags=2), rest=bytes(4)), errors.DataLossError),
         (head(value(7, 17, 1, flags=2), rest=b"\x01" * 17), errors.DataLossError),
         (head(value(7, 8, 1 << 40, flags=2), rest=bytes(8)), errors.DataLossError),
+        (head(value(1, 0, 0, 1 << 62, 1 << 62, flags=2)), errors.DataLossError),
         (head(value(1, 1 << 40, 1 << 38)), errors.ResourceExhaustedError),
     ],
 )
@@ -170,3 +171,15 @@ def test_handles_stay() -> None:
     handle = ResourceHandle("/cpu:0", "", "v")
     with pytest.raises(errors.InvalidArgumentError, match="cannot leave its process"):
         Outbox().add(Message(HEAD, False, 1, values=[handle]))
+
+
+def test_many_small_values_may_be_more_than_a_head() -> None:
+    sent = [np.full(INLINE_BYTES // 4, i, np.float32) for i in range(1200)]
+    (message,) = read(frames(Message(HEAD, False, 1, values=sent)))
+    assert all(map(same, message.values, sent))
+
+
+@pytest.mark.parametrize("values", [[np.float32(1)] * (1 << 16), [np.zeros((1,) * 33)]])
+def test_what_has_no_form_is_refused_where_it_is_sent(values: list[Any]) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"65536|rank 33"):
+        Outbox().add(Message(HEAD, False, 1, values=values))

@@ -18,9 +18,13 @@ from weft_tensor.allocator import cpu_allocator
 INLINE_BYTES: Final = 1 << 14
 """Values of more bytes than this follow the head of their message."""
 
+_MAX_INLINE_BYTES = 1 << 20
+"""What the small values of a message may have together; more of them follow the head, too."""
+
 _DEAD_FLAG, _INLINE_FLAG = 1, 2
 _DESCRIPTION = struct.Struct("<BBBxxxxxQ")
 _MAX_RANK = 32
+_MAX_VALUES = (1 << 16) - 1
 
 _codes: dict[np.dtype[Any], int] = {}
 
@@ -42,18 +46,30 @@ def pack(values: Sequence[Any]) -> Packed:
 
     Args:
       values: arrays, NumPy scalars, bytes, or `DEAD`.
-    Raises: InvalidArgumentError: one is a handle or the like, which stays in its process.
+    Raises:
+      InvalidArgumentError: one is a handle or the like, which stays in its process; or there are
+        too many of them, or of the dimensions of one.
     """
+    if len(values) > _MAX_VALUES:
+        raise errors.InvalidArgumentError(
+            f"a message may have {_MAX_VALUES} values, got {len(values)}"
+        )
     descriptions: list[bytes] = []
     inline: list[Any] = []
     bulk: list[memoryview] = []
+    left = _MAX_INLINE_BYTES
     for value in values:
         if value is DEAD:
             descriptions.append(_DESCRIPTION.pack(0, 0, _DEAD_FLAG, 0))
             continue
         array = _as_array(value)
+        if array.ndim > _MAX_RANK:
+            raise errors.InvalidArgumentError(
+                f"a value of rank {array.ndim} cannot leave its process: {_MAX_RANK} is the most"
+            )
         code, data = _contents(array)
-        small = data.nbytes <= INLINE_BYTES
+        small = data.nbytes <= min(INLINE_BYTES, left)
+        left -= data.nbytes if small else 0
         flags = _INLINE_FLAG if small else 0
         descriptions.append(_DESCRIPTION.pack(code, array.ndim, flags, data.nbytes))
         if array.ndim:
@@ -121,7 +137,12 @@ class Slot:
                 )
             # From the pool, since the pages of a new array cost more than to fill it.
             large = nbytes > LARGE_BYTES
-            self._array = cpu_allocator().empty(shape, dtype) if large else np.empty(shape, dtype)
+            try:
+                self._array = (
+                    cpu_allocator().empty(shape, dtype) if large else np.empty(shape, dtype)
+                )
+            except ValueError as error:  # some sizes are vast, and another is 0
+                raise errors.DataLossError(f"a value of the shape {shape}: {error}") from error
         if nbytes:
             self.buffer = _bytes_of(self._array)
 
