@@ -209,7 +209,11 @@ class MasterSession:
             targets = [self._node(name) for name in request.targets]
             parts = self._planner.parts(feeds, outputs, targets, request.size)
             signature = next(self._numbers)
-            shares = self._register(signature, parts)
+            try:
+                shares = self._register(signature, parts)
+            finally:
+                if self._closed:  # meanwhile, so that tasks forgot the session before this part
+                    self._let_forget()
         self._planned[signature] = _Planned(tuple(shares), len(outputs))
         return signature
 
@@ -284,6 +288,9 @@ class MasterSession:
             running = list(self._running.values())
         for step in running:
             step.cancel(error or errors.CancelledError("the session was closed"))
+        self._let_forget()
+
+    def _let_forget(self) -> None:
         for link in self._links.values():
             link.forget(self.number)
 
