@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from weft_testing.waiting import wait_until
 import weft as wf
 from weft import errors
 from weft_distrib.client import link, target as client_target
+from weft_distrib.protocol import messages
 from weft_distrib.server import Server
 from weft_distrib.worker import tracing
 
@@ -322,3 +324,33 @@ def test_tasks_with_other_clusters_are_told_apart() -> None:
         wf.Session(first.target)
     first.close()
     second.close()
+
+
+def test_servers_on_the_other_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_target, "server_at", lambda target: None)
+    with closing(Server({"worker": ["[::1]:0"]})) as server, wf.Graph().as_default():
+        total = wf.constant(1.0) + 2.0
+        with wf.Session(server.target) as session:
+            assert session.run(total) == 3.0
+
+
+def test_a_session_closed_while_its_parts_are_registered_is_forgotten(
+    cluster: list[Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, ps = cluster[1].master, cluster[0]._worker
+    register = ps.register
+
+    def close_first(request: Any, graphs: Any) -> None:
+        worker.close_session(messages.SessionRequest(request.session))
+        time.sleep(0.3)  # so that the order to forget comes before
+        register(request, graphs)
+
+    monkeypatch.setattr(ps, "register", close_first)
+    known = len(ps._signatures)
+    with wf.Graph().as_default(), wf.device(PS):
+        total = wf.placeholder_with_default(1.0, []) + 2.0
+    session = wf.Session(cluster[1].target, graph=total.graph)
+    with pytest.raises(errors.OpError):
+        session.run(total)
+    session.close()
+    wait_until(lambda: len(ps._signatures) == known)

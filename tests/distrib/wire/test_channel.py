@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -186,3 +187,31 @@ def test_nobody_listens() -> None:
         port = sock.getsockname()[1]
     with pytest.raises(errors.UnavailableError, match="task cannot be reached"):
         dial(("127.0.0.1", port), "task", 3, 77, 30)
+
+
+class _Lacking:
+    """A socket that accepts, but not the first time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.lacked = False
+
+    def accept(self) -> Any:
+        if not self.lacked:
+            self.lacked = True
+            raise OSError(errno.EMFILE, "too many open files")
+        return self._sock.accept()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
+def test_a_listener_outlives_a_lack_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    create = socket.create_server
+    monkeypatch.setattr(socket, "create_server", lambda *a, **k: _Lacking(create(*a, **k)))
+    listener = Listener("127.0.0.1", 3, 77, echo)
+    wait_until(lambda: listener._socket.lacked)  # type: ignore[attr-defined]
+    channel = dial(("127.0.0.1", listener.port), "task", 3, 77, 5)
+    assert ask(channel, 1, b"m", (), 30)[1] == b"m"
+    channel.close()
+    listener.close()

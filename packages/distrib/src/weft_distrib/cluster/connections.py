@@ -157,7 +157,7 @@ def dialled(host: str, peer: str, status: messages.Status) -> Channel:
     """
     address = (host, status.wire_port)
     channel = dial(address, peer, messages.VERSION, status.incarnation, CONNECT_SECONDS)
-    heart = (socket.gethostbyname(host), status.heart_port)
+    heart = (host if ":" in host else socket.gethostbyname(host), status.heart_port)
     watched = shared_watch().add(heart, peer, channel.close)
     channel.when_lost(watched, lambda _: watched.stop())
     return channel

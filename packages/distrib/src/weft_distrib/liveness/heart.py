@@ -26,7 +26,8 @@ class Heart:
     """
 
     def __init__(self, host: str) -> None:
-        self._listener = socket.create_server((host, 0), backlog=512)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family, backlog=512)
         self.port: int = self._listener.getsockname()[1]
         self._memory = os.memfd_create("weft-heart")
         os.ftruncate(self._memory, mmap.PAGESIZE)

@@ -83,7 +83,7 @@ class Watch:
                     break
                 for key, _ in self._selector.select(left):
                     self._hear(key.data)
-            self._judge()
+            self._judge(late=time.monotonic() - end)
 
     def _begin(self) -> None:
         with self._lock:
@@ -121,9 +121,16 @@ class Watch:
             watched.received = watched.received[ANSWER.size :]
             watched.pulse.answered(time.monotonic(), *answer)
 
-    def _judge(self) -> None:
+    def _judge(self, late: float) -> None:
+        """Tell of peers that are lost.
+
+        Args:
+          late: seconds that this thread could not run, such as while a kernel held the
+            interpreter's lock, and heard nobody.
+        """
         now = time.monotonic()
         for watched in [*self._known, *self._new]:
+            watched.pulse.pardon(now, late)
             verdict = watched.pulse.verdict(now)
             if watched.stopped:
                 self._forget(watched)

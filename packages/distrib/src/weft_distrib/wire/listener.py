@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -17,6 +18,7 @@ HELLO: Final = 0
 
 _HELLO = struct.Struct("<QQ")
 _BACKLOG = 512
+_RETRY_SECONDS = 0.1
 
 
 class Listener:
@@ -33,7 +35,8 @@ class Listener:
 
     def __init__(self, host: str, version: int, incarnation: int, serve: Serve) -> None:
         self._version, self._incarnation, self._serve = version, incarnation, serve
-        self._socket = socket.create_server((host, 0), backlog=_BACKLOG)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
         self.port: int = self._socket.getsockname()[1]
         self._channels: set[Channel] = set()
         self._lock = threading.Lock()
@@ -45,7 +48,10 @@ class Listener:
             try:
                 sock, address = self._socket.accept()
             except OSError:
-                return  # closed
+                if self._closed:
+                    return
+                time.sleep(_RETRY_SECONDS)  # such as too many open files, for a while
+                continue
             greeting = _Greeting(self)
             channel = Channel(prepared(sock), f"{address[0]}:{address[1]}", greeting.serve)
             with self._lock:

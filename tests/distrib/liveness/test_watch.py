@@ -1,0 +1,44 @@
+"""Watching peers that answer, from a process that may be busy itself."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from weft_distrib.liveness.heart import Heart
+from weft_distrib.liveness.watch import Watch
+
+
+def test_a_kernel_that_holds_the_lock_here_loses_no_peer() -> None:
+    lost: list[Any] = []
+    with closing(Heart("127.0.0.1")) as heart:
+        watched = Watch().add(("127.0.0.1", heart.port), "a task", lost.append, limit=1.5)
+        time.sleep(1.0)  # so that its answer to the last question was heard
+        ctypes.PyDLL(None).usleep(4_000_000)  # which keeps the interpreter's lock
+        time.sleep(1.5)
+        watched.stop()
+    assert not lost
+
+
+def test_a_peer_that_is_silent_is_lost() -> None:
+    lost: list[Any] = []
+    heart = Heart("127.0.0.1")
+    Watch().add(("127.0.0.1", heart.port), "a task", lost.append, limit=0.5)
+    heart.close()
+    time.sleep(3.0)
+    (error,) = lost
+    assert "a task is lost: for 0.5 s it does not answer" in error.message
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_hearts_of_both_families(host: str) -> None:
+    lost: list[Any] = []
+    with closing(Heart(host)) as heart:
+        watched = Watch().add((host, heart.port), "a task", lost.append, limit=1.5)
+        time.sleep(3.0)
+        watched.stop()
+    assert not lost
