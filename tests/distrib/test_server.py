@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from weft_testing.tasks import free_ports, jobs, servers
-from weft_testing.waiting import wait_until
+from weft_testing.waiting import in_threads, wait_until
 
 import weft as wf
 from weft import errors
@@ -354,3 +354,23 @@ def test_a_session_closed_while_its_parts_are_registered_is_forgotten(
         session.run(total)
     session.close()
     wait_until(lambda: len(ps._signatures) == known)
+
+
+def test_tasks_forget_steps_while_another_waits(target: str, cluster: list[Server]) -> None:
+    with wf.device(PS):
+        queue = wf.FIFOQueue(1, [wf.float32], [[]])
+        put, taken = queue.enqueue(1.0), queue.dequeue()
+        x = wf.placeholder_with_default(1.0, []) + 1.0
+    with wf.device(W0):
+        y = x * 2.0
+    known = cluster[0]._worker._steps
+    with wf.Session(target) as session:
+        session.run(y)
+        master = cluster[1].master.session(cluster[1].master.open_sessions[-1])
+        with in_threads(lambda: session.run(taken)) as (waiting,):
+            wait_until(lambda: master._running)
+            for _ in range(30):
+                session.run(y)
+            left = known.count
+            session.run(put)
+        assert waiting.outcome == 1.0 and left < 5

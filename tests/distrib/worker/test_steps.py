@@ -88,3 +88,16 @@ class Messages(RuleBasedStateMachine):
 
 TestMessages = Messages.TestCase
 TestMessages.settings = settings(max_examples=60, stateful_step_count=30)
+
+
+def test_a_step_that_waits_for_long_keeps_no_later_ones() -> None:
+    steps: Steps[Step] = Steps(Step)
+    steps.add_session(1)
+    waiting, later = steps.open(StepKey(1, 2)), steps.open(StepKey(1, 3))
+    steps.end_before(1, 5, [2])
+    assert later.errors and not waiting.errors and steps.count == 1
+    assert steps.open(StepKey(1, 2)) is waiting
+    with pytest.raises(errors.AbortedError):
+        steps.open(StepKey(1, 3))
+    steps.end_before(1, 6)
+    assert waiting.errors and steps.count == 0

@@ -260,9 +260,9 @@ class MasterSession:
             if request.traced:
                 done = self._learning(done)
             step = _Step(StepKey(self.number, number), planned, done, fail, self._forget_step)
+            running = tuple(self._running)
             self._running[number] = step
-            ended = min(self._running)
-        step.begin(request, values, ended)
+        step.begin(request, values, running)
         return step.cancel
 
     def _learning(self, done: Done) -> Done:
@@ -333,13 +333,14 @@ class _Step:
         self._traced = False
         self._stats = proto.StepStats()
 
-    def begin(self, request: RunStep, values: Sequence[Any], ended: int) -> None:
+    def begin(self, request: RunStep, values: Sequence[Any], running: tuple[int, ...]) -> None:
         if request.timeout:
             error = errors.DeadlineExceededError(f"the step ran past {request.timeout} ms")
             deadline = time.monotonic() + request.timeout / 1000
             self._timer = call_at(deadline, lambda: self.cancel(error))
         key, self._traced = self._key, request.traced
-        told = RunParts(*key, request.signature, ended, request.timeout, request.traced)
+        signature, timeout = request.signature, request.timeout
+        told = RunParts(*key, signature, key.step, timeout, request.traced, running)
         if not self._planned.shares:
             self._carry_out([Finish(None)])
         # Others first: this task's own worker may keep this thread.

@@ -48,9 +48,10 @@ class RunParts(NamedTuple):
     """How a worker runs its parts of a step.
 
     Attributes:
-      ended: all steps of the session with smaller numbers are over.
+      ended: all steps of the session with smaller numbers are over, but for `running`.
       timeout: in milliseconds; 0 for none.
-      traced: whether the reply's meta holds a `messages.Trace`.
+      traced: whether the reply's meta holds a `tracing.pack`.
+      running: the steps with smaller numbers that are not over.
     """
 
     session: int
@@ -59,10 +60,11 @@ class RunParts(NamedTuple):
     ended: int
     timeout: int = 0
     traced: bool = False
+    running: tuple[int, ...] = ()
 
     def pack(self) -> bytes:
         """The bytes of it."""
-        return _RUN_PARTS.pack(*self)
+        return _RUN_PARTS.pack(*self[:-1]) + struct.pack(f"<{len(self.running)}Q", *self.running)
 
     @classmethod
     def unpack(cls, meta: bytes) -> RunParts:
@@ -70,7 +72,11 @@ class RunParts(NamedTuple):
 
         Raises: DataLossError: it is too short.
         """
-        return cls(*_unpack(_RUN_PARTS, meta))
+        fixed, rest = _unpack(_RUN_PARTS, meta), meta[_RUN_PARTS.size :]
+        if len(rest) % 8:
+            raise errors.DataLossError(f"numbers of steps cannot have {len(rest)} bytes")
+        running = struct.unpack(f"<{len(rest) // 8}Q", rest)
+        return cls(*fixed)._replace(running=running)
 
 
 _RUN_PARTS = struct.Struct("<QQQQQ?")

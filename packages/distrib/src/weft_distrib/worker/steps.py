@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Generic, Protocol, TypeVar
 
 from weft_distrib.wire.methods import StepKey
@@ -53,7 +53,7 @@ class Steps(Generic[S]):
                     f"session {key.session:x} has no parts here: they were dropped, or the task "
                     "was started again since"
                 )
-            if key.step < session.ended:
+            if key.step < session.ended and key.step not in session.running:
                 raise errors.AbortedError(f"step {key.step} of session {key.session:x} is over")
             step = session.steps.get(key.step)
             if step is None:
@@ -68,14 +68,19 @@ class Steps(Generic[S]):
             return
         step.abort(error)
 
-    def end_before(self, session: int, number: int) -> None:
-        """Forget the steps of a session with smaller numbers: they are over everywhere."""
+    def end_before(self, session: int, number: int, running: Collection[int] = ()) -> None:
+        """Forget the steps of a session with smaller numbers: they are over everywhere.
+
+        Args:
+          running: those that are not. One that waits for long must not keep all later ones here.
+        """
         with self._lock:
             found = self._sessions.get(session)
             if found is None or number <= found.ended:
                 return
-            found.ended = number
-            over = [found.steps.pop(step) for step in list(found.steps) if step < number]
+            found.ended, found.running = number, frozenset(running)
+            ended = [s for s in found.steps if s < number and s not in found.running]
+            over = [found.steps.pop(step) for step in ended]
         for step in over:
             step.abort(errors.CancelledError("the step has ended"))
 
@@ -96,4 +101,5 @@ class Steps(Generic[S]):
 class _Session(Generic[S]):
     def __init__(self) -> None:
         self.ended = 0
+        self.running: frozenset[int] = frozenset()
         self.steps: dict[int, S] = {}

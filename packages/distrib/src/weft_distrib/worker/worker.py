@@ -204,7 +204,7 @@ class Worker:
 
         Raises: OpError: a kernel failed, the step was aborted, or its time is over.
         """
-        self._steps.end_before(request.session, request.ended)
+        self._steps.end_before(request.session, request.ended, request.running)
         step = self._steps.open(StepKey(request.session, request.step))
         executable = self._executable(request.session, request.signature)
         deadline = time.monotonic() + request.timeout / 1000 if request.timeout else None
