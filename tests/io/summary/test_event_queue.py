@@ -137,8 +137,8 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(0, 20))
     def wait(self, seconds: float) -> None:
-        if self.oldest is not None and self.work is None and not self.failed:
-            # The owner wakes up in time.
+        if self.oldest is not None and not self.failed:
+            # The owner wakes up in time, and what it is at ends in time.
             patience = self.queue.patience(self.now)
             assert patience is not None
             seconds = min(seconds, patience)

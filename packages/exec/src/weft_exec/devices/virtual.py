@@ -21,9 +21,13 @@ _MEGABYTE: Final = 1 << 20
 class PhysicalDevice(NamedTuple):
     """What this machine has.
 
-    Attributes:
+    Args:
       name: "/physical_device:CPU:0".
       device_type: "CPU".
+
+    Examples:
+      >>> wf.config.list_physical_devices("CPU")
+      [PhysicalDevice(name='/physical_device:CPU:0', device_type='CPU')]
     """
 
     name: str
@@ -51,9 +55,13 @@ class VirtualDeviceConfiguration(NamedTuple):
 class LogicalDevice(NamedTuple):
     """A device that sessions have.
 
-    Attributes:
+    Args:
       name: "/device:CPU:0".
       device_type: "CPU".
+
+    Examples:
+      >>> wf.config.list_logical_devices("CPU")
+      [LogicalDevice(name='/device:CPU:0', device_type='CPU')]
     """
 
     name: str

@@ -174,7 +174,7 @@ def spence(x: Any, name: str | None = None) -> Output:
     Returns: shape and dtype of `x`.
 
     Examples:
-      >>> np.round(wf.Session().run(wf.math.special.spence([0.0, 1.0, 2.0])), 3)
-      array([ 1.645,  0.   , -0.822], dtype=float32)
+      >>> np.round(wf.Session().run(wf.math.special.spence([0.0, 1.5, 2.0])), 3)
+      array([ 1.645, -0.448, -0.822], dtype=float32)
     """
     return out("Spence", [x], name=name)
