@@ -106,6 +106,9 @@ class RemoteLink:
     def create_session(self, request: messages.CreateSession) -> messages.Session:
         """As of `MasterLink`."""
         made: messages.Session = self._control.call(service.CREATE_SESSION, request, _CALL_SECONDS)
+        # So that the master closes the session with this connection, though nothing be run by it.
+        meta = encode(messages.SessionRequest(made.session))
+        ask(self._channel, methods.EXTEND, meta, [], _CALL_SECONDS)
         return made
 
     def extend(self, session: int, segment: np.ndarray) -> None:

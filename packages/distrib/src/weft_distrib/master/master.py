@@ -227,8 +227,8 @@ class Master:
 
 def _extend(session: MasterSession, call: Call) -> None:
     try:
-        (segment,) = call.values
-        session.extend(segment)
+        for segment in call.values:
+            session.extend(segment)
     except errors.OpError as error:
         call.fail(error)
     except Exception as error:  # because a bug here must not leave the client waiting

@@ -18,7 +18,7 @@ REGISTER: Final = 4
 FORGET: Final = 5
 """Of a worker: forget a session and its parts. Meta: `messages.SessionRequest`."""
 EXTEND: Final = 6
-"""Of a master: add nodes to a graph. Meta: `messages.SessionRequest`; value: a segment of it."""
+"""Of a master: add nodes to a graph. Meta: `messages.SessionRequest`; values: segments of it."""
 RUN_STEP: Final = 7
 """Of a master: run a signature. Meta: `RunStep`; values: what is fed and fetched."""
 
