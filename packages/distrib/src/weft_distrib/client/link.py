@@ -26,8 +26,8 @@ Cancel = Callable[[errors.OpError], None]
 class MasterLink(Protocol):
     """A master, as sessions call it. All of it raises what the master raises."""
 
-    def create_session(self, request: messages.CreateSession) -> messages.Session:
-        """Open a session."""
+    def create_session(self, request: messages.CreateSession, limit: float) -> messages.Session:
+        """Open a session; `limit` is how many seconds it may wait for tasks."""
         ...
 
     def extend(self, session: int, segment: np.ndarray) -> None:
@@ -61,7 +61,7 @@ class LocalLink:
     def __init__(self, master: Master) -> None:
         self._master = master
 
-    def create_session(self, request: messages.CreateSession) -> messages.Session:
+    def create_session(self, request: messages.CreateSession, limit: float) -> messages.Session:
         """As of `MasterLink`."""
         return self._master.create_session(request)
 
@@ -103,9 +103,10 @@ class RemoteLink:
         host = address.rpartition(":")[0].strip("[]")
         self._channel: Channel = dialled(host, f"{status.task} at {address}", status)
 
-    def create_session(self, request: messages.CreateSession) -> messages.Session:
+    def create_session(self, request: messages.CreateSession, limit: float) -> messages.Session:
         """As of `MasterLink`."""
-        made: messages.Session = self._control.call(service.CREATE_SESSION, request, _CALL_SECONDS)
+        seconds = limit + _CONNECT_SECONDS  # the master tells, and knows who is absent
+        made: messages.Session = self._control.call(service.CREATE_SESSION, request, seconds)
         # So that the master closes the session with this connection, though nothing be run by it.
         meta = encode(messages.SessionRequest(made.session))
         ask(self._channel, methods.EXTEND, meta, [], _CALL_SECONDS)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from weft_distrib.client.link import LocalLink, MasterLink, RemoteLink
+from weft_distrib.master.master import START_SECONDS
 from weft_distrib.protocol import messages
 from weft_distrib.server import server_at
 from weft_distrib.wire.listener import Reply
@@ -66,7 +67,8 @@ class ClusterBackend(Backend):
         self._link = link
         self._config = config
         told = b"" if config.proto is None else config.proto.SerializeToString()
-        made = link.create_session(messages.CreateSession(config=told))
+        limit = config.timeout_ms / 1000 or START_SECONDS
+        made = link.create_session(messages.CreateSession(config=told), limit)
         self._session = made.session
         self._described = [DeviceDescription.from_dict(json.loads(t)) for t in made.devices]
         self._incarnations = made.incarnations

@@ -89,7 +89,13 @@ class Watch:
         with self._lock:
             new, self._new = self._new, []
         for watched in new:
-            sock = socket.socket(socket.AF_INET6 if ":" in watched.address[0] else socket.AF_INET)
+            family = socket.AF_INET6 if ":" in watched.address[0] else socket.AF_INET
+            try:
+                sock = socket.socket(family)
+            except OSError:  # too many open files: the next round may find fewer
+                with self._lock:
+                    self._new.append(watched)
+                continue
             sock.setblocking(False)
             sock.connect_ex(watched.address)
             watched.socket = sock

@@ -190,12 +190,13 @@ class Worker:
         began = time.time_ns()
         try:
             results = self.run_here(request, values, trace)
+            told = b"" if trace is None else tracing.pack(trace, began, self.devices)
         except errors.OpError as error:
             fail(error)
         except Exception as error:  # because a bug here must not leave the master waiting
             fail(errors.InternalError(f"{self.task.to_string()}: {error!r}"))
         else:
-            done(results, b"" if trace is None else tracing.pack(trace, began, self.devices))
+            done(results, told)
 
     def run_here(
         self, request: RunParts, values: Sequence[Any], trace: StepTrace | None = None
