@@ -274,7 +274,8 @@ def make_batched_features_dataset(
       >>> batches = wf.data.experimental.make_batched_features_dataset(
       ...     "numbers.tfrecord", 2, {"n": wf.FixedLenFeature([], wf.int64)}
       ... )
-      >>> wf.Session().run(batches.make_one_shot_iterator().get_next())
+      >>> with wf.Session() as session:  # closing it ends what reads ahead
+      ...     session.run(batches.make_one_shot_iterator().get_next())
       {'n': array([7, 7])}
     """
     if label_key is not None and label_key not in features:
