@@ -24,15 +24,15 @@ PS = "/job:ps/task:0"
 class Program:
     """A variable and a queue on a parameter server, and a worker here that waits for the queue."""
 
-    def __init__(self, target: str, ps: Process) -> None:
-        self.target, self.ps = target, ps
+    def __init__(self, worker: wf.train.Server, ps: Process) -> None:
+        self.target, self.master, self.ps = worker.target, worker.master, ps
         with wf.device(PS):
             self.v = wf.Variable(1.0, name="v")
             self.taken = wf.FIFOQueue(1, [wf.float32], [[]], shared_name="q").dequeue()
         with wf.device("/job:worker/task:0"):
             self.y = self.v * 2.0
             self.late = self.taken + 1.0
-        self.session = wf.Session(target)
+        self.session = wf.Session(self.target)
         self.session.run(self.v.initializer)
 
     def lose(self, how: Any) -> tuple[errors.OpError, float]:
@@ -42,7 +42,7 @@ class Program:
             assert other.run(self.y) == 2.0
 
         def strike() -> None:
-            time.sleep(0.3)  # so that the step has begun; if not, it fails all the same
+            wait_until(lambda: self.master.running_steps)
             began.append(time.monotonic())
             how()
 
@@ -69,7 +69,7 @@ def program() -> Iterator[Program]:
         processes(cluster, "ps") as (ps,),
         closing(wf.train.Server(cluster, "worker", 0)) as worker,
     ):
-        yield Program(worker.target, ps)
+        yield Program(worker, ps)
 
 
 def test_a_killed_server_is_an_error_at_once_and_its_next_life_another(program: Program) -> None:

@@ -338,13 +338,18 @@ def test_a_session_closed_while_its_parts_are_registered_is_forgotten(
     cluster: list[Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     worker, ps = cluster[1].master, cluster[0]._worker
-    register = ps.register
+    register, forget, forgotten = ps.register, ps.forget, threading.Event()
 
     def close_first(request: Any, graphs: Any) -> None:
         worker.close_session(messages.SessionRequest(request.session))
-        time.sleep(0.3)  # so that the order to forget comes before
+        assert forgotten.wait(30)
         register(request, graphs)
 
+    def note(*arguments: Any) -> None:
+        forget(*arguments)
+        forgotten.set()
+
+    monkeypatch.setattr(ps, "forget", note)
     monkeypatch.setattr(ps, "register", close_first)
     known = len(ps._signatures)
     with wf.Graph().as_default(), wf.device(PS):

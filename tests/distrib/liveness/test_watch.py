@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import time
 from contextlib import closing
 from typing import Any
 
 import pytest
+from weft_testing.waiting import wait_until
 
 from weft_distrib.liveness.heart import Heart
 from weft_distrib.liveness.watch import Watch
@@ -17,9 +17,10 @@ def test_a_kernel_that_holds_the_lock_here_loses_no_peer() -> None:
     lost: list[Any] = []
     with closing(Heart("127.0.0.1")) as heart:
         watched = Watch().add(("127.0.0.1", heart.port), "a task", lost.append, limit=1.5)
-        time.sleep(1.0)  # so that its answer to the last question was heard
+        wait_until(lambda: watched.heard)
         ctypes.PyDLL(None).usleep(4_000_000)  # which keeps the interpreter's lock
-        time.sleep(1.5)
+        heard = watched.heard
+        wait_until(lambda: watched.heard > heard or lost)
         watched.stop()
     assert not lost
 
@@ -29,7 +30,7 @@ def test_a_peer_that_is_silent_is_lost() -> None:
     heart = Heart("127.0.0.1")
     Watch().add(("127.0.0.1", heart.port), "a task", lost.append, limit=0.5)
     heart.close()
-    time.sleep(3.0)
+    wait_until(lambda: lost)
     (error,) = lost
     assert "a task is lost: for 0.5 s it does not answer" in error.message
 
@@ -39,6 +40,6 @@ def test_hearts_of_both_families(host: str) -> None:
     lost: list[Any] = []
     with closing(Heart(host)) as heart:
         watched = Watch().add((host, heart.port), "a task", lost.append, limit=1.5)
-        time.sleep(3.0)
+        wait_until(lambda: watched.heard > 1 or lost)
         watched.stop()
     assert not lost

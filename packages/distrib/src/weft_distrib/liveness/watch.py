@@ -19,7 +19,11 @@ ASK_SECONDS: Final = 0.5
 
 
 class Watched:
-    """One peer that is watched, until `stop`."""
+    """One peer that is watched, until `stop`.
+
+    Attributes:
+      heard: how many answers have come.
+    """
 
     def __init__(
         self,
@@ -33,6 +37,7 @@ class Watched:
         self.limit = limit
         self.pulse = Pulse(time.monotonic(), limit)
         self.received = b""
+        self.heard = 0
         self.address = address
         self.socket: socket.socket | None = None
         self.stopped = False
@@ -126,6 +131,7 @@ class Watch:
             answer = ANSWER.unpack_from(watched.received)
             watched.received = watched.received[ANSWER.size :]
             watched.pulse.answered(time.monotonic(), *answer)
+            watched.heard += 1
 
     def _judge(self, late: float) -> None:
         """Tell of peers that are lost.

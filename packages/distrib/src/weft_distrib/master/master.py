@@ -67,6 +67,12 @@ class Master:
         with self._lock:
             return list(self._sessions)
 
+    @property
+    def running_steps(self) -> int:
+        """How many steps run, of all sessions."""
+        with self._lock:
+            return sum(session.running for session in self._sessions.values())
+
     def create_session(self, request: messages.CreateSession) -> messages.Session:
         """Open a session, once all tasks that it may use have answered.
 

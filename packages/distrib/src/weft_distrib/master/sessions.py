@@ -275,6 +275,12 @@ class MasterSession:
 
         return learn
 
+    @property
+    def running(self) -> int:
+        """How many steps run."""
+        with self._lock:
+            return len(self._running)
+
     def _forget_step(self, number: int) -> None:
         with self._lock:
             self._running.pop(number, None)

@@ -295,6 +295,7 @@ class Conv3DTranspose(Conv2DTranspose):
 
 
 def functional(layer: type[Conv], inputs: Any, name: str | None, reuse: Any, **args: Any) -> Any:
+    """What a layer of some class, made of `args` in the scope `name`, gives for `inputs`."""
     return layer(**args, name=name, _scope=name, _reuse=reuse)(inputs)
 
 

@@ -32,6 +32,13 @@ from weft_tensor.shape import Dims, format_dims, merge_dims, num_elements
 
 
 def concat_dims(parts: Sequence[Output], axis_input: Output) -> Dims:
+    """The static shape of parts that are joined; None where no part's rank is known.
+
+    Args:
+      parts: tensors of one rank, whose other sizes are equal.
+      axis_input: integer, shape (): along which they are joined.
+    Raises: InvalidArgumentError: ranks or other sizes differ, or the axis is not in the rank.
+    """
     axis = constant_int(axis_input)
     ranked = [part.dims for part in parts if part.dims is not None]
     if not ranked:
