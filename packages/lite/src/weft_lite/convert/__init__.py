@@ -1,0 +1,1 @@
+"""Makes `.weftlite` files of graphs: needs the extra `convert` of weftml-lite."""

@@ -1,0 +1,1 @@
+"""The form of `.weftlite` files: `lite.fbs` for other languages, `tables` for Python."""

@@ -1,0 +1,276 @@
+"""The tables of a `.weftlite` file: a dataclass is a table, and its annotations are the schema.
+
+`packages/lite/scripts/generate_schema.py` makes of them `lite.fbs`, for flatbuffers' own compiler,
+and `runtime/schema.h`, which the C reader is written with. Fields are appended only, never removed,
+moved or given another meaning. What is not said is zero or empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+VERSION: Final = 1
+"""Of the format, as this package writes it."""
+
+Byte = Annotated[int, "ubyte"]
+Short = Annotated[int, "ushort"]
+Int = Annotated[int, "int"]
+UInt = Annotated[int, "uint"]
+ULong = Annotated[int, "ulong"]
+Float = Annotated[float, "float"]
+
+
+@dataclass
+class ConvOptions:
+    """Of convolutions. `pads` are top, bottom, left, right, where padding is explicit."""
+
+    stride_h: Int = 0
+    stride_w: Int = 0
+    dilation_h: Int = 0
+    dilation_w: Int = 0
+    padding: Byte = 0
+    pads: list[Int] = field(default_factory=list)
+    activation: Byte = 0
+    kernel_h: Int = 0  # height and width of the filter, which packed weights do not show
+    kernel_w: Int = 0
+    channels: Int = 0  # results of a convolution, which packed weights have more of
+
+
+@dataclass
+class PoolOptions:
+    """Of windows."""
+
+    window_h: Int = 0
+    window_w: Int = 0
+    stride_h: Int = 0
+    stride_w: Int = 0
+    padding: Byte = 0
+    pads: list[Int] = field(default_factory=list)
+    activation: Byte = 0
+
+
+@dataclass
+class MatMulOptions:
+    """Of products. `columns` is the width of packed weights."""
+
+    transpose_a: Byte = 0
+    transpose_b: Byte = 0
+    activation: Byte = 0
+    columns: Int = 0
+
+
+@dataclass
+class ElementwiseOptions:
+    """Of functions of elements. `alpha` is the slope of LeakyRelu; `exact` asks for Gelu by erf."""
+
+    activation: Byte = 0
+    alpha: Float = 0.0
+    exact: Byte = 0
+
+
+@dataclass
+class AxisOptions:
+    """Of what goes along an axis. `beta` scales what Softmax takes; `batch_dims` are Gather's."""
+
+    axis: Int = 0
+    batch_dims: Int = 0
+    beta: Float = 0.0
+    epsilon: Float = 0.0
+
+
+@dataclass
+class ReduceOptions:
+    """Of reductions and running sums."""
+
+    keep_dims: Byte = 0
+    exclusive: Byte = 0
+    reverse: Byte = 0
+
+
+@dataclass
+class StridedSliceOptions:
+    """Of StridedSlice: masks with a bit for each entry of `begin`."""
+
+    begin_mask: UInt = 0
+    end_mask: UInt = 0
+    ellipsis_mask: UInt = 0
+    new_axis_mask: UInt = 0
+    shrink_axis_mask: UInt = 0
+
+
+@dataclass
+class BlockOptions:
+    """Of SpaceToDepth and DepthToSpace."""
+
+    block: Int = 0
+
+
+@dataclass
+class PadOptions:
+    """Of MirrorPad: a PadMode."""
+
+    mode: Byte = 0
+
+
+@dataclass
+class ResizeOptions:
+    """Of resizing: where the centres of pixels are."""
+
+    align_corners: Byte = 0
+    half_pixel_centers: Byte = 0
+
+
+@dataclass
+class CellOptions:
+    """Of recurrent cells. `forget_bias` is added to the forget gate; `cell_clip` 0 is no clip."""
+
+    forget_bias: Float = 0.0
+    cell_clip: Float = 0.0
+
+
+@dataclass
+class IfOptions:
+    """Of If: subgraphs without inputs; a branch reads the tensors around it."""
+
+    then_subgraph: UInt = 0
+    else_subgraph: UInt = 0
+
+
+@dataclass
+class WhileOptions:
+    """Of While. The inputs of the body are its variables; the condition reads them as well."""
+
+    cond_subgraph: UInt = 0
+    body_subgraph: UInt = 0
+
+
+Options = (
+    ConvOptions
+    | PoolOptions
+    | MatMulOptions
+    | ElementwiseOptions
+    | AxisOptions
+    | ReduceOptions
+    | StridedSliceOptions
+    | BlockOptions
+    | PadOptions
+    | ResizeOptions
+    | CellOptions
+    | IfOptions
+    | WhileOptions
+)
+
+
+@dataclass
+class Quantization:
+    """Real values are scale * (stored - zero point).
+
+    There is one scale, or one for each index of `axis`; as many zero points, or none for zeros.
+    """
+
+    scales: list[Float] = field(default_factory=list)
+    zero_points: list[Int] = field(default_factory=list)
+    axis: Int = 0
+
+
+@dataclass
+class Tensor:
+    """A value. All subgraphs share one list of them.
+
+    `shape` has -1 for sizes that are known when it runs; `bound` then has the largest. `size` is
+    bytes, at the bound. `offset` counts from the start of the arena or of the weights, and is a
+    multiple of 64. A variable begins with the weights at `initial` where `has_initial`, else with
+    zeros.
+    """
+
+    name: str = ""
+    dtype: Byte = 0
+    storage: Byte = 0
+    layout: Byte = 0
+    shape: list[Int] = field(default_factory=list)
+    bound: list[Int] = field(default_factory=list)
+    offset: ULong = 0
+    size: ULong = 0
+    quantization: Quantization | None = None
+    has_initial: Byte = 0
+    initial: ULong = 0
+
+
+@dataclass
+class Op:
+    """An operation: an OpKind, tensors by their number (-1 is none), and what its family wants."""
+
+    kind: Short = 0
+    inputs: list[Int] = field(default_factory=list)
+    outputs: list[Int] = field(default_factory=list)
+    options: Options | None = None
+    name: str = ""
+
+
+@dataclass
+class Subgraph:
+    """Operations that follow each other. The first one is the whole graph's."""
+
+    first_op: UInt = 0
+    op_count: UInt = 0
+    inputs: list[Int] = field(default_factory=list)
+    outputs: list[Int] = field(default_factory=list)
+
+
+@dataclass
+class Binding:
+    """A tensor by the name that a signature gives it."""
+
+    name: str = ""
+    tensor: UInt = 0
+
+
+@dataclass
+class Signature:
+    """Inputs and outputs of the graph by name."""
+
+    key: str = ""
+    inputs: list[Binding] = field(default_factory=list)
+    outputs: list[Binding] = field(default_factory=list)
+
+
+@dataclass
+class Metadata:
+    """Anything else that a program wants to find in the file."""
+
+    key: str = ""
+    value: bytes = b""
+
+
+@dataclass
+class Model:
+    """The whole: `arena_size` is the end of the last tensor; `scratch_size` what kernels need.
+
+    Ops are in the order in which they run: those of subgraph 0 first, then those of subgraph 1, and
+    so on. Who calls a subgraph has a lower number, and nobody else calls it.
+    """
+
+    version: UInt = VERSION
+    min_reader: UInt = 1
+    description: str = ""
+    tensors: list[Tensor] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    subgraphs: list[Subgraph] = field(default_factory=list)
+    signatures: list[Signature] = field(default_factory=list)
+    arena_size: ULong = 0
+    scratch_size: ULong = 0
+    metadata: list[Metadata] = field(default_factory=list)
+
+
+TABLES: Final = (
+    *Options.__args__,
+    Quantization,
+    Tensor,
+    Op,
+    Subgraph,
+    Binding,
+    Signature,
+    Metadata,
+)
+"""All tables but the root, in the order of the schema; first the union's, in its order."""
