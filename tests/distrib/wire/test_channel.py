@@ -13,7 +13,9 @@ import pytest
 from weft_testing.waiting import wait_until
 
 from weft_distrib.wire.channel import Call, Channel
+from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import Listener, Reply, ask, dial
+from weft_distrib.wire.streams import SocketStream
 from weft_exec.resources.resources import ResourceHandle
 from weft_tensor import errors
 
@@ -26,7 +28,7 @@ def pair() -> Iterator[Pair]:
 
     def connect(serve: Any = None, other: Any = None) -> tuple[Channel, Channel]:
         a, b = socket.socketpair()
-        made.extend((Channel(a, "b", other), Channel(b, "a", serve)))
+        made.extend((Channel(SocketStream(a), "b", other), Channel(SocketStream(b), "a", serve)))
         return made[-2], made[-1]
 
     yield connect
@@ -152,7 +154,7 @@ def test_what_goes_wrong_while_reading_is_told(
 
 def test_who_breaks_the_protocol_is_dropped() -> None:
     a, b = socket.socketpair()
-    channel = Channel(b, "a", echo)
+    channel = Channel(SocketStream(b), "a", echo)
     a.sendall(b"GET / HTTP/1.1\r\n\r\n")
     wait_until(lambda: channel.lost is not None)
     assert a.recv(1) == b""
@@ -161,22 +163,22 @@ def test_who_breaks_the_protocol_is_dropped() -> None:
 
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    made = Listener("127.0.0.1", 3, 77, echo)
+    made = Listener("127.0.0.1", Opening(3), 77, echo)
     yield made
     made.close()
 
 
 def test_who_calls_says_who_is_expected(listener: Listener) -> None:
     address = ("127.0.0.1", listener.port)
-    channel = dial(address, "task", 3, 77, 30)
+    channel = dial(address, "task", Opening(3), 77, 30)
     assert ask(channel, 1, b"m", (), 30)[1] == b"m"
     channel.close()
     with pytest.raises(errors.AbortedError, match="started again"):
-        dial(address, "task", 3, 78, 30)
+        dial(address, "task", Opening(3), 78, 30)
     with pytest.raises(errors.FailedPreconditionError, match=r"version 3 .* version 4"):
-        dial(address, "task", 4, 77, 30)
+        dial(address, "task", Opening(4), 77, 30)
     sock = socket.create_connection(address)
-    stranger = Channel(sock, "task")
+    stranger = Channel(SocketStream(sock), "task")
     with pytest.raises(errors.PermissionDeniedError, match="begins by saying"):
         ask(stranger, 1, b"m", (), 30)
     stranger.close()
@@ -186,7 +188,7 @@ def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = sock.getsockname()[1]
     with pytest.raises(errors.UnavailableError, match="task cannot be reached"):
-        dial(("127.0.0.1", port), "task", 3, 77, 30)
+        dial(("127.0.0.1", port), "task", Opening(3), 77, 30)
 
 
 class _Lacking:
@@ -209,9 +211,9 @@ class _Lacking:
 def test_a_listener_outlives_a_lack_of_files(monkeypatch: pytest.MonkeyPatch) -> None:
     create = socket.create_server
     monkeypatch.setattr(socket, "create_server", lambda *a, **k: _Lacking(create(*a, **k)))
-    listener = Listener("127.0.0.1", 3, 77, echo)
+    listener = Listener("127.0.0.1", Opening(3), 77, echo)
     wait_until(lambda: listener._socket.lacked)  # type: ignore[attr-defined]
-    channel = dial(("127.0.0.1", listener.port), "task", 3, 77, 5)
+    channel = dial(("127.0.0.1", listener.port), "task", Opening(3), 77, 5)
     assert ask(channel, 1, b"m", (), 30)[1] == b"m"
     channel.close()
     listener.close()

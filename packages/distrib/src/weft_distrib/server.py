@@ -15,7 +15,11 @@ from weft_distrib.cluster.spec import ClusterSpec
 from weft_distrib.liveness.heart import Heart
 from weft_distrib.master.master import Master
 from weft_distrib.protocol import messages, service
+from weft_distrib.security.credentials import Credentials
+from weft_distrib.security.roles import Role, require
+from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Call
+from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import Listener
 from weft_distrib.worker.worker import Worker
 from weft_exec.config import SessionConfig
@@ -48,8 +52,12 @@ class Server:
       protocol: "grpc".
       config: a ConfigProto, for the devices and threads of this task.
       start: whether to start at once.
+      credentials: what it shows to other tasks, and whom it lets in; those of the environment by
+        default.
+      insecure: let it listen on other addresses than this machine's own without certificates.
     Raises:
       InvalidArgumentError: the cluster has no such job or task, or the protocol is unknown.
+      PermissionDeniedError: others could reach it, and it has no certificates.
       UnavailableError: the port is taken.
 
     Examples:
@@ -68,18 +76,25 @@ class Server:
         protocol: str | None = None,
         config: Any = None,
         start: bool = True,
+        *,
+        credentials: Credentials | None = None,
+        insecure: bool = False,
     ) -> None:
         found = _parsed(server_or_cluster_def, job_name, task_index, protocol, config)
         self._cluster, self._task, self._protocol, self._config = found
         assert self._task.job is not None and self._task.task is not None
         self._address = self._cluster.task_address(self._task.job, self._task.task)
         host = self._address.rpartition(":")[0].strip("[]")
-        if host not in LOOPBACK:
+        credentials = Credentials.from_environment() if credentials is None else credentials
+        if host not in LOOPBACK and not credentials.secure and not insecure:
             raise errors.PermissionDeniedError(
                 f"{self._address} can be reached from other machines, and this server has no "
-                f"credentials: it may listen on {', '.join(LOOPBACK)} only"
+                f"credentials: it may listen on {', '.join(LOOPBACK)} only. Give it certificates "
+                "(weft certificates makes some), or say insecure=True, on the command line "
+                "--insecure --insecure"
             )
-        self._connections = Connections(self._cluster)
+        opening = Opening(messages.VERSION, credentials)
+        self._connections = Connections(self._cluster, opening)
         self._worker = Worker(self._task, SessionConfig.from_proto(self._config), self._connections)
         self._packages = _packages()
         self._master = Master(self._cluster, self._worker, self._connections, self._packages)
@@ -95,9 +110,10 @@ class Server:
                 service.RESET: self._master.reset,
                 service.CLEAR: self._master.clear,
             },
+            opening,
         )
-        self._listener = Listener(host, messages.VERSION, self._worker.incarnation, self._serve)
-        self._heart = Heart(host)
+        self._listener = Listener(host, opening, self._worker.incarnation, self._serve)
+        self._heart = Heart(host, credentials)
         self._stopped = threading.Event()
         self._started = False
         if start:
@@ -189,6 +205,8 @@ class Server:
         )
 
     def _serve(self, call: Call) -> None:
+        if call.method not in methods.OF_MASTERS:
+            require(call.channel.caller, Role.PEER, f"method {call.method}", call.channel.peer)
         if not (self._worker.serve(call) or self._master.serve(call)):
             raise errors.UnimplementedError(f"there is no method {call.method}")
 

@@ -11,8 +11,11 @@ from weft_distrib.cluster.connections import dialled
 from weft_distrib.master.master import Master
 from weft_distrib.protocol import messages, service
 from weft_distrib.protocol.tables import encode
+from weft_distrib.security.credentials import Credentials
+from weft_distrib.security.roles import Role
 from weft_distrib.wire import methods
 from weft_distrib.wire.channel import Answer, Channel
+from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import ask
 from weft_distrib.wire.methods import RunStep
 from weft_tensor import errors
@@ -94,14 +97,18 @@ class RemoteLink:
 
     Args:
       address: "host:port" of its server.
-    Raises: UnavailableError: nobody answers there.
+      credentials: what this process shows to it.
+    Raises:
+      UnavailableError: nobody answers there.
+      UnauthenticatedError: one of the two ends does not believe the other.
     """
 
-    def __init__(self, address: str) -> None:
-        self._control = service.ControlClient(address, "the server")
+    def __init__(self, address: str, credentials: Credentials) -> None:
+        opening = Opening(messages.VERSION, credentials, Role.CLIENT)
+        self._control = service.ControlClient(address, "the server", opening)
         status = self._control.call(service.STATUS, messages.Empty(), _CONNECT_SECONDS, wait=True)
         host = address.rpartition(":")[0].strip("[]")
-        self._channel: Channel = dialled(host, f"{status.task} at {address}", status)
+        self._channel: Channel = dialled(host, f"{status.task} at {address}", status, opening)
 
     def create_session(self, request: messages.CreateSession, limit: float) -> messages.Session:
         """As of `MasterLink`."""

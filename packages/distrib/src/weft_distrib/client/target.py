@@ -13,6 +13,7 @@ import numpy as np
 from weft_distrib.client.link import LocalLink, MasterLink, RemoteLink
 from weft_distrib.master.master import START_SECONDS
 from weft_distrib.protocol import messages
+from weft_distrib.security.credentials import credentials_of_query
 from weft_distrib.server import server_at
 from weft_distrib.wire.listener import Reply
 from weft_distrib.wire.methods import RunStep
@@ -210,14 +211,14 @@ class GrpcTarget:
 
 
 def _link(target: str) -> MasterLink:
-    server = server_at(target)
+    server = server_at(target.partition("?")[0])
     if server is not None:
         return LocalLink(server.master)
-    address = target.removeprefix(f"{SCHEME}://")
+    address, _, query = target.removeprefix(f"{SCHEME}://").partition("?")
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise errors.InvalidArgumentError(f"a target must be like grpc://host:2222, got {target!r}")
-    return RemoteLink(address)
+    return RemoteLink(address, credentials_of_query(query))
 
 
 register_target(SCHEME, GrpcTarget())

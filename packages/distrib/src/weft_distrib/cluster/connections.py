@@ -13,6 +13,7 @@ from weft_distrib.liveness.watch import shared_watch
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.service import STATUS, ControlClient
 from weft_distrib.wire.channel import Channel
+from weft_distrib.wire.hello import Opening
 from weft_distrib.wire.listener import dial
 from weft_graph.ir.device_spec import DeviceParts
 from weft_tensor import errors
@@ -31,10 +32,12 @@ class Connections:
 
     Args:
       cluster: where the tasks are.
+      opening: who this process is to them.
     """
 
-    def __init__(self, cluster: ClusterSpec) -> None:
+    def __init__(self, cluster: ClusterSpec, opening: Opening) -> None:
         self._cluster = cluster
+        self._opening = opening
         self._lock = threading.Lock()
         self._tasks: dict[DeviceParts, _Task] = {}
 
@@ -44,7 +47,7 @@ class Connections:
             if found is None:
                 assert task.job is not None and task.task is not None
                 address = self._cluster.task_address(task.job, task.task)
-                found = self._tasks[task] = _Task(task, address)
+                found = self._tasks[task] = _Task(task, address, self._opening)
             return found
 
     def control(self, task: DeviceParts) -> ControlClient:
@@ -93,11 +96,12 @@ class Connections:
 class _Task:
     """One other task."""
 
-    def __init__(self, task: DeviceParts, address: str) -> None:
+    def __init__(self, task: DeviceParts, address: str, opening: Opening) -> None:
+        self._opening = opening
         self._name = task.to_string()
         self._address = address
         self._lock = threading.Lock()
-        self.control = ControlClient(address, self._name)
+        self.control = ControlClient(address, self._name, opening)
         self.channel: Channel | None = None
 
     def ask(self, deadline: float) -> messages.Status:
@@ -141,7 +145,7 @@ class _Task:
                 return channel
             status = self.ask(time.monotonic() + CONNECT_SECONDS)
             host = self._address.rpartition(":")[0].strip("[]")
-            self.channel = dialled(host, self._name, status)
+            self.channel = dialled(host, self._name, status, self._opening)
             return self.channel
 
     def close(self) -> None:
@@ -150,14 +154,20 @@ class _Task:
             self.channel.close()
 
 
-def dialled(host: str, peer: str, status: messages.Status) -> Channel:
+def dialled(host: str, peer: str, status: messages.Status, opening: Opening) -> Channel:
     """A value connection to a task that has said what it is; it ends if the task is lost.
 
-    Raises: UnavailableError: the task does not answer.
+    Args:
+      opening: who this process is to it.
+    Raises:
+      UnavailableError: the task does not answer.
+      UnauthenticatedError: one of the two does not believe the other.
     """
     address = (host, status.wire_port)
-    channel = dial(address, peer, messages.VERSION, status.incarnation, CONNECT_SECONDS)
+    channel = dial(address, peer, opening, status.incarnation, CONNECT_SECONDS)
     heart = (host if ":" in host else socket.gethostbyname(host), status.heart_port)
-    watched = shared_watch().add(heart, peer, channel.close)
+    watched = shared_watch().add(
+        heart, peer, channel.close, credentials=opening.credentials, host=host
+    )
     channel.when_lost(watched, lambda _: watched.stop())
     return channel

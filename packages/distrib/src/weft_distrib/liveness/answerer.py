@@ -1,7 +1,8 @@
 """The process beside a server that says how the server is. It needs no package, not even weft's.
 
-Arguments: the descriptors of a listening socket and of the memory with the server's count, and the
-server's process. It ends with the server. The answer to each byte is `ANSWER`.
+Arguments: the descriptors of a listening socket and of the memory with the server's count, the
+server's process, and the files of its certificate, key and authority, if it has any. It ends with
+the server. The answer to each byte is `ANSWER`.
 """
 
 import mmap
@@ -9,8 +10,11 @@ import os
 import selectors
 import signal
 import socket
+import ssl
 import struct
 import sys
+import time
+from contextlib import suppress
 
 ANSWER = struct.Struct("<QQ?")
 """How often the server came round; its processor time in ticks; whether it is stopped."""
@@ -18,12 +22,19 @@ ANSWER = struct.Struct("<QQ?")
 _STOPPED = frozenset("Tt")
 
 
-def main(listening: int, memory: int, server: int) -> None:
+_MAX_ASKING = 1024
+_PATIENCE_SECONDS = 60.0
+"""Who has not asked for so long is dropped when there are too many."""
+
+
+def main(listening: int, memory: int, server: int, *files: str) -> None:
     """Answer until the server ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     beats = mmap.mmap(memory, mmap.PAGESIZE, prot=mmap.PROT_READ)
     listener = socket.socket(fileno=listening)
     end = os.pidfd_open(server)
+    door = _Door(files)
+    asked: dict[socket.socket, float] = {}
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
         selector.register(end, selectors.EVENT_READ)
@@ -32,12 +43,77 @@ def main(listening: int, memory: int, server: int) -> None:
                 if key.fileobj == end:
                     return
                 if key.fileobj is listener:
-                    sock, _ = listener.accept()
-                    sock.setblocking(False)
-                    selector.register(sock, selectors.EVENT_READ, sock)
-                elif not _answer(key.data, beats, server):
-                    selector.unregister(key.data)
-                    key.data.close()
+                    sock = door.accepted(listener)
+                    if sock is not None:
+                        _make_room(asked, selector)
+                        selector.register(sock, selectors.EVENT_READ, sock)
+                        asked[sock] = time.monotonic()
+                elif key.data in asked and _answer(key.data, beats, server):
+                    asked[key.data] = time.monotonic()
+                elif key.data in asked:
+                    _drop(key.data, asked, selector)
+
+
+class _Door:
+    """Accepts connections, with TLS where there are files, which are read anew when they change."""
+
+    def __init__(self, files: "tuple[str, ...]") -> None:
+        self._files = files
+        self._stamp: object = None
+        self._context: ssl.SSLContext | None = None
+
+    def _read(self) -> None:
+        found = [os.stat(path) for path in self._files]
+        stamp = [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
+        if stamp == self._stamp:
+            return
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.verify_mode = ssl.CERT_REQUIRED
+        certificate, key, authority = self._files
+        context.load_cert_chain(certificate, key, lambda: "")
+        context.load_verify_locations(authority)
+        self._context, self._stamp = context, stamp
+
+    def accepted(self, listener: socket.socket) -> "socket.socket | None":
+        """A connection that does not block; None where it came to nothing."""
+        try:
+            sock, _ = listener.accept()
+        except OSError:
+            time.sleep(0.01)  # such as too many open files: do not turn round and round
+            return None
+        sock.setblocking(False)
+        if not self._files:
+            return sock
+        with suppress(OSError, ValueError):  # between two writes, or gone: those of before will do
+            self._read()
+        try:
+            if self._context is not None:
+                return self._context.wrap_socket(
+                    sock, server_side=True, do_handshake_on_connect=False
+                )
+        except (OSError, ValueError):  # whoever connected is gone
+            pass
+        sock.close()
+        return None
+
+
+def _make_room(asked: "dict[socket.socket, float]", selector: selectors.BaseSelector) -> None:
+    if len(asked) < _MAX_ASKING:
+        return
+    late = time.monotonic() - _PATIENCE_SECONDS
+    for sock in [sock for sock, last in asked.items() if last < late] or [
+        min(asked, key=asked.__getitem__)
+    ]:
+        _drop(sock, asked, selector)
+
+
+def _drop(
+    sock: socket.socket, asked: "dict[socket.socket, float]", selector: selectors.BaseSelector
+) -> None:
+    selector.unregister(sock)
+    del asked[sock]
+    sock.close()
 
 
 def _answer(sock: socket.socket, beats: mmap.mmap, server: int) -> bool:
@@ -46,6 +122,8 @@ def _answer(sock: socket.socket, beats: mmap.mmap, server: int) -> bool:
             return False
         count = int.from_bytes(beats[:8], "little")
         sock.send(ANSWER.pack(count, *_vitals(server)))
+    except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        return True  # the handshake goes on
     except (OSError, ValueError):
         return False
     return True
@@ -59,4 +137,4 @@ def _vitals(server: int) -> tuple[int, bool]:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])

@@ -11,6 +11,8 @@ import threading
 from pathlib import Path
 from typing import Final
 
+from weft_distrib.security.credentials import Credentials
+
 BEAT_SECONDS: Final = 0.1
 
 _PROGRAM = Path(__file__).with_name("answerer.py")
@@ -21,11 +23,13 @@ class Heart:
 
     Args:
       host: to answer on.
+      credentials: who may ask.
     Attributes:
       port: where to ask.
     """
 
-    def __init__(self, host: str) -> None:
+    def __init__(self, host: str, credentials: Credentials | None = None) -> None:
+        self._files = credentials.paths[:3] if credentials and credentials.secure else ()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._listener = socket.create_server((host, 0), family=family, backlog=512)
         self.port: int = self._listener.getsockname()[1]
@@ -39,7 +43,7 @@ class Heart:
 
     def _started(self) -> subprocess.Popen[bytes]:
         handed = (self._listener.fileno(), self._memory)
-        arguments = [*map(str, handed), str(os.getpid())]
+        arguments = [*map(str, handed), str(os.getpid()), *self._files]
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(_PROGRAM), *arguments],
             pass_fds=handed,

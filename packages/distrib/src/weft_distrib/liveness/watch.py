@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import selectors
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import Final
 
 from weft_distrib.liveness.answerer import ANSWER
 from weft_distrib.liveness.pulse import LIMIT_SECONDS, Pulse, Verdict
+from weft_distrib.security.credentials import Credentials
 from weft_tensor import errors
 
 ASK_SECONDS: Final = 0.5
@@ -31,6 +33,8 @@ class Watched:
         peer: str,
         on_lost: Callable[[errors.OpError], None],
         limit: float,
+        credentials: Credentials | None,
+        host: str,
     ) -> None:
         self.peer = peer
         self.on_lost = on_lost
@@ -39,6 +43,8 @@ class Watched:
         self.received = b""
         self.heard = 0
         self.address = address
+        self.credentials = credentials
+        self.host = host
         self.socket: socket.socket | None = None
         self.stopped = False
 
@@ -63,6 +69,8 @@ class Watch:
         peer: str,
         on_lost: Callable[[errors.OpError], None],
         limit: float = LIMIT_SECONDS,
+        credentials: Credentials | None = None,
+        host: str = "",
     ) -> Watched:
         """Watch a peer.
 
@@ -71,8 +79,10 @@ class Watch:
           peer: its name, for messages.
           on_lost: told once if it is lost, in the thread of the watch.
           limit: seconds without a sign of life after which it is.
+          credentials: to show to it.
+          host: that its certificate is for.
         """
-        watched = Watched(address, peer, on_lost, limit)
+        watched = Watched(address, peer, on_lost, limit, credentials, host)
         with self._lock:
             self._new.append(watched)
         return watched
@@ -96,7 +106,7 @@ class Watch:
         for watched in new:
             family = socket.AF_INET6 if ":" in watched.address[0] else socket.AF_INET
             try:
-                sock = socket.socket(family)
+                sock = _wrapped(socket.socket(family), watched)
             except OSError:  # too many open files: the next round may find fewer
                 with self._lock:
                     self._new.append(watched)
@@ -117,7 +127,7 @@ class Watch:
         assert watched.socket is not None
         try:
             data = watched.socket.recv(4096)
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return
         except OSError:
             data = b""
@@ -164,6 +174,14 @@ class Watch:
             assert watched.socket is not None
             self._selector.unregister(watched.socket)
             watched.socket.close()
+
+
+def _wrapped(sock: socket.socket, watched: Watched) -> socket.socket:
+    """The socket with TLS over it, where the peer is asked with certificates."""
+    if watched.credentials is None or not watched.credentials.secure:
+        return sock
+    context = watched.credentials.contexts()[1]
+    return context.wrap_socket(sock, server_hostname=watched.host, do_handshake_on_connect=False)
 
 
 @cache

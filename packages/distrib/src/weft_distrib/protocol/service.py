@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple
@@ -11,7 +12,12 @@ from typing import Any, Final, NamedTuple
 import grpc
 
 from weft_distrib.protocol import messages
+from weft_distrib.protocol.authentication import caller, channel_to, metadata, server_credentials
 from weft_distrib.protocol.tables import decode, encode
+from weft_distrib.security.credentials import Credentials, Files
+from weft_distrib.security.refusals import probe
+from weft_distrib.security.roles import Role, require
+from weft_distrib.wire.hello import Opening
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -21,28 +27,33 @@ _THREADS = 1024
 """At the most; they start as calls need them. A call may wait for other tasks, which ask this one
 for its status meanwhile, so with few threads tasks would wait for each other."""
 
+_PROBE_SECONDS = 2.0
+
 _OPTIONS = [
     ("grpc.max_receive_message_length", 1 << 28),
     ("grpc.max_send_message_length", 1 << 28),
     ("grpc.so_reuseport", 0),
+    ("grpc.dns_min_time_between_resolutions_ms", 500),  # tasks come back at other addresses
+    ("grpc.max_metadata_size", 1 << 13),
 ]
 
 
 class Method(NamedTuple):
-    """One control call."""
+    """One control call, and who may make it."""
 
     name: str
     request: type
     reply: type
+    role: Role = Role.CLIENT
 
 
 STATUS: Final = Method("Status", messages.Empty, messages.Status)
-KERNELS: Final = Method("Kernels", messages.KernelsOf, messages.KernelsOf)
+KERNELS: Final = Method("Kernels", messages.KernelsOf, messages.KernelsOf, Role.PEER)
 CREATE_SESSION: Final = Method("CreateSession", messages.CreateSession, messages.Session)
 PLAN: Final = Method("Plan", messages.Signature, messages.Planned)
 CLOSE_SESSION: Final = Method("CloseSession", messages.SessionRequest, messages.Empty)
 RESET: Final = Method("Reset", messages.Reset, messages.Empty)
-CLEAR: Final = Method("Clear", messages.Reset, messages.Empty)
+CLEAR: Final = Method("Clear", messages.Reset, messages.Empty, Role.PEER)
 
 Handler = Callable[[Any], Any]
 
@@ -53,22 +64,36 @@ class ControlServer:
     Args:
       address: "host:port" to listen on; port 0 for a free one.
       handlers: what carries out each call; it may raise any OpError.
+      opening: whom it lets in.
     Attributes:
       port: the one it listens on.
     Raises: UnavailableError: the port is taken, or the address is not this machine's.
     """
 
-    def __init__(self, address: str, handlers: Mapping[Method, Handler]) -> None:
-        self._server = grpc.server(ThreadPoolExecutor(_THREADS, "weft-control"), options=_OPTIONS)
+    def __init__(
+        self, address: str, handlers: Mapping[Method, Handler], opening: Opening | None = None
+    ) -> None:
+        opening = opening or Opening(messages.VERSION)
+        self._server = grpc.server(
+            ThreadPoolExecutor(_THREADS, "weft-control"),
+            options=_OPTIONS,
+            maximum_concurrent_rpcs=_THREADS,
+        )
+        credentials = opening.credentials
         table = {
-            method.name: grpc.unary_unary_rpc_method_handler(_answering(method, handler))
+            method.name: grpc.unary_unary_rpc_method_handler(
+                _answering(method, handler, credentials)
+            )
             for method, handler in handlers.items()
         }
         self._server.add_generic_rpc_handlers(
             (grpc.method_handlers_generic_handler(SERVICE, table),)
         )
         try:
-            self.port = self._server.add_insecure_port(address)
+            if credentials.secure:
+                self.port = self._server.add_secure_port(address, server_credentials(credentials))
+            else:
+                self.port = self._server.add_insecure_port(address)
         except RuntimeError as error:
             raise errors.UnavailableError(
                 f"cannot listen on {address}: is the port in use? ({error})"
@@ -83,9 +108,13 @@ class ControlServer:
         self._server.stop(grace)
 
 
-def _answering(method: Method, handler: Handler) -> Callable[[bytes, Any], bytes]:
+def _answering(
+    method: Method, handler: Handler, credentials: Credentials
+) -> Callable[[bytes, Any], bytes]:
     def answer(request: bytes, context: Any) -> bytes:
         try:
+            role, who = caller(context, credentials)
+            require(role, method.role, method.name, who)
             reply = handler(decode(method.request, request))
         except errors.OpError as error:
             return encode(messages.Reply(error=json.dumps(error.to_dict(), default=str)))
@@ -104,13 +133,27 @@ class ControlClient:
     Args:
       address: "host:port".
       peer: what is there, for messages.
+      opening: who this process is to it.
     """
 
-    def __init__(self, address: str, peer: str) -> None:
+    def __init__(self, address: str, peer: str, opening: Opening | None = None) -> None:
         self._peer = peer
         self._address = address
-        self._channel = grpc.insecure_channel(address, options=_OPTIONS)
-        self._calls: dict[str, Any] = {}
+        self._opening = opening or Opening(messages.VERSION)
+        self._files: Files | None = None
+        self._lock = threading.Lock()
+        self._reached = False
+        self._connect(self._opening.credentials.files)
+
+    def _connect(self, files: Files) -> None:
+        """Make the connection, or another one with what the files of credentials hold now."""
+        with self._lock:
+            if files == self._files:
+                return
+            self._files = files
+            secure = self._opening.credentials.secure
+            self._channel = channel_to(self._address, files if secure else None, _OPTIONS)
+            self._calls: dict[str, Any] = {}
 
     def call(self, method: Method, request: Any, timeout: float, wait: bool = False) -> Any:
         """Call, and return the reply.
@@ -121,19 +164,34 @@ class ControlClient:
         Raises:
           UnavailableError: nobody answers there.
           DeadlineExceededError: the reply did not come in time.
+          UnauthenticatedError: one of the two ends does not believe the other.
           OpError: what the server raised.
         """
+        self._connect(self._opening.credentials.files)
+        if not self._reached:
+            self._probe(timeout)
         call = self._calls.get(method.name)
         if call is None:
             call = self._calls[method.name] = self._channel.unary_unary(f"/{SERVICE}/{method.name}")
+        shown = metadata(self._opening)
         try:
-            data = call(encode(request), timeout=timeout, wait_for_ready=wait)
+            data = call(encode(request), timeout=timeout, wait_for_ready=wait, metadata=shown)
         except grpc.RpcError as error:
+            self._reached = False
+            if error.code() is grpc.StatusCode.UNAVAILABLE:
+                self._probe(timeout)
             raise self._translated(error, method, timeout) from error
+        self._reached = True
         reply = decode(messages.Reply, data)
         if reply.error:
             raise errors.OpError.from_dict(json.loads(reply.error))
         return decode(method.reply, reply.body)
+
+    def _probe(self, timeout: float) -> None:
+        """Raise if the server does not believe this process, or this process not the server."""
+        host, _, port = self._address.rpartition(":")
+        where, limit = f"{self._peer} at {self._address}", min(timeout, _PROBE_SECONDS)
+        probe(host.strip("[]"), int(port), where, self._opening.credentials, limit)
 
     def _translated(self, error: Any, method: Method, timeout: float) -> errors.OpError:
         code, where = error.code(), f"{self._peer} at {self._address}"

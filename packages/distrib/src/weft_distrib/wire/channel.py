@@ -1,17 +1,27 @@
-"""A connection between two processes: one thread reads, one writes what is large."""
+"""Calls both ways over a connection: one thread reads, one writes what is large."""
 
 from __future__ import annotations
 
 import itertools
 import json
 import logging
-import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from weft_distrib.wire.frames import CANCEL, HEAD, PING, PONG, Inbox, Message, Outbox
+from weft_distrib.security.roles import Role
+from weft_distrib.wire.frames import (
+    CANCEL,
+    HEAD,
+    MAX_HEAD_BYTES,
+    PING,
+    PONG,
+    Inbox,
+    Message,
+    Outbox,
+)
+from weft_distrib.wire.streams import Stream
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
@@ -91,27 +101,33 @@ Serve = Callable[[Call], None]
 
 
 class Channel:
-    """Calls both ways over one connected socket.
+    """Calls both ways over one connection.
 
     Args:
-      sock: connected, blocking; the channel closes it.
+      stream: what carries them; the channel closes it.
       peer: what is at the other end, for messages: "/job:ps/task:0 at host:2223".
       serve: takes the calls of the other end; None where it may call nothing.
       limit: the most bytes that the values of one message may have.
+      head_limit: the most bytes that its head may have.
+    Attributes:
+      caller: what the other end may do here, once it has said who it is.
+      heard: grows whenever something comes.
     """
 
     def __init__(
         self,
-        sock: socket.socket,
+        stream: Stream,
         peer: str,
         serve: Serve | None = None,
         limit: int = MAX_VALUES_BYTES,
+        head_limit: int = MAX_HEAD_BYTES,
     ) -> None:
         self.peer = peer
-        self._sock = sock
+        self.caller = Role.CLIENT
+        self._stream = stream
         self._serve = serve
         self._when_lost: dict[Any, OnLost] = {}
-        self._inbox = Inbox(limit)
+        self._inbox = Inbox(limit, head_limit)
         self._outbox = Outbox()
         self._lock = threading.Lock()
         self._sending = False  # whether somebody is at it, who will send what is added meanwhile
@@ -123,6 +139,11 @@ class Channel:
         self._error: errors.OpError | None = None
         self.heard = 0
         threading.Thread(target=self._read, name=f"weft-read-{peer}", daemon=True).start()
+
+    def admit(self, role: Role) -> None:
+        """Let the other end, which has said who it is, do what its role may, in full size."""
+        self.caller = role
+        self._inbox.limit, self._inbox.head_limit = MAX_VALUES_BYTES, MAX_HEAD_BYTES
 
     # -------------------------------------------------------------------------- calls
 
@@ -210,7 +231,7 @@ class Channel:
             listeners = list(self._when_lost.values())
             self._when_lost.clear()
         with suppress(OSError):  # the other end was faster
-            self._sock.shutdown(socket.SHUT_RDWR)
+            self._stream.shutdown()
         self._more.release()
         for answer in waiting.values():
             answer.fail(error.copy())
@@ -230,7 +251,7 @@ class Channel:
             self._sending = True
         left = _OWN_BYTES
         while left > 0:
-            count = self._send_frames(socket.MSG_DONTWAIT)
+            count = self._send_frames(wait=False)
             if count is None:
                 return
             if count == 0:
@@ -243,7 +264,7 @@ class Channel:
             self._writer.start()
         self._more.release()
 
-    def _send_frames(self, flags: int) -> int | None:
+    def _send_frames(self, wait: bool) -> int | None:
         """Send some; returns how many bytes, or None where all is sent and `_sending` is over."""
         with self._lock:
             buffers = self._outbox.next() if self._error is None else []
@@ -251,9 +272,7 @@ class Channel:
                 self._sending = False
                 return None
         try:
-            count = self._sock.sendmsg(buffers, (), flags)
-        except BlockingIOError:
-            return 0
+            count = self._stream.send(buffers, wait)
         except OSError as error:
             self._lose(error)
             count = sum(map(len, buffers))
@@ -266,16 +285,17 @@ class Channel:
             self._more.acquire()
             if self._error is not None:
                 return
-            while self._send_frames(0) is not None:
+            while self._send_frames(wait=True) is not None:
                 pass
 
     # ------------------------------------------------------------------------ reading
 
     def _read(self) -> None:
-        inbox, sock = self._inbox, self._sock
+        inbox, stream = self._inbox, self._stream
         try:
+            self.caller = stream.begin()
             while True:
-                count = sock.recv_into(inbox.space())
+                count = stream.recv_into(inbox.space())
                 if not count:
                     self._lose(None)
                     return
@@ -285,7 +305,7 @@ class Channel:
         except OSError as error:
             self._lose(error)
         except errors.OpError as error:
-            _log.warning("%s broke the protocol: %s", self.peer, error.message)
+            _log.warning("the connection to %s is given up: %s", self.peer, error.message)
             self.close(error)
         except MemoryError as error:
             self.close(
@@ -297,7 +317,7 @@ class Channel:
                 errors.InternalError(f"the connection to {self.peer} is given up: {error!r}")
             )
         finally:
-            sock.close()
+            stream.close()
 
     def _take(self, message: Message) -> None:
         if message.kind == PING:

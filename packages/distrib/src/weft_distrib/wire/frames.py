@@ -119,10 +119,11 @@ class Inbox:
 
     Args:
       limit: the most bytes that the values of a message may have.
+      head_limit: the most bytes that its head may have.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, head_limit: int = MAX_HEAD_BYTES) -> None:
+        self.limit, self.head_limit = limit, head_limit
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._start = self._end = 0
         self._frame: tuple[int, bool, int] | None = None  # kind, reply, call
@@ -174,7 +175,11 @@ class Inbox:
         if kind in (CANCEL, PING, PONG) and not size:
             found.append(Message(kind, frame[1], call))
             return
-        if kind == HEAD and _HEAD.size <= size <= MAX_HEAD_BYTES and frame[1:] not in self._partial:
+        if (
+            kind == HEAD
+            and _HEAD.size <= size <= self.head_limit
+            and frame[1:] not in self._partial
+        ):
             self._head = _Incoming(bytearray(size))
         elif kind == DATA and frame[1:] in self._partial and 0 < size <= CHUNK_BYTES:
             pass
@@ -200,7 +205,7 @@ class Inbox:
             return
         if kind == HEAD:
             self._head = None
-            incoming.read_head(self._limit)
+            incoming.read_head(self.limit)
             self._partial[reply, call] = incoming
         if not incoming.target():
             del self._partial[reply, call]

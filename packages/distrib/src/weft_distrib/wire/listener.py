@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import logging
 import socket
-import struct
 import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
+from weft_distrib.security.roles import Role
 from weft_distrib.wire.channel import Call, Channel, Serve
+from weft_distrib.wire.hello import HELLO, MAX_HELLO_BYTES, Hello, Opening
+from weft_distrib.wire.streams import HANDSHAKE_SECONDS, stream_of
+from weft_exec.resources.cancellation import call_at
 from weft_tensor import errors
 
-HELLO: Final = 0
-"""The first call. Meta: u64 version, u64 the incarnation that the caller expects."""
+_log = logging.getLogger("weft")
 
-_HELLO = struct.Struct("<QQ")
 _BACKLOG = 512
 _RETRY_SECONDS = 0.1
+_MAX_CONNECTIONS = 8192
+_HELLO_SECONDS = 2 * HANDSHAKE_SECONDS
+"""How long a connection may take to say who calls."""
 
 
 class Listener:
@@ -26,15 +31,15 @@ class Listener:
 
     Args:
       host: to listen on.
-      version: of the protocol.
+      opening: says who may connect.
       incarnation: of this task; who expects another one is refused.
       serve: takes the calls that come after a connection's first.
     Attributes:
       port: the one it listens on.
     """
 
-    def __init__(self, host: str, version: int, incarnation: int, serve: Serve) -> None:
-        self._version, self._incarnation, self._serve = version, incarnation, serve
+    def __init__(self, host: str, opening: Opening, incarnation: int, serve: Serve) -> None:
+        self._opening, self._incarnation, self._serve = opening, incarnation, serve
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self._socket = socket.create_server((host, 0), family=family, backlog=_BACKLOG)
         self.port: int = self._socket.getsockname()[1]
@@ -52,14 +57,32 @@ class Listener:
                     return
                 time.sleep(_RETRY_SECONDS)  # such as too many open files, for a while
                 continue
-            greeting = _Greeting(self)
-            channel = Channel(prepared(sock), f"{address[0]}:{address[1]}", greeting.serve)
-            with self._lock:
-                self._channels = {c for c in self._channels if c.lost is None}
-                self._channels.add(channel)
-                closed = self._closed
-            if closed:
-                channel.close()
+            try:
+                self._welcome(sock, f"{address[0]}:{address[1]}")
+            except errors.OpError as error:
+                _log.warning("a connection was not accepted: %s", error.message)
+
+    def _welcome(self, sock: socket.socket, caller: str) -> None:
+        """Begin to read what comes of a new connection."""
+        with self._lock:
+            self._channels = {c for c in self._channels if c.lost is None}
+            if self._closed or len(self._channels) >= _MAX_CONNECTIONS:
+                sock.close()
+                return
+        credentials = self._opening.credentials
+        context = credentials.contexts()[0] if credentials.secure else None
+        stream = stream_of(sock, context, caller)
+        greeting = _Greeting(self)
+        channel = Channel(stream, caller, greeting.serve, MAX_HELLO_BYTES, MAX_HELLO_BYTES)
+        greeting.limit(channel)
+        with self._lock:
+            self._channels.add(channel)
+        if not self._open():
+            channel.close()
+
+    def _open(self) -> bool:
+        with self._lock:
+            return not self._closed
 
     def close(self) -> None:
         """Accept no more, and end all connections."""
@@ -80,28 +103,37 @@ class _Greeting:
         self._listener = listener
         self._greeted = False
 
+    def limit(self, channel: Channel) -> None:
+        """End the connection if nobody says who calls."""
+
+        def end() -> None:
+            if not self._greeted:
+                channel.close(
+                    errors.DeadlineExceededError(f"{channel.peer} does not say who it is")
+                )
+
+        timer = call_at(time.monotonic() + _HELLO_SECONDS, end)
+        channel.when_lost(self, lambda _: timer.cancel())
+
     def serve(self, call: Call) -> None:
         if self._greeted:
             self._listener._serve(call)
             return
-        if call.method != HELLO or len(call.meta) < _HELLO.size:
-            raise errors.PermissionDeniedError("a connection begins by saying who calls")
-        version, incarnation = _HELLO.unpack_from(call.meta)
-        if version != self._listener._version:
-            raise errors.FailedPreconditionError(
-                f"this task speaks version {self._listener._version} of the protocol, and the "
-                f"caller version {version}: install the same release of weftml-distrib on both"
-            )
-        if incarnation != self._listener._incarnation:
-            raise errors.AbortedError("the task was started again since it was last seen")
+        try:
+            role = self._admitted(call)
+        except errors.OpError as error:
+            call.fail(error)
+            call.channel.close(error)
+            return
         self._greeted = True
+        call.channel.admit(role)
         call.reply()
 
-
-def prepared(sock: socket.socket) -> socket.socket:
-    """A socket with the options that small messages want."""
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return sock
+    def _admitted(self, call: Call) -> Role:
+        if call.method != HELLO:
+            raise errors.PermissionDeniedError("a connection begins by saying who calls")
+        listener, hello = self._listener, Hello.unpack(call.meta)
+        return listener._opening.admit(hello, listener._incarnation, call.channel.caller)
 
 
 class Reply:
@@ -157,28 +189,34 @@ def ask(
 def dial(
     address: tuple[str, int],
     peer: str,
-    version: int,
+    opening: Opening,
     incarnation: int,
     timeout: float,
 ) -> Channel:
     """Connect to a task.
 
     Args:
+      opening: who this process is.
       incarnation: of the task as it was last seen.
     Raises:
       UnavailableError: nobody answers there.
+      UnauthenticatedError: one of the two ends does not believe the other.
       AbortedError: the task is another one by now.
     """
+    sock = opening.connect(address, peer, timeout)
+    context = opening.credentials.contexts()[1] if opening.credentials.secure else None
+    stream = stream_of(sock, context, peer, address[0])
     try:
-        sock = socket.create_connection(address, timeout)
+        stream.begin()
     except OSError as error:
-        raise errors.UnavailableError(
-            f"{peer} cannot be reached at {address[0]}:{address[1]}: {error}"
-        ) from error
-    sock.settimeout(None)
-    channel = Channel(prepared(sock), peer)
+        stream.close()
+        raise errors.UnavailableError(f"{peer} is lost: {error}") from error
+    except errors.OpError:
+        stream.close()
+        raise
+    channel = Channel(stream, peer)
     try:
-        ask(channel, HELLO, _HELLO.pack(version, incarnation), (), timeout)
+        ask(channel, HELLO, opening.hello(incarnation).pack(), (), timeout)
     except errors.OpError as error:
         channel.close(error)
         raise

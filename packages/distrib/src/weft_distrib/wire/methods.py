@@ -22,6 +22,9 @@ EXTEND: Final = 6
 RUN_STEP: Final = 7
 """Of a master: run a signature. Meta: `RunStep`; values: what is fed and fetched."""
 
+OF_MASTERS: Final = frozenset({EXTEND, RUN_STEP})
+"""What clients may call, too; the rest is for tasks of the cluster."""
+
 _STEP_KEY = struct.Struct("<QQ")
 
 

@@ -1,0 +1,49 @@
+"""`weft certificates`: make a development authority and certificates for a cluster."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from weft_distrib.cluster.environment import VARIABLE, task_from_environment
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.security.authority import DAYS, make_certificates
+from weft_tensor import errors
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Make a development authority, and certificates and a token for a cluster."""
+    parser.add_argument("folder", help="where to write them; an authority that is there signs anew")
+    parser.add_argument(
+        "--cluster", metavar="JOBS", help=f"as of weft server; without it {VARIABLE} says it"
+    )
+    parser.add_argument(
+        "--days", type=float, default=DAYS, help=f"how long they are valid; {DAYS:g} by default"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Make them, and say where they are."""
+    cluster = _cluster(arguments.cluster)
+    tasks = {
+        f"{job}-{task}": cluster.task_address(job, task).rpartition(":")[0].strip("[]")
+        for job in cluster.jobs
+        for task in cluster.task_indices(job)
+    }
+    for path in make_certificates(arguments.folder, tasks, arguments.days):
+        sys.stdout.write(f"{path}\n")
+    return 0
+
+
+def _cluster(text: str | None) -> ClusterSpec:
+    if text is not None:
+        try:
+            return ClusterSpec(json.loads(text))
+        except ValueError as error:
+            raise errors.InvalidArgumentError(f"--cluster is no JSON: {error}") from error
+    found = task_from_environment()
+    if found is None:
+        raise errors.InvalidArgumentError(f"give --cluster, or set {VARIABLE}")
+    return found.cluster

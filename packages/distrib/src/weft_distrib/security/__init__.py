@@ -1,0 +1,1 @@
+"""Who may talk to whom: certificates, tokens, roles, and what bounds those who ask."""

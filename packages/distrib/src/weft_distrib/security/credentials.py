@@ -1,0 +1,202 @@
+"""What a process shows to others, and whom it believes: files, read anew when they change."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import ssl
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from weft_distrib.security.roles import Role
+from weft_tensor import errors
+
+_log = logging.getLogger("weft")
+
+VARIABLES: Final = {
+    "certificate": "WEFT_CERTIFICATE",
+    "key": "WEFT_KEY",
+    "authority": "WEFT_AUTHORITY",
+    "token": "WEFT_TOKEN",
+}
+"""The variables of the environment that name the files."""
+
+_MIN_TOKEN_BYTES = 16
+_MAX_TOKEN_BYTES = 1 << 10
+
+
+class Files(NamedTuple):
+    """What the files of credentials hold."""
+
+    certificate: bytes
+    key: bytes
+    authority: bytes
+    token: bytes
+
+
+class Credentials:
+    """What a process shows to the other tasks of a cluster and to clients, and whom it believes.
+
+    The files are read anew when they change. With certificates both ends of every connection show
+    theirs. A token is a secret that all who take part know; with `client_token` of it one may be a
+    client only.
+
+    Args:
+      certificate, key: PEM files; the certificate's alternative names hold the host that others
+        reach a server by, and a URI with the role: weft:peer for tasks, weft:client for clients.
+      authority: a PEM file with the certificates of those who may sign others'.
+      token: a file with 16 bytes or more, at whose ends white space does not count.
+    Attributes:
+      paths: of the four files.
+    Raises:
+      InvalidArgumentError: one of certificate, key and authority lacks the others, a file holds
+        nothing of its kind, or the key is not the certificate's.
+      NotFoundError: a file cannot be read.
+    """
+
+    def __init__(
+        self, certificate: str = "", key: str = "", authority: str = "", token: str = ""
+    ) -> None:
+        three = {"certificate": certificate, "key": key, "authority": authority}
+        absent = [name for name, path in three.items() if not path]
+        if absent and len(absent) < len(three):
+            raise errors.InvalidArgumentError(
+                f"credentials need a certificate, its key and an authority; {absent} were not given"
+            )
+        self.paths = tuple(str(path) for path in (certificate, key, authority, token))
+        self._lock = threading.Lock()
+        self._stamp: tuple[object, ...] = ()
+        self._files = Files(b"", b"", b"", b"")
+        self._contexts: tuple[ssl.SSLContext, ssl.SSLContext] | None = None
+        self._read()
+
+    @property
+    def secure(self) -> bool:
+        """Whether there are certificates."""
+        return bool(self.paths[0])
+
+    @property
+    def token(self) -> bytes:
+        """The token; b"" where there is none."""
+        return self.files.token
+
+    @property
+    def files(self) -> Files:
+        """What the files hold now; where they cannot be read any more, what they held last."""
+        with self._lock:
+            if self._changed():
+                try:
+                    self._read()
+                except errors.OpError as error:  # such as between two writes
+                    _log.warning("credentials stay as they were: %s", error.message)
+            return self._files
+
+    def contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        """For the servers' ends of connections, and for the clients'."""
+        self.files  # noqa: B018 reads them if they changed
+        assert self._contexts is not None
+        return self._contexts
+
+    def _changed(self) -> bool:
+        return self._stamp != tuple(map(_stamp, self.paths))
+
+    def _read(self) -> None:
+        stamp = tuple(map(_stamp, self.paths))
+        files = Files(*map(_content, self.paths))
+        if self.paths[3]:
+            files = files._replace(token=_checked_token(files.token, self.paths[3]))
+        if self.secure:
+            self._contexts = self._made_contexts()
+        self._files, self._stamp = files, stamp
+
+    def _made_contexts(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        made = []
+        for protocol in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT):
+            context = ssl.SSLContext(protocol)
+            context.minimum_version = ssl.TLSVersion.TLSv1_3
+            context.verify_mode = ssl.CERT_REQUIRED
+            certificate, key, authority, _ = self.paths
+            try:
+                context.load_cert_chain(certificate, key, _no_password)
+                context.load_verify_locations(authority)
+            except (ssl.SSLError, OSError) as error:
+                raise errors.InvalidArgumentError(
+                    f"{certificate}, {key} and {authority} must be PEM files of a certificate, its "
+                    f"key without a password, and authorities: {error}"
+                ) from error
+            made.append(context)
+        made[1].set_alpn_protocols(["h2"])  # gRPC insists; our own sockets do not ask
+        return made[0], made[1]
+
+    def role_of_token(self, shown: bytes) -> Role | None:
+        """The role that a token gives; None if it is wrong. Where there is none, all are peers."""
+        token = self.token
+        if not token or hmac.compare_digest(shown, token):
+            return Role.PEER
+        return Role.CLIENT if hmac.compare_digest(shown, client_token(token)) else None
+
+    @classmethod
+    def from_environment(
+        cls, environment: Mapping[str, str] | None = None, told: Mapping[str, str] | None = None
+    ) -> Credentials:
+        """Those that `VARIABLES` of the environment name, but for the paths that are told."""
+        found = os.environ if environment is None else environment
+        named = {name: found.get(variable, "") for name, variable in VARIABLES.items()}
+        return cls(**{**named, **{name: path for name, path in (told or {}).items() if path}})
+
+
+def client_token(token: bytes) -> bytes:
+    """What a client shows instead of a token that makes whoever shows it a task."""
+    return hmac.new(token, b"weft client", hashlib.sha256).hexdigest().encode()
+
+
+def credentials_of_query(query: str) -> Credentials:
+    """Those of a target: "certificate=…&key=…&authority=…&token=…", and of the environment.
+
+    Raises: InvalidArgumentError: the query says something else.
+    """
+    told = dict(parse_qsl(query, keep_blank_values=True))
+    unknown = sorted(set(told) - set(VARIABLES))
+    if unknown:
+        raise errors.InvalidArgumentError(
+            f"a target may name {', '.join(VARIABLES)} after its '?', got {', '.join(unknown)}"
+        )
+    return Credentials.from_environment(told=told)
+
+
+def _stamp(path: str) -> object:
+    if not path:
+        return None
+    try:
+        found = os.stat(path)
+    except OSError:
+        return "absent"
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _content(path: str) -> bytes:
+    if not path:
+        return b""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise errors.NotFoundError(f"credentials cannot be read from {path}: {error}") from error
+
+
+def _checked_token(content: bytes, path: str) -> bytes:
+    token = content.strip()
+    if not _MIN_TOKEN_BYTES <= len(token) <= _MAX_TOKEN_BYTES or not token.isascii():
+        raise errors.InvalidArgumentError(
+            f"the token in {path} must have {_MIN_TOKEN_BYTES} to {_MAX_TOKEN_BYTES} ASCII "
+            f"characters, got {len(token)} bytes"
+        )
+    return token
+
+
+def _no_password() -> str:
+    return ""  # so that nobody is asked at a terminal

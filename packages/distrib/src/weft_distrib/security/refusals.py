@@ -1,0 +1,139 @@
+"""Why a connection with certificates came to nothing, in words that say what to do."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from typing import Final
+
+from weft_distrib.security.credentials import Credentials
+from weft_tensor import errors
+
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0"
+"""What HTTP/2 begins with, and its first frame."""
+_PAUSE_SECONDS = 0.2
+
+_THEIRS: Final = {
+    10: "has expired",
+    9: "is not valid yet",
+    18: "is signed by itself, and not by the authority of this process",
+    19: "is of another authority than that of this process",
+    20: "is of another authority than that of this process",
+    62: "is for other hosts than this address",
+    64: "is for other hosts than this address",
+}
+"""By OpenSSL's number."""
+
+_OURS: Final = {
+    "CERTIFICATE_REQUIRED": "wants a certificate, and this process shows none",
+    "HANDSHAKE_FAILURE": "wants a certificate, and this process shows none",
+    "CERTIFICATE_EXPIRED": "refuses this process's certificate: it has expired",
+    "UNKNOWN_CA": "refuses this process's certificate: it is of another authority",
+    "CERTIFICATE_REVOKED": "refuses this process's certificate: it was revoked",
+    "CERTIFICATE_UNKNOWN": "refuses this process's certificate",
+    "BAD_CERTIFICATE": "refuses this process's certificate",
+    "UNSUPPORTED_CERTIFICATE": "refuses this process's certificate: it is for another purpose",
+    "DECRYPT_ERROR": "refuses this process's certificate: its signature is wrong",
+    "PROTOCOL_VERSION": "speaks no version of TLS that this process speaks",
+}
+"""By the end of the name of the alert that the other end sends."""
+
+_PLAIN = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG")
+
+
+def refusal(error: ssl.SSLError, peer: str) -> errors.OpError:
+    """The error to raise where TLS failed.
+
+    Args:
+      peer: who is at the other end.
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = _THEIRS.get(error.verify_code, f"is refused: {error.verify_message}")
+        return errors.UnauthenticatedError(f"the certificate of {peer} {why}")
+    reason = error.reason or ""
+    for name, why in _OURS.items():
+        if reason.endswith(f"ALERT_{name}"):
+            return errors.UnauthenticatedError(f"{peer} {why}")
+    if reason in _PLAIN:
+        return errors.UnauthenticatedError(
+            f"{peer} does not speak TLS, and this process has certificates: give it some, too"
+        )
+    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+        return errors.UnauthenticatedError(f"{peer} shows no certificate")
+    return errors.UnavailableError(f"TLS with {peer} failed: {error}")
+
+
+def probe(host: str, port: int, peer: str, credentials: Credentials, timeout: float) -> None:
+    """Find out why a gRPC server is not to be talked to; gRPC itself does not say.
+
+    Returns where nothing is wrong, or nobody is there.
+
+    Raises: UnauthenticatedError: one of the two ends refuses the other.
+    """
+    asks = _ask_tls if credentials.secure else _ask_plain
+    try:
+        for pause in (0, _PAUSE_SECONDS):  # a server that is about to end says nothing, either
+            time.sleep(pause)
+            with socket.create_connection((host, port), timeout) as sock:
+                answer = asks(sock, host, credentials)
+            if answer:
+                break
+        if not answer and credentials.secure:
+            raise errors.UnauthenticatedError(f"{peer} {_own_fault(credentials)}")
+        if not answer and _speaks_tls(host, port, timeout):
+            raise errors.UnauthenticatedError(
+                f"{peer} speaks TLS only, and this process has no certificates: name them in "
+                "WEFT_CERTIFICATE, WEFT_KEY and WEFT_AUTHORITY, or in the target"
+            )
+    except ssl.SSLError as error:
+        raise refusal(error, peer) from error
+    except OSError:
+        return
+    if answer.startswith(b"HTTP/"):
+        raise errors.UnimplementedError(f"{peer} is no server of weft: it speaks HTTP/1")
+
+
+def _ask_tls(sock: socket.socket, host: str, credentials: Credentials) -> bytes:
+    """What a server says first; nothing where it refuses the certificate that it has seen."""
+    context = credentials.contexts()[1]
+    with context.wrap_socket(sock, server_hostname=host) as secure:
+        return secure.recv(8)
+
+
+def _ask_plain(sock: socket.socket, host: str, credentials: Credentials) -> bytes:
+    sock.sendall(_PREFACE)
+    return sock.recv(8)
+
+
+def _speaks_tls(host: str, port: int, timeout: float) -> bool:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        with (
+            socket.create_connection((host, port), timeout) as sock,
+            context.wrap_socket(sock) as secure,
+        ):
+            return secure.version() is not None
+    except OSError:
+        return False
+
+
+def _own_fault(credentials: Credentials) -> str:
+    """Why a server refuses this process's certificate: what the own authority would say of it."""
+    asking = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    asking.check_hostname, asking.verify_mode = False, ssl.CERT_NONE
+    asking.load_cert_chain(*credentials.paths[:2])
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = asking.wrap_bio(to_client, to_server)
+    server = credentials.contexts()[0].wrap_bio(to_server, to_client, server_side=True)
+    for end in (client, server, client, server):
+        try:
+            end.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            why = _THEIRS.get(error.verify_code, f"is refused: {error.verify_message}")
+            return f"refuses this process's certificate, which {why}"
+    return "refuses this process's certificate: it believes another authority"

@@ -1,0 +1,142 @@
+"""How connections are opened: who calls, as what, and what the other end makes of it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any, Final, NamedTuple
+
+from weft_distrib.security.credentials import Credentials
+from weft_distrib.security.roles import Role
+from weft_tensor import errors
+
+HELLO: Final = 0
+"""The first call. Meta: a `Hello`; the reply's: what the transport that was agreed on needs."""
+
+MAX_HELLO_BYTES: Final = 1 << 14
+"""The most that may come of a connection before it has said who calls."""
+
+_HELLO = struct.Struct("<QQBxHI")
+
+
+class Hello(NamedTuple):
+    """Who calls.
+
+    Attributes:
+      version: of the protocol.
+      incarnation: of the task that the caller expects; it has another one in each life.
+      role: as which it calls.
+      token: that it shows; b"" for none.
+      offer: for the choice of a transport: what the caller could use.
+    """
+
+    version: int
+    incarnation: int
+    role: Role = Role.PEER
+    token: bytes = b""
+    offer: bytes = b""
+
+    def pack(self) -> bytes:
+        """The bytes of it."""
+        sizes = len(self.token), len(self.offer)
+        fixed = _HELLO.pack(self.version, self.incarnation, self.role, *sizes)
+        return fixed + self.token + self.offer
+
+    @classmethod
+    def unpack(cls, meta: bytes) -> Hello:
+        """What `pack` gave.
+
+        Raises: PermissionDeniedError: it is none.
+        """
+        if len(meta) < _HELLO.size:
+            raise errors.PermissionDeniedError("a connection begins by saying who calls")
+        version, incarnation, role, *sizes = _HELLO.unpack_from(meta)
+        token, offer = _split(meta[_HELLO.size :], sizes)
+        known = Role.PEER if role >= Role.PEER else Role.CLIENT
+        return cls(version, incarnation, known, token, offer)
+
+
+def _split(data: bytes, sizes: list[Any]) -> tuple[bytes, bytes]:
+    first, second = sizes
+    if len(data) < first + second:
+        raise errors.PermissionDeniedError("what a connection begins with is cut")
+    return data[:first], data[first : first + second]
+
+
+class Opening:
+    """How a process opens connections, and whom it lets in: all that both ends say of themselves.
+
+    Args:
+      version: of the protocol.
+      credentials: what it shows, and whom it believes.
+      role: as which it calls.
+    """
+
+    def __init__(
+        self, version: int, credentials: Credentials | None = None, role: Role = Role.PEER
+    ) -> None:
+        self.version = version
+        self.credentials = credentials or Credentials()
+        self.role = role
+
+    def hello(self, incarnation: int, offer: bytes = b"") -> Hello:
+        """What this process says first to a task."""
+        return Hello(self.version, incarnation, self.role, self.credentials.token, offer)
+
+    def admit(self, hello: Hello, incarnation: int, certified: Role) -> Role:
+        """What a caller may do here.
+
+        Args:
+          incarnation: of this task.
+          certified: the role that the caller's certificate gives.
+        Raises:
+          FailedPreconditionError: it speaks another version.
+          UnauthenticatedError: its token is wrong or absent.
+          AbortedError: it expects another life of this task.
+        """
+        check_version(self.version, hello.version)
+        role = admitted(self.credentials, hello.token)
+        if hello.incarnation != incarnation:
+            raise errors.AbortedError("the task was started again since it was last seen")
+        return min(hello.role, role, certified)
+
+    def connect(self, address: tuple[str, int], peer: str, timeout: float) -> socket.socket:
+        """A socket to a task, whose address is resolved anew.
+
+        Raises: UnavailableError: nobody answers there.
+        """
+        try:
+            sock = socket.create_connection(address, timeout)
+        except OSError as error:
+            raise errors.UnavailableError(
+                f"{peer} cannot be reached at {address[0]}:{address[1]}: {error}"
+            ) from error
+        sock.settimeout(None)
+        return sock
+
+
+def check_version(own: int, told: int) -> None:
+    """Refuse a caller that speaks another version of the protocol.
+
+    Raises: FailedPreconditionError: it does.
+    """
+    if own != told:
+        raise errors.FailedPreconditionError(
+            f"this task speaks version {own} of the protocol, and the caller version {told}: "
+            "install the same release of weftml-distrib on both"
+        )
+
+
+def admitted(credentials: Credentials, token: bytes) -> Role:
+    """The role that a token gives.
+
+    Raises: UnauthenticatedError: it is wrong, or there is none and one is wanted.
+    """
+    role = credentials.role_of_token(token)
+    if role is None:
+        raise errors.UnauthenticatedError(
+            "this cluster wants a token, and the caller shows "
+            + ("another one" if token else "none")
+            + ": name its file in WEFT_TOKEN, or in the target"
+        )
+    return role

@@ -1,0 +1,206 @@
+"""Bytes both ways between two ends: what a channel stands on. A socket, or TLS over one."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+from weft_distrib.security.refusals import refusal
+from weft_distrib.security.roles import Role, role_of
+from weft_tensor import errors
+
+HANDSHAKE_SECONDS: Final = 10.0
+"""How long the other end may take to show who it is."""
+
+_LINGER_SECONDS = 1.0
+
+
+class Stream(Protocol):
+    """A connection. One thread reads and another one writes; any may shut it down."""
+
+    def begin(self) -> Role:
+        """Find out who is at the other end, before anything else; more than once is fine.
+
+        Returns: the role that its certificate gives; that of a peer where there are none.
+        Raises: UnauthenticatedError: the ends do not believe each other.
+        """
+        ...
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Wait for bytes and put them into `buffer`; returns how many, 0 at the end.
+
+        Raises: OSError: the connection is lost.
+        """
+        ...
+
+    def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
+        """Send some of the bytes of `buffers`; returns how many.
+
+        Args:
+          wait: until some can be sent; else 0 where none can.
+        Raises: OSError: the connection is lost.
+        """
+        ...
+
+    def shutdown(self) -> None:
+        """End it for both ends; who reads or writes is woken."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it; the reader calls it, last."""
+        ...
+
+
+class SocketStream:
+    """A socket as it is.
+
+    Args:
+      sock: connected, blocking; the stream closes it.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self.recv_into = sock.recv_into
+        self.close = sock.close
+
+    def begin(self) -> Role:
+        """As of `Stream`."""
+        return Role.PEER
+
+    def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
+        """As of `Stream`."""
+        try:
+            return self._sock.sendmsg(buffers, (), 0 if wait else socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+
+    def shutdown(self) -> None:
+        """As of `Stream`."""
+        self._sock.shutdown(socket.SHUT_RDWR)
+
+
+class TlsStream:
+    """TLS over a socket.
+
+    OpenSSL lets one thread at a time use a connection, so nobody waits in it: the socket does not
+    block, and whoever has to wait does so outside.
+
+    Args:
+      sock: connected; the stream closes it.
+      context: of this end.
+      peer: who is at the other end, for messages.
+      host: the server's, as clients know it; None at the server's end.
+    """
+
+    def __init__(
+        self, sock: socket.socket, context: ssl.SSLContext, peer: str, host: str | None = None
+    ) -> None:
+        self._peer = peer
+        self._role: Role | None = None
+        self._lock = threading.Lock()
+        self._sock = context.wrap_socket(
+            sock,
+            server_side=host is None,
+            server_hostname=host,
+            do_handshake_on_connect=False,
+        )
+
+    def begin(self) -> Role:
+        """As of `Stream`."""
+        if self._role is not None:
+            return self._role
+        self._sock.settimeout(HANDSHAKE_SECONDS)
+        try:
+            self._sock.do_handshake()
+        except ssl.SSLError as error:
+            self._let_read()
+            raise refusal(error, self._peer) from error
+        self._sock.setblocking(False)
+        names = (self._sock.getpeercert() or {}).get("subjectAltName", ())
+        self._role = role_of({str(name[1]) for name in names if name[0] == "URI"})
+        return self._role
+
+    def _let_read(self) -> None:
+        """Let the other end read why: closing before it has ended would throw that away."""
+        with suppress(OSError):
+            self.shutdown(socket.SHUT_WR)
+            self._sock.settimeout(_LINGER_SECONDS)
+            while socket.socket.recv(self._sock, 1 << 16):
+                pass
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """As of `Stream`."""
+        while True:
+            try:
+                with self._lock:
+                    return self._sock.recv_into(buffer)
+            except ssl.SSLWantReadError:
+                self._wait(select.POLLIN)
+            except ssl.SSLWantWriteError:
+                self._wait(select.POLLOUT)
+            except ssl.SSLError as error:
+                raise refusal(error, self._peer) from error
+
+    def send(self, buffers: Sequence[memoryview], wait: bool) -> int:
+        """As of `Stream`."""
+        total = 0
+        for buffer in buffers:
+            count = 0
+            while count < len(buffer):
+                sent = self._send_some(buffer[count:], wait and not total + count)
+                if not sent:
+                    return total + count
+                count += sent
+            total += count
+        return total
+
+    def _send_some(self, buffer: memoryview, wait: bool) -> int:
+        while True:
+            try:
+                with self._lock:
+                    return self._sock.send(buffer)
+            except ssl.SSLWantReadError:
+                events = select.POLLIN
+            except ssl.SSLWantWriteError:
+                events = select.POLLOUT
+            if not wait:
+                return 0
+            self._wait(events)
+
+    def _wait(self, events: int) -> None:
+        waiter = select.poll()
+        waiter.register(self._sock.fileno(), events)
+        waiter.poll()
+
+    def shutdown(self, how: int = socket.SHUT_RDWR) -> None:
+        """As of `Stream`."""
+        socket.socket.shutdown(self._sock, how)  # TLS's own would go on in plain text
+
+    def close(self) -> None:
+        """As of `Stream`."""
+        self._sock.close()
+
+
+def stream_of(
+    sock: socket.socket, context: ssl.SSLContext | None, peer: str, host: str | None = None
+) -> Stream:
+    """What a channel stands on: the socket, or TLS over it where there is a context.
+
+    Args:
+      host: as of `TlsStream`.
+    Raises: UnavailableError: the socket is not connected any more.
+    """
+    if sock.family != socket.AF_UNIX:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if context is None:
+        return SocketStream(sock)
+    try:
+        return TlsStream(sock, context, peer, host)
+    except (OSError, ValueError) as error:
+        sock.close()
+        raise errors.UnavailableError(f"{peer} is lost: {error}") from error
