@@ -301,7 +301,7 @@ def test_targets_and_servers_that_are_wrong() -> None:
 def test_a_server_of_its_message_and_its_end() -> None:
     server = wf.train.Server.create_local_server(start=False)
     again = server.server_def
-    assert (again.job_name, again.task_index, again.protocol) == ("localhost", 0, "grpc")
+    assert (again.job_name, again.task_index, again.protocol) == ("local", 0, "grpc")
     server.start()
     server.start()
     session = wf.Session(server.target)

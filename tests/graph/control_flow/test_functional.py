@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
+import weft as wf
 from weft_autodiff.gradients.backprop import gradients
 from weft_exec.session.session import Session
 from weft_graph.control_flow.conditional import cond
@@ -291,3 +292,35 @@ def test_refusals_of_each() -> None:
         foldl(lambda a, row: casting.cast(row, "float64"), x)
     with pytest.raises(errors.InvalidArgumentError, match="structure"):
         foldr(lambda a, row: [a, a], x)
+
+
+def test_a_sparse_loop_variable_may_come_to_have_other_places() -> None:
+    x = wf.SparseTensor([[0], [3]], [2.0, 4.0], [10])
+
+    def more(i: Any, x: Any) -> Any:
+        place = wf.cast(wf.fill([1, 1], i + 5), wf.int64)
+        return i + 1, wf.sparse.add(x, wf.SparseTensor(place, [1.0], x.dense_shape))
+
+    def wider(i: Any, x: Any) -> Any:
+        return i + 1, wf.sparse.expand_dims(x, 0)
+
+    with wf.Session() as session:
+        last = wf.while_loop(lambda i, _: i < 3, more, [0, x])[1]
+        assert last.indices.shape.as_list() == [None, 1]
+        dense = session.run(wf.sparse.to_dense(last))
+        assert dense.tolist() == [2, 0, 0, 4, 0, 1, 1, 1, 0, 0]
+        with pytest.raises(errors.InvalidArgumentError, match="shape_invariants"):
+            wf.while_loop(lambda i, _: i < 3, wider, [0, x])
+
+
+def test_an_invariant_that_is_a_spec_describes_its_variable() -> None:
+    x = wf.SparseTensor([[0]], [1.0], [10])
+    specs = [wf.TensorSpec([], wf.int32), wf.SparseTensorSpec([None])]
+
+    def loop(*variables: Any) -> Any:
+        return wf.while_loop(lambda i, _: i < 10, lambda i, x: (i + 1, x), [*variables], specs)
+
+    loop(0, x)
+    for others in ((0, wf.constant([1])), (0.0, x)):
+        with pytest.raises(errors.InvalidTypeError, match="does not describe"):
+            loop(*others)

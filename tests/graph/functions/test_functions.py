@@ -946,3 +946,13 @@ def test_a_variable_of_a_body_has_the_name_of_its_scope(decorate: Any) -> None:
         with wf.variable_scope("one"), wf.name_scope("other"):
             plus(wf.constant(1.0))
         assert [v.name for v in wf.global_variables()] == ["one/v:0"]
+
+
+def test_a_definition_has_the_docstring() -> None:
+    @Defun(wf.float32)
+    def successor(x: Any) -> Any:
+        """The next number."""
+        return x + 1.0
+
+    assert successor.definition.signature.description == "The next number."
+    assert not Defun(wf.float32)(lambda x: x + 1.0).definition.signature.description

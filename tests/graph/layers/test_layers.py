@@ -24,6 +24,7 @@ from weft_graph.variables.reference import (
 )
 from weft_graph.variables.scope import AUTO_REUSE, variable_scope
 from weft_tensor import errors
+from weft_tensor.shape import TensorShape
 
 RNG = np.random.default_rng(3)
 
@@ -443,3 +444,13 @@ def test_a_weight_that_is_synchronised_when_read_is_not_trainable() -> None:
     assert layer.non_trainable_weights == [weight] and layer.trainable_weights == []
     with pytest.raises(errors.InvalidArgumentError, match="'v' cannot be trainable"):
         layer.add_weight("v", [2], trainable=True, synchronization=on_read)
+
+
+def test_variables_of_a_build_by_itself_are_in_the_scope_of_the_layer() -> None:
+    first, second = layers.Dense(2), layers.Dense(3, name="named")
+    for layer in (first, second):
+        layer.build(TensorShape([None, 4]))
+    names = ["dense/kernel:0", "dense/bias:0", "named/kernel:0", "named/bias:0"]
+    assert [v.name for v in global_variables()] == names
+    first.built = True
+    assert first(normal(5, 4)).op.name == "dense/BiasAdd"

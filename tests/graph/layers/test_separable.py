@@ -45,3 +45,15 @@ def test_separable_convolution_of_signals(first: bool, stride: int, rate: int) -
     wanted = _separable(x, values[0], values[1], stride, rate)
     np.testing.assert_allclose(found.swapaxes(1, 2) if first else found, wanted, rtol=1e-9)
     assert y.shape.as_list()[1:] == list(found.shape[1:])
+
+
+def test_a_layer_keeps_its_settings() -> None:
+    with wf.Graph().as_default():
+        settings = {
+            f"{part}_{kind}": abs
+            for part in ("depthwise", "pointwise")
+            for kind in ("initializer", "regularizer", "constraint")
+        }
+        layer = wf.layers.SeparableConv2D(2, wf.TensorShape([2, 3]), **settings)
+        assert layer.kernel_size == (2, 3)
+        assert all(getattr(layer, name) is abs for name in settings)

@@ -217,6 +217,10 @@ def test_templates_share_variables() -> None:
         template(x), template(x), other(x)
         assert [variable.name for variable in global_variables()] == ["layer/w:0", "layer_1/w:0"]
         assert template.trainable_variables[0].name == "layer/w:0"
+        assert [layer(x).op.name for layer in (template, other)] == ["layer_3/add", "layer_1_1/add"]
+        at_once = [make_template("now", layer, True, width=2) for _ in range(2)]
+        names = [each(x).op.name for each in (at_once[0], *at_once)]
+        assert names == ["now/add", "now_1/add", "now_1_1/add"]
         fresh = make_template("more", lambda name: get_variable(name, [1]))
         fresh("a")
         with pytest.raises(errors.InvalidArgumentError, match="more/b does not exist"):
@@ -281,3 +285,10 @@ def test_partitioners() -> None:
         variable_axis_size_partitioner(0)
     with Graph().as_default(), pytest.raises(errors.InvalidArgumentError, match="one axis only"):
         get_variable("w", [4, 4], partitioner=lambda **_: [2, 2])
+
+
+def test_parts_must_have_elements() -> None:
+    with Graph().as_default():
+        for slicing in ([1, 4], [3, 1], [1], [0, 1], [2, 2]):
+            with pytest.raises(errors.InvalidArgumentError):
+                create_partitioned_variables([2, 3], slicing, initializers.ones_initializer())

@@ -30,6 +30,7 @@ from weft_io.saved_model.loader import load
 from weft_io.saved_model.signature_def_utils import predict_signature_def
 from weft_io.saving.bundle_saver_builder import BundleSaverBuilder
 from weft_io.saving.saver import Saver
+from weft_io.tracking.checkpoint import Checkpoint
 from weft_io.training.monitored_training import MonitoredTrainingSession
 from weft_tensor import dtypes, errors
 
@@ -245,3 +246,18 @@ def test_tables_by_their_former_names() -> None:
         assert listed(session.run([numbers.size(), dense.size()])) == [0, 0]
     for table, name in ((made, "shared"), (numbers, "numbers"), (dense, "numbers too")):
         assert table.resource_handle.op.get_attr("shared_name") == name.encode()
+
+
+def test_a_table_is_saved_by_itself(tmp_path: Path) -> None:
+    table = MutableHashTable(dtypes.string, dtypes.int64, -1, name="words", checkpoint=False)
+    word = table.lookup(["a", "b"])
+    saver, checkpoint = Saver([table]), Checkpoint(table=table)
+    with Session() as session:
+        session.run(table.insert(["a"], np.int64([1])))
+        path = saver.save(session, str(tmp_path / "saver"))
+        session.run(table.insert(["a", "b"], np.int64([2, 3])))
+        second = checkpoint.save(str(tmp_path / "checkpoint"))
+        saver.restore(session, path)
+        assert listed(session.run(word)) == [1, -1]
+        checkpoint.restore(second).assert_consumed().run_restore_ops()
+        assert listed(session.run(word)) == [2, 3]

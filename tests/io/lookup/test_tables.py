@@ -12,6 +12,7 @@ from weft_testing.parts import Parts
 
 from weft_exec.session.session import Session
 from weft_graph import Graph
+from weft_graph.control_flow.functional import map_fn
 from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.indexed_slices import SparseTensor
@@ -389,3 +390,17 @@ def test_a_table_in_the_collections() -> None:
     graph = convert_to_tensor(0).graph
     assert len(graph.get_collection(GraphKeys.TABLE_INITIALIZERS)) == 1
     assert len(graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)) == 1
+
+
+def test_tables_of_a_loop_are_made_once_outside(session: Session) -> None:
+    def found(x: Any) -> Any:
+        pairs = KeyValueTensorInitializer([1, 2], [5, 10], dtypes.int32, dtypes.int32)
+        return StaticHashTable(pairs, -1).lookup(x)
+
+    twice = [map_fn(found, np.int32([2, 4, 1])) for _ in range(2)]
+    session.run(tables_initializer())
+    assert [list(each) for each in session.run(twice)] == [[10, -1, 5]] * 2
+
+
+def test_the_size_of_a_vocabulary_without_words(session: Session) -> None:
+    assert session.run(StaticVocabularyTable(None, 5).size()) == 5

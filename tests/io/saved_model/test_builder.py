@@ -123,7 +123,12 @@ def test_all_of_it(tmp_path: Path, graph: Graph, as_text: bool) -> None:
     assert not any(node.device for node in first.graph_def.node)
     assert list(second.collection_def[constants.MAIN_OP_KEY].node_list.value) == ["nothing"]
     with Graph().as_default(), Session() as session:
-        load(session, ["train"], export)
+        loaded = load(session, ["train"], export)
+        told = [
+            ["shared_name" in n.attr for n in each.graph_def.node if n.op == "VariableV2"]
+            for each in (first, loaded)
+        ]
+        assert told[0] and not any(told[0]) and all(told[1])
         assert np.array_equal(session.run("y:0", {"x:0": model.feed}), model.wanted)
         files = [str(export / "assets" / name).encode() for name in ("words.txt_1", "words.txt")]
         assert session.run("found:0").tolist() == files

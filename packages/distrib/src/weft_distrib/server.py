@@ -178,7 +178,7 @@ class Server:
 
     @staticmethod
     def create_local_server(config: Any = None, start: bool = True) -> Server:
-        """A cluster of one task in this process, on a free port.
+        """A cluster of one task in this process, `/job:local/task:0`, on a free port.
 
         Args:
           config: as of `Server`.
@@ -190,7 +190,7 @@ class Server:
           True
           >>> server.close()
         """
-        return Server({"localhost": ["localhost:0"]}, protocol="grpc", config=config, start=start)
+        return Server({"local": ["localhost:0"]}, protocol="grpc", config=config, start=start)
 
     def _status(self, request: messages.Empty) -> messages.Status:
         worker = self._worker

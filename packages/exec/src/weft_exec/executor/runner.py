@@ -103,7 +103,8 @@ class Runner:
         """Cancel the steps that run, and refuse others."""
         self._closed = True
         for context in list(self._running):
-            context.cancellation.cancel(errors.CancelledError("the session was closed"))
+            error = errors.CancelledError("the step was cancelled: the session was closed")
+            context.cancellation.cancel(error)
 
     def _blame_closing(self, error: errors.OpError) -> None:
         """Where `close` was called meanwhile, that is why a step failed, however it says it did."""

@@ -544,7 +544,7 @@ class BaseSession:
             self._cache.clear()
             self._partial_signatures.clear()
         for run in list(self._partial_runs.values()):
-            run.close(errors.CancelledError("the session was closed"))
+            run.close(errors.CancelledError("the step was cancelled: the session was closed"))
         self._partial_runs.clear()
         self._backend.close()
 

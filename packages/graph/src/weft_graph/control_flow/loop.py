@@ -182,13 +182,14 @@ def _as_kind(values: Any, kind: type) -> Any:
 def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) -> list[Dims]:
     """The shape that each loop variable keeps."""
     if invariants is None:
-        return [value.dims for value in initial]
+        return _default_dims(nest.flatten(structure), initial)
     if not nest.is_nested(invariants) or isinstance(invariants, TensorShape):
         invariants = [invariants]
     leaves = nest.flatten(structure)
     shapes = _shapes(structure, invariants, len(leaves))
     dims: list[Dims] = []
     for leaf, shape in zip(leaves, shapes, strict=True):
+        _check_spec(leaf, shape)
         dims.extend(_part_dims(leaf, as_dims(getattr(shape, "shape", shape))))
     for value, wanted in zip(initial, dims, strict=True):
         if not fits(value.dims, wanted):
@@ -197,6 +198,27 @@ def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) 
                 f"the shape {format_dims(value.dims)} it starts with"
             )
     return dims
+
+
+def _default_dims(leaves: Sequence[Any], initial: Sequence[Output]) -> list[Dims]:
+    """The shapes that the variables begin with; a sparse tensor may come to have other places."""
+    dims: list[Dims] = []
+    for leaf in leaves:
+        parts = [value.dims for value in initial[len(dims) :][: len(flatten([leaf])[0])]]
+        if isinstance(leaf, SparseTensor) and parts[0] is not None:
+            parts[:2] = [(None, parts[0][1]), (None,)]
+        dims.extend(parts)
+    return dims
+
+
+def _check_spec(leaf: Any, spec: Any) -> None:
+    """Refuse an invariant that is a spec of something else than its variable."""
+    kind = getattr(spec, "value_type", None)
+    if kind is None:
+        return
+    dtype = getattr(spec, "dtype", leaf.dtype)
+    if not isinstance(leaf, kind) or dtype.base_dtype is not leaf.dtype.base_dtype:
+        raise errors.InvalidTypeError(f"the shape invariant {spec!r} does not describe {leaf!r}")
 
 
 def _shapes(structure: Any, invariants: Any, count: int) -> list[Any]:

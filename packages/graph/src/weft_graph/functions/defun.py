@@ -263,6 +263,7 @@ class DefinedFunction:
                 f"{self._out_names}"
             )
         made.python_gradient = self.python_grad_func
+        made.description = inspect.getdoc(self._func) or ""
         if self._grad_func is not None:
             other = self._grad_func
             made.gradient_name = other if isinstance(other, str) else other.name

@@ -65,6 +65,7 @@ class Function:
       gradient_name: name of the function that computes its gradient, where one was given.
       python_gradient: Python function that builds the gradient of a call, where one was given.
     Attributes:
+      description: what the docstring of its Python function says.
       package: from results and the node of a call to what the caller gets; None for a list.
       gradients: the functions that compute the gradient of a call; weft_autodiff's.
     """
@@ -100,6 +101,7 @@ class Function:
         self.gradient_name = gradient_name
         self.python_gradient = python_gradient
         self.gradients: dict[Any, Any] = {}
+        self.description = ""
         self.package: Any = None
         self._callees: dict[str | None, list[Function]] = {}
         self._recursive: bool | None = None

@@ -112,5 +112,7 @@ class Symbolic:
             instead = _METHODS.get(name)
             hint = f": use {instead}" if instead else ""
             raise AttributeError(
-                f"{type(self).__name__!r} has no attribute {name!r}{hint}", name=name, obj=self
+                f"{type(self).__name__!r} object has no attribute {name!r}{hint}",
+                name=name,
+                obj=self,
             )

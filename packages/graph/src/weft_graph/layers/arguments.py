@@ -12,6 +12,7 @@ from weft_graph.ops import elementary
 from weft_graph.variables import initializers
 from weft_tensor import errors
 from weft_tensor.arguments import optional_function, whole
+from weft_tensor.shape import TensorShape
 
 Function = Callable[..., Any]
 
@@ -66,11 +67,13 @@ def activation_of(activation: Any, default: Function | None = None) -> Function 
 
 
 def sizes(value: Any, count: int, name: str) -> tuple[int, ...]:
-    """One number, or one per axis, as a tuple.
+    """One number, or one per axis (a shape too), as a tuple.
 
     Raises: InvalidTypeError: they are no integers; InvalidArgumentError: another number of entries,
       or one is below 1.
     """
+    if isinstance(value, TensorShape):
+        value = value.as_list()
     if not isinstance(value, list | tuple):
         return (whole(value, name, least=1),) * count
     if len(value) != count:

@@ -8,6 +8,7 @@ import inspect
 import re
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from weft_graph.ir import nest
@@ -17,7 +18,12 @@ from weft_graph.ir.default_graph import get_default_graph, graph_for
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Output
 from weft_graph.variables.base import VariableSynchronization
-from weft_graph.variables.scope import VariableScope, get_variable, variable_scope
+from weft_graph.variables.scope import (
+    VariableScope,
+    get_variable,
+    get_variable_scope,
+    variable_scope,
+)
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import optional_function
 from weft_tensor.shape import Dims, TensorShape, as_dims, format_dims
@@ -253,18 +259,19 @@ class Layer:
             trainable = False
         wanted = self.trainable if trainable is None else self.trainable and trainable
         known = set(get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES))
-        variable = get_variable(
-            name,
-            shape=as_dims(shape),
-            dtype=dtypes.as_dtype(dtype or self._dtype or dtypes.float32),
-            initializer=initializer,
-            regularizer=regularizer,
-            trainable=wanted,
-            constraint=constraint,
-            use_resource=use_resource,
-            partitioner=partitioner,
-            **settings,
-        )
+        with self._own_scope():
+            variable = get_variable(
+                name,
+                shape=as_dims(shape),
+                dtype=dtypes.as_dtype(dtype or self._dtype or dtypes.float32),
+                initializer=initializer,
+                regularizer=regularizer,
+                trainable=wanted,
+                constraint=constraint,
+                use_resource=use_resource,
+                partitioner=partitioner,
+                **settings,
+            )
         if regularizer is not None:
             found = get_default_graph().get_collection(GraphKeys.REGULARIZATION_LOSSES)
             self._losses.extend((loss, None) for loss in found if loss not in known)
@@ -272,6 +279,13 @@ class Layer:
         weights = self._trainable_weights if declared else self._non_trainable_weights
         weights.append(variable)
         return variable
+
+    def _own_scope(self) -> AbstractContextManager[Any]:
+        """The layer's variable scope, which is open but where `build` is called by itself."""
+        scope, current = self._set_scope(None), get_variable_scope().name
+        if not scope.name or f"{current}/".startswith(f"{scope.name}/"):
+            return nullcontext()
+        return variable_scope(scope, reuse=self._reuse, auxiliary_name_scope=False)
 
     def add_variable(self, *args: Any, **kwargs: Any) -> Any:
         """`add_weight` under its former name."""

@@ -67,29 +67,33 @@ class _Separable(Conv):
             pointwise_constraint=pointwise_constraint,
         )
         self.depth_multiplier = whole(depth_multiplier, "depth_multiplier", least=1)
-        first = initializer_of(depthwise_initializer, "depthwise_initializer")
-        second = initializer_of(pointwise_initializer, "pointwise_initializer")
-        self._depthwise = (first, depthwise_regularizer, depthwise_constraint)
-        self._pointwise = (second, pointwise_regularizer, pointwise_constraint)
+        self.depthwise_initializer = initializer_of(depthwise_initializer, "depthwise_initializer")
+        self.pointwise_initializer = initializer_of(pointwise_initializer, "pointwise_initializer")
+        self.depthwise_regularizer = depthwise_regularizer
+        self.pointwise_regularizer = pointwise_regularizer
+        self.depthwise_constraint = depthwise_constraint
+        self.pointwise_constraint = pointwise_constraint
         self.depthwise_kernel: Any = None
         self.pointwise_kernel: Any = None
 
     def build(self, input_shape: TensorShape) -> None:
         """Make both kernels and the bias."""
         depth = self.depth_of(input_shape)
-        self.depthwise_kernel = self._part(
-            "depthwise_kernel", (*self.kernel_size, depth, self.depth_multiplier), self._depthwise
+        self.depthwise_kernel = self.add_kernel(
+            "depthwise_kernel",
+            (*self.kernel_size, depth, self.depth_multiplier),
+            initializer=self.depthwise_initializer,
+            regularizer=self.depthwise_regularizer,
+            constraint=self.depthwise_constraint,
         )
-        self.pointwise_kernel = self._part(
+        self.pointwise_kernel = self.add_kernel(
             "pointwise_kernel",
             (*(1,) * self.rank, depth * self.depth_multiplier, self.filters),
-            self._pointwise,
+            initializer=self.pointwise_initializer,
+            regularizer=self.pointwise_regularizer,
+            constraint=self.pointwise_constraint,
         )
         self.add_bias()
-
-    def _part(self, name: str, shape: tuple[int, ...], settings: tuple[Any, Any, Any]) -> Any:
-        keys = ("initializer", "regularizer", "constraint")
-        return self.add_kernel(name, shape, **dict(zip(keys, settings, strict=True)))
 
 
 class SeparableConv1D(_Separable):

@@ -87,6 +87,7 @@ class _Writer:
         function, message = self._function, self._message
         message.signature.name = function.name
         message.signature.is_stateful = function.stateful
+        message.signature.description = function.description
         self._add_inputs()
         for node in self._nodes:
             self._add_node(node)

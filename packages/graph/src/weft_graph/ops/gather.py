@@ -418,6 +418,9 @@ def gather_nd(params: Any, indices: Any, name: str | None = None, batch_dims: in
         values = convert_to_tensor(params)
         indices = with_batch_positions(convert_to_tensor(indices), batch_dims)
         params = values
+    elif hasattr(params, "gather_nd"):  # a resource variable
+        found: Output = params.gather_nd(indices, name=name)
+        return found
     return out("GatherNd", [params, indices], name=name)
 
 

@@ -415,15 +415,19 @@ def stack(values: Any, axis: int = 0, name: str = "stack") -> Output:
       array([[1, 3],
              [2, 4]], dtype=int32)
     """
+    if axis == 0 and isinstance(values, np.ndarray) and values.ndim:
+        return convert_to_tensor(values, name=name)
     parts = list(values) if isinstance(values, list | tuple | range) else unstack(values)
-    if axis == 0 and not _holds_outputs(parts):
+    if axis == 0 and parts and not _holds_outputs(parts):
         return convert_to_tensor(parts, name=name)
     return out("Pack", [parts], {"axis": axis}, name)
 
 
 def _holds_outputs(values: Sequence[Any]) -> bool:
-    return not values or any(
-        isinstance(v, Output | list | tuple | np.ndarray) or hasattr(v, "_as_output")
+    return any(
+        _holds_outputs(v)
+        if isinstance(v, list | tuple)
+        else isinstance(v, Output | np.ndarray) or hasattr(v, "_as_output")
         for v in values
     )
 

@@ -352,6 +352,7 @@ def create_partitioned_variables(
       trainable, collections, reuse: as for `get_variable`.
       name: of the scope of the parts; "PartitionedVariable" by default.
     Returns: the parts, in order.
+    Raises: InvalidArgumentError: an axis is to be cut into more parts than it has elements.
 
     Examples:
       >>> parts = wf.create_partitioned_variables([6, 2], [3, 1], wf.zeros_initializer())
@@ -360,13 +361,18 @@ def create_partitioned_variables(
     """
     from weft_graph.variables.scope import get_variable, variable_scope
 
+    sizes = list(shape)
+    if any([count > size for count, size in zip(slicing, sizes, strict=False)]):
+        raise errors.InvalidArgumentError(
+            f"slicing must leave every part an element of the shape {sizes}, got {list(slicing)}"
+        )
     if not callable(initializer):
         initializer = builder.convert_to_tensor(initializer)
         dtype = initializer.dtype.base_dtype
     with variable_scope(name, "PartitionedVariable", reuse=reuse):
         variable = get_variable(
             "part" if name is None else name,
-            shape,
+            sizes,
             dtype,
             initializer,
             trainable=trainable,

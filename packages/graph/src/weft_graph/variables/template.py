@@ -66,15 +66,16 @@ class Template:
         self._custom_getter = custom_getter
         self._scope: VariableScope | None = None
         self._called = False
-        if create_scope_now:
-            with self._open() as scope:
+        if create_scope_now:  # the first call opens a name scope
+            with self._open(auxiliary_name_scope=False) as scope:
                 self._scope = scope
 
-    def _open(self) -> variable_scope:
+    def _open(self, auxiliary_name_scope: bool = True) -> variable_scope:
         return variable_scope(
             self._unique_name,
             self._name,
             custom_getter=self._custom_getter,
+            auxiliary_name_scope=auxiliary_name_scope,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -83,11 +84,7 @@ class Template:
             with self._open() as scope:
                 self._scope = scope
                 return self._call(args, kwargs)
-        if not self._called:  # its scope was opened for this call
-            names = get_default_graph().name_scope(self._scope.original_name_scope)
-            with variable_scope(self._scope, auxiliary_name_scope=False), names:
-                return self._call(args, kwargs)
-        with variable_scope(self._scope, reuse=True):
+        with variable_scope(self._scope, reuse=self._called or None):
             return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -526,6 +526,34 @@ class Dataset(specs.DatasetBase):
         )
         return self._by("ParallelMapDataset", made, calls)
 
+    def map_with_legacy_function(
+        self, map_func: Callable[..., Any], num_parallel_calls: Any = None
+    ) -> Dataset:
+        """`map` under a former name.
+
+        Args:
+          map_func, num_parallel_calls: as for `map`.
+
+        Examples:
+          >>> doubled = wf.data.Dataset.range(3).map_with_legacy_function(lambda n: n * 2)
+          >>> wf.Session().run(doubled.batch(3).make_one_shot_iterator().get_next())
+          array([0, 2, 4])
+        """
+        return self.map(map_func, num_parallel_calls)
+
+    def filter_with_legacy_function(self, predicate: Callable[..., Any]) -> Dataset:
+        """`filter` under a former name.
+
+        Args:
+          predicate: as for `filter`.
+
+        Examples:
+          >>> odd = wf.data.Dataset.range(4).filter_with_legacy_function(lambda n: wf.equal(n % 2, 1))
+          >>> wf.Session().run(odd.batch(9).make_one_shot_iterator().get_next())
+          array([1, 3])
+        """
+        return self.filter(predicate)
+
     def filter(self, predicate: Callable[..., Any]) -> Dataset:
         """The elements for which a function is true.
 

@@ -112,7 +112,7 @@ def index_table_from_tensor(
     if vocabulary_list is None:
         raise errors.InvalidArgumentError("`vocabulary_list` must be specified")
     integer(num_oov_buckets, "num_oov_buckets", 0)
-    with home().as_default():
+    with home():
         words = convert_to_tensor(vocabulary_list, dtype)
         ids = _ids_of(words.dtype)
         words_of_ids = words if ids is words.dtype else cast(words, ids)
@@ -163,7 +163,7 @@ def index_to_string_table_from_tensor(
     """
     if vocabulary_list is None:
         raise errors.InvalidArgumentError("`vocabulary_list` argument must be specified")
-    with home().as_default():
+    with home():
         words = convert_to_tensor(vocabulary_list, dtypes.string)
         places = numbers(cast(size(words), dtypes.int64))
     pairs = KeyValueTensorInitializer(places, words, name="table_init")

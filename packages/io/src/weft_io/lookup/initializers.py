@@ -4,13 +4,14 @@ from __future__ import annotations
 
 __all__ = ["KeyValueTensorInitializer", "TextFileIndex", "TextFileInitializer"]
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from weft_graph.functions.body import FunctionGraph
 from weft_graph.ir.builder import convert_to_tensor, create
 from weft_graph.ir.collections_keys import GraphKeys
 from weft_graph.ir.default_graph import get_default_graph
-from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_io import arguments
 from weft_io.records.vocabulary import LINE_NUMBER, WHOLE_LINE
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
     from weft_io.lookup.tables import StaticHashTable
 
 
-def home() -> Graph:
-    """The graph that tables made now belong to: outside of the functions that are being built."""
+@contextmanager
+def home() -> Iterator[None]:
+    """Where tables are made: outside of the functions, branches and loops that are being built."""
     graph = get_default_graph()
-    return graph.outermost if isinstance(graph, FunctionGraph) else graph
+    outermost = graph.outermost if isinstance(graph, FunctionGraph) else graph
+    with outermost.as_default(), outermost.control_dependencies(None):
+        yield
 
 
 class TableInitializerBase:
@@ -98,7 +102,7 @@ class KeyValueTensorInitializer(TableInitializerBase):
         value_dtype: Any = None,
         name: str | None = None,
     ) -> None:
-        with home().as_default():
+        with home():
             self._keys = convert_to_tensor(keys, key_dtype, name="keys")
             self._values = convert_to_tensor(values, value_dtype, name="values")
         self._name = name or "key_value_init"

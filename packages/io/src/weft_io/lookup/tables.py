@@ -14,7 +14,7 @@ from weft_graph.ir.node import Node, Output
 from weft_graph.ops.resource_state import current_container
 from weft_io.arguments import scalar
 from weft_io.lookup.initializers import TableInitializerBase, home
-from weft_io.saving.saveables import SaveableObject, SaveSpec
+from weft_io.saving.saveables import SaveableObject, Saved, SaveSpec
 from weft_tensor import dtypes, errors
 from weft_tensor.arguments import integer
 from weft_tensor.dtypes import DType
@@ -75,7 +75,7 @@ class _ResourceTable(LookupInterface):
         attrs: dict[str, Any], shared_name: str | None, name: str,
     ) -> None:  # fmt: skip
         super().__init__(key_dtype, value_dtype)
-        with home().as_default():
+        with home():
             self._default_value = self._default(default_value)
             attrs = {
                 "key_dtype": self._key_dtype,
@@ -178,7 +178,7 @@ class StaticHashTable(_ResourceTable):
             shared_name,
             name or "hash_table",
         )
-        with home().as_default():
+        with home():
             self._initializer = initializer.initialize(self)
 
     def _default(self, value: Any) -> Output:
@@ -242,16 +242,16 @@ class _TableSaveable(SaveableObject):
             return create("LookupTableImportV2", [self.op, *restored_tensors])
 
 
-class _MutableTable(_ResourceTable):
+class _MutableTable(_ResourceTable, Saved):
     """A table that can be changed."""
 
     def _keep_in_checkpoints(self, checkpoint: bool, name: str) -> None:
-        if not checkpoint:
-            return
         graph = self._resource_handle.graph
         taken = {each.name for each in graph.get_collection(GraphKeys.SAVEABLE_OBJECTS)}
         saved = name if name not in taken else self._resource_handle.op.name
-        graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, _TableSaveable(self, saved))
+        self.saveable = _TableSaveable(self, saved)
+        if checkpoint:
+            graph.add_to_collection(GraphKeys.SAVEABLE_OBJECTS, self.saveable)
 
     def lookup(self, keys: Any, dynamic_default_values: Any = None, name: str | None = None) -> Any:
         """The values of keys.
@@ -380,7 +380,7 @@ class DenseHashTable(_MutableTable):
         shared_name: str | None = None,
     ) -> None:
         dtype = dtypes.as_dtype(key_dtype)
-        with home().as_default():
+        with home():
             unused = [
                 convert_to_tensor(empty_key, dtype, name="empty_key"),
                 convert_to_tensor(deleted_key, dtype, name="deleted_key"),

@@ -7,8 +7,9 @@ __all__ = ["StaticVocabularyTable"]
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from weft_graph.ir.builder import create
+from weft_graph.ir.builder import constant, create
 from weft_graph.ir.node import Node, Output
+
 from weft_graph.ops.arithmetic import add
 from weft_graph.ops.casting import cast
 from weft_graph.ops.comparison import less
@@ -136,7 +137,7 @@ class IdTableWithHashBuckets(LookupInterface):
           name: of the node.
         """
         if self._table is None:
-            return self._num_oov_buckets
+            return constant(self._num_oov_buckets, dtypes.int64, name=name or "Size")
         return add(self._table.size(), self._num_oov_buckets, name=name)
 
     def lookup(self, keys: Any, name: str | None = None) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from weft_graph import proto
 from weft_graph.ir.op_def import REQUIRED, lookup_op, traits_of
 from weft_graph.ir.traits import Role
 from weft_graph.messages.attr_value import attr_to_proto
+from weft_tensor import errors
 
 if TYPE_CHECKING:
     from weft_graph.ir.op_def import OpDef
@@ -52,6 +54,18 @@ def strip_defaults(graph_def: proto.GraphDef) -> None:
         for name, default in defaults.get(node.op, {}).items():
             if name in node.attr and node.attr[name] == default:
                 del node.attr[name]
+
+
+def restore_defaults(graph_def: proto.GraphDef) -> None:
+    """Add the attributes that `strip_defaults` removed; ops that nobody knows stay as they are."""
+    known = {}
+    for op in {node.op for node in graph_def.node}:
+        with suppress(errors.NotFoundError):
+            known[op] = _defaults(lookup_op(op))
+    for node in graph_def.node:
+        for name, default in known.get(node.op, {}).items():
+            if name not in node.attr:
+                node.attr[name].CopyFrom(default)
 
 
 def _defaults(op_def: OpDef) -> dict[str, proto.AttrValue]:

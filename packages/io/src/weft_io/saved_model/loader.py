@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft_graph.ir.default_graph import get_default_graph
 from weft_io.files import paths
+from weft_io.meta_graphs.graph_def_edits import restore_defaults
 from weft_io.meta_graphs.scoped_import import import_scoped_meta_graph
 from weft_io.saved_model import constants
 from weft_io.saved_model.assets import asset_feeds
@@ -124,6 +125,8 @@ class SavedModelLoader:
         wanted = {tags} if isinstance(tags, str) else set(tags)
         for message in self._message.meta_graphs:
             if set(message.meta_info_def.tags) == wanted:
+                if message.meta_info_def.stripped_default_attrs:
+                    restore_defaults(message.graph_def)
                 return message
         there = [sorted(message.meta_info_def.tags) for message in self._message.meta_graphs]
         raise MetaGraphNotFoundError(

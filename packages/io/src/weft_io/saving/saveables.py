@@ -86,6 +86,16 @@ class SaveableObject:
         raise NotImplementedError
 
 
+class Saved:
+    """An object that is no variable and can be saved: a table.
+
+    Attributes:
+      saveable: how.
+    """
+
+    saveable: SaveableObject
+
+
 class ReferenceVariableSaveable(SaveableObject):
     """A reference variable, or the output of its node."""
 
@@ -142,8 +152,8 @@ def saveables_for(var_list: Any) -> list[SaveableObject]:
     """The objects that a Saver's `var_list` means, sorted by name.
 
     Args:
-      var_list: variables, partitioned variables, outputs of variable nodes and SaveableObjects; or
-        a mapping from names to these, or to a list of the parts of one variable.
+      var_list: variables, partitioned variables, outputs of variable nodes, tables that change and
+        SaveableObjects; or a mapping from names to these, or to a list of the parts of one variable.
     Raises:
       InvalidTypeError: something else is among them.
       InvalidArgumentError: a name or a variable occurs twice.
@@ -178,6 +188,7 @@ def _by_own_name(var_list: Iterable[Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for item in var_list:
         part = item._get_save_slice_info() if isinstance(item, Variable) else None
+        item = item.saveable if isinstance(item, Saved) else item
         name = _own_name(item) if part is None else part.full_name or ""
         if part is not None and isinstance(named.get(name, []), list):
             named.setdefault(name, []).append(item)
@@ -197,6 +208,8 @@ def _own_name(item: Any) -> str:
 
 
 def _saveables(name: str, value: Any) -> list[SaveableObject]:
+    if isinstance(value, Saved):
+        value = value.saveable
     if isinstance(value, SaveableObject):
         return [value]
     if isinstance(value, PartitionedVariable):

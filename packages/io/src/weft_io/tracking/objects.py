@@ -21,7 +21,7 @@ from weft_graph.layers.base import Layer
 from weft_graph.ops.control import no_op, py_func
 from weft_graph.variables.base import Variable
 from weft_graph.variables.partitioned import PartitionedVariable
-from weft_io.saving.saveables import SaveableObject, SaveSpec
+from weft_io.saving.saveables import SaveableObject, Saved, SaveSpec
 from weft_tensor import dtypes, errors
 from weft_tensor.nesting import shown
 
@@ -99,8 +99,8 @@ def check_trackable(value: Any, name: str) -> None:
     """
     if not is_trackable(value) and not isinstance(value, list | tuple | Mapping):
         raise errors.InvalidTypeError(
-            f"{name} must be a variable, a Checkpoint, an optimizer, a layer, a PythonState, a "
-            f"saveable object, or a list or dict of these, got {shown(value)}"
+            f"{name} must be a variable, a Checkpoint, an optimizer, a layer, a table that "
+            f"changes, a PythonState, a saveable object, or a list or dict of these, got {shown(value)}"
         )
 
 
@@ -113,7 +113,7 @@ def is_trackable(value: Any) -> bool:
     return isinstance(value, _KINDS)
 
 
-_LEAVES: Final = (Variable, PartitionedVariable, SaveableObject, PythonState)
+_LEAVES: Final = (Variable, PartitionedVariable, SaveableObject, Saved, PythonState)
 _KINDS: Final = (*_LEAVES, Composite, Optimizer, Layer)
 
 
@@ -136,7 +136,7 @@ def children_of(value: Any, graph: Any) -> Iterator[tuple[str, Any]]:
         found = [(k, v) for k, v in sorted(vars(value).items()) if k[0] != "_"]
     for name, child in found:
         if is_trackable(child):
-            yield str(name), child
+            yield str(name), child.saveable if isinstance(child, Saved) else child
 
 
 def _non_slots(optimizer: Optimizer, graph: Any) -> list[tuple[str, Any]]:
