@@ -189,7 +189,7 @@ def _invariant_dims(structure: Any, initial: Sequence[Output], invariants: Any) 
     shapes = _shapes(structure, invariants, len(leaves))
     dims: list[Dims] = []
     for leaf, shape in zip(leaves, shapes, strict=True):
-        _check_spec(leaf, shape)
+        _check_spec(leaf if hasattr(leaf, "dtype") else initial[len(dims)], shape)
         dims.extend(_part_dims(leaf, as_dims(getattr(shape, "shape", shape))))
     for value, wanted in zip(initial, dims, strict=True):
         if not fits(value.dims, wanted):

@@ -548,9 +548,9 @@ class Dataset(specs.DatasetBase):
           predicate: as for `filter`.
 
         Examples:
-          >>> odd = wf.data.Dataset.range(4).filter_with_legacy_function(lambda n: wf.equal(n % 2, 1))
-          >>> wf.Session().run(odd.batch(9).make_one_shot_iterator().get_next())
-          array([1, 3])
+          >>> few = wf.data.Dataset.range(4).filter_with_legacy_function(lambda n: n < 2)
+          >>> wf.Session().run(few.batch(9).make_one_shot_iterator().get_next())
+          array([0, 1])
         """
         return self.filter(predicate)
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from weft_graph.ir.builder import constant, create
 from weft_graph.ir.node import Node, Output
-
 from weft_graph.ops.arithmetic import add
 from weft_graph.ops.casting import cast
 from weft_graph.ops.comparison import less

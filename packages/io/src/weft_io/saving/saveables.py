@@ -153,7 +153,8 @@ def saveables_for(var_list: Any) -> list[SaveableObject]:
 
     Args:
       var_list: variables, partitioned variables, outputs of variable nodes, tables that change and
-        SaveableObjects; or a mapping from names to these, or to a list of the parts of one variable.
+        SaveableObjects; or a mapping from names to these, or to a list of the parts of one
+        variable.
     Raises:
       InvalidTypeError: something else is among them.
       InvalidArgumentError: a name or a variable occurs twice.

@@ -100,7 +100,8 @@ def check_trackable(value: Any, name: str) -> None:
     if not is_trackable(value) and not isinstance(value, list | tuple | Mapping):
         raise errors.InvalidTypeError(
             f"{name} must be a variable, a Checkpoint, an optimizer, a layer, a table that "
-            f"changes, a PythonState, a saveable object, or a list or dict of these, got {shown(value)}"
+            "changes, a PythonState, a saveable object, or a list or dict of these, got "
+            f"{shown(value)}"
         )
 
 
