@@ -15,8 +15,8 @@ from weft_distrib.master.step import Abort, Finish, Instruction, StepCoordinator
 from weft_distrib.protocol import messages
 from weft_distrib.protocol.tables import encode
 from weft_distrib.wire import methods
-from weft_distrib.wire.channel import Channel
-from weft_distrib.wire.listener import ask
+from weft_distrib.wire.channel import Answer, Channel
+from weft_distrib.wire.listener import Reply
 from weft_distrib.wire.methods import RunParts, RunStep, StepKey
 from weft_distrib.worker import tracing
 from weft_distrib.worker.rendezvous import task_of
@@ -29,6 +29,7 @@ from weft_exec.session.planning import PartPlanner
 from weft_exec.tracing import NodeRecord
 from weft_graph import proto
 from weft_graph.ir.device_spec import DeviceParts
+from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.graph import Graph
 from weft_graph.ir.node import Node, Output
 from weft_graph.ir.step_graph import Part
@@ -46,8 +47,10 @@ Fail = Callable[[errors.OpError], None]
 class WorkerLink(Protocol):
     """A worker as a master calls it: its own, or one of another task."""
 
-    def register(self, session: int, signature: int, parts: dict[str, np.ndarray]) -> None:
-        """Let it keep the parts of a signature, by device."""
+    def register(
+        self, session: int, signature: int, parts: dict[str, np.ndarray], answer: Answer
+    ) -> None:
+        """Let it keep the parts of a signature, by device; `answer` is told when it does."""
         ...
 
     def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
@@ -70,10 +73,17 @@ class OwnWorker:
         self._worker = worker
         self.abort = worker.abort
 
-    def register(self, session: int, signature: int, parts: dict[str, np.ndarray]) -> None:
-        """As of `WorkerLink`."""
+    def register(
+        self, session: int, signature: int, parts: dict[str, np.ndarray], answer: Answer
+    ) -> None:
+        """As of `WorkerLink`, in this thread."""
         told = [messages.Part(device) for device in parts]
-        self._worker.register(messages.Register(session, signature, told), list(parts.values()))
+        try:
+            self._worker.register(messages.Register(session, signature, told), list(parts.values()))
+        except errors.OpError as error:
+            answer.fail(error)
+        else:
+            answer((), b"")
 
     def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
         """As of `WorkerLink`."""
@@ -94,11 +104,13 @@ class RemoteWorker:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
 
-    def register(self, session: int, signature: int, parts: dict[str, np.ndarray]) -> None:
+    def register(
+        self, session: int, signature: int, parts: dict[str, np.ndarray], answer: Answer
+    ) -> None:
         """As of `WorkerLink`."""
         told = [messages.Part(device) for device in parts]
         meta = encode(messages.Register(session, signature, told))
-        ask(self._channel, methods.REGISTER, meta, list(parts.values()), _REGISTER_SECONDS)
+        self._channel.call(methods.REGISTER, meta, list(parts.values()), answer)
 
     def run(self, request: RunParts, values: Sequence[Any], done: Done, fail: Fail) -> None:
         """As of `WorkerLink`."""
@@ -207,13 +219,14 @@ class MasterSession:
             feeds = [self._output(name) for name in request.feeds]
             outputs = [self._output(name) for name in request.fetches]
             targets = [self._node(name) for name in request.targets]
-            parts = self._planner.parts(feeds, outputs, targets, request.size)
             signature = next(self._numbers)
-            try:
-                shares = self._register(signature, parts)
-            finally:
-                if self._closed:  # meanwhile, so that tasks forgot the session before this part
-                    self._let_forget()
+            with paused_gc():
+                parts = self._planner.parts(feeds, outputs, targets, request.size)
+                try:
+                    shares = self._register(signature, parts)
+                finally:
+                    if self._closed:  # meanwhile, so that tasks forgot the session before this part
+                        self._let_forget()
         self._planned[signature] = _Planned(tuple(shares), len(outputs))
         return signature
 
@@ -221,14 +234,17 @@ class MasterSession:
         by_task: dict[DeviceParts, dict[str, Part]] = {}
         for device, part in parts.items():
             by_task.setdefault(task_of(device), {})[device] = part
-        shares = []
-        for task, own in by_task.items():
-            link = self._links[task]
+        shares, replies = [], []
+        # This task's own worker keeps the thread, so others are told first and work meanwhile.
+        for task in sorted(by_task, key=lambda task: isinstance(self._links[task], OwnWorker)):
+            own, link, reply = by_task[task], self._links[task], Reply()
             told = {d: np.frombuffer(part_to_bytes(part), np.uint8) for d, part in own.items()}
-            link.register(self.number, signature, told)
+            link.register(self.number, signature, told, reply)
+            replies.append((task, reply))
             feeds = sorted({place for part in own.values() for place in part.feeds})
             fetches = sorted({place for part in own.values() for place in part.fetches})
             shares.append(_Share(task, link, tuple(feeds), tuple(fetches)))
+        _await_all(replies)
         return shares
 
     def _output(self, name: str) -> Output:
@@ -303,6 +319,20 @@ class MasterSession:
     def _check_open(self) -> None:
         if self._closed:
             raise errors.FailedPreconditionError("the session has been closed")
+
+
+def _await_all(replies: Sequence[tuple[DeviceParts, Reply]]) -> None:
+    """Wait until all tasks keep their parts.
+
+    Raises: OpError: one refuses, is lost, or takes too long.
+    """
+    deadline = time.monotonic() + _REGISTER_SECONDS
+    for task, reply in replies:
+        if not reply.wait(max(deadline - time.monotonic(), 0.0)):
+            raise errors.DeadlineExceededError(
+                f"{task.to_string()} did not take its parts within {_REGISTER_SECONDS:g} s"
+            )
+        reply.result()
 
 
 def _records(stats: Any, graph: Graph) -> Iterator[NodeRecord]:

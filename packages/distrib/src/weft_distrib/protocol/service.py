@@ -35,6 +35,9 @@ _OPTIONS = [
     ("grpc.so_reuseport", 0),
     ("grpc.dns_min_time_between_resolutions_ms", 500),  # tasks come back at other addresses
     ("grpc.max_metadata_size", 1 << 13),
+    # A task that starts a little later than who asks for it must not be found a minute later.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
 

@@ -30,6 +30,7 @@ from weft_exec.resources.threads import shared_pool
 from weft_exec.session import blas
 from weft_exec.tracing import StepTrace
 from weft_graph.ir.device_spec import DeviceParts
+from weft_graph.ir.gc_pause import paused_gc
 from weft_graph.ir.step_graph import Part
 from weft_graph.ir.traits import Role
 from weft_graph.serialize import part_from_bytes
@@ -132,10 +133,11 @@ class Worker:
                     f"{self.task.to_string()} has no {told.device}; it has {list(self.devices)}"
                 )
         named = {told.device: graph for told, graph in zip(request.parts, graphs, strict=True)}
-        parts = {device: part_from_bytes(graph) for device, graph in named.items()}
-        for task in self._senders(parts.values()):
-            self._peers.connect(task)
-        made = _Signature(named, self._derive(parts), self.resources.epoch)
+        with paused_gc():
+            parts = {device: part_from_bytes(graph) for device, graph in named.items()}
+            for task in self._senders(parts.values()):
+                self._peers.connect(task)
+            made = _Signature(named, self._derive(parts), self.resources.epoch)
         self._signatures[request.session, request.signature] = made
 
     def _senders(self, parts: Any) -> set[DeviceParts]:
