@@ -4,14 +4,16 @@ from __future__ import annotations
 
 __all__ = ["Server"]
 
+import atexit
 import json
 import logging
 import threading
 from importlib.metadata import entry_points
-from typing import Any
+from typing import Any, Final
 
 from weft_distrib.cluster.connections import Connections
 from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.collective.cluster import Collectives, leader_of
 from weft_distrib.liveness.heart import Heart
 from weft_distrib.master.master import Master
 from weft_distrib.protocol import messages, service
@@ -28,6 +30,9 @@ from weft_graph.ir.device_spec import DeviceParts
 from weft_tensor import errors
 
 _log = logging.getLogger("weft")
+
+_DRAIN_SECONDS: Final = 2.0
+"""How long a task that ends waits for others to read what it has sent to a group."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -96,6 +101,11 @@ class Server:
         opening = Opening(messages.VERSION, credentials)
         self._connections = Connections(self._cluster, opening)
         self._worker = Worker(self._task, SessionConfig.from_proto(self._config), self._connections)
+        options = SessionConfig.from_proto(self._config)
+        leader = leader_of(self._cluster, _leader_asked(self._config))
+        self._collectives = Collectives(
+            self._worker, self._connections, leader, options.deterministic
+        )
         self._packages = _packages()
         self._master = Master(self._cluster, self._worker, self._connections, self._packages)
         host = "127.0.0.1" if host == "localhost" else host  # not on one of two that it stands for
@@ -156,6 +166,7 @@ class Server:
             self._control.start()
             with _lock:
                 _servers[self.target] = self
+            atexit.register(self._collectives.close, _DRAIN_SECONDS)
             _log.info("%s listens on %s", self._task.to_string(), self.target)
 
     def join(self) -> None:
@@ -169,7 +180,9 @@ class Server:
         self._stopped.set()
         with _lock:
             _servers.pop(self.target, None)
+        atexit.unregister(self._collectives.close)
         self._master.close()
+        self._collectives.close(_DRAIN_SECONDS)
         self._control.stop()
         self._listener.close()
         self._connections.close()
@@ -207,8 +220,13 @@ class Server:
     def _serve(self, call: Call) -> None:
         if call.method not in methods.OF_MASTERS:
             require(call.channel.caller, Role.PEER, f"method {call.method}", call.channel.peer)
-        if not (self._worker.serve(call) or self._master.serve(call)):
+        if not any(part.serve(call) for part in (self._worker, self._collectives, self._master)):
             raise errors.UnimplementedError(f"there is no method {call.method}")
+
+
+def _leader_asked(config: Any) -> str:
+    """The task that a ConfigProto says lets groups form; "" for none."""
+    return "" if config is None else str(config.experimental.collective_group_leader)
 
 
 def _kernels(request: messages.KernelsOf) -> messages.KernelsOf:

@@ -186,6 +186,7 @@ class MasterSession:
         self._graph = Graph()
         self._links = links
         overlap = Overlap.of(config.executor_type, config.inter_op_threads)
+        self._deterministic = config.deterministic
         self._planner = PartPlanner(devices, host, config, overlap)
         self._extended = 0
         self._numbers = itertools.count(1)
@@ -222,6 +223,8 @@ class MasterSession:
             signature = next(self._numbers)
             with paused_gc():
                 parts = self._planner.parts(feeds, outputs, targets, request.size)
+                if self._deterministic:
+                    _merge_in_order(parts)
                 try:
                     shares = self._register(signature, parts)
                 finally:
@@ -333,6 +336,14 @@ def _await_all(replies: Sequence[tuple[DeviceParts, Reply]]) -> None:
                 f"{task.to_string()} did not take its parts within {_REGISTER_SECONDS:g} s"
             )
         reply.result()
+
+
+def _merge_in_order(parts: dict[str, Part]) -> None:
+    """Let collective operations merge in the order of their members, unless they say how."""
+    for part in parts.values():
+        for node in part.nodes:
+            if node.attrs.get("communication_hint") == "auto":
+                node.attrs["communication_hint"] = "ordered"
 
 
 def _records(stats: Any, graph: Graph) -> Iterator[NodeRecord]:

@@ -130,6 +130,28 @@ class Register:
     parts: list[Part] = field(default_factory=list)
 
 
+@dataclass
+class Join:
+    """Wait until a group of devices has so many members, for some time at most.
+
+    What the member sends is kept under `number`.
+    """
+
+    key: int = 0
+    size: int = 0
+    device: str = ""
+    number: int = 0
+    milliseconds: int = 0
+
+
+@dataclass
+class Group:
+    """The members of a group, in their order: their devices, and the numbers of `Join`."""
+
+    devices: list[str] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+
+
 MESSAGES: Final = (
     Reply,
     Empty,
@@ -144,4 +166,6 @@ MESSAGES: Final = (
     Reset,
     Part,
     Register,
+    Join,
+    Group,
 )

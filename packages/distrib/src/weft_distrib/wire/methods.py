@@ -21,6 +21,8 @@ EXTEND: Final = 6
 """Of a master: add nodes to a graph. Meta: `messages.SessionRequest`; values: segments of it."""
 RUN_STEP: Final = 7
 """Of a master: run a signature. Meta: `RunStep`; values: what is fed and fetched."""
+JOIN: Final = 16
+"""Of a worker: wait for the members of a group. Meta: `messages.Join`; in reply: `Group`."""
 
 OF_MASTERS: Final = frozenset({EXTEND, RUN_STEP})
 """What clients may call, too; the rest is for tasks of the cluster."""

@@ -45,6 +45,7 @@ class StepRendezvous(Rendezvous):
         channel_to: ChannelTo,
     ) -> None:
         super().__init__()
+        self.session = key.session
         self._key, self._task, self._devices = key, task, devices
         self._channel_to = channel_to
         self._pulls: dict[str, _Pull] = {}

@@ -94,6 +94,7 @@ class Worker:
       peers: the other tasks.
     Attributes:
       incarnation: another number for each life of the task.
+      when_forgotten: told the number of each session that is dropped, and why.
     """
 
     def __init__(self, task: DeviceParts, config: SessionConfig, peers: Peers) -> None:
@@ -109,6 +110,7 @@ class Worker:
         self._signatures: dict[tuple[int, int], _Signature] = {}
         self._steps = Steps(self._make_step)
         self._threads = WaitingThreads(f"weft-step-{task.to_string()}")
+        self.when_forgotten: list[Callable[[int, errors.OpError], None]] = []
 
     def _make_step(self, key: StepKey) -> WorkerStep:
         return WorkerStep(StepRendezvous(key, self.task, self.devices, self._peers.channel))
@@ -164,6 +166,32 @@ class Worker:
         self._steps.remove_session(session, error)
         for key in [key for key in self._signatures if key[0] == session]:
             self._signatures.pop(key, None)
+        for listener in self.when_forgotten:
+            listener(session, error)
+
+    def open_rendezvous(self, key: StepKey) -> StepRendezvous:
+        """One that belongs to no session's step, whose values other tasks can pull all the same.
+
+        Args:
+          key: with a number that no session has.
+        """
+        self._steps.add_session(key.session)
+        return self._steps.open(key).rendezvous
+
+    def find_rendezvous(self, key: StepKey) -> StepRendezvous:
+        """One that `open_rendezvous` made.
+
+        Raises: AbortedError: there is none, or none any more.
+        """
+        return self._steps.open(key).rendezvous
+
+    def close_rendezvous(self, key: StepKey, error: errors.OpError) -> None:
+        """End one that `open_rendezvous` made; nothing where there is none."""
+        self._steps.remove_session(key.session, error)
+
+    def rendezvous_of(self, key: StepKey) -> StepRendezvous:
+        """Another task's rendezvous of this key, to receive from."""
+        return self._make_step(key).rendezvous
 
     # -------------------------------------------------------------------------- steps
 

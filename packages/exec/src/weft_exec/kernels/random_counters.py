@@ -42,8 +42,8 @@ current = _Current()
 
 
 def needs_counters(node: Node) -> bool:
-    """Whether a node draws random numbers, or may run what does."""
-    return node.role is Role.CALL or draws(node)
+    """Whether a node draws random numbers or numbers its runs, or may run what does."""
+    return node.role is Role.CALL or draws(node) or node.traits.numbered
 
 
 def next_counter(stream: Any) -> tuple[int, int]:

@@ -30,13 +30,19 @@ class Rendezvous:
     One of several processes is a subclass: its `send` carries to another process what `ends_of`
     says is received there, where the base's `send` takes it. References are sent as they are, so it
     must copy or write a value down before it returns.
+
+    Attributes:
+      session: a number of the session whose step it is; 0 within one process.
     """
+
+    session = 0
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[str, Any] = {}
         self._waiting: dict[str, Done] = {}
         self._error: errors.OpError | None = None
+        self._finished: errors.OpError | None = None
 
     def send(self, key: str, value: Any) -> None:
         """Hand a value over.
@@ -58,10 +64,12 @@ class Rendezvous:
         """Call `done(value)` when the value is there, at once if it is; or `done.fail(error)`."""
         with self._lock:
             error = self._error
-            if error is None:
-                if key not in self._values:
+            if error is None and key not in self._values:
+                error = self._finished
+                if error is None:
                     self._waiting[key] = done
                     return
+            elif error is None:
                 value = self._values.pop(key)
         if error is not None:
             done.fail(error)
@@ -76,6 +84,20 @@ class Rendezvous:
             self._values.clear()
         for done in waiting.values():
             done.fail(error)
+
+    def finish(self, error: errors.OpError) -> None:
+        """Nothing more is sent: hand over what was, and fail whoever waits for something else."""
+        with self._lock:
+            self._finished = error
+            waiting, self._waiting = self._waiting, {}
+        for done in waiting.values():
+            done.fail(error)
+
+    @property
+    def unread(self) -> int:
+        """How many values were sent and not received."""
+        with self._lock:
+            return len(self._values)
 
     @property
     def pending(self) -> int:

@@ -100,6 +100,7 @@ class Traits:
       cheap: so quick that a gradient had better compute it again than keep it.
       differentiable: False where no gradient exists, as of comparisons and counts.
       asynchronous: it may wait for others than its inputs, as a dequeue does.
+      numbered: its kernel asks which run it is, of those of the same node, in which iteration.
       cost: its cost where that is not the default: nothing for a view, one operation for each
         element if it is elementwise, inputs read and outputs written once for all others.
       cost_attrs: attributes that change its cost and cannot be seen from the shapes.
@@ -131,6 +132,7 @@ class Traits:
     cheap: bool = False
     differentiable: bool = True
     asynchronous: bool = False
+    numbered: bool = False
     cost: CostRule | None = None
     cost_attrs: tuple[str, ...] = ()
     scratch: Rule | None = None

@@ -1,0 +1,1 @@
+"""Collective ops: how their members find each other, and what they exchange."""

@@ -1,0 +1,191 @@
+"""Groups over the tasks of a cluster: one task lets them form, and members pull of each other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+from weft_distrib.cluster.spec import ClusterSpec
+from weft_distrib.collective.exchange import Wait
+from weft_distrib.collective.groups import Member, Outcome
+from weft_distrib.collective.runtime import CollectiveRuntime, Leader, set_runtime
+from weft_distrib.protocol import messages
+from weft_distrib.protocol.tables import decode, encode
+from weft_distrib.wire import methods
+from weft_distrib.wire.channel import Call
+from weft_distrib.wire.methods import StepKey
+from weft_distrib.worker.rendezvous import task_of
+from weft_distrib.worker.worker import Peers, Worker
+from weft_exec.resources.rendezvous import Rendezvous
+from weft_graph.ir.device_spec import DeviceParts, DeviceSpec
+from weft_tensor import errors
+
+_KEYS: Final = 2**64
+_KEPT_SECONDS = 60.0
+"""How long what a member that left has sent, and why it left, is there for the others."""
+
+_POLL_SECONDS = 0.005
+
+
+def leader_of(cluster: ClusterSpec, asked: str = "") -> DeviceParts:
+    """The task that lets groups form: the one asked for, or the first of the chiefs or workers.
+
+    Args:
+      asked: a device's name, as of `ConfigProto.experimental.collective_group_leader`.
+    Raises: InvalidArgumentError: the cluster has no such task.
+    """
+    if asked:
+        job, _, task = DeviceSpec.from_string(asked).parts[:3]
+        cluster.task_address(job or "", task or 0)
+        return DeviceParts(job, 0, task or 0)
+    job = next((job for job in ("chief", "worker") if job in cluster.jobs), cluster.jobs[0])
+    return DeviceParts(job, 0, min(cluster.task_indices(job)))
+
+
+class _Left(NamedTuple):
+    """A member that has left, and may be asked for what it has sent until some time."""
+
+    rendezvous: Rendezvous
+    error: errors.OpError
+    drained: bool
+    until: float
+
+
+class ClusterTransport:
+    """Between devices of several tasks.
+
+    Args:
+      worker: of this task.
+      peers: the others.
+      leader: the task that lets groups form.
+    """
+
+    def __init__(self, worker: Worker, peers: Peers, leader: DeviceParts) -> None:
+        self._worker, self._peers, self._leading = worker, peers, leader
+        self.leader = Leader()
+        self._lock = threading.Lock()
+        self._left: dict[int, _Left] = {}
+
+    def join(
+        self, key: int, size: int, member: Member, seconds: float, wait: Wait
+    ) -> Callable[[], None]:
+        """As of `Transport`."""
+        if self._leading == self._worker.task:
+            return self.leader.join(key, size, member, seconds, _Answer(wait).outcome)
+        milliseconds = int(seconds * 1000) + 1
+        request = messages.Join(key % _KEYS, size, member.device, member.number, milliseconds)
+        channel = self._peers.connect(self._leading)
+        number = channel.call(methods.JOIN, encode(request), (), _Answer(wait))
+        return lambda: _ignored(channel.cancel(number))
+
+    def begin(self, number: int) -> Rendezvous:
+        """As of `Transport`."""
+        self._drop_old()
+        return self._worker.open_rendezvous(StepKey(number, 0))
+
+    def end(self, number: int, error: errors.OpError, drained: bool) -> None:
+        """As of `Transport`; what was sent stays for a while."""
+        rendezvous = self._worker.find_rendezvous(StepKey(number, 0))
+        rendezvous.finish(error)
+        with self._lock:
+            self._left[number] = _Left(rendezvous, error, drained, time.monotonic() + _KEPT_SECONDS)
+        self._drop_old()
+
+    def _drop_old(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            over = {n: left.error for n, left in self._left.items() if now > left.until}
+            for number in over:
+                del self._left[number]
+        for number, error in over.items():
+            self._worker.close_rendezvous(StepKey(number, 0), error)
+
+    def source(self, member: Member) -> Rendezvous:
+        """As of `Transport`."""
+        task, key = task_of(member.device), StepKey(member.number, 0)
+        if task == self._worker.task:
+            return self._worker.find_rendezvous(key)
+        self._peers.connect(task)
+        return self._worker.rendezvous_of(key)
+
+    def drain(self, seconds: float) -> None:
+        """Wait until the others have read what members that left have sent."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with self._lock:
+                if not any(left.drained and left.rendezvous.unread for left in self._left.values()):
+                    return
+            time.sleep(_POLL_SECONDS)
+
+
+def _ignored(value: object) -> None:
+    """For a call whose result says nothing new."""
+
+
+class _Answer:
+    """Hands the members of a group to who waits for them, from this task or another."""
+
+    def __init__(self, wait: Wait) -> None:
+        self._wait = wait
+        self.fail = wait.fail
+
+    def __call__(self, values: Sequence[Any], meta: bytes) -> None:
+        try:
+            group = decode(messages.Group, meta)
+            pairs = zip(group.devices, group.numbers, strict=True)
+            self._wait(tuple(Member(*pair) for pair in pairs))
+        except (ValueError, errors.OpError) as error:
+            self._wait.fail(errors.DataLossError(f"the members of a group cannot be read: {error}"))
+
+    def outcome(self, outcome: Outcome) -> None:
+        if isinstance(outcome, errors.OpError):
+            self._wait.fail(outcome)
+        else:
+            self._wait(outcome)
+
+
+class Collectives:
+    """A task's part in collective operations.
+
+    Args:
+      worker: of the task.
+      peers: the other tasks.
+      leader: the task that lets groups form.
+      deterministic: whether sums are made in the order of the members.
+    """
+
+    def __init__(
+        self, worker: Worker, peers: Peers, leader: DeviceParts, deterministic: bool
+    ) -> None:
+        self._transport = ClusterTransport(worker, peers, leader)
+        self._runtime = CollectiveRuntime(self._transport, deterministic)
+        set_runtime(worker.resources, self._runtime)
+        worker.when_forgotten.append(self._runtime.forget)
+
+    def serve(self, call: Call) -> bool:
+        """Carry out a call of another task; False where it is none of these."""
+        if call.method != methods.JOIN:
+            return False
+        request = decode(messages.Join, call.meta)
+        if not 1 <= request.size <= _KEYS >> 32:
+            raise errors.InvalidArgumentError(f"a group cannot have {request.size} members")
+        task_of(request.device)
+
+        def answer(outcome: Outcome) -> None:
+            if isinstance(outcome, errors.OpError):
+                call.fail(outcome)
+            else:
+                devices, numbers = zip(*outcome, strict=True)
+                call.reply(meta=encode(messages.Group(list(devices), list(numbers))))
+
+        member = Member(request.device, request.number)
+        call.on_cancel = self._transport.leader.join(
+            request.key, request.size, member, request.milliseconds / 1000, answer
+        )
+        return True
+
+    def close(self, seconds: float) -> None:
+        """Wait, for some time at most, until the others have what this task has sent."""
+        self._transport.drain(seconds)

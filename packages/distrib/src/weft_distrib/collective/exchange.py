@@ -1,0 +1,222 @@
+"""What a member of a group sends and receives in one run."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from queue import Empty, SimpleQueue
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from weft_distrib.collective import schedule
+from weft_distrib.collective.arithmetic import MERGES, divide
+from weft_distrib.collective.groups import Member
+from weft_distrib.collective.schedule import Action, Schedule
+from weft_exec.resources.rendezvous import Rendezvous
+from weft_tensor import errors
+
+Array = np.ndarray[Any, Any]
+
+_AHEAD: Final = 16
+"""Pieces that are asked for before the first of them is needed."""
+
+
+class Operation(NamedTuple):
+    """What the nodes of one instance key compute.
+
+    Attributes:
+      instance: the key.
+      kind: "reduce", "gather" or "broadcast".
+      dtype: of the elements.
+      merge, final: of a reduction.
+      hint: how the node would have it done.
+      sends: whether this member gives what is broadcast.
+      node: by name, so that two nodes of one key are noticed.
+      timeout: seconds that the others may take; 0 for no limit.
+    """
+
+    instance: int
+    kind: str
+    dtype: np.dtype[Any]
+    merge: str = "Add"
+    final: str = "Id"
+    hint: str = "auto"
+    sends: bool = False
+    node: str = ""
+    timeout: float = 0.0
+
+
+class Wait:
+    """Waits for one value in a thread; a completion."""
+
+    __slots__ = ("_queue",)
+
+    def __init__(self) -> None:
+        self._queue: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
+
+    def __call__(self, value: Any = None) -> None:
+        """Take the value; what comes second is dropped."""
+        self._queue.put((value, None))
+
+    def fail(self, error: BaseException) -> None:
+        """Take the reason why there is none."""
+        self._queue.put((None, error))
+
+    def result(self, seconds: float | None = None) -> Any:
+        """The value.
+
+        Raises:
+          Empty: it did not come in time.
+          OpError: why there is none.
+        """
+        value, error = self._queue.get(timeout=seconds)
+        if error is not None:
+            raise error
+        return value
+
+
+class Place(Protocol):
+    """Where a member is in its group.
+
+    Attributes:
+      key: of the group.
+      members: all of them, in order.
+      rank: its own place among them.
+      own: where it keeps what it sends.
+    """
+
+    key: int
+    members: tuple[Member, ...]
+    rank: int
+    own: Rendezvous
+
+    def ask(self, peer: int, name: str) -> Wait:
+        """Ask another member for a value."""
+        ...
+
+    def forget(self, wait: Wait) -> None:
+        """The value of `ask` is there."""
+        ...
+
+
+class Exchange:
+    """One run of an operation, in one thread.
+
+    Args:
+      place: the member's.
+      operation: what is computed.
+      run: which run it is, the same in all members.
+    """
+
+    def __init__(self, place: Place, operation: Operation, run: str) -> None:
+        self._place, self._operation, self._run = place, operation, run
+        limit = operation.timeout
+        self._deadline = time.monotonic() + limit if limit else None
+
+    def send(self, peer: int, name: str, value: Array) -> None:
+        """Give a member a value, which must stay as it is until it has it."""
+        place = self._place
+        place.own.send(f"{self._ends(place.rank, peer)};{self._run}:{name}", value)
+
+    def _ends(self, sender: int, receiver: int) -> str:
+        members = self._place.members
+        return f"{members[sender].device};{members[receiver].device}"
+
+    def ask(self, peer: int, name: str) -> Wait:
+        """Ask a member for a value; `take` waits for it."""
+        ends = self._ends(peer, self._place.rank)
+        return self._place.ask(peer, f"{ends};{self._run}:{name}")
+
+    def take(self, wait: Wait, peer: int) -> Array:
+        """The value that was asked for.
+
+        Raises: DeadlineExceededError: it did not come in time.
+        """
+        left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0)
+        try:
+            value: Array = wait.result(left)
+        except Empty:
+            device, operation = self._place.members[peer].device, self._operation
+            raise errors.DeadlineExceededError(
+                f"{device} has not come to instance {operation.instance} of group "
+                f"{self._place.key} within {operation.timeout:g} s"
+            ) from None
+        finally:
+            self._place.forget(wait)
+        return value
+
+    def receive(self, peer: int, name: str) -> Array:
+        """A value of a member; waits for it."""
+        return self.take(self.ask(peer, name), peer)
+
+    # ------------------------------------------------------------------------- schedules
+
+    def carry_out(self, actions: Schedule, flat: Array) -> None:
+        """Do what a schedule says with a buffer of rank 1."""
+        merge, size = MERGES[self._operation.merge], len(self._place.members)
+        for action, waits in self._asked_ahead(actions):
+            kind, peer, start, stop, phase = action
+            mine = flat[start:stop]
+            if kind == schedule.SEND:
+                self.send(peer, f"{phase}{start}", mine)
+            elif kind == schedule.GIVE:
+                self.send(peer, f"{phase}{start}", mine.copy())
+            elif kind == schedule.FINISH:
+                if self._operation.final == "Div":
+                    divide(mine, size)
+            elif kind == schedule.FOLD:
+                self._fold(merge, mine, waits)
+            else:
+                (wait,) = waits
+                got = self._checked(self.take(wait, peer), mine, peer)
+                if kind == schedule.MERGE:
+                    merge(mine, got, out=mine)
+                else:
+                    mine[...] = got
+
+    def _asked_ahead(self, actions: Schedule) -> Iterator[tuple[Action, list[Wait]]]:
+        """The actions, with what they receive; it is asked for some time before."""
+        ahead: deque[tuple[Action, list[Wait]]] = deque()
+        asked = 0
+        for action in actions:
+            waits = [self.ask(peer, f"{action.phase}{action.start}") for peer in self._of(action)]
+            ahead.append((action, waits))
+            asked += bool(waits)
+            while asked > _AHEAD:
+                first = ahead.popleft()
+                asked -= bool(first[1])
+                yield first
+        yield from ahead
+
+    def _of(self, action: Action) -> Iterable[int]:
+        """Whom an action receives from."""
+        if action.kind == schedule.FOLD:
+            return [i for i in range(len(self._place.members)) if i != self._place.rank]
+        return [action.peer] if action.kind in (schedule.MERGE, schedule.STORE) else []
+
+    def _fold(self, merge: Callable[..., Any], mine: Array, waits: list[Wait]) -> None:
+        rank, others = self._place.rank, iter(waits)
+        total: Array | None = None
+        for peer in range(len(self._place.members)):
+            if peer == rank:
+                value = mine
+            else:
+                value = self._checked(self.take(next(others), peer), mine, peer)
+            if total is None:
+                total = value.copy()
+            else:
+                merge(total, value, out=total)
+        mine[...] = total
+
+    def _checked(self, got: Any, mine: Array, peer: int) -> Array:
+        values: Array = np.asarray(got)
+        if values.shape != mine.shape or values.dtype != mine.dtype:
+            place, instance = self._place, self._operation.instance
+            raise errors.InvalidArgumentError(
+                f"instance {instance} of group {place.key} must have one type and shape in all "
+                f"members: {place.members[peer].device} gave {values.size} of {values.dtype} "
+                f"where {place.members[place.rank].device} has {mine.size} of {mine.dtype}"
+            )
+        return values

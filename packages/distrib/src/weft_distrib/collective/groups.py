@@ -1,0 +1,115 @@
+"""Groups that are being formed: a plain object, told of who wants to join and who gives up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from weft_graph.ir.device_spec import parse
+from weft_tensor import errors
+
+
+class Member(NamedTuple):
+    """One device of a group.
+
+    Attributes:
+      device: its full name.
+      number: under which it keeps what it sends; another one each time that it joins.
+    """
+
+    device: str
+    number: int
+
+
+Outcome = tuple[Member, ...] | errors.OpError
+"""The members of a group in their order, or why there is none."""
+
+Answer = Callable[[Outcome], None]
+Told = list[tuple[Answer, Outcome]]
+"""Whom to tell what."""
+
+
+@dataclass
+class _Forming:
+    size: int
+    members: dict[str, Member] = field(default_factory=dict)
+    answers: dict[int, Answer] = field(default_factory=dict)
+
+
+class Groups:
+    """The groups that still lack members.
+
+    A group is formed when as many devices have come as it has members; then it is forgotten here.
+    So whoever loses a group joins again, and so do all others, before there is a new one.
+    """
+
+    def __init__(self) -> None:
+        self._forming: dict[int, _Forming] = {}
+
+    def join(self, key: int, size: int, member: Member, answer: Answer) -> Told:
+        """A device wants to be in a group."""
+        group = self._forming.setdefault(key, _Forming(size))
+        if group.size != size:
+            return [(answer, _sizes_differ(key, group, size, member))]
+        told: Told = []
+        former = group.members.get(member.device)
+        if former is not None:
+            error = errors.AbortedError(f"{member.device} joins group {key} from another session")
+            told.append((group.answers.pop(former.number), error))
+        group.members[member.device] = member
+        group.answers[member.number] = answer
+        if len(group.members) == size:
+            del self._forming[key]
+            found = tuple(sorted(group.members.values(), key=lambda each: _order(each.device)))
+            told += [(group.answers[each.number], found) for each in found]
+        return told
+
+    def leave(self, key: int, number: int) -> None:
+        """Somebody gave up waiting; nothing where the group was formed meanwhile."""
+        self._take(key, number)
+
+    def expire(self, key: int, number: int, seconds: float) -> Told:
+        """Somebody's time for waiting is over; nothing where the group was formed meanwhile."""
+        group = self._forming.get(key)
+        here = [] if group is None else sorted(group.members, key=_order)
+        answer = self._take(key, number)
+        if group is None or answer is None:
+            return []
+        return [
+            (
+                answer,
+                errors.DeadlineExceededError(
+                    f"group {key} has {len(here)} of {group.size} members after {seconds:g} s: "
+                    f"only {', '.join(here)} came"
+                ),
+            )
+        ]
+
+    def _take(self, key: int, number: int) -> Answer | None:
+        group = self._forming.get(key)
+        answer = None if group is None else group.answers.pop(number, None)
+        if group is None or answer is None:
+            return None
+        group.members = {d: m for d, m in group.members.items() if m.number != number}
+        if not group.members:
+            del self._forming[key]
+        return answer
+
+    @property
+    def waiting(self) -> int:
+        """How many wait for others."""
+        return sum(len(group.answers) for group in self._forming.values())
+
+
+def _order(device: str) -> tuple[str, int, int, str, int]:
+    job, replica, task, kind, index = parse(device)[:5]
+    return job or "", replica or 0, task or 0, kind or "", index or 0
+
+
+def _sizes_differ(key: int, group: _Forming, size: int, member: Member) -> errors.OpError:
+    others = ", ".join(sorted(group.members, key=_order))
+    return errors.InvalidArgumentError(
+        f"group {key} has {group.size} members for {others} and {size} for {member.device}: "
+        "group_size must be the same in all of them"
+    )

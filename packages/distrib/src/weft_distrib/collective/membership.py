@@ -1,0 +1,321 @@
+"""One device's part in a group: it meets the others, agrees with them, and computes with them."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from weft_distrib.collective import schedule
+from weft_distrib.collective.exchange import Exchange, Operation, Wait
+from weft_distrib.collective.groups import Member
+from weft_exec.kernels.random_counters import next_counter
+from weft_exec.resources.rendezvous import Rendezvous
+from weft_tensor import errors
+
+Array = np.ndarray[Any, Any]
+Empty = Callable[[tuple[int, ...], np.dtype[Any]], Array]
+
+FORM_SECONDS: Final = 600.0
+"""How long the members of a group may take to come, unless the node says."""
+
+_PIECE_BYTES = 1 << 19
+"""What is sent, merged and sent on at a time."""
+
+_SMALL_BYTES = 1 << 16
+"""Up to here turns count for more than bytes."""
+
+_FEW = 4
+"""Members that may as well send all to all where that is little."""
+
+
+class Transport(Protocol):
+    """How members of groups reach each other."""
+
+    def join(
+        self, key: int, size: int, member: Member, seconds: float, wait: Wait
+    ) -> Callable[[], None]:
+        """Ask to be in a group; `wait` is told the members. Returns what takes that back."""
+        ...
+
+    def begin(self, number: int) -> Rendezvous:
+        """Where a member keeps what it sends."""
+        ...
+
+    def end(self, number: int, error: errors.OpError, drained: bool) -> None:
+        """Send no more: hand over what was sent, and fail who waits for more.
+
+        Args:
+          drained: whether the others need what they have not read.
+        """
+        ...
+
+    def source(self, member: Member) -> Rendezvous:
+        """Where to ask for what another member sends; may wait for a connection."""
+        ...
+
+
+class _Instance:
+    """The runs of one instance key.
+
+    Attributes:
+      node: whose runs they are.
+      count: of the steps that used it, as of a random op's stream.
+      verdict: what the members agreed on in the first run.
+    """
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.count = 0
+        self.lock = threading.Lock()
+        self.verdict: dict[str, Any] = {}
+
+
+class Membership:
+    """One device in one group, for one session.
+
+    It is formed in the first run and lasts until the session ends or a run fails. Then it is of no
+    use any more, and neither are those of the other members, whose runs fail, too: they may have
+    run another number of times. The next run makes a new one.
+
+    Args:
+      transport: to the others.
+      key, size: of the group.
+      device: the member's.
+      deterministic: whether sums are made in the order of the members.
+    Attributes:
+      members, rank, own: as of `Place`.
+      error: why it has ended; None while it has not.
+    """
+
+    def __init__(
+        self, transport: Transport, key: int, size: int, device: str, deterministic: bool
+    ) -> None:
+        self._transport = transport
+        self.key, self.size = key, size
+        self._deterministic = deterministic
+        self._me = Member(device, secrets.randbits(63) | 1)
+        self.own = transport.begin(self._me.number)
+        self.members: tuple[Member, ...] = ()
+        self.rank = 0
+        self.error: errors.OpError | None = None
+        self._lock = threading.Lock()
+        self._forming = threading.Lock()
+        self._sources: dict[int, Rendezvous] = {}
+        self._instances: dict[int, _Instance] = {}
+        self._waits: set[Wait] = set()
+        self._take_back: Callable[[], None] | None = None
+
+    # -------------------------------------------------------------------------- runs
+
+    def number(self, operation: Operation) -> str:
+        """Which run of its instance this is; called where the step says which iteration it is in.
+
+        Raises: InvalidArgumentError: two nodes of the step have one instance key.
+        """
+        with self._lock:
+            found = self._instances.setdefault(operation.instance, _Instance(operation.node))
+            if found.node != operation.node:
+                raise errors.InvalidArgumentError(
+                    f"{found.node} and {operation.node} have the instance key "
+                    f"{operation.instance} of group {self.key} on {self._me.device}: each "
+                    "collective operation needs a key of its own"
+                )
+            step, tag = next_counter(found)
+        return f"{operation.instance}:{step}:{tag}"
+
+    def run(self, operation: Operation, run: str, value: Array | None, empty: Empty) -> Array:
+        """Compute with the others; waits for them.
+
+        Args:
+          run: of `number`.
+          value: this member's; None where it only receives.
+          empty: the allocator.
+        Returns: an array of its own, or `value` where that is what is broadcast.
+        Raises: OpError: a member is missing, lost or gone, or they do not agree.
+        """
+        self._form(operation.timeout)
+        exchange = Exchange(self, operation, run)
+        verdict = self._agree(operation)
+        if operation.kind == "broadcast":
+            return self._broadcast(exchange, verdict["source"], operation.dtype, value, empty)
+        assert value is not None
+        if operation.kind == "gather":
+            return self._gather(exchange, value, empty)
+        result = empty(value.shape, value.dtype)
+        np.copyto(result, value)
+        flat = result.reshape(-1)
+        exchange.carry_out(self._plan(verdict["hint"], flat), flat)
+        return result
+
+    def _plan(self, hint: str, flat: Array) -> schedule.Schedule:
+        """How a buffer is reduced: the same in all members."""
+        small = flat.nbytes <= _SMALL_BYTES
+        if hint == "auto":
+            hint = "tree" if small else "ring"
+        make = {"ordered": schedule.ordered, "tree": schedule.tree, "ring": schedule.ring}[hint]
+        if self.size == 1 or (hint != "ring" and small and self.size <= _FEW):
+            make = schedule.direct
+        return make(self.rank, self.size, flat.size, _piece(flat))
+
+    def _gather(self, exchange: Exchange, value: Array, empty: Empty) -> Array:
+        if not value.ndim:
+            raise errors.InvalidArgumentError("what is gathered must have rank 1 or more, got 0")
+        result = empty((value.shape[0] * self.size, *value.shape[1:]), value.dtype)
+        flat, count = result.reshape(-1), value.size
+        flat[self.rank * count : (self.rank + 1) * count] = value.reshape(-1)
+        exchange.carry_out(schedule.gather(self.rank, self.size, flat.size, _piece(flat)), flat)
+        return result
+
+    def _broadcast(
+        self,
+        exchange: Exchange,
+        source: int,
+        dtype: np.dtype[Any],
+        value: Array | None,
+        empty: Empty,
+    ) -> Array:
+        """The shape goes ahead, since receivers may not know it."""
+        parent, children = schedule.family(self.rank, self.size, source)
+        if value is None:
+            shape = exchange.receive(parent, "shape")
+            value = empty(tuple(np.asarray(shape).tolist()), dtype)
+        for child in children:
+            exchange.send(child, "shape", np.array(value.shape, np.int64))
+        flat = np.ascontiguousarray(value).reshape(-1)
+        actions = schedule.broadcast(self.rank, self.size, flat.size, _piece(flat), source)
+        exchange.carry_out(actions, flat)
+        return value
+
+    # ------------------------------------------------------------------------ members
+
+    def _form(self, seconds: float) -> None:
+        """Find the other members, unless that was done before."""
+        with self._forming:
+            if self.members:
+                return
+            wait = self._registered(Wait())
+            try:
+                self._take_back = self._transport.join(
+                    self.key, self.size, self._me, seconds or FORM_SECONDS, wait
+                )
+                members = wait.result()
+            finally:
+                self.forget(wait)
+                self._take_back = None
+            self.rank = members.index(self._me)
+            for rank, member in enumerate(members):
+                if rank != self.rank:
+                    self._sources[rank] = self._transport.source(member)
+            self.members = members
+
+    def _agree(self, operation: Operation) -> dict[str, Any]:
+        """What all members do in the runs of an instance; they compare notes in the first one."""
+        instance = self._instances[operation.instance]
+        with instance.lock:
+            if not instance.verdict:
+                instance.verdict = self._compare(operation)
+        verdict = instance.verdict
+        if "error" in verdict:
+            raise errors.InvalidArgumentError(verdict["error"])
+        return verdict
+
+    def _compare(self, operation: Operation) -> dict[str, Any]:
+        """The first member looks at what all want to do, and tells them."""
+        exchange = Exchange(self, operation, str(operation.instance))
+        ordered = self._deterministic and operation.hint == "auto"
+        mine = {
+            "what": [operation.kind, str(operation.dtype), operation.merge, operation.final],
+            "hint": "ordered" if ordered else operation.hint,
+            "sends": operation.sends,
+        }
+        if self.rank:
+            exchange.send(0, "wants", _packed(mine))
+            found: dict[str, Any] = _unpacked(exchange.receive(0, "verdict"))
+            return found
+        waits = [(i, exchange.ask(i, "wants")) for i in range(1, self.size)]
+        told = [mine, *[_unpacked(exchange.take(wait, i)) for i, wait in waits]]
+        verdict = self._verdict(operation, told)
+        for peer in range(1, self.size):
+            exchange.send(peer, "verdict", _packed(verdict))
+        return verdict
+
+    def _verdict(self, operation: Operation, told: list[dict[str, Any]]) -> dict[str, Any]:
+        here = f"instance {operation.instance} of group {self.key}"
+        for member, wanted in zip(self.members, told, strict=True):
+            if wanted["what"] != told[0]["what"]:
+                first = f"{told[0]['what']} on {self.members[0].device}"
+                return {"error": f"{here} is {first} and {wanted['what']} on {member.device}"}
+        if operation.kind == "broadcast":
+            sources = [i for i, wanted in enumerate(told) if wanted["sends"]]
+            if len(sources) != 1:
+                return {"error": f"{here} must have one member that sends, got {len(sources)}"}
+            return {"source": sources[0]}
+        hints = {wanted["hint"] for wanted in told}
+        return {"hint": "ordered" if "ordered" in hints else told[0]["hint"]}
+
+    # ------------------------------------------------------------------------ waiting
+
+    def ask(self, peer: int, name: str) -> Wait:
+        """As of `Place`."""
+        wait = self._registered(Wait())
+        self._sources[peer].receive(name, wait)
+        return wait
+
+    def _registered(self, wait: Wait) -> Wait:
+        with self._lock:
+            error = self.error
+            self._waits.add(wait)
+        if error is not None:
+            wait.fail(error.copy())
+        return wait
+
+    def forget(self, wait: Wait) -> None:
+        """As of `Place`."""
+        with self._lock:
+            self._waits.discard(wait)
+
+    def end(self, error: errors.OpError, drained: bool = False) -> None:
+        """Fail all runs, here and with the others; nothing where it has ended.
+
+        Args:
+          drained: whether no run has failed, so that others may still need what this one sent.
+        """
+        with self._lock:
+            if self.error is not None:
+                return
+            self.error = error
+            waits = list(self._waits)
+            take_back = self._take_back
+        if take_back is not None:
+            take_back()
+        self._transport.end(self._me.number, error, drained)
+        for wait in waits:
+            wait.fail(error.copy())
+
+    def leave(self, why: errors.OpError, drained: bool = False) -> None:
+        """End it for a reason that is this member's own; `drained` as of `end`."""
+        message = f"{self._me.device} has left group {self.key}: {why.message}"
+        self.end(errors.AbortedError(message), drained)
+
+
+def _piece(flat: Array) -> int:
+    return max(_PIECE_BYTES // max(flat.itemsize, 1), 1)
+
+
+def _packed(message: dict[str, Any]) -> Array:
+    return np.frombuffer(json.dumps(message).encode(), np.uint8)
+
+
+def _unpacked(data: Any) -> dict[str, Any]:
+    try:
+        found = json.loads(np.asarray(data).tobytes())
+    except ValueError as error:
+        raise errors.DataLossError(f"a member's message cannot be read: {error}") from error
+    if not isinstance(found, dict):
+        raise errors.DataLossError(f"a member's message must be a JSON object, got {found!r}")
+    return found

@@ -1,0 +1,190 @@
+"""The groups that devices of this process are in: of one process alone, or of a cluster's task."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from weft_distrib.collective.exchange import Operation, Wait
+from weft_distrib.collective.groups import Groups, Member, Outcome, Told
+from weft_distrib.collective.membership import Empty, Membership, Transport
+from weft_distrib.worker.threads import WaitingThreads
+from weft_exec.resources.cancellation import call_at
+from weft_exec.resources.rendezvous import Rendezvous
+from weft_exec.resources.resources import Done, ResourceManager
+from weft_tensor import errors
+
+if TYPE_CHECKING:
+    from weft_exec.kernels.context import StepContext
+
+_THREADS: Final = WaitingThreads("weft-collective")
+
+
+class Leader:
+    """Lets groups form; a thin shell around `Groups`."""
+
+    def __init__(self) -> None:
+        self._groups = Groups()
+        self._lock = threading.Lock()
+
+    def join(
+        self, key: int, size: int, member: Member, seconds: float, answer: Callable[[Outcome], None]
+    ) -> Callable[[], None]:
+        """As `Groups.join`; returns what takes it back."""
+
+        def expire() -> None:
+            with self._lock:
+                told = self._groups.expire(key, member.number, seconds)
+            _tell(told)
+
+        def take_back() -> None:
+            timer.cancel()
+            with self._lock:
+                self._groups.leave(key, member.number)
+
+        timer = call_at(time.monotonic() + seconds, expire)
+        with self._lock:
+            told = self._groups.join(key, size, member, answer)
+        _tell(told)
+        return take_back
+
+
+def _tell(told: Told) -> None:
+    for answer, outcome in told:
+        answer(outcome)
+
+
+class LocalTransport:
+    """Between the devices of one process."""
+
+    def __init__(self) -> None:
+        self._leader = Leader()
+        self._mailboxes: dict[int, Rendezvous] = {}
+
+    def join(
+        self, key: int, size: int, member: Member, seconds: float, wait: Wait
+    ) -> Callable[[], None]:
+        """As of `Transport`."""
+
+        def answer(outcome: Outcome) -> None:
+            if isinstance(outcome, errors.OpError):
+                wait.fail(outcome)
+            else:
+                wait(outcome)
+
+        return self._leader.join(key, size, member, seconds, answer)
+
+    def begin(self, number: int) -> Rendezvous:
+        """As of `Transport`."""
+        made = self._mailboxes[number] = Rendezvous()
+        return made
+
+    def end(self, number: int, error: errors.OpError, drained: bool) -> None:
+        """As of `Transport`."""
+        self._mailboxes.pop(number).finish(error)
+
+    def source(self, member: Member) -> Rendezvous:
+        """As of `Transport`."""
+        found = self._mailboxes.get(member.number)
+        if found is None:
+            raise errors.AbortedError(f"{member.device} has left its group")
+        return found
+
+
+class CollectiveRuntime:
+    """The memberships of the devices of a task.
+
+    Args:
+      transport: to the others.
+      deterministic: whether sums are made in the order of the members, unless nodes say otherwise.
+    """
+
+    def __init__(self, transport: Transport, deterministic: bool = False) -> None:
+        self._transport = transport
+        self._deterministic = deterministic
+        self._lock = threading.Lock()
+        self._memberships: dict[tuple[int, int, str], Membership] = {}
+
+    def start(
+        self,
+        ctx: StepContext,
+        device: str,
+        group: tuple[int, int],
+        operation: Operation,
+        value: Any,
+        empty: Empty,
+        done: Done,
+    ) -> None:
+        """Begin a run; `done` gets its result.
+
+        Args:
+          device: on which it is.
+          group: the key and the size.
+        Raises: InvalidArgumentError: two nodes of the device have one instance key, or the group
+          another size.
+        """
+        member = self._membership(ctx.rendezvous.session, device, *group)
+        run = member.number(operation)
+        token = ctx.cancellation.register(member.leave)
+
+        def work() -> None:
+            try:
+                result = member.run(operation, run, value, empty)
+            except errors.OpError as error:
+                failed(error)
+            except Exception as error:  # because a bug here must not leave the step waiting
+                failed(errors.InternalError(f"a collective operation failed: {error!r}"))
+            else:
+                ctx.cancellation.deregister(token)
+                done(result if result.ndim else result[()])
+
+        def failed(error: errors.OpError) -> None:
+            ctx.cancellation.deregister(token)
+            member.end(error)
+            done.fail(error)
+
+        _THREADS.submit(work)
+
+    def _membership(self, session: int, device: str, key: int, size: int) -> Membership:
+        with self._lock:
+            found = self._memberships.get((session, key, device))
+            if found is None or found.error is not None:
+                found = Membership(self._transport, key, size, device, self._deterministic)
+                self._memberships[session, key, device] = found
+        if found.size != size:
+            raise errors.InvalidArgumentError(
+                f"group {key} has {found.size} members, and this node says {size}"
+            )
+        return found
+
+    def forget(self, session: int, error: errors.OpError) -> None:
+        """A session has ended: its devices leave their groups."""
+        with self._lock:
+            ended = [key for key in self._memberships if key[0] == session]
+            left = [self._memberships.pop(key) for key in ended]
+        for member in left:
+            member.leave(error, drained=True)
+
+
+_runtimes: weakref.WeakKeyDictionary[ResourceManager, CollectiveRuntime] = (
+    weakref.WeakKeyDictionary()
+)
+_lock = threading.Lock()
+
+
+def set_runtime(resources: ResourceManager, runtime: CollectiveRuntime) -> None:
+    """Say which runtime the devices with some resources use."""
+    with _lock:
+        _runtimes[resources] = runtime
+
+
+def runtime_of(resources: ResourceManager) -> CollectiveRuntime:
+    """The runtime of the devices with some resources; that of one process by default."""
+    with _lock:
+        found = _runtimes.get(resources)
+        if found is None:
+            found = _runtimes[resources] = CollectiveRuntime(LocalTransport(), True)
+        return found

@@ -1,0 +1,174 @@
+"""Who sends what to whom, and in which order: pure functions of a member's place in its group.
+
+A buffer of elements is exchanged in pieces. A schedule is what one member does, in order; sends
+never wait, so what was received and merged is on its way before the next piece is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+SEND: Final = "send"
+GIVE: Final = "give"
+"""Send a copy: one's own piece may change before the other has it."""
+MERGE: Final = "merge"
+"""Receive a piece, and merge it into one's own."""
+FOLD: Final = "fold"
+"""Receive a piece from all others, and merge all in the order of the members."""
+STORE: Final = "store"
+"""Receive a piece in place of one's own."""
+FINISH: Final = "finish"
+"""The piece is merged: do what comes last."""
+
+
+class Action(NamedTuple):
+    """One thing to do.
+
+    Attributes:
+      kind: one of the above.
+      peer: the place of the other member; the own one where all or none take part.
+      start, stop: the elements of the piece.
+      phase: tells pieces apart that one member sends another twice.
+    """
+
+    kind: str
+    peer: int
+    start: int
+    stop: int
+    phase: str
+
+
+Range = tuple[int, int]
+Schedule = Iterator[Action]
+
+
+def segments(count: int, size: int) -> list[Range]:
+    """`count` elements in one segment for each member, equal but for one element."""
+    return [(count * i // size, count * (i + 1) // size) for i in range(size)]
+
+
+def pieces(segment: Range, piece: int) -> list[Range]:
+    """A segment in pieces of so many elements at most."""
+    start, stop = segment
+    return [(at, min(at + piece, stop)) for at in range(start, stop, piece)]
+
+
+def ring(rank: int, size: int, count: int, piece: int) -> Schedule:
+    """Merge by a ring: segments go round while they are merged, and then once more.
+
+    Each member sends 2 (size - 1) / size of the buffer, whatever the size.
+    """
+    parts = [pieces(segment, piece) for segment in segments(count, size)]
+    left, right = (rank - 1) % size, (rank + 1) % size
+    for start, stop in parts[rank]:
+        yield Action(SEND, right, start, stop, "merge")
+    for turn in range(1, size):
+        last = turn == size - 1
+        for start, stop in parts[(rank - turn) % size]:
+            yield Action(MERGE, left, start, stop, "merge")
+            if last:
+                yield Action(FINISH, rank, start, stop, "")
+            yield Action(SEND, right, start, stop, "store" if last else "merge")
+    for turn in range(size - 1):
+        for start, stop in parts[(rank - turn) % size]:
+            yield Action(STORE, left, start, stop, "store")
+            if turn < size - 2:
+                yield Action(SEND, right, start, stop, "store")
+
+
+def tree(rank: int, size: int, count: int, piece: int) -> Schedule:
+    """Merge by a binomial tree: up to the first member, and down again, in log(size) turns."""
+    parent, children = family(rank, size)
+    for start, stop in pieces((0, count), piece):
+        for child in reversed(children):
+            yield Action(MERGE, child, start, stop, "merge")
+        if rank:
+            yield Action(SEND, parent, start, stop, "merge")
+        else:
+            yield Action(FINISH, rank, start, stop, "")
+            for child in children:
+                yield Action(SEND, child, start, stop, "store")
+    if rank:
+        yield from _down(parent, children, count, piece)
+
+
+def broadcast(rank: int, size: int, count: int, piece: int, source: int) -> Schedule:
+    """Give the buffer of one member to all others, by a binomial tree."""
+    parent, children = family(rank, size, source)
+    if rank != source:
+        yield from _down(parent, children, count, piece)
+        return
+    for start, stop in pieces((0, count), piece):
+        for child in children:
+            yield Action(SEND, child, start, stop, "store")
+
+
+def family(rank: int, size: int, root: int = 0) -> tuple[int, list[int]]:
+    """The parent and the children of a member in a binomial tree, larger subtrees first.
+
+    The root is its own parent.
+    """
+    place = (rank - root) % size
+    children, step = [], 1
+    while not place & step and place + step < size:
+        children.append((place + step + root) % size)
+        step *= 2
+    return ((place & (place - 1)) + root) % size, children[::-1]
+
+
+def _down(parent: int, children: list[int], count: int, piece: int) -> Schedule:
+    for start, stop in pieces((0, count), piece):
+        yield Action(STORE, parent, start, stop, "store")
+        for child in children:
+            yield Action(SEND, child, start, stop, "store")
+
+
+def direct(rank: int, size: int, count: int, piece: int) -> Schedule:
+    """Everybody sends all to everybody, and merges in the order of the members: one turn."""
+    parts = pieces((0, count), piece)
+    for start, stop in parts:
+        for peer in _others(rank, size):
+            yield Action(GIVE, peer, start, stop, "merge")
+    for start, stop in parts:
+        yield Action(FOLD, rank, start, stop, "merge")
+        yield Action(FINISH, rank, start, stop, "")
+
+
+def ordered(rank: int, size: int, count: int, piece: int) -> Schedule:
+    """Each member merges one segment of all, in the order of the members, and gives it to them.
+
+    Each sends as much as by a ring, but to everybody.
+    """
+    parts = [pieces(segment, piece) for segment in segments(count, size)]
+    others = _others(rank, size)
+    for peer in others:
+        for start, stop in parts[peer]:
+            yield Action(SEND, peer, start, stop, "merge")
+    for start, stop in parts[rank]:
+        yield Action(FOLD, rank, start, stop, "merge")
+        yield Action(FINISH, rank, start, stop, "")
+        for peer in others:
+            yield Action(SEND, peer, start, stop, "store")
+    for peer in reversed(others):
+        for start, stop in parts[peer]:
+            yield Action(STORE, peer, start, stop, "store")
+
+
+def gather(rank: int, size: int, count: int, piece: int) -> Schedule:
+    """Let the segments of all members, of which each has its own, go round once."""
+    parts = [pieces(segment, piece) for segment in segments(count, size)]
+    left, right = (rank - 1) % size, (rank + 1) % size
+    if size > 1:
+        for start, stop in parts[rank]:
+            yield Action(SEND, right, start, stop, "store")
+    for turn in range(1, size):
+        for start, stop in parts[(rank - turn) % size]:
+            yield Action(STORE, left, start, stop, "store")
+            if turn < size - 1:
+                yield Action(SEND, right, start, stop, "store")
+
+
+def _others(rank: int, size: int) -> list[int]:
+    """The other members, the next one first, so that not all send to the same."""
+    return [(rank + turn) % size for turn in range(1, size)]

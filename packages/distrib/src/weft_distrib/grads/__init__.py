@@ -1,0 +1,1 @@
+"""Gradients of weftml-distrib's ops."""

@@ -1,0 +1,48 @@
+"""Kernels of collective ops: asynchronous, as they wait for other devices, tasks and sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft_distrib.collective.exchange import Operation
+from weft_distrib.collective.runtime import runtime_of
+from weft_exec.kernels.registry import KernelFunction, kernel
+from weft_exec.resources.resources import Done
+
+if TYPE_CHECKING:
+    from weft_exec.devices.device import Device
+    from weft_exec.kernels.context import StepContext
+    from weft_graph.ir.node import Node
+
+_KINDS = {
+    "CollectiveReduce": "reduce",
+    "CollectiveGather": "gather",
+    "CollectiveBcastSend": "broadcast",
+    "CollectiveBcastRecv": "broadcast",
+}
+
+
+@kernel(*_KINDS)
+def _collective(node: Node, device: Device) -> KernelFunction:
+    runtime, attrs = runtime_of(device.resources), node.attrs
+    operation = Operation(
+        attrs["instance_key"],
+        _KINDS[node.type],
+        node.outputs[0].dtype.numpy,
+        attrs.get("merge_op", "Add"),
+        attrs.get("final_op", "Id"),
+        attrs["communication_hint"],
+        node.type == "CollectiveBcastSend",
+        node.name,
+        attrs["timeout_seconds"],
+    )
+    group = attrs["group_key"], attrs["group_size"]
+
+    def run(ctx: StepContext, inputs: Sequence[Any], done: Done) -> None:
+        value = np.asarray(inputs[0]) if inputs else None
+        runtime.start(ctx, device.name, group, operation, value, device.new_array, done)
+
+    return run

@@ -1,0 +1,218 @@
+"""Synchronous training without servers: replicas have all variables, and sum their gradients."""
+
+from __future__ import annotations
+
+__all__ = ["AllReduceOptimizer"]
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from weft_autodiff.optimizers.optimizer import Optimizer
+from weft_distrib.ops.collective import all_gather, all_reduce, broadcast_receive, broadcast_send
+from weft_graph.ir.default_graph import device, get_default_graph, name_scope
+from weft_graph.ir.indexed_slices import IndexedSlices
+from weft_graph.ir.node import Node, Output
+from weft_graph.ops.control import group
+from weft_graph.ops.join import concat, split
+from weft_graph.ops.shapes import reshape
+from weft_graph.variables.reference import global_variables
+from weft_io.training.hook import SessionRunHook
+from weft_tensor import errors
+
+BUCKET_BYTES: Final = 4 << 20
+"""Gradients are summed together up to here: fewer messages, but later ones."""
+
+_COLLECTION = "weft_all_reduce_groups"
+
+
+class AllReduceOptimizer(Optimizer):
+    """Lets an optimizer apply the mean of the gradients of all replicas.
+
+    Each replica has a copy of the variables on a device of its own, and makes the same update. The
+    gradients go from replica to replica, and through no server. All replicas build the same graph,
+    in programs of their own or, in turn, in one.
+
+    Args:
+      opt: computes the updates.
+      num_replicas: how many replicas there are.
+      bucket_bytes: gradients are summed together up to so many bytes.
+      communication_hint: as of `all_reduce`.
+      timeout: seconds that a replica may be late; 0 for as long as it takes.
+      group_key: of the replicas; the first free one of the graph by default. Needed where one graph
+        has several replicas: the same for all of them.
+      name: of the nodes.
+    Raises: InvalidArgumentError: there is less than one replica.
+    Source: "Bringing HPC techniques to deep learning", A. Gibiansky, 2017.
+
+    Examples:
+      >>> trained = []
+      >>> for i in range(2):
+      ...     with wf.device(f"/cpu:{i}"):
+      ...         w = wf.Variable(4.0)
+      ...         opt = weft_distrib.AllReduceOptimizer(
+      ...             wf.train.GradientDescentOptimizer(0.25), num_replicas=2, group_key=1)
+      ...         trained += [w, opt.minimize((w - i) * w, var_list=[w])]
+      >>> with wf.Session(config=wf.ConfigProto(device_count={"CPU": 2})) as session:
+      ...     session.run(wf.global_variables_initializer())
+      ...     session.run(trained[1::2])
+      ...     session.run(trained[::2])
+      [None, None]
+      [np.float32(2.125), np.float32(2.125)]
+    """
+
+    def __init__(
+        self,
+        opt: Optimizer,
+        num_replicas: int,
+        bucket_bytes: int = BUCKET_BYTES,
+        communication_hint: str = "auto",
+        timeout: float = 0,
+        group_key: int | None = None,
+        name: str = "all_reduce",
+    ) -> None:
+        super().__init__(False, name)
+        if num_replicas < 1:
+            raise errors.InvalidArgumentError(f"num_replicas must be 1 or more, got {num_replicas}")
+        if group_key is None:
+            taken = get_default_graph().get_collection_ref(_COLLECTION)
+            group_key = len(taken) + 1
+            taken.append(group_key)
+        self._opt = opt
+        self._replicas = num_replicas
+        self._bucket_bytes = bucket_bytes
+        self._how: dict[str, Any] = {"communication_hint": communication_hint, "timeout": timeout}
+        self._group = group_key
+        self._instances = 0
+
+    def compute_gradients(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's: those of this replica alone."""
+        return self._opt.compute_gradients(*args, **kwargs)
+
+    def apply_gradients(
+        self, grads_and_vars: Iterable[Any], global_step: Any = None, name: str | None = None
+    ) -> Node:
+        """Add the nodes that apply the mean of all replicas' gradients.
+
+        Args:
+          grads_and_vars: as `compute_gradients` returns; pairs with None are left out.
+          global_step: integer variable that counts the updates.
+          name: of the node returned.
+        Returns: the node that makes the update.
+        Raises: InvalidArgumentError: there is no gradient.
+        """
+        pairs = [(grad, var) for grad, var in grads_and_vars if grad is not None]
+        if not pairs:
+            raise errors.InvalidArgumentError("No gradients provided for any variable.")
+        means: dict[int, Any] = {}
+        with name_scope(self._name):
+            # The last gradients are there first, and are on their way while others are computed.
+            for bucket in self._buckets(list(enumerate(pairs))[::-1]):
+                for (i, _), mean in zip(bucket, self._reduced(bucket), strict=True):
+                    means[i] = mean
+        taken = [(means[i], var) for i, (_, var) in enumerate(pairs)]
+        updated: Node = self._opt.apply_gradients(taken, global_step, name)
+        return updated
+
+    def _buckets(self, numbered: list[Any]) -> Iterator[list[Any]]:
+        """Gradients that are summed together: of one type and device, neighbours."""
+        bucket: list[Any] = []
+        filled, kind = 0, None
+        for item in numbered:
+            grad, var = item[1]
+            count = None if isinstance(grad, IndexedSlices) else grad.shape.num_elements()
+            size = self._bucket_bytes if count is None else count * grad.dtype.size
+            own = (grad.dtype, var.device)
+            if bucket and (filled + size > self._bucket_bytes or own != kind):
+                yield bucket
+                bucket, filled = [], 0
+            bucket.append(item)
+            filled, kind = filled + size, own
+        yield bucket
+
+    def _reduced(self, bucket: list[Any]) -> list[Any]:
+        grads = [grad for _, (grad, _) in bucket]
+        with device(bucket[0][1][1].device):
+            if isinstance(grads[0], IndexedSlices):
+                return [self._gathered(grads[0])]
+            if len(grads) == 1:
+                return [self._mean(grads[0])]
+            sizes = [grad.shape.num_elements() for grad in grads]
+            flat = self._mean(concat([reshape(grad, [-1]) for grad in grads], 0))
+            parts = split(flat, sizes, 0)
+            return [reshape(p, g.shape.as_list()) for p, g in zip(parts, grads, strict=True)]
+
+    def _mean(self, value: Output) -> Output:
+        return all_reduce(value, *self._keys(), "Add", "Div", **self._how)
+
+    def _gathered(self, grad: IndexedSlices) -> IndexedSlices:
+        """The rows of all replicas, which must be as many in each."""
+        rows = all_gather(grad.values / self._replicas, *self._keys(), **self._how)
+        indices = all_gather(grad.indices, *self._keys(), **self._how)
+        return IndexedSlices(rows, indices, grad.dense_shape)
+
+    def _keys(self) -> tuple[int, int, int]:
+        self._instances += 1
+        return self._replicas, self._group, self._instances
+
+    def make_session_run_hook(self, is_chief: bool) -> SessionRunHook:
+        """A hook that gives the chief's variables to all replicas whenever a session begins.
+
+        Args:
+          is_chief: whether this replica is the one whose variables all get, as of its initializers
+            or its checkpoint. One replica is.
+
+        Examples:
+          >>> w = wf.Variable(4.0)
+          >>> opt = weft_distrib.AllReduceOptimizer(wf.train.GradientDescentOptimizer(0.25), 1)
+          >>> train = opt.minimize(w * w)
+          >>> hook = opt.make_session_run_hook(is_chief=True)
+          >>> with wf.train.MonitoredTrainingSession(hooks=[hook]) as session:
+          ...     session.run(train)
+        """
+        return _BroadcastHook(self, is_chief)
+
+    def share_variables(self, is_chief: bool) -> Node:
+        """A node that gives the chief's variables to all replicas; each runs its own.
+
+        Args:
+          is_chief: as of `make_session_run_hook`.
+        """
+        shared = []
+        with name_scope(f"{self._name}_share"):
+            for var in global_variables():
+                with device(var.device):
+                    shared.append(self._share(var, is_chief))
+        return group(*shared)
+
+    def _share(self, var: Any, is_chief: bool) -> Any:
+        if is_chief:
+            return broadcast_send(var.read_value(), *self._keys(), **self._how)
+        got = broadcast_receive(var.shape, var.dtype.base_dtype, *self._keys(), **self._how)
+        return var.assign(got)
+
+    # ------------------------------------------------------------------- delegation
+
+    def get_slot(self, *args: Any, **kwargs: Any) -> Any:
+        """As the wrapped optimizer's."""
+        return self._opt.get_slot(*args, **kwargs)
+
+    def get_slot_names(self, *args: Any, **kwargs: Any) -> list[str]:
+        """As the wrapped optimizer's."""
+        return self._opt.get_slot_names(*args, **kwargs)
+
+    def variables(self) -> list[Any]:
+        """As the wrapped optimizer's."""
+        return self._opt.variables()
+
+
+class _BroadcastHook(SessionRunHook):
+    """Gives the chief's variables to all replicas."""
+
+    def __init__(self, optimizer: AllReduceOptimizer, is_chief: bool) -> None:
+        self._optimizer, self._is_chief = optimizer, is_chief
+
+    def begin(self) -> None:
+        self._share = self._optimizer.share_variables(self._is_chief)
+
+    def after_create_session(self, session: Any, coord: Any) -> None:
+        session.run(self._share)
